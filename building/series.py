@@ -1,0 +1,97 @@
+"""Applies patches/series to a pristine upstream tree, exactly or not at all.
+
+The patches are unified diffs without context lines. The pinned hash makes line numbers exact,
+so every hunk must match at its line: no fuzz, no offset.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, List
+
+from building import BuildError
+
+HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+@dataclass
+class Hunk:
+    line: int  # first line replaced, 1-based; with no line removed, the line to insert after
+    removed: List[str] = field(default_factory=list)
+    added: List[str] = field(default_factory=list)
+
+
+def read_series(folder: Path) -> List[Path]:
+    """Paths of the patches in order. Every *.patch of the folder must be named exactly once."""
+    lines = (line.split("#")[0].strip() for line in (folder / "series").read_text().splitlines())
+    names = [line for line in lines if line]
+    present = {path.name for path in folder.glob("*.patch")}
+    for name in names:
+        if names.count(name) > 1:
+            raise BuildError(f"patches/series names {name} more than once")
+        if name not in present:
+            raise BuildError(f"patches/series names {name}, which does not exist")
+    unused = sorted(present - set(names))
+    if unused:
+        raise BuildError(f"patches/series does not name {', '.join(unused)}")
+    return [folder / name for name in names]
+
+
+def parse(text: str, name: str) -> Dict[str, List[Hunk]]:
+    """Hunks by file, in the order of the patch."""
+    files: Dict[str, List[Hunk]] = {}
+    hunks = None
+    expected_removed = expected_added = 0
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if expected_removed or expected_added:
+            if line[0] == "-" and expected_removed:
+                hunks[-1].removed.append(line[1:])
+                expected_removed -= 1
+            elif line[0] == "+" and expected_added:
+                hunks[-1].added.append(line[1:])
+                expected_added -= 1
+            else:
+                raise BuildError(f"{name}:{number}: a hunk line must start with - or + and be "
+                                 "counted in the hunk's header")
+        elif line.startswith("+++ b/"):
+            hunks = files.setdefault(line[6:].split("\t")[0].strip(), [])
+        elif line.startswith("@@"):
+            match = HUNK.match(line)
+            if match is None or hunks is None:
+                raise BuildError(f"{name}:{number}: malformed hunk header")
+            hunks.append(Hunk(int(match[1])))
+            expected_removed = int(match[2] or 1)
+            expected_added = int(match[3] or 1)
+    if expected_removed or expected_added:
+        raise BuildError(f"{name}: the last hunk is cut short")
+    if not any(files.values()):
+        raise BuildError(f"{name}: changes nothing")
+    return files
+
+
+def apply_patch(patch: Path, tree: Path) -> None:
+    for file_name, hunks in parse(patch.read_text(), patch.name).items():
+        path = tree / file_name
+        new_file = all(hunk.line == 0 for hunk in hunks)
+        if not path.is_file() and not new_file:
+            raise BuildError(f"{patch.name}: upstream has no file {file_name}")
+        old = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        new: List[str] = []
+        position = 0
+        for hunk in hunks:
+            start = hunk.line - 1 if hunk.removed else hunk.line
+            if start < position or old[start:start + len(hunk.removed)] != hunk.removed:
+                raise BuildError(f"{patch.name}: {file_name} differs at line {hunk.line} from what "
+                                 "the patch replaces")
+            new += old[position:start] + hunk.added
+            position = start + len(hunk.removed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(new + old[position:]))
+
+
+def apply_series(folder: Path, tree: Path) -> List[str]:
+    """Applies all patches of the series in order and returns their names."""
+    patches = read_series(folder)
+    for patch in patches:
+        apply_patch(patch, tree)
+    return [patch.name for patch in patches]

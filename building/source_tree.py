@@ -1,0 +1,50 @@
+"""The patched upstream source, in one folder that survives between builds.
+
+Only files whose content changed are written, so that a change of one patch recompiles what
+depends on it and nothing else.
+"""
+
+import filecmp
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+from building import series, upstream
+
+PATCHES = Path(__file__).parent.parent / "patches"
+
+
+def prepare(folder: Path, patches: Path = PATCHES) -> Path:
+    """Makes `folder` hold the pinned upstream release with patches/series applied."""
+    archive = upstream.obtain()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fresh = unpack(archive, Path(scratch))
+        series.apply_series(patches, fresh)
+        mirror(fresh, folder)
+    return folder
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(folder, filter="data")
+        else:
+            tar.extractall(folder)
+    (tree,) = folder.iterdir()
+    return tree
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Makes `target` equal to `source`, leaving files that are already equal untouched."""
+    names = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    if target.is_dir():
+        for path in target.rglob("*"):
+            if path.is_file() and path.relative_to(target) not in names:
+                path.unlink()
+    for name in names:
+        old, new = target / name, source / name
+        if not (old.is_file() and filecmp.cmp(new, old, shallow=False)):
+            old.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(new, old)  # not the time stamp: make and ninja must see the change

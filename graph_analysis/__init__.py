@@ -1,0 +1,1 @@
+"""Order and fusion of collectives from a framework's graph, in pure Python."""
