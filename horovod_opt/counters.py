@@ -1,0 +1,79 @@
+"""The counters of the background thread: one table, from which the C struct and the docs come."""
+
+from __future__ import annotations
+
+import dataclasses
+
+CONTROLLERS = ("mpi", "gloo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Counter:
+    """One row of the table; `kind` is "i" (int64) or "d" (double) on the native side."""
+
+    field: str
+    kind: str
+    help: str
+
+
+def _counter(kind: str, help: str) -> object:
+    return dataclasses.field(metadata={"kind": kind, "help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    rank: int = _counter("i", "rank of this process")
+    size: int = _counter("i", "number of ranks")
+    mode: str = _counter("i", "the modes that are on, as in 'gs+nbcs', or 'off'")
+    controller: str = _counter("i", "'mpi' or 'gloo'")
+    elapsed_seconds: float = _counter("d", "seconds since hvd.init()")
+    cycles: int = _counter("i", "cycles of the background thread")
+    cycles_slept: int = _counter("i", "cycles that began with a sleep")
+    sleep_seconds: float = _counter("d", "seconds asleep between cycles")
+    wait_seconds: float = _counter(
+        "d", "seconds in the collectives of the negotiation, waiting for peers"
+    )
+    polls: int = _counter("i", "tests of an unfinished collective (mode nbcs)")
+    poll_sleep_seconds: float = _counter(
+        "d", "the part of wait_seconds asleep between tests (mode nbcs)"
+    )
+    data_seconds: float = _counter("d", "seconds performing collectives on tensors")
+    data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
+    background_user_seconds: float = _counter("d", "CPU seconds of the background thread, user")
+    background_system_seconds: float = _counter("d", "CPU seconds of the background thread, system")
+    background_voluntary_switches: int = _counter(
+        "i", "times the background thread gave up its core (context switches)"
+    )
+    background_involuntary_switches: int = _counter(
+        "i", "times its core was taken from the background thread"
+    )
+    process_user_seconds: float = _counter("d", "CPU seconds of the whole process, user")
+    process_system_seconds: float = _counter("d", "CPU seconds of the whole process, system")
+    process_voluntary_switches: int = _counter(
+        "i", "times threads of the process gave up their core"
+    )
+    process_involuntary_switches: int = _counter(
+        "i", "times its core was taken from a thread of the process"
+    )
+
+    @property
+    def background_seconds(self) -> float:
+        """CPU seconds of the background thread, user and system."""
+        return self.background_user_seconds + self.background_system_seconds
+
+    @property
+    def process_seconds(self) -> float:
+        """CPU seconds of the whole process, user and system."""
+        return self.process_user_seconds + self.process_system_seconds
+
+
+TABLE = tuple(Counter(field=field.name, **field.metadata) for field in dataclasses.fields(Stats))
+
+
+def describe(indent: str = "") -> str:
+    """One line per counter, with its unit, for docstrings."""
+    width = max(len(row.field) for row in TABLE)
+    return "".join(f"{indent}{row.field:{width}}  {row.help}\n" for row in TABLE)
+
+
+Stats.__doc__ = f"What the background thread of one rank has done and cost.\n\n{describe()}"

@@ -1,0 +1,122 @@
+#include "background_thread.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "global_sleep.h"
+#include "horovod/common/controller.h"
+#include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/core/agreement.h"
+#include "horovod_opt/csrc/core/sleep.h"
+#include "rank_rows.h"
+#include "scp.h"
+#include "state.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::Controller;
+using horovod::common::HorovodGlobalState;
+using horovod::common::LibType;
+using std::chrono::steady_clock;
+
+// All ranks return or all throw: what one rank cannot do, no rank does.
+void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
+                  const std::string& error) {
+  const std::string row = error.empty() ? text : "error\n" + error;
+  if (AllEqual(controller, row, !error.empty())) return;
+  state.init_error = Disagreement(GatherRows(controller, row));
+  throw std::runtime_error(state.init_error);
+}
+
+}  // namespace
+
+BackgroundThread::BackgroundThread() {
+  State& state = GlobalState();
+  state.counters.Reset();
+  state.init_error.clear();
+  state.global_sleep = GlobalSleep(state.settings.gs_interval);
+  state.backoff = Backoff(state.settings.nbcs_yields,
+                          std::chrono::microseconds(state.settings.nbcs_sleep_min_us),
+                          std::chrono::microseconds(state.settings.nbcs_sleep_max_us));
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.tid = static_cast<pid_t>(syscall(SYS_gettid));
+  state.started = steady_clock::now();
+  state.gathered.clear();
+  state.running = true;
+}
+
+BackgroundThread::~BackgroundThread() {
+  State& state = GlobalState();
+  if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.usage_at_end = ReadOwnThreadUsage();
+  state.ended = steady_clock::now();
+  state.running = false;
+}
+
+void Start(HorovodGlobalState& horovod) {
+  // Only now: threads inherit the name, and MPI and Gloo have created theirs.
+  pthread_setname_np(pthread_self(), "hvd-background");
+
+  State& state = GlobalState();
+  Controller& controller = *horovod.global_controller;
+  const bool gloo = horovod.control_operation == LibType::GLOO;
+  {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    state.rank = controller.GetRank();
+    state.size = controller.GetSize();
+    state.controller = gloo ? HOROVOD_OPT_CONTROLLER_GLOO : HOROVOD_OPT_CONTROLLER_MPI;
+  }
+  AgreeOrThrow(state, controller, state.settings_text, state.settings_error);
+  if (state.Has(HOROVOD_OPT_MODE_SCP)) {
+    AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
+  }
+  if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
+    std::cerr << "horovod-opt: mode nbcs changes nothing under the Gloo controller, whose waits "
+                 "already sleep in the kernel"
+              << std::endl;
+  }
+}
+
+void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
+  State& state = GlobalState();
+  state.counters.AddCycle();
+  auto length = local;
+  if (state.Has(HOROVOD_OPT_MODE_GS)) {
+    length = state.global_sleep.Next(
+        local, [&](std::chrono::nanoseconds value) { return MinOverRanks(horovod, value); });
+  }
+  if (length > std::chrono::nanoseconds::zero()) state.counters.AddSleep(SleepFor(length));
+}
+
+void Stop(HorovodGlobalState& horovod) {
+  State& state = GlobalState();
+  if (!state.settings.stats) return;
+  const HorovodOptStats own = ReadStats(state);
+  const auto rows = GatherRows(*horovod.global_controller,
+                               std::string(reinterpret_cast<const char*>(&own), sizeof(own)));
+  if (own.rank != 0) return;
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (const std::string& row : rows) {
+    row.copy(reinterpret_cast<char*>(&state.gathered.emplace_back()), sizeof(own));
+  }
+}
+
+DataScope::DataScope(const std::vector<horovod::common::TensorTableEntry>& entries)
+    : start_(steady_clock::now()) {
+  for (const auto& entry : entries) {
+    if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
+  }
+}
+
+DataScope::~DataScope() {
+  GlobalState().counters.AddData(steady_clock::now() - start_, bytes_);
+}
+
+}  // namespace horovod_opt

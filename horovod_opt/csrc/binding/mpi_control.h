@@ -1,0 +1,27 @@
+// The collectives of the negotiation, with MPI's own signatures. They block as MPI's do (and spin
+// there), or, in mode nbcs, start the nonblocking form and test it with sleeps in between
+// (dissertation 6.3.2). For the background thread only.
+#pragma once
+
+#define OMPI_SKIP_MPICXX
+#include <mpi.h>
+
+namespace horovod_opt {
+namespace mpi {
+
+int Allgather(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+              int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+              MPI_Comm comm);
+int Alltoall(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+             int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int Barrier(MPI_Comm comm);
+int Bcast(void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
+int Gather(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+           MPI_Datatype recvtype, int root, MPI_Comm comm);
+int Gatherv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+            const int* recvcounts, const int* displs, MPI_Datatype recvtype, int root,
+            MPI_Comm comm);
+
+}  // namespace mpi
+}  // namespace horovod_opt

@@ -1,0 +1,23 @@
+// Collectives on texts, built on the one operation that every controller has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace horovod {
+namespace common {
+class Controller;
+}
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// Every rank's row, by rank, on every rank. Rows may differ in length. O(ranks * longest row)
+// bytes: for start and shutdown.
+std::vector<std::string> GatherRows(horovod::common::Controller& controller,
+                                    const std::string& row);
+
+// Whether all ranks have the same row and none has `failed`. Three words, however many ranks.
+bool AllEqual(horovod::common::Controller& controller, const std::string& row, bool failed);
+
+}  // namespace horovod_opt

@@ -1,0 +1,55 @@
+// What the binding keeps for one framework's native library between hvd.init() and shutdown.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/backoff.h"
+#include "horovod_opt/csrc/core/counters.h"
+#include "horovod_opt/csrc/core/pacing.h"
+#include "horovod_opt_abi.h"
+
+namespace horovod_opt {
+
+// Who may touch what, so that only `counters`, `usage` and `running` need synchronization:
+// - before the background thread starts and after it has ended, the thread that calls hvd.init();
+// - in between, the background thread; others read `counters` (see there), `running`, and under
+//   `mutex` what is listed below it. Fields without a comment are constant in between.
+struct State {
+  HorovodOptSettings settings{};
+  std::string settings_text;  // canonical, equal on all ranks
+  std::string settings_error;
+  std::string init_error;
+
+  bool Has(int mode) const { return (settings.mode & mode) != 0; }
+
+  Counters counters;
+  GlobalSleep global_sleep{1};                                              // background thread
+  Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};  // the same
+  std::vector<int> launcher_cpus;
+
+  std::atomic<bool> running{false};
+
+  std::mutex mutex;  // protects the rest
+  pid_t tid = 0;
+  int rank = 0;
+  int size = 0;
+  int controller = 0;
+  std::chrono::steady_clock::time_point started;
+  std::chrono::steady_clock::time_point ended;
+  ThreadUsage usage_at_end;
+  std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
+};
+
+// One per native library: TensorFlow's and PyTorch's each have their own background thread.
+State& GlobalState();
+
+// The counters and the cost of the background thread, as of now or as of its end.
+HorovodOptStats ReadStats(State& state);
+
+}  // namespace horovod_opt

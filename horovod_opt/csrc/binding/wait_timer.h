@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+
+namespace horovod_opt {
+
+// Counts its lifetime as time that the background thread waits for its peers. Stands at the top
+// of every collective of the negotiation.
+class WaitTimer {
+ public:
+  WaitTimer() : start_(std::chrono::steady_clock::now()) {}
+  ~WaitTimer();
+  WaitTimer(const WaitTimer&) = delete;
+  WaitTimer& operator=(const WaitTimer&) = delete;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,84 @@
+// What the background thread has done, and what a thread has cost.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace horovod_opt {
+
+// One writer, the background thread; any number of readers, at any time, without a lock on either
+// side. A reader sees each counter whole, never decreasing until Reset(), and at most a moment
+// late; but the counters one by one, not as of one instant: a wait may already be in `wait` and
+// not yet in `poll_sleep`. Since there is one writer, an addition is a load and a store, not a
+// locked instruction.
+class Counters {
+ public:
+  struct Values {
+    std::int64_t cycles;
+    std::int64_t cycles_slept;
+    std::chrono::nanoseconds sleep;       // asleep between cycles
+    std::chrono::nanoseconds wait;        // in the negotiation's collectives, waiting for peers
+    std::int64_t polls;                   // tests of nonblocking collectives
+    std::chrono::nanoseconds poll_sleep;  // the part of `wait` asleep between tests
+    std::chrono::nanoseconds data;        // performing collectives on tensors
+    std::int64_t data_bytes;
+  };
+
+  Values Read() const;
+
+  // The rest is for the writer.
+  void AddCycle() { Add(cycles_, 1); }
+  void AddSleep(std::chrono::nanoseconds length) {
+    Add(cycles_slept_, 1);
+    Add(sleep_, length.count());
+  }
+  void AddWait(std::chrono::nanoseconds length) { Add(wait_, length.count()); }
+  void AddPolls(std::int64_t tests, std::chrono::nanoseconds slept) {
+    Add(polls_, tests);
+    Add(poll_sleep_, slept.count());
+  }
+  void AddData(std::chrono::nanoseconds length, std::int64_t bytes) {
+    Add(data_, length.count());
+    Add(data_bytes_, bytes);
+  }
+  // For a new start (elastic training): before the new writer begins and after the old one ended.
+  void Reset();
+
+ private:
+  using Counter = std::atomic<std::int64_t>;
+
+  static void Add(Counter& counter, std::int64_t amount) {
+    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+
+  Counter cycles_{0};
+  Counter cycles_slept_{0};
+  Counter sleep_{0};  // this and all times below: ns
+  Counter wait_{0};
+  Counter polls_{0};
+  Counter poll_sleep_{0};
+  Counter data_{0};
+  Counter data_bytes_{0};
+};
+
+struct ThreadUsage {
+  std::chrono::nanoseconds user{0};
+  std::chrono::nanoseconds system{0};
+  std::int64_t voluntary_switches = 0;
+  std::int64_t involuntary_switches = 0;
+};
+
+// Of any thread of this process, from /proc; times in steps of a clock tick (usually 10 ms). Throws
+// std::system_error (ESRCH) when the thread has ended.
+ThreadUsage ReadThreadUsage(pid_t tid);
+
+// Of the calling thread, exact.
+ThreadUsage ReadOwnThreadUsage();
+
+// Of all threads of the process together, those that have ended included.
+ThreadUsage ReadProcessUsage();
+
+}  // namespace horovod_opt

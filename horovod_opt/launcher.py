@@ -1,0 +1,43 @@
+"""What `horovodrun` needs to know beyond upstream: its own environment, and Open MPI 5."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+# prterun, the launcher of Open MPI 5, wants two dashes: it takes -bind-to, -map-by and -rank-by
+# for the program to run, and silently ignores -mca for its own parameters (plm_*).
+_SINGLE_DASH = re.compile(r"(?<!\S)-(?=(?:mca|bind-to|map-by|rank-by)(?:\s|$))")
+_OPEN_MPI_VERSION = re.compile(r"\((?:Open MPI|OpenRTE)\)\s+(\d+)\.")
+
+
+def open_mpi_major(version: str) -> int | None:
+    """Major version of Open MPI from the output of `mpirun --version`, None if it has none."""
+    match = _OPEN_MPI_VERSION.search(version)
+    return int(match.group(1)) if match else None
+
+
+def open_mpi_options(options: str, version: str) -> str:
+    """Spell Open MPI 4 options of mpirun for the release that printed `version`."""
+    major = open_mpi_major(version)
+    if major is None or major < 5:
+        return options
+    return _SINGLE_DASH.sub("--", options)
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """A copy of `env` whose PATH finds the `mpirun` and `python` of this interpreter.
+
+    A virtual environment comes first, as its activation would put it, because `horovodrun`
+    is often started by its full path. Another interpreter's directory is added only when it
+    is missing from PATH: /usr/bin must not hide an MPI that the user put before it.
+    """
+    own = os.path.dirname(os.path.abspath(sys.executable))
+    path = env.get("PATH", os.defpath).split(os.pathsep)
+    if sys.prefix != sys.base_prefix:
+        path = [own] + [entry for entry in path if entry != own]
+    elif own not in path:
+        path.insert(0, own)
+    return {**env, "PATH": os.pathsep.join(path)}

@@ -1,0 +1,135 @@
+"""What the patched Horovod calls at hvd.init() and hvd.shutdown(), and stats()."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+from horovod_opt import abi, counters
+from horovod_opt.settings import Settings, SettingsError, load
+
+
+@dataclasses.dataclass
+class _Native:
+    """A framework's native library after its hvd.init()."""
+
+    lib: ctypes.CDLL
+    reported: bool = False
+
+
+# By framework; the one initialised last comes last.
+_initialized: dict[str, _Native] = {}
+
+
+def framework_of(lib: ctypes.CDLL) -> str:
+    """The framework, from a path like .../horovod/torch/mpi_lib_v2.so."""
+    return Path(lib._name).parent.name
+
+
+def check_abi(lib: ctypes.CDLL) -> None:
+    """Raises ImportError unless `lib` was built with this package's structs."""
+    try:
+        lib.horovod_opt_abi.restype = ctypes.c_char_p
+        built = lib.horovod_opt_abi().decode()
+    except AttributeError:
+        built = "none"
+    if built != abi.HASH:
+        raise ImportError(
+            f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "
+            f"native interface is {built}, Python's is {abi.HASH}. They are from different "
+            "builds; remedy: pip install --force-reinstall horovod-opt (in a developer's tree: "
+            "make build)."
+        )
+
+
+def configure(lib: ctypes.CDLL) -> None:
+    """Hands the settings to the native side, before it initialises Horovod.
+
+    Settings that cannot be used are handed over as a text instead of raised, so that
+    this rank takes part in the initialisation and tells the others: every rank then
+    fails, and none hangs.
+    """
+    check_abi(lib)
+    settings, error = Settings(), b""
+    try:
+        settings = load(os.environ)
+    except SettingsError as problem:
+        error = str(problem).encode(errors="backslashreplace")
+    lib.horovod_opt_configure.argtypes = [
+        ctypes.POINTER(abi.NativeSettings),
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+    ]
+    lib.horovod_opt_configure.restype = None
+    lib.horovod_opt_configure(abi.to_native(settings), settings.text.encode(), error)
+
+    framework = framework_of(lib)
+    _initialized.pop(framework, None)
+    _initialized[framework] = _Native(lib)
+
+
+def raise_init_error(lib: ctypes.CDLL) -> None:
+    """Raises SettingsError if the ranks could not agree on the settings."""
+    lib.horovod_opt_init_error.restype = ctypes.c_char_p
+    text = lib.horovod_opt_init_error().decode(errors="replace")
+    if text:
+        raise SettingsError(text)
+
+
+def report(lib: ctypes.CDLL) -> None:
+    """Prints the table of all ranks to stderr, once, where they were gathered."""
+    native = _initialized.get(framework_of(lib))
+    if native is None or native.reported:
+        return
+    ranks = lib.horovod_opt_gathered_ranks()
+    if ranks == 0:
+        return
+    native.reported = True
+    from horovod_opt import report_table
+
+    report_table.show([_gathered(lib, rank) for rank in range(ranks)], sys.stderr)
+
+
+def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
+    out = abi.NativeStats()
+    if lib.horovod_opt_gathered_stats(rank, ctypes.byref(out)) != 0:
+        raise RuntimeError(f"the counters of rank {rank} were not gathered")
+    return abi.from_native(out)
+
+
+def stats(framework: str | None = None) -> counters.Stats:
+    out = abi.NativeStats()
+    name = framework or next(reversed(_initialized), None)
+    native = _initialized.get(name)
+    if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
+        raise ValueError(
+            f"horovod_opt.stats({'' if framework is None else repr(framework)}) needs hvd.init() "
+            f"first; initialised in this process: {', '.join(_initialized) or 'nothing'}."
+            + _foreign_horovod()
+        )
+    return abi.from_native(out)
+
+
+stats.__doc__ = f"""The counters of this rank since hvd.init(), during the run or after shutdown.
+
+    Cheap: reads what the background thread has written, and its CPU time from the kernel.
+
+    `framework` is "tensorflow", "torch" or "mxnet"; by default the one initialised last.
+    Returns a frozen dataclass, horovod_opt.Stats, with these fields:
+
+{counters.describe("        ")}
+    Raises ValueError before hvd.init().
+    """
+
+
+def _foreign_horovod() -> str:
+    from horovod_opt.guard import MARK
+
+    horovod = sys.modules.get("horovod")
+    version = getattr(horovod, "__version__", MARK)
+    if MARK in version:
+        return ""
+    return f" The horovod imported here, {version}, is not the one of horovod-opt."

@@ -1,0 +1,282 @@
+"""The settings: one table, from which the parser, the help, the docs and the C header come.
+
+    python -m horovod_opt.settings              prints them
+    python -m horovod_opt.settings --markdown   writes docs/settings.md
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import sys
+import textwrap
+from collections.abc import Mapping
+
+PREFIX = "HOROVOD_OPT_"
+
+# Bits of HorovodOptSettings.mode; the order is the canonical one.
+MODES = {"gs": 1, "nbcs": 2, "scp": 4}
+OFF = "off"
+
+# Read while the wheel is built, so it may linger in the environment of a job.
+BUILD_SETTINGS = {PREFIX + "UPSTREAM"}
+
+VALID_MODES = f"{OFF}, or {', '.join(MODES)} or several of these joined by + (as in gs+nbcs)"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the text names it, its value and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One row of the table; for an integer, `minimum` and `maximum` are its bounds."""
+
+    field: str
+    default: object
+    help: str
+    unit: str
+    minimum: int | None
+    maximum: int | None
+
+    @property
+    def name(self) -> str:
+        return PREFIX + self.field.upper()
+
+    @property
+    def valid(self) -> str:
+        """The accepted values in words."""
+        if self.minimum is None:
+            return VALID_MODES
+        if (self.minimum, self.maximum) == (0, 1):
+            return "0 or 1"
+        return f"{self.minimum} to {self.maximum}" + (f" {self.unit}" if self.unit else "")
+
+    def parse(self, text: str) -> object:
+        """The value that the environment's `text` stands for; empty means the default."""
+        text = text.strip()
+        if not text:
+            return self.default
+        return _parse_modes(text) if self.minimum is None else self._parse_integer(text)
+
+    def _parse_integer(self, text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            problem = "is not a whole number"
+        elif self.minimum <= int(text) <= self.maximum:
+            return int(text)
+        else:
+            problem = "is out of bounds"
+        raise SettingsError(
+            f"{self.name}={_quote(text)} {problem}. Valid: {self.valid}; "
+            f"unset it for the default, {self.default}."
+        )
+
+
+def _setting(
+    default: object,
+    help: str,
+    unit: str = "",
+    bounds: tuple[int | None, int | None] = (None, None),
+) -> object:
+    metadata = {"help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1]}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The settings of one process: the one table that defines them."""
+
+    mode: str = _setting(
+        OFF,
+        "What the background thread does differently. gs (global sleep): the ranks agree on how "
+        "long all of them sleep. nbcs (nonblocking cache synchronization): a rank that waits for "
+        "the others sleeps instead of spinning in MPI. scp (static core partitioning): one core "
+        "of the rank is kept for the background thread.",
+    )
+    gs_interval: int = _setting(
+        1,
+        "gs: every that many cycles the ranks agree on the shortest of their sleep times.",
+        "cycles",
+        (1, 1_000_000),
+    )
+    nbcs_yields: int = _setting(
+        0,
+        "nbcs: how many tests of an unfinished collective are followed by giving up the core "
+        "for a moment, before the first sleep.",
+        "tests",
+        (0, 1_000_000),
+    )
+    nbcs_sleep_min_us: int = _setting(
+        20,
+        "nbcs: the first sleep between two tests of an unfinished collective; each further sleep "
+        "is twice as long.",
+        "us",
+        (1, 1_000_000),
+    )
+    nbcs_sleep_max_us: int = _setting(
+        500,
+        "nbcs: the longest sleep between two tests; not below HOROVOD_OPT_NBCS_SLEEP_MIN_US.",
+        "us",
+        (1, 1_000_000),
+    )
+    scp_core: int = _setting(
+        -1,
+        "scp: which of the rank's cores the background thread gets; 0 is the first, -1 the last.",
+        "",
+        (-65_536, 65_535),
+    )
+    stats: int = _setting(
+        0,
+        "1: print one table with the counters of all ranks at shutdown.",
+        "",
+        (0, 1),
+    )
+
+    @property
+    def mode_bits(self) -> int:
+        """The mode as the native side knows it."""
+        return sum(bit for mode, bit in MODES.items() if mode in self.mode.split("+"))
+
+    @property
+    def text(self) -> str:
+        """Canonical lines, which the ranks compare."""
+        return "".join(f"{row.name}={getattr(self, row.field)}\n" for row in TABLE)
+
+
+TABLE = tuple(
+    Setting(field=field.name, default=field.default, **field.metadata)
+    for field in dataclasses.fields(Settings)
+)
+
+
+def mode_name(bits: int) -> str:
+    """The mode that the native side's `bits` stand for."""
+    return "+".join(mode for mode, bit in MODES.items() if bits & bit) or OFF
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Settings from environment variables. Raises SettingsError that lists all problems."""
+    problems = _misspelt(environ)
+    values = {}
+    for row in TABLE:
+        try:
+            values[row.field] = row.parse(environ.get(row.name, ""))
+        except SettingsError as error:
+            problems.append(str(error))
+    if not problems:
+        settings = Settings(**values)
+        problems = _contradictions(settings)
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def ineffective(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Names of the settings given in `environ` that belong to a mode that is not on."""
+    return [
+        row.name
+        for row in TABLE
+        for mode in MODES
+        if row.field.startswith(mode + "_")
+        and mode not in settings.mode.split("+")
+        and environ.get(row.name, "").strip()
+    ]
+
+
+def _quote(value: str) -> str:
+    return ascii(value if len(value) <= 60 else value[:57] + "...")
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _parse_modes(text: str) -> str:
+    def error(problem: str) -> SettingsError:
+        return SettingsError(f"{PREFIX}MODE={_quote(text)}: {problem} Valid: {VALID_MODES}.")
+
+    parts = [part.strip().lower() for part in text.split("+")]
+    for part in parts:
+        if not part:
+            raise error("a mode is missing beside the '+'.")
+        if part != OFF and part not in MODES:
+            hint = _did_you_mean(part, [OFF, *MODES])
+            raise error(f"{_quote(part)} is not a mode.{hint}")
+        if parts.count(part) > 1:
+            raise error(f"'{part}' is named more than once.")
+    if OFF in parts:
+        if len(parts) > 1:
+            raise error(f"'{OFF}' combines with no other mode.")
+        return OFF
+    return "+".join(mode for mode in MODES if mode in parts)
+
+
+def _misspelt(environ: Mapping[str, str]) -> list[str]:
+    known = [row.name for row in TABLE]
+    return [
+        f"{name}={_quote(environ[name])}: there is no such setting."
+        f"{_did_you_mean(name, known)} Valid: {', '.join(known)}. Unset it."
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and name not in known and name not in BUILD_SETTINGS
+    ]
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    if settings.nbcs_sleep_min_us <= settings.nbcs_sleep_max_us:
+        return []
+    low, high = (row for row in TABLE if row.field.startswith("nbcs_sleep"))
+    return [
+        (
+            f"{low.name}={settings.nbcs_sleep_min_us} is greater than "
+            f"{high.name}={settings.nbcs_sleep_max_us} (defaults: {low.default} and {high.default} us)."
+            " Lower the first or raise the second."
+        )
+    ]
+
+
+def help_text() -> str:
+    """The table for a terminal."""
+    blocks = ["Settings of horovod-opt: environment variables of every rank.\n"]
+    for row in TABLE:
+        blocks.append(
+            f"{row.name}   default {row.default}\n"
+            + textwrap.fill(row.help, 96, initial_indent="    ", subsequent_indent="    ")
+            + "\n"
+            + textwrap.fill(
+                f"Valid: {row.valid}.", 96, initial_indent="    ", subsequent_indent="    "
+            )
+            + "\n"
+        )
+    return "\n".join(blocks)
+
+
+def markdown() -> str:
+    """The text of docs/settings.md."""
+    lines = [
+        (
+            "<!-- Written by `python -m horovod_opt.settings --markdown`; "
+            "edit horovod_opt/settings.py instead. -->"
+        ),
+        "",
+        "# Settings",
+        "",
+        "Environment variables, read in `hvd.init()`. They must be equal on all ranks:",
+        "`horovodrun` carries those of the shell it is started from to every rank. Case and",
+        "blanks around a value or a mode do not matter; an empty value means the default. A",
+        f"value that is not valid, an unknown `{PREFIX}` name, or a difference between ranks",
+        "makes `hvd.init()` fail on every rank with a `horovod_opt.SettingsError` that says what",
+        "to change.",
+        "",
+        "| setting | default | valid | meaning |",
+        "| --- | --- | --- | --- |",
+        *(f"| `{row.name}` | `{row.default}` | {row.valid} | {row.help} |" for row in TABLE),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in ([], ["--markdown"]):
+        sys.exit("usage: python -m horovod_opt.settings [--markdown]")
+    print(markdown() if sys.argv[1:] else help_text(), end="")

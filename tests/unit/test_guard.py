@@ -1,0 +1,118 @@
+"""horovod_opt.pth at the start of a real Python: it refuses foreign horovods, nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site-packages of a new environment with horovod_opt and its .pth."""
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, with_pip=False, symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    shutil.copytree(ROOT / "horovod_opt", packages / "horovod_opt")
+    shutil.copy(ROOT / "horovod_opt.pth", packages)
+    return packages
+
+
+def fake_horovod(folder: Path, version: str, body: str = "") -> Path:
+    package = folder / "horovod"
+    (package / "torch").mkdir(parents=True)
+    (package / "torch" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text(f"{body}\n__version__ = '{version}'\n")
+    return package
+
+
+def run(site: Path, code: str, path: str = "", **environ: str) -> subprocess.CompletedProcess:
+    python = site.parents[2] / "bin" / "python"
+    return subprocess.run(
+        [python, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": path, **environ},
+    )
+
+
+@pytest.mark.parametrize("statement", ["import horovod", "import horovod.torch as hvd"])
+@pytest.mark.parametrize("mode", ["nbcs", "off"])
+def test_foreign_horovod_is_refused(site, tmp_path, statement, mode):
+    package = fake_horovod(tmp_path, "0.28.1", body="raise SystemExit('its code ran')")
+    answer = run(site, statement, str(tmp_path), HOROVOD_OPT_MODE=mode)
+    assert answer.returncode == 1
+    error = answer.stderr.splitlines()
+    assert error[-2].startswith(f"ImportError: HOROVOD_OPT_MODE='{mode}' is set, but")
+    assert f"version 0.28.1, {package}" in error[-2]
+    assert "pip uninstall horovod; pip install --force-reinstall horovod-opt" in error[-1]
+    assert "PYTHONPATH" in error[-1]
+
+
+@pytest.mark.parametrize("statement", ["import horovod", "import horovod.torch as hvd"])
+def test_ours_is_imported(site, tmp_path, statement):
+    fake_horovod(tmp_path, "0.28.1+opt.0.1.0")
+    answer = run(
+        site,
+        f"{statement}\nimport horovod; print(horovod.__version__, horovod.__spec__.loader)",
+        str(tmp_path),
+        HOROVOD_OPT_MODE="nbcs",
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("0.28.1+opt.0.1.0 <_frozen_importlib_external.SourceFileLoader")
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOROVOD_OPT_MODE": ""}, {"HOROVOD_OPT_MODE": "  "}])
+def test_without_a_mode_nothing_is_armed(site, tmp_path, environ):
+    fake_horovod(tmp_path, "0.28.1")
+    code = "import sys, horovod; assert 'horovod_opt' not in sys.modules; print('fine')"
+    answer = run(site, code, str(tmp_path), **environ)
+    assert (answer.stdout, answer.stderr) == ("fine\n", "")
+
+
+def test_looking_for_a_foreign_horovod_is_no_error(site, tmp_path):
+    fake_horovod(tmp_path, "0.28.1")
+    code = "from importlib.util import find_spec; print(find_spec('horovod').name)"
+    answer = run(site, code, str(tmp_path), HOROVOD_OPT_MODE="gs")
+    assert (answer.stdout, answer.stderr) == ("horovod\n", "")
+
+
+def test_no_horovod_at_all(site):
+    answer = run(site, "import horovod", HOROVOD_OPT_MODE="gs")
+    assert answer.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'horovod'"
+
+
+def test_a_folder_that_happens_to_be_called_horovod(site, tmp_path):
+    (tmp_path / "horovod" / "torch").mkdir(parents=True)
+    answer = run(site, "import horovod.torch", str(tmp_path), HOROVOD_OPT_MODE="gs")
+    assert f"version unknown, {tmp_path / 'horovod'}" in answer.stderr
+
+
+def test_other_imports_are_left_alone(site):
+    code = "import json, http.client; import nothing_of_that_name"
+    answer = run(site, code, HOROVOD_OPT_MODE="gs")
+    assert answer.stderr.splitlines()[-1].startswith("ModuleNotFoundError")
+
+
+def test_a_broken_horovod_opt_does_not_disturb_other_programs(site, tmp_path):
+    broken = tmp_path / "horovod_opt"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise RuntimeError('broken')")
+    answer = run(site, "print('fine')", str(tmp_path), HOROVOD_OPT_MODE="gs")
+    assert (answer.stdout, answer.stderr) == ("fine\n", "")
+
+
+def test_starting_python_imports_only_the_guard(site):
+    code = (
+        "import sys; print([m for m in sys.modules if m.startswith('horovod')]); "
+        "print({'typing', 'dataclasses', 're', 'importlib.util'} & set(sys.modules))"
+    )
+    answer = run(site, code, HOROVOD_OPT_MODE="gs")
+    assert answer.stdout.splitlines() == ["['horovod_opt', 'horovod_opt.guard']", "set()"]

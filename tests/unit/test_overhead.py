@@ -1,0 +1,302 @@
+"""The benchmark's own machinery: interleaving, comparison, launching, reading results, reporting.
+
+No job of these tests uses Horovod: what a benchmark measures is not a test.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("matplotlib")
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+sys.path[:0] = [str(EXPERIMENTS), str(EXPERIMENTS / "workloads")]
+
+import launch
+import machine
+import overhead
+import report
+import threads
+from measure import Spread, compare, difference, interleave, ratio
+
+
+def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():
+    order = list(interleave(["none", "off", "gs"], rounds=4))
+    by_round = [[series for number, series in order if number == n] for n in range(4)]
+    assert by_round == [["none", "off", "gs"], ["off", "gs", "none"], ["gs", "none", "off"],
+                        ["none", "off", "gs"]]
+
+
+def test_spread_is_the_median_and_the_extremes():
+    assert Spread.of([5.0, 1.0, 2.0, 4.0]) == Spread(median=3.0, low=1.0, high=5.0, n=4)
+
+
+def test_comparison_pairs_values_of_the_same_round():
+    # The machine became twice as slow in round 1: each ratio is 2 nevertheless.
+    assert compare({0: 20.0, 1: 10.0}, {0: 10.0, 1: 5.0}, ratio) == Spread(2.0, 2.0, 2.0, 2)
+
+
+def test_comparison_leaves_out_rounds_in_which_one_of_the_pair_failed():
+    assert compare({0: 3.0, 2: 9.0}, {1: 1.0, 2: 8.0}, difference) == Spread(1.0, 1.0, 1.0, 1)
+    assert compare({0: 3.0}, {1: 1.0}, difference) is None
+
+
+def test_ratio_to_nothing_is_no_number():
+    assert compare({0: 3.0, 1: 4.0}, {0: 0.0, 1: 2.0}, ratio) == Spread(2.0, 2.0, 2.0, 1)
+
+
+def run_python(*codes: str, timeout: float = 60.0) -> str:
+    return launch.execute([[sys.executable, "-c", code] for code in codes], os.environ, timeout)
+
+
+def test_jobs_of_several_processes_run_beside_each_other(tmp_path):
+    meet = ("import pathlib, time; pathlib.Path({mine!r}).touch()\n"
+            "while not pathlib.Path({other!r}).exists(): time.sleep(0.01)")
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    run_python(meet.format(mine=a, other=b), meet.format(mine=b, other=a))
+
+
+def test_a_failing_job_shows_the_end_of_its_stderr():
+    with pytest.raises(launch.JobFailed) as failure:
+        run_python("import sys\nfor i in range(40): print('line', i, file=sys.stderr)\nsys.exit(3)")
+    text = str(failure.value)
+    assert text.startswith("ended with exit code 3")
+    assert text.endswith("line 39") and "line 24\n" not in text and "line 25\n" in text
+
+
+def test_a_failing_process_ends_the_others_of_its_job():
+    started = time.monotonic()
+    with pytest.raises(launch.JobFailed, match="exit code 1"):
+        run_python("import time; time.sleep(60)", "raise SystemExit(1)")
+    assert time.monotonic() - started < 30
+
+
+def test_a_hanging_job_is_killed_with_all_that_it_started(tmp_path):
+    # Like an MPI launcher, it starts its child in a session of its own.
+    child = tmp_path / "child"
+    with pytest.raises(launch.JobFailed, match="killed: not finished after 3 s"):
+        run_python(
+            "import pathlib, subprocess, time\n"
+            "p = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+            f"pathlib.Path({str(child)!r}).write_text(str(p.pid)); time.sleep(600)", timeout=3)
+    assert not Path(f"/proc/{child.read_text()}").exists()
+
+
+def test_a_missing_launcher_is_a_failed_job():
+    with pytest.raises(launch.JobFailed, match="could not be started.*no-such-launcher"):
+        launch.execute([["no-such-launcher"]], os.environ, 10)
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>: ", "[0] ", "[1,0]<stdout>:"])
+def test_result_is_found_behind_the_launchers_prefix_and_messages(prefix):
+    line = json.dumps({"workload": "chain", "metrics": {"microseconds": 1.5}})
+    assert launch.parse_result(f"a warning {{}}\n{prefix}{line}\nbye\n")["metrics"] == {
+        "microseconds": 1.5}
+
+
+def test_no_result_is_a_failed_job():
+    with pytest.raises(launch.JobFailed, match="ended without a result.*bye"):
+        launch.parse_result("bye\n")
+
+
+def test_series_sets_its_mode_and_finds_its_own_launcher_and_mpirun(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    series = launch.Series("gs", "gs", python="/env/bin/python")
+    assert series.environ()["HOROVOD_OPT_MODE"] == "gs"
+    assert series.environ()["PATH"] == "/env/bin:/usr/bin"
+    [command] = series.commands("chain", 4, 1.0, "/tmp/meet")
+    assert command[:4] == ["/env/bin/horovodrun", "-np", "4", "/env/bin/python"]
+
+
+def test_plain_upstream_gets_no_settings_of_ours(monkeypatch):
+    monkeypatch.setenv("HOROVOD_OPT_NBCS_YIELDS", "3")
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "2")
+    environ = launch.Series("plain", mode=None).environ()
+    assert not [name for name in environ if name.startswith("HOROVOD_OPT_")]
+    assert environ["HOROVOD_CYCLE_TIME"] == "2"
+
+
+def test_without_communication_there_is_a_process_a_rank_and_no_launcher():
+    commands = launch.Series("none", communicates=False, python="python").commands(
+        "chain", 3, 1.0, "/tmp/meet")
+    assert [command[0] for command in commands] == ["python"] * 3
+    assert [command[-4:] for command in commands] == [
+        ["--rank", str(rank), "--ranks", "3"] for rank in range(3)]
+
+
+def names_of_jobs(*argv: str, cores: int = 2) -> list:
+    return [(number, workload, ranks, series.name) for number, workload, ranks, series
+            in overhead.jobs(overhead.parse_arguments(list(argv)), cores)]
+
+
+def test_an_interrupted_benchmark_has_measured_everything_equally_often():
+    jobs = names_of_jobs("--rounds", "2")
+    half = len(jobs) // 2
+    assert {job[0] for job in jobs[:half]} == {0} and {job[0] for job in jobs[half:]} == {1}
+    assert {job[1:] for job in jobs[:half]} == {job[1:] for job in jobs[half:]}
+
+
+def test_only_resnet50_runs_at_every_number_of_ranks():
+    assert {(workload, ranks) for _, workload, ranks, _ in names_of_jobs()} == {
+        ("idle", 2), ("chain", 2), ("small", 2), ("resnet50", 2), ("resnet50", 4)}
+    assert {ranks for _, _, ranks, _ in names_of_jobs("--quick")} == {2}
+
+
+def test_scp_runs_where_every_rank_has_two_cores():
+    assert {ranks for *_, ranks, series in names_of_jobs(cores=4) if series == "scp"} == {2}
+    assert {ranks for *_, ranks, series in names_of_jobs(cores=8) if series == "scp"} == {2, 4}
+    assert not [job for job in names_of_jobs("--modes", "nbcs+scp", cores=3) if "scp" in job[3]]
+
+
+def test_off_and_the_limit_are_measured_whatever_the_modes():
+    assert {job[3] for job in names_of_jobs("--modes", "nbcs")} == {
+        report.LIMIT, report.BASE, "nbcs"}
+    assert {job[3] for job in names_of_jobs("--modes", "off", "--mpi-yield")} == {
+        report.LIMIT, report.BASE, "off, yielding"}
+
+
+@pytest.mark.parametrize("argv, message", [
+    (["--only", "idle,resnet"], "'resnet' is not one of idle, chain, small, resnet50"),
+    (["--rounds", "0"], "'0' is not a whole number of at least 1"),
+    (["--plain", "/no/python"], "/no/python is no Python with a horovodrun beside it"),
+])
+def test_bad_option(argv, message, capsys):
+    with pytest.raises(SystemExit):
+        overhead.parse_arguments(argv)
+    assert message in capsys.readouterr().err
+
+
+def test_thread_cpu_time_grows_by_the_work_done():
+    before = threads.cpu_seconds(threading.get_native_id())
+    deadline = time.thread_time() + 0.2
+    while time.thread_time() < deadline:
+        pass
+    assert 0.15 < threads.cpu_seconds(threading.get_native_id()) - before < 0.5
+
+
+def test_an_ended_thread_used_no_more_cpu():
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    while thread.native_id in threads.thread_ids():  # Python joins before the kernel is done
+        time.sleep(0.01)
+    assert threads.cpu_seconds(thread.native_id) == 0.0
+
+
+def test_cpu_model_of_cpuinfo():
+    assert machine.cpu_model("processor\t: 0\nmodel name\t: AMD EPYC\n") == "AMD EPYC"
+
+
+def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:
+    return {"workload": "resnet50", "ranks": ranks, "series": series, "round": number,
+            "metrics": {"images_per_second": images, "memory_mib": 1000.0}}
+
+
+MEASUREMENTS = [
+    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(report.LIMIT, 0, 30.0),
+    measured("gs", 1, 12.0), measured("off", 1, 8.0),
+    {"workload": "resnet50", "ranks": 2, "series": "gs", "round": 2, "failed": "killed"},
+    {"workload": "resnet50", "ranks": 2, "series": "nbcs", "round": 0, "failed": "killed"},
+    {"workload": "idle", "ranks": 2, "series": "off", "round": 0, "metrics": {
+        "background_percent": 100.0, "process_percent": 101.0, "memory_mib": 600.0}},
+    {"workload": "idle", "ranks": 2, "series": "gs", "round": 0, "metrics": {
+        "background_percent": 5.0, "process_percent": 6.0, "memory_mib": 600.5}},
+]
+
+
+def find(metric: str, series: str) -> dict:
+    [row] = [row for row in report.summary(MEASUREMENTS)
+             if (row["metric"], row["series"]) == (metric, series)]
+    return row
+
+
+def test_summary_compares_with_off_and_counts_failures():
+    gs = find("images_per_second", "gs")
+    assert gs["spread"] == {"median": 16.0, "low": 12.0, "high": 20.0, "n": 2}
+    assert gs["against_off"] == {"how": "ratio", "median": 1.75, "low": 1.5, "high": 2.0, "n": 2}
+    assert gs["failed"] == 1
+
+
+def test_memory_is_a_difference_and_only_of_the_idle_workload():
+    assert find("memory_mib", "gs")["against_off"]["median"] == 0.5
+
+
+def test_a_series_without_any_result_is_in_the_table_as_failed():
+    assert find("images_per_second", "nbcs")["spread"] is None
+    console = Console(width=130, file=io.StringIO())
+    console.print(report.table(MEASUREMENTS))
+    [line] = [line for line in console.file.getvalue().splitlines() if "nbcs" in line]
+    assert "failed" in line and "0 of 1" in line
+
+
+def test_table_starts_with_the_limit_and_off():
+    series = [row.series for row in report.rows(MEASUREMENTS)
+              if row.metric.key == "images_per_second"]
+    assert series == [report.LIMIT, "off", "gs", "nbcs"]
+
+
+def test_plot_of_incomplete_measurements(tmp_path):
+    assert report.plot(MEASUREMENTS, tmp_path / "overhead.png", "a machine")
+    assert (tmp_path / "overhead.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_to_plot_is_no_error(tmp_path):
+    failed = [m for m in MEASUREMENTS if "failed" in m]
+    assert not report.plot(failed, tmp_path / "overhead.png", "a machine")
+    assert not (tmp_path / "overhead.png").exists()
+
+
+def test_saved_file_is_complete_json_with_its_summary(tmp_path):
+    overhead.save(tmp_path / "overhead.json", {"measurements": MEASUREMENTS})
+    saved = json.loads((tmp_path / "overhead.json").read_text())
+    assert saved["summary"] == json.loads(json.dumps(report.summary(MEASUREMENTS)))
+    assert [path.name for path in tmp_path.iterdir()] == ["overhead.json"]
+
+
+def test_a_failed_job_is_recorded_with_its_reason(monkeypatch):
+    def hang(*_):
+        raise launch.JobFailed("killed: not finished after 9 s")
+    monkeypatch.setattr(launch, "run", hang)
+    measurement = overhead.measure("chain", 2, launch.Series("gs", "gs"),
+                                   overhead.parse_arguments([]))
+    assert measurement["failed"] == "killed: not finished after 9 s"
+    assert overhead.outcome(measurement) == "failed: killed: not finished after 9 s"
+
+
+def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_path, capsys):
+    results = iter([1.0, 1500.0])
+
+    def run(*_):
+        try:
+            value = next(results)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+        return {"workload": "chain", "metrics": {"microseconds": value}, "mpi": "Open MPI v5",
+                "per_rank": {"memory_mib": [500.0, 502.0]}}
+
+    monkeypatch.setattr(launch, "run", run)
+    monkeypatch.setattr(sys, "argv", ["overhead.py", "--only", "chain", "--output", str(tmp_path)])
+    assert overhead.main() == 130
+    assert "1500" in capsys.readouterr().out
+    saved = json.loads((tmp_path / "overhead.json").read_text())
+    assert [m["metrics"] for m in saved["measurements"]] == [
+        {"microseconds": 1.0, "memory_mib": 501.0}, {"microseconds": 1500.0, "memory_mib": 501.0}]
+    assert (tmp_path / "overhead.png").exists()
+
+
+def test_failed_jobs_end_the_benchmark_with_an_error(monkeypatch, tmp_path, capsys):
+    def fail(*_):
+        raise launch.JobFailed("ended with exit code 1")
+    monkeypatch.setattr(launch, "run", fail)
+    monkeypatch.setattr(sys, "argv", [
+        "overhead.py", "--only", "chain", "--modes", "off", "--quick", "--output", str(tmp_path)])
+    assert overhead.main() == 1
+    assert "2 of 2 jobs failed" in capsys.readouterr().err

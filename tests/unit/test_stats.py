@@ -1,0 +1,107 @@
+"""The counter table, its docs, and the table printed at shutdown."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+
+import horovod_opt
+from horovod_opt import report_table
+from horovod_opt.counters import TABLE
+
+
+def printed(ranks) -> str:
+    out = io.StringIO()
+    report_table.show(ranks, out)
+    return out.getvalue()
+
+
+def cells(text: str, label: str) -> list[str]:
+    """The cells of the first line with that label."""
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.strip("│┃").replace("┃", "│").split("│")]
+        if parts[0] == label:
+            return parts[1:]
+    raise AssertionError(f"no line {label!r} in\n{text}")
+
+
+def test_docs_name_every_counter():
+    for row in TABLE:
+        assert f"{row.field} " in horovod_opt.Stats.__doc__
+        assert row.help in horovod_opt.stats.__doc__
+
+
+def test_names_carry_their_units():
+    for row in TABLE:
+        assert (row.kind == "d") == row.field.endswith("_seconds")
+
+
+def test_stats_are_frozen(make_stats):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make_stats().cycles = 0
+
+
+def test_unknown_names_of_the_package():
+    with pytest.raises(AttributeError, match="no attribute 'stat'"):
+        horovod_opt.stat  # noqa: B018
+
+
+def test_sums(make_stats):
+    stats = make_stats(background_user_seconds=1.5, background_system_seconds=0.25)
+    assert stats.background_seconds == 1.75
+
+
+def test_one_column_per_rank(make_stats):
+    text = printed(
+        [
+            make_stats(
+                rank=rank,
+                elapsed_seconds=50.0,
+                background_user_seconds=2.0 * rank,
+                background_system_seconds=0.5,
+                data_bytes=3 << 20,
+                process_user_seconds=60.0,
+                process_system_seconds=15.0,
+                cycles=12_345,
+            )
+            for rank in range(2)
+        ]
+    )
+    assert cells(text, "") == ["unit", "rank 0", "rank 1"]
+    assert cells(text, "CPU") == ["s", "0.500", "2.500"]
+    assert cells(text, "CPU, part of one core") == ["%", "1.0", "5.0"]
+    assert cells(text, "data moved") == ["MiB", "3.0", "3.0"]
+    assert cells(text, "cycles") == ["", "12,345", "12,345"]
+    assert cells(text, "CPU, in cores") == ["", "1.50", "1.50"]
+    assert "mode nbcs, 2 ranks, mpi controller, 50.000 s since hvd.init()" in text
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 5, 6, 16, 17, 2000])
+def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
+    most = {row.field: 987_654 if row.kind == "d" else 98_765_432_109 for row in TABLE}
+    most.update(mode="nbcs", controller="gloo")
+    text = printed([make_stats(**{**most, "rank": rank}) for rank in range(ranks)])
+    assert max(map(len, text.splitlines())) <= 100
+    assert "…" not in text
+    if ranks <= report_table.MOST_RANK_COLUMNS:
+        assert all(f" rank {rank} " in text for rank in range(ranks))
+
+
+def test_many_ranks_are_summarised(make_stats):
+    waits = [float(rank) for rank in range(17)]
+    waits[3] = 99.0
+    text = printed([make_stats(rank=r, wait_seconds=wait) for r, wait in enumerate(waits)])
+    assert cells(text, "") == ["unit", "min", "median", "max", "max on rank"]
+    assert cells(text, "waiting for other ranks") == ["s", "0.000", "9.000", "99.000", "3"]
+    assert cells(text, "cycles")[-1] == "all equal"
+
+
+def test_polls_are_shown_where_there_are_any(make_stats):
+    assert "MPI tests" in printed([make_stats(mode="gs+nbcs")])
+    assert "MPI tests" not in printed([make_stats(mode="gs")])
+
+
+def test_a_run_of_no_time_has_no_share(make_stats):
+    assert cells(printed([make_stats(elapsed_seconds=0.0)]), "CPU, part of one core")[1] == "0.0"
