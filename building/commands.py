@@ -28,6 +28,7 @@ class Build(build):
 
     def run(self):
         try:
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left behind
             self.distribution.environment = environment.discover()
             say(self.distribution.environment.summary())
             say("fetching and patching upstream")
@@ -42,9 +43,12 @@ class BuildPy(build_py):
     """Adds upstream's Python packages and the start-up hook that guards against another horovod."""
 
     def run(self):
+        if self.editable_mode:
+            say("error: the patched horovod is built, so it cannot be installed as editable; run "
+                "'make build' after a change, or 'pip install .'")
+            sys.exit(1)
         super().run()
         target = Path(self.build_lib)
-        shutil.rmtree(target / "horovod", ignore_errors=True)
         shutil.copytree(UPSTREAM / "horovod", target / "horovod", ignore=NATIVE_ONLY)
         shutil.copyfile(ROOT / "horovod_opt.pth", target / "horovod_opt.pth")
 

@@ -17,7 +17,8 @@ def shares(ranks: int, epoch: int = 0, seed: int = 0) -> list[list[int]]:
     """The labels that each rank trains on: here every image's own number."""
     numbers = np.arange(103)
     images = np.zeros((103, 8, 8), dtype=np.float32)
-    return [[int(label) for _, labels in digits.batches(images, numbers, 5, epoch, seed, rank, ranks)
+    return [[int(label)
+             for _, labels in digits.batches(images, numbers, 5, epoch, seed, rank, ranks)
              for label in labels] for rank in range(ranks)]
 
 

@@ -17,15 +17,14 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-sys.path[:0] = [str(EXPERIMENTS), str(EXPERIMENTS / "workloads")]
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "experiments" / "workloads")]
 
-import launch
-import machine
-import overhead
-import report
 import threads
-from measure import Spread, compare, difference, interleave, ratio
+
+from experiments import launch, machine, overhead, report
+from experiments.measure import Spread, compare, difference, interleave, ratio
+from experiments.plot import plot
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():
@@ -244,13 +243,13 @@ def test_table_starts_with_the_limit_and_off():
 
 
 def test_plot_of_incomplete_measurements(tmp_path):
-    assert report.plot(MEASUREMENTS, tmp_path / "overhead.png", "a machine")
+    assert plot(MEASUREMENTS, tmp_path / "overhead.png", "a machine")
     assert (tmp_path / "overhead.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_nothing_to_plot_is_no_error(tmp_path):
     failed = [m for m in MEASUREMENTS if "failed" in m]
-    assert not report.plot(failed, tmp_path / "overhead.png", "a machine")
+    assert not plot(failed, tmp_path / "overhead.png", "a machine")
     assert not (tmp_path / "overhead.png").exists()
 
 

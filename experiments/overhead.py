@@ -1,0 +1,193 @@
+"""What does Horovod's background thread cost, in each mode? See docs/benchmark.md.
+
+    python -m experiments.overhead --quick
+    python -m experiments.overhead --only resnet50 --modes off,nbcs --rounds 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from experiments import launch, machine, report
+from experiments.measure import interleave
+from experiments.plot import plot
+
+# Seconds measured in a job, beside those it takes to start.
+SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0}
+MODES = "off,gs,nbcs,gs+nbcs,scp"
+INTERRUPTED = 130  # what a shell reports for SIGINT
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.overhead", description=__doc__.splitlines()[0])
+    parser.add_argument("--modes", type=_names, default=MODES,
+                        help="what to compare with off (%(default)s); scp is left out where a rank "
+                             "has one core")
+    parser.add_argument("--only", type=_workloads, default=",".join(SECONDS),
+                        help="workloads to run (%(default)s)")
+    parser.add_argument("--ranks", type=_positive, nargs="+", default=[2, 4],
+                        help="ranks that train ResNet50 (2 4); other workloads run with the first")
+    parser.add_argument("--rounds", type=_positive, default=3,
+                        help="how often each job is run (%(default)s)")
+    parser.add_argument("--quick", action="store_true",
+                        help="one round of half the length, with the first of --ranks")
+    parser.add_argument("--timeout", type=_positive, default=300,
+                        help="seconds after which a job is killed (%(default)s)")
+    parser.add_argument("--plain", metavar="PYTHON", type=_python,
+                        help="also measure the unpatched Horovod of this Python's environment")
+    parser.add_argument("--mpi-yield", action="store_true",
+                        help="also measure off with Open MPI's mpi_yield_when_idle=1")
+    parser.add_argument("--output", type=Path, default=Path("benchmark"),
+                        help="directory for overhead.json and overhead.png (%(default)s)")
+    arguments = parser.parse_args(argv)
+    if arguments.quick:
+        arguments.rounds, arguments.ranks = 1, arguments.ranks[:1]
+    return arguments
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(text.split(",")))
+
+
+def _workloads(text: str) -> list[str]:
+    unknown = [name for name in _names(text) if name not in SECONDS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(SECONDS)}")
+    return _names(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _python(text: str) -> str:
+    path = Path(text).absolute()
+    if not os.access(path, os.X_OK) or not path.with_name("horovodrun").exists():
+        raise argparse.ArgumentTypeError(f"{text} is no Python with a horovodrun beside it")
+    return str(path)
+
+
+def all_series(arguments: argparse.Namespace) -> list[launch.Series]:
+    series = [launch.Series(report.LIMIT, communicates=False), launch.Series(report.BASE)]
+    series += [launch.Series(mode, mode) for mode in arguments.modes if mode != report.BASE]
+    if arguments.mpi_yield:
+        series.append(launch.Series("off, yielding", environment={
+            "OMPI_MCA_mpi_yield_when_idle": "1"}))
+    if arguments.plain:
+        series.append(launch.Series("plain upstream", mode=None, python=arguments.plain))
+    return series
+
+
+def jobs(arguments: argparse.Namespace, cores: int) -> list[tuple[int, str, int, launch.Series]]:
+    """(round, workload, ranks, series) in the order in which they run."""
+    cells = [(workload, ranks) for workload in arguments.only
+             for ranks in (arguments.ranks if workload == "resnet50" else arguments.ranks[:1])]
+    ordered = []
+    for workload, ranks in cells:
+        possible = [series for series in all_series(arguments)
+                    if cores >= 2 * ranks or "scp" not in (series.mode or "").split("+")]
+        ordered += [(number, workload, ranks, series)
+                    for number, series in interleave(possible, arguments.rounds)]
+    # By round first: an interrupted benchmark has then measured everything equally often.
+    return sorted(ordered, key=lambda job: job[0])
+
+
+def measure(workload: str, ranks: int, series: launch.Series,
+            arguments: argparse.Namespace) -> dict:
+    """One measurement: the job's result, or the reason why there is none."""
+    seconds = SECONDS[workload] / (2 if arguments.quick else 1)
+    started = time.monotonic()
+    try:
+        result = launch.run(series, workload, ranks, seconds, arguments.timeout)
+        result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
+    except launch.JobFailed as failure:
+        result = {"failed": str(failure)}
+    return {"workload": workload, "ranks": ranks, "series": series.name, **result,
+            "job_seconds": round(time.monotonic() - started, 1)}
+
+
+def outcome(measurement: dict) -> str:
+    if "failed" in measurement:
+        return f"failed: {measurement['failed']}"
+    return "  ".join(
+        f"{measurement['metrics'][metric.key]:.4g} {metric.unit}"
+        for metric in report.METRICS if metric.workload == measurement["workload"])
+
+
+def save(path: Path, document: dict) -> None:
+    """At once or not at all, so that an interruption never leaves half a file."""
+    document["summary"] = report.summary(document["measurements"])
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(document, indent=1) + "\n")
+    temporary.replace(path)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    document = {
+        "command": shlex.join(["python", "-m", "experiments.overhead", *sys.argv[1:]]),
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine.describe(),
+        "measurements": [],
+    }
+    about = document["machine"]
+    if about["load"] > 0.5:
+        console.print(f"This machine is busy (load {about['load']:.1f}): expect a large spread.")
+    todo = jobs(arguments, about["cores"])
+    status = 0
+    progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                        TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    try:
+        with progress:
+            task = progress.add_task("", total=len(todo))
+            for number, workload, ranks, series in todo:
+                heading = (f"round {number + 1}/{arguments.rounds}  {workload}  {ranks} ranks  "
+                           f"{series.name}")
+                progress.update(task, description=heading)
+                measurement = {"round": number, **measure(workload, ranks, series, arguments)}
+                document["measurements"].append(measurement)
+                save(arguments.output / "overhead.json", document)
+                console.print(f"{heading}  {outcome(measurement)}", highlight=False, markup=False,
+                              soft_wrap=True)
+                progress.advance(task)
+    except KeyboardInterrupt:
+        console.print("Interrupted: this is what was measured until then.")
+        status = INTERRUPTED
+    measurements = document["measurements"]
+    if measurements:
+        report.print_table(measurements)
+        picture = arguments.output / "overhead.png"
+        plotted = plot(measurements, picture, caption(document))
+        console.print(f"Written: {arguments.output / 'overhead.json'}", picture if plotted else "")
+    failed = sum("failed" in measurement for measurement in measurements)
+    if failed:
+        console.print(f"{failed} of {len(measurements)} jobs failed.")
+        status = status or 1
+    return status
+
+
+def caption(document: dict) -> str:
+    about = document["machine"]
+    libraries = dict.fromkeys(filter(None, (m.get("mpi") for m in document["measurements"])))
+    return (f"{about['cpu']}, {about['cores']} cores; {', '.join(libraries) or 'no MPI'}; "
+            f"bars: median, whiskers: smallest and largest, dots: single jobs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

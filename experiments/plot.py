@@ -1,0 +1,71 @@
+"""The measurements as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from experiments.report import BASE, LIMIT, Metric, Row, number, rows
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; off stays grey.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+GREY = "#999999"
+
+
+def plot(measurements: Sequence[dict], path: Path, caption: str) -> bool:
+    """A panel for each plotted metric and number of ranks: bars are medians, whiskers min to max,
+    dots single rounds, the dashed line the limit without communication.
+
+    Returns whether there was anything to plot."""
+    panels: dict[tuple[Metric, int], list[Row]] = {}
+    for row in rows(measurements):
+        if row.metric.plotted and row.spread:
+            panels.setdefault((row.metric, row.ranks), []).append(row)
+    if not panels:
+        return False
+    names = dict.fromkeys(row.series for panel in panels.values() for row in panel)
+    others = [name for name in names if name not in (BASE, LIMIT)]
+    colours = {BASE: GREY, **dict(zip(others, COLOURS))}
+
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.6 * columns, 3.9 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    for axis, ((metric, ranks), panel) in zip(axes.flat, panels.items()):
+        _panel(axis, metric, ranks, panel, colours)
+    for axis in axes.flat[len(panels):]:
+        axis.set_axis_off()
+    figure.suptitle("What Horovod's background thread costs", fontsize=14)
+    figure.supxlabel(caption, fontsize=8, color="#555555")
+    figure.savefig(path, dpi=150)
+    return True
+
+
+def _panel(axis, metric: Metric, ranks: int, panel: Sequence[Row], colours: dict) -> None:
+    bars = [row for row in panel if row.series != LIMIT]
+    medians = [row.spread.median for row in bars]
+    whiskers = [[row.spread.median - row.spread.low for row in bars],
+                [row.spread.high - row.spread.median for row in bars]]
+    axis.bar(range(len(bars)), medians, width=0.7, color=[colours[row.series] for row in bars])
+    axis.errorbar(range(len(bars)), medians, yerr=whiskers, fmt="none", ecolor="black",
+                  elinewidth=1.2, capsize=5)
+    for position, row in enumerate(bars):
+        axis.plot([position] * len(row.values), row.values, "o", markersize=3.5,
+                  markerfacecolor="white", markeredgecolor="black", markeredgewidth=0.7)
+    top = max([row.spread.high for row in panel])
+    for position, row in enumerate(bars):
+        axis.text(position, row.spread.high + 0.025 * top, number(row.spread.median),
+                  ha="center", va="bottom", fontsize=9)
+    for row in panel:
+        if row.series == LIMIT:
+            axis.axhline(row.spread.median, color="black", linestyle="--", linewidth=1.2,
+                         label=f"{LIMIT}: {number(row.spread.median)}")
+            axis.legend(loc="lower center", bbox_to_anchor=(0.5, 0.98), frameon=False, fontsize=9)
+    axis.set_ylim(0, 1.18 * top if top else 1)
+    axis.set_xticks(range(len(bars)), [row.series.replace(" ", "\n") for row in bars],
+                    fontsize=9)
+    axis.set_ylabel(f"{metric.unit} ({metric.better} is better)")
+    axis.set_title(f"{metric.label}, {ranks} ranks", fontsize=11, pad=22)
+    axis.spines[["top", "right"]].set_visible(False)

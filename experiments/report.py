@@ -1,0 +1,142 @@
+"""What the measurements amount to, as rows, as JSON and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.measure import Spread, compare, difference, ratio
+
+BASE = "off"
+LIMIT = "no communication"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a workload; `key` is its name in the result that the workload prints."""
+
+    workload: str
+    key: str
+    label: str
+    unit: str
+    better: str
+    against: Callable[[float, float], float | None] = ratio
+    plotted: bool = True
+
+
+METRICS = (
+    Metric("idle", "background_percent", "idle CPU, background thread", "% of a core",
+           "lower"),
+    Metric("idle", "process_percent", "idle CPU, process", "% of a core", "lower",
+           plotted=False),
+    Metric("idle", "memory_mib", "peak memory of a rank, idle", "MiB", "lower",
+           against=difference, plotted=False),
+    Metric("chain", "microseconds", "20 dependent allreduces", "us each", "lower"),
+    Metric("small", "milliseconds", "160 independent allreduces", "ms", "lower"),
+    Metric("resnet50", "images_per_second", "ResNet50 training", "images/s", "higher"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series of one metric at one number of ranks."""
+
+    metric: Metric
+    ranks: int
+    series: str
+    spread: Spread | None
+    against_off: Spread | None
+    values: Sequence[float]
+    failed: int
+
+
+def rows(measurements: Sequence[dict]) -> Iterator[Row]:
+    """Sorted by metric, ranks and series, the last two as they were first measured."""
+    for metric in METRICS:
+        mine = [m for m in measurements if m["workload"] == metric.workload]
+        for ranks in dict.fromkeys(m["ranks"] for m in mine):
+            cell = [m for m in mine if m["ranks"] == ranks]
+            base = _by_round(cell, BASE, metric)
+            for series in sorted(dict.fromkeys(m["series"] for m in cell), key=_first_two):
+                values = _by_round(cell, series, metric)
+                yield Row(
+                    metric, ranks, series,
+                    spread=Spread.of(list(values.values())) if values else None,
+                    against_off=compare(values, base, metric.against) if series != BASE else None,
+                    values=list(values.values()),
+                    failed=sum("failed" in m for m in cell if m["series"] == series))
+
+
+def _first_two(series: str) -> int:
+    """The limit and the base come first, whichever was measured first."""
+    return {LIMIT: 0, BASE: 1}.get(series, 2)
+
+
+def _by_round(cell: Sequence[dict], series: str, metric: Metric) -> dict[int, float]:
+    return {m["round"]: m["metrics"][metric.key] for m in cell
+            if m["series"] == series and "failed" not in m}
+
+
+def summary(measurements: Sequence[dict]) -> list[dict]:
+    """The table for machines: part of the JSON file."""
+    return [{
+        "metric": row.metric.key, "workload": row.metric.workload, "unit": row.metric.unit,
+        "better": row.metric.better, "ranks": row.ranks, "series": row.series,
+        "spread": row.spread and asdict(row.spread),
+        "against_off": row.against_off and {
+            "how": row.metric.against.__name__, **asdict(row.against_off)},
+        "failed": row.failed,
+    } for row in rows(measurements)]
+
+
+def table(measurements: Sequence[dict]) -> Table:
+    result = Table("measured", "ranks", "series", "median", "min to max", "n", "against off",
+                   title="Horovod's overhead")
+    result.columns[2].no_wrap = True
+    for column in result.columns[3:]:
+        column.justify = "right"
+    previous = None
+    for row in rows(measurements):
+        heading = f"{row.metric.label}, {row.metric.unit}", str(row.ranks)
+        if heading != previous:
+            result.add_section()
+        result.add_row(*(heading if heading != previous else ("", "")), row.series, *_cells(row))
+        previous = heading
+    return result
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    if row.spread is None:
+        return "failed", "", f"0 of {row.failed}", ""
+    n = f"{row.spread.n} of {row.spread.n + row.failed}" if row.failed else str(row.spread.n)
+    return (number(row.spread.median), _interval(row.spread, number), n, _against(row))
+
+
+def _against(row: Row) -> str:
+    if row.against_off is None:
+        return ""
+    form = _ratio if row.metric.against is ratio else (lambda value: f"{value:+.2f}")
+    return f"{form(row.against_off.median)} ({_interval(row.against_off, form)})"
+
+
+def _interval(spread: Spread, form: Callable[[float], str]) -> str:
+    return f"{form(spread.low)} to {form(spread.high)}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def print_table(measurements: Sequence[dict]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(table(measurements))

@@ -1,0 +1,143 @@
+"""Builds and runs the native tests: plain, under ThreadSanitizer, under AddressSanitizer + UBSan.
+
+    python3 tests/native/run.py [--build-dir DIR] [--jobs N] [plain] [thread] [address]
+
+Needs cmake 3.21 or later on PATH or beside this Python; ninja is used if it is there. Exit status
+0 only if every test of every build passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import googletest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SANITIZERS = {"plain": "", "thread": "thread", "address": "address"}
+
+
+class Failed(Exception):
+    """A step failed; the text says which and what it printed."""
+
+
+@dataclass
+class Summary:
+    """What ctest reported for one build."""
+
+    tests: int
+    failed: int
+    skipped: int
+
+
+def tool(name: str) -> str | None:
+    """Finds a command on PATH or beside this Python, where pip puts it."""
+    beside = str(Path(sys.executable).parent)
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), beside]))
+
+
+def call(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs a command and keeps everything that it prints in `stdout`."""
+    return subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def step(what: str, command: list[str]) -> None:
+    run = call(command)
+    if run.returncode != 0:
+        raise Failed(f"{what} failed ({' '.join(command)}):\n{run.stdout}")
+
+
+def configure(cmake: str, build: Path, sanitizer: str, source: Path) -> None:
+    command = [cmake, "-S", str(REPOSITORY), "-B", str(build), "-DHOROVOD_OPT_NATIVE_TESTS=ON"]
+    command += [f"-DHOROVOD_OPT_SANITIZER={sanitizer}", f"-DHOROVOD_OPT_GOOGLETEST={source}"]
+    ninja = tool("ninja")
+    if ninja is not None and not (build / "Makefile").exists():
+        command += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+    step("configuring", command)
+
+
+def launcher(build: Path) -> list[str]:
+    """What to put in front of a command so that its sanitized children start at all.
+
+    Before GCC 14, ThreadSanitizer ends at once where the kernel randomizes addresses by more than
+    28 bits (vm.mmap_rnd_bits, 32 on recent kernels): it then runs without randomization.
+    """
+    start = [str(build / "tests" / "native" / "native_tests"), "--gtest_list_tests"]
+    for prefix in ([], ["setarch", "-R"]):
+        run = call(prefix + start)
+        if run.returncode == 0:
+            return prefix
+    raise Failed(f"the tests do not start, not even with setarch -R:\n{run.stdout}")
+
+
+def test(ctest: str, build: Path) -> tuple[Summary, str]:
+    report = build / "ctest.xml"
+    report.unlink(missing_ok=True)
+    command = launcher(build) + [ctest, "--test-dir", str(build), "--output-on-failure"]
+    command += ["--output-junit", str(report)]
+    run = call(command)
+    if not report.exists():
+        raise Failed(f"ctest failed:\n{run.stdout}")
+    suite = ElementTree.parse(report).getroot()
+    tests, failed, skipped = (int(suite.get(key, 0)) for key in ("tests", "failures", "skipped"))
+    if tests == 0 or (run.returncode != 0 and failed == 0):
+        raise Failed(f"ctest failed:\n{run.stdout}")
+    return Summary(tests, failed, skipped), run.stdout
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("builds", nargs="*", metavar="BUILD", help=", ".join(SANITIZERS))
+    parser.add_argument("--build-dir", type=Path, default=REPOSITORY / "build" / "native")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args(arguments)
+    for name in options.builds:
+        if name not in SANITIZERS:
+            parser.error(f"no build {name!r}, choose from {', '.join(SANITIZERS)}")
+    cmake, ctest = tool("cmake"), tool("ctest")
+    if cmake is None or ctest is None:
+        print("cmake and ctest are needed: pip install cmake ninja", file=sys.stderr)
+        return 1
+    directory = options.build_dir.resolve()
+    try:
+        source = googletest.source(directory / "googletest")
+    except googletest.NoGoogleTest as error:
+        print(error, file=sys.stderr)
+        return 1
+
+    all_passed = True
+    for name in options.builds or SANITIZERS:
+        build = directory / name
+        start = time.monotonic()
+        try:
+            configure(cmake, build, SANITIZERS[name], source)
+            step("building", [cmake, "--build", str(build), "--parallel", str(options.jobs)])
+            summary, output = test(ctest, build)
+        except Failed as error:
+            print(f"native {name:8} {error}", flush=True)
+            all_passed = False
+            continue
+        if summary.failed > 0:
+            print(output)
+            all_passed = False
+        passed = summary.tests - summary.failed - summary.skipped
+        seconds = time.monotonic() - start
+        print(
+            f"native {name:8} {passed} passed, {summary.failed} failed, {summary.skipped} skipped"
+            f"   {seconds:.1f} s",
+            flush=True,
+        )
+    return 0 if all_passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
