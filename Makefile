@@ -54,7 +54,7 @@ $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 
 $(VENV)/frameworks: $(VENV)/pip
 	@echo "installing $(FRAMEWORKS) $(MPI) into $(VENV)"
-	@$(PIP) install --quiet "setuptools>=77" "cmake>=3.26" ninja ruff $(MPI) $(FRAMEWORKS)
+	@$(PIP) install --quiet "setuptools>=77" "cmake>=3.26" ninja $(MPI) $(FRAMEWORKS)
 	@touch $@
 
 $(VENV)/pip:

@@ -4,6 +4,8 @@ pip builds in an isolated environment that hides the user's packages. The interp
 same, so a child of it without pip's PYTHONPATH sees the frameworks.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -13,7 +15,6 @@ import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional
 
 from building import BuildError
 
@@ -25,10 +26,13 @@ FRAMEWORKS = {  # framework: its distributions, and the name in HOROVOD_WITH(OUT
 }
 
 INSPECT = """
-import json, sysconfig
+import json
 from importlib import metadata
-found = {d.metadata['Name'].lower().replace('_', '-'): [d.version, str(d.locate_file(''))]
-         for d in metadata.distributions() if d.metadata['Name']}
+found = {}
+for d in metadata.distributions():  # in the order of sys.path: the first is the one imported
+    if d.metadata['Name']:
+        name = d.metadata['Name'].lower().replace('_', '-')
+        found.setdefault(name, [d.version, str(d.locate_file(''))])
 print(json.dumps(found))
 """
 
@@ -37,13 +41,13 @@ print(json.dumps(found))
 class Environment:
     """What was found. Paths are absolute; versions are those of the installed distributions."""
 
-    frameworks: Dict[str, str]
-    mpicxx: Optional[Path]
+    frameworks: dict[str, str]
+    mpicxx: Path | None
     gloo: bool
     compiler: str
-    python_include: Optional[Path]
-    nccl_home: Optional[Path]
-    variables: Dict[str, str]  # for CMake and everything it starts
+    python_include: Path | None
+    nccl_home: Path | None
+    variables: dict[str, str]  # for CMake and everything it starts
 
     def summary(self) -> str:
         frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
@@ -65,7 +69,7 @@ def discover(environ=os.environ) -> Environment:
     installed = _installed(variables)
     if "horovod" in installed:
         version, folder = installed["horovod"]
-        raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt installs "
+        raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt brings "
                          f"its own horovod: run '{sys.executable} -m pip uninstall horovod' first")
     frameworks = _frameworks(installed, variables)
     mpicxx = _mpicxx(variables)
@@ -84,7 +88,7 @@ def discover(environ=os.environ) -> Environment:
         nccl_home=nccl_home, variables=variables)
 
 
-def _without_isolation(environ) -> Dict[str, str]:
+def _without_isolation(environ) -> dict[str, str]:
     variables = dict(environ)
     if "pip-build-env" in variables.get("PYTHONPATH", ""):
         del variables["PYTHONPATH"]
@@ -92,13 +96,13 @@ def _without_isolation(environ) -> Dict[str, str]:
     return variables
 
 
-def _installed(variables) -> Dict[str, list]:
+def _installed(variables) -> dict[str, list]:
     output = subprocess.run([sys.executable, "-c", INSPECT], env=variables, check=True,
                             stdout=subprocess.PIPE, text=True, cwd="/").stdout
     return json.loads(output)
 
 
-def _frameworks(installed, variables) -> Dict[str, str]:
+def _frameworks(installed, variables) -> dict[str, str]:
     found = {}
     for framework, (distributions, name) in FRAMEWORKS.items():
         version = next((installed[d][0] for d in distributions if d in installed), None)
@@ -111,12 +115,13 @@ def _frameworks(installed, variables) -> Dict[str, str]:
             found[framework] = version
     if not found:
         raise BuildError(f"no framework found in {sys.prefix}: install tensorflow, tensorflow-cpu "
-                         "or torch there first (or unset HOROVOD_WITHOUT_TENSORFLOW, "
-                         "HOROVOD_WITHOUT_PYTORCH), then install horovod-opt")
+                         "or torch there first, by a pip command of its own (or unset "
+                         "HOROVOD_WITHOUT_TENSORFLOW, HOROVOD_WITHOUT_PYTORCH), then install "
+                         "horovod-opt")
     return found
 
 
-def _mpicxx(variables) -> Optional[Path]:
+def _mpicxx(variables) -> Path | None:
     if variables.get("HOROVOD_WITHOUT_MPI") == "1":
         return None
     path = shutil.which("mpicxx", path=variables["PATH"])
@@ -135,7 +140,7 @@ def _compiler(variables) -> str:
                           "int main() { return static_cast<int>(std::string_view().size()); }\n")
         for compiler in compilers:
             command = [*compiler.split(), "-std=c++17", str(source), "-o", str(source) + ".out"]
-            if subprocess.run(command, env=variables, stdout=subprocess.DEVNULL,
+            if subprocess.run(command, env=variables, check=False, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0:
                 return compiler
     raise BuildError(f"no C++17 compiler: tried {', '.join(candidates)}; install g++ 8 or clang 7 "
@@ -156,7 +161,7 @@ def _python_include(installed) -> Path:
                      "python3-dev, or build without PyTorch (HOROVOD_WITHOUT_PYTORCH=1)")
 
 
-def _nccl_home(installed, variables) -> Optional[Path]:
+def _nccl_home(installed, variables) -> Path | None:
     """The nvidia-nccl wheel's folder, when NCCL is asked for and no place is named."""
     if variables.get("HOROVOD_GPU_OPERATIONS") != "NCCL" or variables.get("HOROVOD_NCCL_HOME"):
         return None

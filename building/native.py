@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 from building import BuildError
 from building.environment import Environment
@@ -24,7 +23,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
     config = "Debug" if env.variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"
     _run([_tool("cmake"), "-S", source, "-B", build / "cmake", "-G", "Ninja",
           f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
-          f"-DCMAKE_CXX_COMPILER={shutil.which(env.compiler, path=env.variables['PATH'])}",
+          f"-DCMAKE_CXX_COMPILER={_compiler_argument(env)}",
           f"-DCMAKE_BUILD_TYPE={config}",
           f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY_{config.upper()}={libraries}",
           f"-DPYTHON_EXECUTABLE={sys.executable}",
@@ -45,14 +44,20 @@ def _write_header(path: Path) -> None:
         path.write_text(text)
 
 
-def _mpi_arguments(env: Environment) -> List[str]:
+def _compiler_argument(env: Environment) -> str:
+    """CMake's list of compiler and arguments: CXX may be 'ccache g++'."""
+    compiler, *arguments = env.compiler.split()
+    return ";".join([shutil.which(compiler, path=env.variables["PATH"]), *arguments])
+
+
+def _mpi_arguments(env: Environment) -> list[str]:
     if env.mpicxx is None:
         return []
     mpicc = env.mpicxx.with_name("mpicc")
     return [f"-DMPI_CXX_COMPILER={env.mpicxx}", f"-DMPI_C_COMPILER={mpicc}"]
 
 
-def _python_arguments(env: Environment) -> List[str]:
+def _python_arguments(env: Environment) -> list[str]:
     return [f"-DHOROVOD_OPT_PYTHON_INCLUDE={env.python_include}"] if env.python_include else []
 
 
@@ -60,7 +65,7 @@ def _tool(name: str) -> str:
     """CMake's and Ninja's own binaries: their Python wrappers need the isolated environment."""
     try:
         module = __import__(name)
-        folder = Path(getattr(module, "CMAKE_BIN_DIR", None) or getattr(module, "BIN_DIR"))
+        folder = Path(getattr(module, "CMAKE_BIN_DIR", None) or module.BIN_DIR)
         if (folder / name).is_file():
             return str(folder / name)
     except (ImportError, AttributeError, TypeError):

@@ -1,27 +1,29 @@
 """Applies patches/series to a pristine upstream tree, exactly or not at all.
 
 The patches are unified diffs without context lines. The pinned hash makes line numbers exact,
-so every hunk must match at its line: no fuzz, no offset.
+so every hunk must match at its line: no fuzz, no offset. A hunk that only inserts has nothing to
+match, so its two line numbers must also agree with each other.
 """
 
+import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List
 
 from building import BuildError
 
-HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 @dataclass
 class Hunk:
     line: int  # first line replaced, 1-based; with no line removed, the line to insert after
-    removed: List[str] = field(default_factory=list)
-    added: List[str] = field(default_factory=list)
+    new_line: int  # first line added, in the patched file; with none added, the line before
+    removed: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
 
 
-def read_series(folder: Path) -> List[Path]:
+def read_series(folder: Path) -> list[Path]:
     """Paths of the patches in order. Every *.patch of the folder must be named exactly once."""
     lines = (line.split("#")[0].strip() for line in (folder / "series").read_text().splitlines())
     names = [line for line in lines if line]
@@ -37,12 +39,12 @@ def read_series(folder: Path) -> List[Path]:
     return [folder / name for name in names]
 
 
-def parse(text: str, name: str) -> Dict[str, List[Hunk]]:
+def parse(text: str, name: str) -> dict[str, list[Hunk]]:
     """Hunks by file, in the order of the patch."""
-    files: Dict[str, List[Hunk]] = {}
+    files: dict[str, list[Hunk]] = {}
     hunks = None
     expected_removed = expected_added = 0
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
+    for number, line in enumerate(_lines(text), 1):
         if expected_removed or expected_added:
             if line[0] == "-" and expected_removed:
                 hunks[-1].removed.append(line[1:])
@@ -53,15 +55,20 @@ def parse(text: str, name: str) -> Dict[str, List[Hunk]]:
             else:
                 raise BuildError(f"{name}:{number}: a hunk line must start with - or + and be "
                                  "counted in the hunk's header")
-        elif line.startswith("+++ b/"):
+        elif line.startswith("+++ "):
+            if not line.startswith("+++ b/"):
+                raise BuildError(f"{name}:{number}: not a file of the tree, +++ b/...")
             hunks = files.setdefault(line[6:].split("\t")[0].strip(), [])
         elif line.startswith("@@"):
             match = HUNK.match(line)
             if match is None or hunks is None:
                 raise BuildError(f"{name}:{number}: malformed hunk header")
-            hunks.append(Hunk(int(match[1])))
+            hunks.append(Hunk(int(match[1]), int(match[3])))
             expected_removed = int(match[2] or 1)
-            expected_added = int(match[3] or 1)
+            expected_added = int(match[4] or 1)
+        elif hunks is not None and not line.startswith(("--- ", "diff ")):
+            raise BuildError(f"{name}:{number}: neither in a hunk nor the start of one; context "
+                             "lines are not allowed (diff -U0)")
     if expected_removed or expected_added:
         raise BuildError(f"{name}: the last hunk is cut short")
     if not any(files.values()):
@@ -69,27 +76,40 @@ def parse(text: str, name: str) -> Dict[str, List[Hunk]]:
     return files
 
 
+def _read(path: Path) -> str:
+    return path.read_bytes().decode()  # read_text() would change CRLF
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as diff counts them: str.splitlines() would also split at a form feed."""
+    return io.StringIO(text, newline="\n").readlines()
+
+
 def apply_patch(patch: Path, tree: Path) -> None:
-    for file_name, hunks in parse(patch.read_text(), patch.name).items():
+    for file_name, hunks in parse(_read(patch), patch.name).items():
         path = tree / file_name
         new_file = all(hunk.line == 0 for hunk in hunks)
         if not path.is_file() and not new_file:
             raise BuildError(f"{patch.name}: upstream has no file {file_name}")
-        old = path.read_text().splitlines(keepends=True) if path.is_file() else []
-        new: List[str] = []
+        old = _lines(_read(path)) if path.is_file() else []
+        new: list[str] = []
         position = 0
         for hunk in hunks:
             start = hunk.line - 1 if hunk.removed else hunk.line
             if start < position or old[start:start + len(hunk.removed)] != hunk.removed:
                 raise BuildError(f"{patch.name}: {file_name} differs at line {hunk.line} from what "
                                  "the patch replaces")
-            new += old[position:start] + hunk.added
+            new += old[position:start]
+            if hunk.new_line != len(new) + bool(hunk.added):
+                raise BuildError(f"{patch.name}: {file_name}: line {hunk.line} is moved to line "
+                                 f"{len(new) + bool(hunk.added)}, not to {hunk.new_line}")
+            new += hunk.added
             position = start + len(hunk.removed)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(new + old[position:]))
+        path.write_bytes("".join(new + old[position:]).encode())
 
 
-def apply_series(folder: Path, tree: Path) -> List[str]:
+def apply_series(folder: Path, tree: Path) -> list[str]:
     """Applies all patches of the series in order and returns their names."""
     patches = read_series(folder)
     for patch in patches:

@@ -2,15 +2,21 @@
 
 Only files whose content changed are written, so that a change of one patch recompiles what
 depends on it and nothing else.
+
+    python -m building.source_tree PATCH FOLDER
+
+writes FOLDER/a, the source before that patch of the series, and FOLDER/b, the source after it:
+what a developer needs to change the patch (docs/patches.md).
 """
 
 import filecmp
 import shutil
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
-from building import series, upstream
+from building import BuildError, series, upstream
 
 PATCHES = Path(__file__).parent.parent / "patches"
 
@@ -48,3 +54,30 @@ def mirror(source: Path, target: Path) -> None:
         if not (old.is_file() and filecmp.cmp(new, old, shallow=False)):
             old.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(new, old)  # not the time stamp: make and ninja must see the change
+
+
+def unpack_around(patch: str, folder: Path, patches: Path = PATCHES) -> None:
+    """Writes folder/a and folder/b: the source before and after `patch`."""
+    names = [path.name for path in series.read_series(patches)]
+    if patch not in names:
+        raise BuildError(f"patches/series has no {patch!r}, only {', '.join(names)}")
+    before, after = folder / "a", folder / "b"
+    for tree in (before, after):
+        if tree.exists():
+            raise BuildError(f"{tree} exists; name another folder or remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unpack(upstream.obtain(), Path(scratch)).rename(before)
+    for name in names[:names.index(patch)]:
+        series.apply_patch(patches / name, before)
+    shutil.copytree(before, after)
+    series.apply_patch(patches / patch, after)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m building.source_tree PATCH FOLDER")
+    try:
+        unpack_around(sys.argv[1], Path(sys.argv[2]))
+    except BuildError as error:
+        sys.exit(f"error: {error}")

@@ -31,7 +31,8 @@ class Pin:
 
 
 def read_pin(path: Path = PIN_FILE) -> Pin:
-    match = re.search(r"^horovod==(\S+) --hash=sha256:([0-9a-f]{64})$", path.read_text(), re.M)
+    pin = re.compile(r"^horovod==(\S+) --hash=sha256:([0-9a-f]{64})$", re.MULTILINE)
+    match = pin.search(path.read_text())
     if match is None:
         raise BuildError(f"{path}: no line 'horovod==VERSION --hash=sha256:DIGEST'")
     return Pin(*match.groups())
@@ -50,12 +51,12 @@ def obtain(environ=os.environ, pin: Pin = None) -> Path:
     """Path of the verified source distribution.
 
     Raises BuildError if the named file is missing, if a digest differs from the pinned one,
-    or if the package index cannot be reached and nothing is cached.
+    if the package index cannot be reached and nothing is cached, or if nothing can be cached.
     """
     pin = pin or read_pin()
     named = environ.get(FILE_SETTING)
     if named:
-        return _verified_file(Path(named), pin)
+        return _verified_file(Path(named).expanduser().absolute(), pin)
     cached = cache_dir(environ) / pin.file_name
     if not (cached.is_file() and sha256(cached) == pin.sha256):
         _download(cached, pin, environ)
@@ -74,12 +75,18 @@ def _verified_file(path: Path, pin: Pin) -> Path:
 
 
 def _download(target: Path, pin: Pin, environ) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=target.parent)
+    except OSError as error:
+        raise BuildError(f"cannot write the cache, {target.parent}: {error.strerror}; let "
+                         "XDG_CACHE_HOME name a folder that can be written") from None
+    with scratch as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
                    "--no-binary", "horovod", "--dest", folder, "-r", str(PIN_FILE)]
-        result = subprocess.run(command, env=environ, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        result = subprocess.run(command, env=environ, check=False, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
         downloaded = Path(folder) / pin.file_name
         if "DO NOT MATCH THE HASHES" in result.stdout:
             raise BuildError(f"the package index serves another {pin.file_name} than the pinned "

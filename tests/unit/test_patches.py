@@ -1,0 +1,257 @@
+"""The series applies to the pristine source exactly; what does not apply exactly is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from building import BuildError, series, source_tree, upstream
+
+ROOT = Path(__file__).parents[2]
+PATCHES = ROOT / "patches"
+HEADER = "What: changes a greeting.\nWhy: to be tested.\n\n"
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory) -> Path:
+    """The unpacked release; never written to."""
+    try:
+        archive = upstream.obtain()
+    except BuildError as error:
+        if "cannot get" in str(error):
+            pytest.skip(str(error))
+        raise
+    return source_tree.unpack(archive, tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def tree(pristine, tmp_path) -> Path:
+    """Those files of the release that the series changes, to write to."""
+    for patch in PATCHES.glob("*.patch"):
+        for file_name in series.parse(patch.read_text(), patch.name):
+            copy = tmp_path / "tree" / file_name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if (pristine / file_name).is_file():
+                shutil.copyfile(pristine / file_name, copy)
+    return tmp_path / "tree"
+
+
+def write_series(folder: Path, *names: str, **patches: str) -> Path:
+    folder.mkdir()
+    (folder / "series").write_text("".join(f"{name}\n" for name in names))
+    for name, text in patches.items():
+        (folder / f"{name}.patch").write_text(text)
+    return folder
+
+
+def refusal(text: str, tmp_path: Path, old: str = "one\ntwo\nthree\nfour\n") -> str:
+    """What is said to a patch of greeting.txt, which must not change."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "greeting.txt").write_text(old)
+    folder = write_series(tmp_path / "patches", "greeting.patch", greeting=text)
+    with pytest.raises(BuildError) as caught:
+        series.apply_series(folder, tree)
+    assert (tree / "greeting.txt").read_text() == old
+    return str(caught.value)
+
+
+def greeting(*lines: str) -> str:
+    return HEADER + "--- a/greeting.txt\n+++ b/greeting.txt\n" + "".join(f"{x}\n" for x in lines)
+
+
+# The series of this repository
+
+
+def test_the_series_applies_to_the_pristine_source(pristine, tree):
+    names = series.apply_series(PATCHES, tree)
+    assert set(names) == {path.name for path in PATCHES.glob("*.patch")}
+    for name in names:
+        for file_name in series.parse((PATCHES / name).read_text(), name):
+            old = pristine / file_name
+            assert not old.exists() or old.read_bytes() != (tree / file_name).read_bytes(), name
+
+
+def test_every_patch_is_needed_in_its_place(tree):
+    """A patch that applied twice, or in any place, would not say exactly where it belongs."""
+    series.apply_series(PATCHES, tree)
+    for patch in series.read_series(PATCHES):
+        if any(hunk.removed for hunks in series.parse(patch.read_text(), patch.name).values()
+               for hunk in hunks):
+            with pytest.raises(BuildError):
+                series.apply_patch(patch, tree)
+
+
+@pytest.mark.parametrize("patch", sorted(PATCHES.glob("*.patch")), ids=lambda path: path.stem)
+def test_patch_has_a_header_and_no_context(patch):
+    text = patch.read_text()
+    header, _, body = text.partition("\n--- ")
+    assert re.match(r"What: \S", header)
+    assert re.search(r"^Why: ?\S?", header, re.MULTILINE)
+    if not patch.stem.startswith(("hook-", "version")):
+        assert re.search(r"^Upstream: \S", header, re.MULTILINE), "fixed upstream since?"
+    assert all(line.startswith(("-", "+", "@@")) for line in body.splitlines()[1:])
+
+
+def test_patched_python_compiles(tree):
+    series.apply_series(PATCHES, tree)
+    for patch in series.read_series(PATCHES):
+        for file_name in series.parse(patch.read_text(), patch.name):
+            if file_name.endswith(".py"):
+                compile((tree / file_name).read_text(), file_name, "exec")
+
+
+def test_diff_of_the_unpacked_trees_is_the_patch(pristine, tmp_path):
+    """The way to change a patch, as docs/patches.md tells it."""
+    name = "cxx-17.patch"
+    command = [sys.executable, "-m", "building.source_tree", name, tmp_path / "work"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    diff = subprocess.run(["diff", "-U0", "-rN", "a", "b"], cwd=tmp_path / "work",
+                          check=False, stdout=subprocess.PIPE, text=True).stdout
+    assert series.parse(diff, "diff") == series.parse((PATCHES / name).read_text(), name)
+
+    again = subprocess.run(command, cwd=ROOT, check=False, stderr=subprocess.PIPE, text=True)
+    assert again.returncode == 1
+    assert again.stderr.startswith("error: ") and "exists" in again.stderr
+
+
+# The build's copy of the source
+
+
+def test_prepare_touches_only_what_changes(pristine, tmp_path):
+    folder = source_tree.prepare(tmp_path / "upstream")
+    patched, other = folder / "horovod/common/operations.cc", folder / "horovod/common/message.cc"
+    assert b"horovod_opt::Pace" in patched.read_bytes()
+    os.utime(patched, (0, 0))
+    os.utime(other, (0, 0))
+    other.write_bytes(b"changed by hand")
+    stray = folder / "horovod/stray.cc"
+    stray.write_bytes(b"")
+
+    source_tree.prepare(folder)
+    assert patched.stat().st_mtime == 0
+    assert other.read_bytes() == (pristine / "horovod/common/message.cc").read_bytes()
+    assert not stray.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["upstream"]
+
+
+def test_prepare_leaves_the_folder_alone_when_a_patch_does_not_apply(pristine, tmp_path):
+    folder = tmp_path / "upstream"
+    folder.mkdir()
+    (folder / "kept").write_text("as it was")
+    text = greeting("@@ -1 +1 @@", "-one", "+ONE")
+    patches = write_series(tmp_path / "patches", "greeting.patch", greeting=text)
+    with pytest.raises(BuildError, match=r"upstream has no file greeting\.txt"):
+        source_tree.prepare(folder, patches)
+    assert [path.name for path in folder.iterdir()] == ["kept"]
+
+
+# The series file
+
+
+def test_series_names_a_patch_that_does_not_exist(tmp_path):
+    folder = write_series(tmp_path / "patches", "a.patch", "b.patch", a="")
+    with pytest.raises(BuildError, match=r"names b\.patch, which does not exist"):
+        series.read_series(folder)
+
+
+def test_series_names_a_patch_twice(tmp_path):
+    folder = write_series(tmp_path / "patches", "a.patch", "a.patch", a="")
+    with pytest.raises(BuildError, match=r"names a\.patch more than once"):
+        series.read_series(folder)
+
+
+def test_series_leaves_a_patch_out(tmp_path):
+    folder = write_series(tmp_path / "patches", "a.patch", a="", b="", c="")
+    with pytest.raises(BuildError, match=r"does not name b\.patch, c\.patch"):
+        series.read_series(folder)
+
+
+def test_series_may_have_comments(tmp_path):
+    folder = write_series(tmp_path / "patches", "# ports", "", "a.patch  # why", a="")
+    assert [path.name for path in series.read_series(folder)] == ["a.patch"]
+
+
+# One patch
+
+
+def test_hunks_replace_insert_and_delete(tmp_path):
+    (tmp_path / "greeting.txt").write_bytes(b"one\r\ntwo\f\nthree\nfour\nfive")
+    patch = tmp_path / "greeting.patch"
+    patch.write_bytes(greeting(
+        "@@ -0,0 +1 @@", "+zero",
+        "@@ -2 +3,2 @@", "-two\f", "+TWO", "+too",
+        "@@ -4 +5,0 @@", "-four").encode())
+    series.apply_patch(patch, tmp_path)
+    assert (tmp_path / "greeting.txt").read_bytes() == b"zero\none\r\nTWO\ntoo\nthree\nfive"
+
+
+def test_patch_may_add_a_file(tmp_path):
+    patch = tmp_path / "new.patch"
+    patch.write_text(HEADER + "--- /dev/null\n+++ b/deep/new.txt\n@@ -0,0 +1,2 @@\n+a\n+b\n")
+    series.apply_patch(patch, tmp_path)
+    assert (tmp_path / "deep/new.txt").read_text() == "a\nb\n"
+
+
+@pytest.mark.parametrize("lines, message", [
+    (["@@ -3 +2 @@", "-two", "+TWO"], "greeting.txt differs at line 3"),
+    (["@@ -1 +1 @@", "-two", "+TWO"], "greeting.txt differs at line 1"),
+    (["@@ -2 +2 @@", "-Two", "+TWO"], "greeting.txt differs at line 2"),
+    (["@@ -2 +2 @@", "-two ", "+TWO"], "greeting.txt differs at line 2"),
+    (["@@ -4,2 +4 @@", "-four", "-five", "+FOUR"], "greeting.txt differs at line 4"),
+    (["@@ -9 +9 @@", "-two", "+TWO"], "greeting.txt differs at line 9"),
+    (["@@ -3 +3 @@", "-three", "+3", "@@ -1 +1 @@", "-one", "+1"], "differs at line 1"),
+    (["@@ -3,0 +3 @@", "+inserted"], "line 3 is moved to line 4, not to 3"),
+    (["@@ -2,0 +4 @@", "+inserted"], "line 2 is moved to line 3, not to 4"),
+    (["@@ -9,0 +10 @@", "+inserted"], "line 9 is moved to line 5, not to 10"),
+], ids=["later", "earlier", "other-text", "other-blank", "beyond-the-end", "far-beyond",
+        "out-of-order", "insert-earlier", "insert-later", "insert-beyond"])
+def test_patch_that_is_not_exact_is_refused(lines, message, tmp_path):
+    assert message in refusal(greeting(*lines), tmp_path)
+
+
+@pytest.mark.parametrize("lines, message", [
+    (["@@ -1,2 +1,2 @@", "-one", "-two", "+1"], "last hunk is cut short"),
+    (["@@ -1 +1,2 @@", "-one", "+1", "@@ -4 +4 @@"], "must start with - or +"),
+    (["@@ -1,2 +1 @@", "-one", "@@ -4 +3 @@", "-four", "+4"], "must start with - or +"),
+    (["@@ -1 +1 @@", "-one", "+1", "+and more"], "neither in a hunk nor"),
+    (["@@ -1,2 +1,2 @@", "-one", "+1", " two"], "must start with - or +"),
+    (["@@ -1 +1 @@", "-one", "+1", " two"], "context lines are not allowed"),
+    (["@@ 1 @@", "-one", "+1"], "malformed hunk header"),
+    ([], "changes nothing"),
+], ids=["cut", "miscounted", "cut-in-the-middle", "too-long", "context", "context-after", "header",
+        "empty"])
+def test_malformed_patch_is_refused(lines, message, tmp_path):
+    said = refusal(greeting(*lines), tmp_path)
+    assert message in said and said.startswith("greeting.patch")
+
+
+def test_hunk_without_a_file_is_refused(tmp_path):
+    assert "malformed hunk header" in refusal(HEADER + "@@ -1 +1 @@\n-one\n+1\n", tmp_path)
+
+
+def test_deleting_a_file_is_refused(tmp_path):
+    text = HEADER + "--- a/greeting.txt\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-one\n"
+    assert "not a file of the tree" in refusal(text, tmp_path, "one\n")
+
+
+@pytest.mark.parametrize("name", [path.name for path in series.read_series(PATCHES)])
+def test_real_patch_with_shifted_line_numbers_is_refused(name, tree, tmp_path):
+    """Each hunk of each patch in turn, one line too far."""
+    for patch in series.read_series(PATCHES):
+        if patch.name == name:
+            break
+        series.apply_patch(patch, tree)
+    text = patch.read_text()
+    for header in re.finditer(r"^@@ -(\d+)", text, re.MULTILINE):
+        line = int(header[1]) + 1
+        shifted = tmp_path / name
+        shifted.write_text(f"{text[:header.start()]}@@ -{line}{text[header.end():]}")
+        with pytest.raises(BuildError):
+            series.apply_patch(shifted, shutil.copytree(tree, tmp_path / str(header.start())))
