@@ -52,8 +52,8 @@ def _horovod_problems(facts: Facts) -> list[str]:
     if facts.upstream_installed:
         return [
             (
-                "The distributions horovod and horovod-opt are both installed and own the same files. "
-                f"Remedy: pip uninstall horovod, then {REINSTALL}."
+                "The distributions horovod and horovod-opt are both installed and own the same "
+                f"files. Remedy: pip uninstall horovod, then {REINSTALL}."
             )
         ]
     return []

@@ -230,8 +230,8 @@ def _contradictions(settings: Settings) -> list[str]:
     return [
         (
             f"{low.name}={settings.nbcs_sleep_min_us} is greater than "
-            f"{high.name}={settings.nbcs_sleep_max_us} (defaults: {low.default} and {high.default} us)."
-            " Lower the first or raise the second."
+            f"{high.name}={settings.nbcs_sleep_max_us} (defaults: {low.default} and {high.default} "
+            "us). Lower the first or raise the second."
         )
     ]
 
