@@ -48,7 +48,7 @@ clean:
 $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 	@mkdir -p build
 	@$(PIP) install --verbose --no-build-isolation ".[test,experiments]" >$(LOG) 2>&1 \
-	  & pid=$$!; tail --pid=$$pid -n +1 -F -q $(LOG) 2>/dev/null | grep --line-buffered horovod-opt: ; \
+	  & pid=$$!; tail --pid=$$pid -n +1 -F -q $(LOG) 2>/dev/null | sed -un "s/^ *\(horovod-opt: .*\)/\1/p"; \
 	  wait $$pid || { tail -n 40 $(LOG); echo "The whole log is in $(LOG)."; exit 1; }
 	@touch $@
 

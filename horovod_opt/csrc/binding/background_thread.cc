@@ -1,8 +1,6 @@
 #include "background_thread.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <iostream>
 #include <stdexcept>
@@ -36,28 +34,12 @@ void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
 
 }  // namespace
 
-BackgroundThread::BackgroundThread() {
-  State& state = GlobalState();
-  state.counters.Reset();
-  state.init_error.clear();
-  state.global_sleep = GlobalSleep(state.settings.gs_interval);
-  state.backoff = Backoff(state.settings.nbcs_yields,
-                          std::chrono::microseconds(state.settings.nbcs_sleep_min_us),
-                          std::chrono::microseconds(state.settings.nbcs_sleep_max_us));
-  std::lock_guard<std::mutex> lock(state.mutex);
-  state.tid = static_cast<pid_t>(syscall(SYS_gettid));
-  state.started = steady_clock::now();
-  state.gathered.clear();
-  state.running = true;
-}
+BackgroundThread::BackgroundThread() { BeginThread(GlobalState()); }
 
 BackgroundThread::~BackgroundThread() {
   State& state = GlobalState();
   if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
-  std::lock_guard<std::mutex> lock(state.mutex);
-  state.usage_at_end = ReadOwnThreadUsage();
-  state.ended = steady_clock::now();
-  state.running = false;
+  EndThread(state);
 }
 
 void Start(HorovodGlobalState& horovod) {

@@ -1,6 +1,5 @@
 // What horovod_opt/runtime.py calls through ctypes.
-#include <string>
-#include <system_error>
+#include <mutex>
 
 #include "horovod_opt/csrc/core/affinity.h"
 #include "state.h"
@@ -16,6 +15,7 @@ const char* horovod_opt_abi() { return HOROVOD_OPT_ABI; }
 void horovod_opt_configure(const HorovodOptSettings* settings, const char* settings_text,
                            const char* error_text) {
   State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
   if (state.running) return;
   state.settings = *settings;
   state.settings_text = settings_text;

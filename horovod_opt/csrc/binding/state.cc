@@ -1,6 +1,7 @@
 #include "state.h"
 
-#include <system_error>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace horovod_opt {
 namespace {
@@ -17,6 +18,27 @@ double Seconds(std::chrono::nanoseconds length) {
 
 State& GlobalState() { return state; }
 
+void BeginThread(State& state) {
+  state.counters.Reset();
+  state.init_error.clear();
+  state.global_sleep = GlobalSleep(state.settings.gs_interval);
+  state.backoff = Backoff(state.settings.nbcs_yields,
+                          std::chrono::microseconds(state.settings.nbcs_sleep_min_us),
+                          std::chrono::microseconds(state.settings.nbcs_sleep_max_us));
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.tid = static_cast<pid_t>(syscall(SYS_gettid));
+  state.started = std::chrono::steady_clock::now();
+  state.gathered.clear();
+  state.running = true;
+}
+
+void EndThread(State& state) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.usage_at_end = ReadOwnThreadUsage();
+  state.ended = std::chrono::steady_clock::now();
+  state.running = false;
+}
+
 HorovodOptStats ReadStats(State& state) {
   HorovodOptStats out{};
   ThreadUsage background;
@@ -25,6 +47,7 @@ HorovodOptStats ReadStats(State& state) {
     const bool running = state.running;
     background = state.usage_at_end;
     if (running) background = ReadThreadUsage(state.tid);
+    out.mode = state.settings.mode;
     out.rank = state.rank;
     out.size = state.size;
     out.controller = state.controller;
@@ -33,7 +56,6 @@ HorovodOptStats ReadStats(State& state) {
   }
   const Counters::Values values = state.counters.Read();
   const ThreadUsage process = ReadProcessUsage();
-  out.mode = state.settings.mode;
   out.cycles = values.cycles;
   out.cycles_slept = values.cycles_slept;
   out.sleep_seconds = Seconds(values.sleep);

@@ -16,10 +16,14 @@
 
 namespace horovod_opt {
 
-// Who may touch what, so that only `counters`, `usage` and `running` need synchronization:
-// - before the background thread starts and after it has ended, the thread that calls hvd.init();
-// - in between, the background thread; others read `counters` (see there), `running`, and under
-//   `mutex` what is listed below it. Fields without a comment are constant in between.
+// Who may touch what:
+// - while no background thread runs, the thread that calls hvd.init();
+// - while one runs, that thread, and nobody writes what stands before `running`, except for
+//   `counters`, `global_sleep` and `backoff`, which are its own (for `counters` see there);
+// - at any time any thread may read `counters`, `running` and, under `mutex`, `settings` and what
+//   stands after the mutex. All writes to these are under it, too.
+// A thread that reads `running` under the mutex as true may look at /proc for `tid`: the thread
+// cannot end before the mutex is free.
 struct State {
   HorovodOptSettings settings{};
   std::string settings_text;  // canonical, equal on all ranks
@@ -45,6 +49,10 @@ struct State {
   ThreadUsage usage_at_end;
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
+
+// The calling thread becomes the background thread, and stops being it.
+void BeginThread(State& state);
+void EndThread(State& state);
 
 // One per native library: TensorFlow's and PyTorch's each have their own background thread.
 State& GlobalState();
