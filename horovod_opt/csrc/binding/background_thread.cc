@@ -59,7 +59,8 @@ void Start(HorovodGlobalState& horovod) {
   if (state.Has(HOROVOD_OPT_MODE_SCP)) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
   }
-  if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
+  state.polling = state.Has(HOROVOD_OPT_MODE_NBCS);
+  if (state.polling && gloo && controller.GetRank() == 0) {
     std::cerr << "horovod-opt: mode nbcs changes nothing under the Gloo controller, whose waits "
                  "already sleep in the kernel"
               << std::endl;

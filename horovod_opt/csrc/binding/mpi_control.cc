@@ -8,13 +8,15 @@ namespace horovod_opt {
 namespace mpi {
 namespace {
 
-// Order on a communicator: a collective is complete here before the next one starts, as with the
-// blocking forms, so all ranks start the same ones in the same order in either mode.
+// MPI matches the n-th collective of one rank on a communicator with the n-th of every other, and a
+// nonblocking one only with a nonblocking one. Both hold: a collective is complete here before the
+// next one starts, as with the blocking forms, and all ranks begin to poll at the same place, when
+// they have agreed on the mode.
 template <class Blocking, class Start>
 int Negotiate(Blocking&& blocking, Start&& start) {
   WaitTimer timer;
   State& state = GlobalState();
-  if (!state.Has(HOROVOD_OPT_MODE_NBCS)) return blocking();
+  if (!state.polling) return blocking();
 
   MPI_Request request;
   int result = start(&request);

@@ -25,6 +25,7 @@ void BeginThread(State& state) {
   state.backoff = Backoff(state.settings.nbcs_yields,
                           std::chrono::microseconds(state.settings.nbcs_sleep_min_us),
                           std::chrono::microseconds(state.settings.nbcs_sleep_max_us));
+  state.polling = false;
   std::lock_guard<std::mutex> lock(state.mutex);
   state.tid = static_cast<pid_t>(syscall(SYS_gettid));
   state.started = std::chrono::steady_clock::now();

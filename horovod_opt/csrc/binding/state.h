@@ -19,7 +19,7 @@ namespace horovod_opt {
 // Who may touch what:
 // - while no background thread runs, the thread that calls hvd.init();
 // - while one runs, that thread, and nobody writes what stands before `running`, except for
-//   `counters`, `global_sleep` and `backoff`, which are its own (for `counters` see there);
+//   `counters`, `global_sleep`, `backoff` and `polling`, its own (for `counters` see there);
 // - at any time any thread may read `counters`, `running` and, under `mutex`, `settings` and what
 //   stands after the mutex. All writes to these are under it, too.
 // A thread that reads `running` under the mutex as true may look at /proc for `tid`: the thread
@@ -33,8 +33,11 @@ struct State {
   bool Has(int mode) const { return (settings.mode & mode) != 0; }
 
   Counters counters;
-  GlobalSleep global_sleep{1};                                              // background thread
-  Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};  // the same
+  GlobalSleep global_sleep{1};
+  Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};
+  // Mode nbcs, once all ranks are known to have it: a nonblocking collective does not match a
+  // blocking one, so the agreement itself blocks on every rank.
+  bool polling = false;
   std::vector<int> launcher_cpus;
 
   std::atomic<bool> running{false};
