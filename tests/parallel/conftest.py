@@ -1,0 +1,66 @@
+"""What the tests under horovodrun share."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from jobs import BIN, Job, run_job  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def parts() -> set[str]:
+    """What the installed Horovod was built with."""
+    horovod = importlib.util.find_spec("horovod")
+    if horovod is None or not (BIN / "horovodrun").exists():
+        pytest.skip(f"horovod-opt is not installed for {sys.executable}")
+    # Beside Horovod, not in the source tree, where Python may find horovod_opt first.
+    file = Path(horovod.origin).parents[1] / "horovod_opt" / "build.json"
+    build = json.loads(file.read_text())
+    controllers = {"MPI": build["mpicxx"], "Gloo": build["gloo"]}
+    return {*build["frameworks"], *(name for name, built in controllers.items() if built)}
+
+
+PARTS = {"mpi": "MPI", "gloo": "Gloo", "torch": "PyTorch", "tensorflow": "TensorFlow"}
+
+
+@pytest.fixture(scope="session")
+def need(parts):
+    """Skips the test if Horovod was built without one of the named parts."""
+
+    def need(*names: str) -> None:
+        for name in names:
+            if PARTS[name] not in parts:
+                pytest.skip(f"this Horovod was built without {PARTS[name]}")
+
+    return need
+
+
+@pytest.fixture(scope="session")
+def shared_job(need, tmp_path_factory):
+    """Runs a job of PyTorch workers once a session, however many tests look at it."""
+
+    @functools.cache
+    def shared(worker: str, *arguments: object, framework: str = "torch", **how: object) -> Job:
+        need(framework, how.get("controller", "mpi"))
+        return run_job(tmp_path_factory.mktemp(worker), worker, *arguments, **how)
+
+    return shared
+
+
+@pytest.fixture
+def job(need, tmp_path):
+    """Runs a job of PyTorch workers in the test's own folder."""
+
+    def job(worker: str, *arguments: object, **how: object) -> Job:
+        need("torch", how.get("controller", "mpi"))
+        return run_job(tmp_path, worker, *arguments, **how)
+
+    return job

@@ -1,0 +1,115 @@
+"""Starts jobs under horovodrun, ends what is left of them, and keeps what they reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+BIN = Path(sys.executable).parent
+WORKERS = Path(__file__).parent / "workers"
+# Only a hang takes that long, even on a machine that does something else, too.
+HANG_SECONDS = 150
+MARKER = "PARALLEL_TEST_JOB"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that has ended. `folder` holds what its ranks wrote."""
+
+    folder: Path
+    code: int
+    output: str
+    hung: bool
+    survivors: list[str] = field(default_factory=list)
+
+    def reports(self) -> dict[int, dict]:
+        """What the ranks reported, by rank; a rank that was killed is missing."""
+        files = self.folder.glob("rank-*.json")
+        found = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
+        return dict(sorted(found.items()))
+
+    def succeeded(self) -> Job:
+        assert not self.hung, f"no end after {HANG_SECONDS} s:\n{self.output}"
+        assert self.code == 0, self.output
+        assert not self.survivors, self.survivors
+        return self
+
+
+def run_job(
+    folder: Path,
+    worker: str,
+    *arguments: object,
+    ranks: int = 2,
+    controller: str = "mpi",
+    options: tuple[object, ...] = (),
+    **environment: str,
+) -> Job:
+    """Runs workers/<worker>.py; its first argument is the folder to report to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = uuid.uuid4().hex
+    inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
+    launcher = options or (f"--{controller}", "-np", ranks)
+    output = folder / "output.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, WORKERS / "horovodrun.py", *map(str, launcher)),
+                *(sys.executable, WORKERS / f"{worker}.py", folder, *map(str, arguments)),
+            ],
+            cwd=folder,
+            env={
+                **inherited,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONUNBUFFERED": "1",
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",
+                MARKER: marker,
+                **environment,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code, hung = process.wait(HANG_SECONDS), False
+        except subprocess.TimeoutExpired:
+            code, hung = -1, True
+        survivors = [] if hung else _wait_for_end(marker)
+        for left in _processes(marker):
+            left.kill()
+        process.wait()
+    return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
+
+
+def _processes(marker: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARKER) == marker:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def _wait_for_end(marker: str) -> list[str]:
+    """Command lines of the processes that outlive the launcher by more than a moment."""
+    deadline = time.monotonic() + 15
+    while (left := _processes(marker)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    lines = []
+    for process in left:
+        try:
+            lines.append(f"{process.pid} {process.status()} {' '.join(process.cmdline())}")
+        except psutil.NoSuchProcess:
+            continue
+    return lines

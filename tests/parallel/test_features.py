@@ -1,0 +1,85 @@
+"""Timeline, autotune and stall inspector look into the background thread's loop; each mode changes
+the loop.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+
+import pytest
+from jobs import Job
+
+MODES = ("gs", "nbcs")
+SUMS = [1.0, 3.0, 5.0]  # of the tensors of one step, over both ranks
+
+
+# The least that tunes: no warm-up, one step a sample, few guesses. Read when Horovod is loaded.
+SHORT = {
+    "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "0",
+    "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "1",
+    "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES": "3",
+}
+
+
+@pytest.fixture(params=MODES)
+def features(request, shared_job) -> Job:
+    return shared_job("features", request.param, **SHORT).succeeded()
+
+
+def of_each_rank(job: Job, what: str) -> list:
+    reports = job.reports()
+    assert list(reports) == [0, 1]
+    return [report[what] for report in reports.values()]
+
+
+def test_timeline(features):
+    traced = of_each_rank(features, "traced")
+    assert all(step == SUMS[:2] for steps in traced for step in steps)
+    events = json.loads((features.folder / "timeline.json").read_text())
+    tracks = {
+        event["args"]["name"]: event["pid"]
+        for event in events
+        if event["ph"] == "M" and "name" in event["args"]
+    }
+    for name in ("allreduce.traced.0", "allreduce.traced.1"):
+        activities, running = Counter(), []
+        for event in events:
+            if event.get("pid") != tracks[name]:
+                continue
+            if event["ph"] == "B":
+                running.append(event["name"])
+            elif event["ph"] == "E":
+                activities[running.pop()] += 1
+        # Horovod drops what is still in its writer's queue at shutdown.
+        assert activities["NEGOTIATE_ALLREDUCE"] > 0
+        assert activities["ALLREDUCE"] > 10
+    assert any(event.get("name") == "CYCLE_START" for event in events)
+
+
+def test_autotune(features):
+    tuned = of_each_rank(features, "tuned")
+    assert all(step == SUMS for steps in tuned for step in steps)
+    with (features.folder / "autotune.csv").open() as file:
+        tries = list(csv.DictReader(file))
+    assert len({tried["cycle_time_ms"] for tried in tries}) > 3
+    assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 3
+    assert all(math.isfinite(float(number)) for tried in tries for number in tried.values())
+    # When it has finished, it repeats the best.
+    assert max(tries, key=lambda tried: float(tried["score"]))["score"] == tries[-1]["score"]
+
+
+def test_stall_is_reported(features):
+    assert of_each_rank(features, "late") == [SUMS[:2]] * 2
+    assert re.search(r"\b1: \[allreduce\.late\.cached, allreduce\.late\.new\]", features.output)
+
+
+def test_stall_ends_the_job(features):
+    for rank, outcome in enumerate(of_each_rank(features, "ended")):
+        assert outcome.startswith("HorovodInternalError: Horovod has been shut down"), rank
+    assert re.search(r"\b0!?: \[allreduce\.only\.rank\.1\]", features.output)
+    assert re.search(r"\b1!?: \[allreduce\.only\.rank\.0\]", features.output)
+    assert "Will shutdown" in features.output

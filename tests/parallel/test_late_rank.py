@@ -1,0 +1,57 @@
+"""A rank that is 300 ms late in every step: right results, and the others wait as their mode says.
+
+Nothing here depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs"), "gloo": ("off", "gs", "nbcs")}
+EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
+STEPS, LATE_SECONDS = 4, 0.3
+
+
+@pytest.fixture
+def late(shared_job):
+    def late(controller: str, mode: str, how: str) -> list[dict]:
+        job = shared_job("late_rank", *JOBS[controller], controller=controller)
+        return [report[f"{mode} {how}"] for report in job.succeeded().reports().values()]
+
+    return late
+
+
+@pytest.mark.parametrize("how", ["busy", "stopped"])
+@pytest.mark.parametrize("controller, mode", EACH)
+def test_result(late, controller, mode, how):
+    right = [[2.0 * step + 1] * 3 for step in range(STEPS)]
+    assert [rank["sums"] for rank in late(controller, mode, how)] == [right] * 2
+
+
+@pytest.mark.parametrize("controller, mode", EACH)
+def test_waits_for_a_stopped_rank(late, controller, mode):
+    """Rank 0 cannot go on without it; in nbcs it sleeps meanwhile."""
+    waiting = late(controller, mode, "stopped")[0]
+
+    def spent(counter: str) -> float:
+        return waiting["after"][counter] - waiting["before"][counter]
+
+    assert spent("wait_seconds") > 0.8 * STEPS * LATE_SECONDS
+    if controller == "mpi" and "nbcs" in mode:
+        assert spent("polls") > 0
+        assert spent("poll_sleep_seconds") > 0.8 * spent("wait_seconds")
+    else:
+        assert spent("polls") == 0
+        assert spent("poll_sleep_seconds") == 0
+
+
+@pytest.mark.parametrize("controller, mode", EACH)
+def test_all_ranks_sleep_alike_in_gs(late, controller, mode):
+    """In gs all ranks sleep in the same cycles; else each decides alone."""
+    slept = [
+        rank["after"]["cycles_slept"] / rank["after"]["cycles"]
+        for rank in late(controller, mode, "busy")
+    ]
+    if "gs" in mode:
+        assert min(slept) > 0
+        assert slept[0] == pytest.approx(slept[1], abs=0.05)

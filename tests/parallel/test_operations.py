@@ -1,0 +1,115 @@
+"""Every operation, dtype and reduction: the right result, and in each mode the same bits.
+
+One job per framework, controller and number of ranks runs all modes one after the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from workers import cases
+
+MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs")
+GLOO_MODES = ("off", "gs", "nbcs")
+UNCACHED = ("gs,uncached", "nbcs,uncached")
+
+# framework, controller, ranks -> what runs in the job; the first is the reference
+JOBS = {
+    ("torch", "mpi", 1): MPI_MODES,
+    ("torch", "mpi", 2): (*MPI_MODES, *UNCACHED),
+    ("torch", "mpi", 3): MPI_MODES,
+    ("torch", "mpi", 4): MPI_MODES,
+    ("torch", "gloo", 2): GLOO_MODES,
+    ("torch", "gloo", 3): GLOO_MODES,
+    ("tensorflow", "mpi", 2): GLOO_MODES,
+}
+
+
+def variants(kind: tuple[str, str, int]) -> list[str]:
+    if kind[0] == "torch":
+        return list(JOBS[kind])
+    return [f"{mode}.{how}" for mode in JOBS[kind] for how in ("eager", "graph")]
+
+
+EACH = [
+    pytest.param(kind, variant, id=f"{kind[0]}-{kind[1]}-{kind[2]}-{variant}")
+    for kind in JOBS
+    for variant in variants(kind)
+]
+
+
+@pytest.fixture
+def results(shared_job):
+    """Per rank, what a variant got, by name; of a job that failed, what it got before."""
+
+    def results(kind: tuple[str, str, int], variant: str) -> list[dict[str, np.ndarray]]:
+        framework, controller, ranks = kind
+        job = shared_job(
+            f"{framework}_operations",
+            *JOBS[kind],
+            framework=framework,
+            controller=controller,
+            ranks=ranks,
+        )
+        loaded = []
+        for rank in range(ranks):
+            path = job.folder / f"{variant}.{rank}.npz"
+            assert path.exists(), f"rank {rank} did not get there:\n{job.output[-3000:]}"
+            with np.load(path) as file:
+                loaded.append(dict(file))
+        return loaded
+
+    return results
+
+
+def of(operation: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in named.items() if name.split("/")[0] == operation}
+
+
+@pytest.mark.parametrize(
+    "kind, variant, operation",
+    [
+        pytest.param(*each.values, operation, id=f"{each.id}-{operation}")
+        for each in EACH
+        for operation in cases.operations(*each.values[0])
+    ],
+)
+def test_result(results, kind, variant, operation):
+    framework, controller, size = kind
+    for rank, got in enumerate(results(kind, variant)):
+        right = of(operation, cases.expected(framework, controller, rank, size))
+        found = of(operation, got)
+        assert found.keys() == right.keys()
+        for name, array in right.items():
+            assert found[name].dtype == array.dtype, f"{name} on rank {rank}"
+            np.testing.assert_array_equal(found[name], array, f"{name} on rank {rank}")
+
+
+@pytest.mark.parametrize("kind, variant", EACH)
+def test_same_bits_as_off(results, kind, variant):
+    reference = results(kind, variants(kind)[0])
+    for rank, got in enumerate(results(kind, variant)):
+        same = {name for name in reference[rank] if kind[2] <= 2 or name != cases.RANDOM}
+        different = [
+            name for name in same if got[name].tobytes() != reference[rank][name].tobytes()
+        ]
+        assert not different, f"rank {rank}"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] > 1])
+def test_random_sum_is_the_same_on_all_ranks(results, kind):
+    for variant in variants(kind):
+        sums = {got[cases.RANDOM].tobytes() for got in results(kind, variant)}
+        assert len(sums) == 1, variant
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_job_ends_well(shared_job, kind):
+    framework, controller, ranks = kind
+    shared_job(
+        f"{framework}_operations",
+        *JOBS[kind],
+        framework=framework,
+        controller=controller,
+        ranks=ranks,
+    ).succeeded()

@@ -1,0 +1,54 @@
+"""What the workers share: reports, and Horovod started several times in one process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+
+FOLDER = Path(sys.argv[1])
+
+RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK = int(next(os.environ[name] for name in RANK_VARIABLES if name in os.environ))
+
+CONTROLLER = os.environ.get("HOROVOD_CONTROLLER", "mpi")  # which Gloo's launcher names
+
+_MPI_THREAD_MULTIPLE = 3
+
+
+def report(**values: object) -> None:
+    """Writes this rank's report, all at once: a rank may be killed at any time."""
+    path = FOLDER / f"rank-{RANK}.json"
+    path.with_suffix(".part").write_text(json.dumps(values))
+    path.with_suffix(".part").rename(path)
+
+
+def start_mpi(library: ctypes.CDLL) -> None:
+    """Starts MPI before Horovod does.
+
+    MPI starts only once in a process; Horovod ends it at shutdown unless it found it running.
+    """
+    if CONTROLLER != "mpi":
+        return
+    provided = ctypes.c_int()
+    library.MPI_Init_thread(None, None, _MPI_THREAD_MULTIPLE, ctypes.byref(provided))
+    assert provided.value == _MPI_THREAD_MULTIPLE
+    atexit.register(library.MPI_Finalize)  # after Horovod's own, which is registered later
+
+
+@contextlib.contextmanager
+def running(hvd, mode: str, **environment: str):
+    """Horovod between hvd.init() and hvd.shutdown(), in `mode` and with more variables."""
+    environment = {"HOROVOD_OPT_MODE": mode, **environment}
+    os.environ.update(environment)
+    hvd.init()
+    try:
+        yield
+    finally:
+        hvd.shutdown()
+        for name in environment:
+            del os.environ[name]

@@ -1,0 +1,57 @@
+"""Runs, in one mode, the parts of Horovod that watch the background thread: timeline, stall
+inspector and autotune; reports what the ranks got.
+"""
+
+import sys
+import time
+
+import horovod.torch as hvd
+import torch
+from common import FOLDER, RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+TRACED_STEPS, TUNED_STEPS = 20, 200
+TUNING = {"HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_LOG": str(FOLDER / "autotune.csv")}
+TIMELINE = {
+    "HOROVOD_TIMELINE": str(FOLDER / "timeline.json"),
+    "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+}
+LATE_SECONDS = 4
+
+
+def sums(*names: str) -> list[float]:
+    """One number a tensor; all are under way at once."""
+    handles = [
+        hvd.allreduce_async(torch.tensor([float(RANK + i)]), name=name, op=hvd.Sum)
+        for i, name in enumerate(names)
+    ]
+    return [hvd.synchronize(handle).item() for handle in handles]
+
+
+def late_sums() -> list[float]:
+    """Rank 1 comes late with a tensor that is in the response cache and with one that is not."""
+    sums("late.cached")
+    if RANK == 1:
+        time.sleep(LATE_SECONDS)
+    return sums("late.cached", "late.new")
+
+
+def deadlock() -> str:
+    try:
+        return f"summed {sums(f'only.rank.{RANK}')}"
+    except hvd.HorovodInternalError as error:
+        return f"HorovodInternalError: {error}"
+
+
+(mode,) = sys.argv[2:]
+start_mpi(_basics.MPI_LIB_CTYPES)
+with running(hvd, mode, **TIMELINE):
+    traced = [sums("traced.0", "traced.1") for _ in range(TRACED_STEPS)]
+with running(hvd, mode, HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
+    late = late_sums()
+limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+with running(hvd, mode, **limits):
+    ended = deadlock()
+with running(hvd, mode, **TUNING):
+    tuned = [sums("tuned.0", "tuned.1", "tuned.2") for _ in range(TUNED_STEPS)]
+report(traced=traced, tuned=tuned, late=late, ended=ended)

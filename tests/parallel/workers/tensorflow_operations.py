@@ -1,0 +1,120 @@
+"""Every operation of Horovod on TensorFlow, in each of the given modes, eagerly and in a graph;
+writes <mode>.eager.<rank>.npz and <mode>.graph.<rank>.npz.
+"""
+
+import functools
+import sys
+
+import cases
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from common import CONTROLLER, FOLDER, RANK, running, start_mpi
+from horovod.tensorflow.mpi_ops import _basics
+
+
+def reduce_everything(size: int) -> dict[str, tf.Tensor]:
+    results = {}
+    for dtype in cases.REDUCED["tensorflow"]:
+        for op in cases.reductions(dtype):
+            name = f"allreduce/{op}.{dtype}"
+            own = tf.constant(cases.values(dtype, RANK, 5, 3))
+            results[name] = hvd.allreduce(own, name=name, op=getattr(hvd, op))
+            name = f"grouped_allreduce/{op}.{dtype}"
+            group = [tf.constant(cases.values(dtype, RANK, 4, i + 1)) for i in range(3)]
+            for i, part in enumerate(hvd.grouped_allreduce(group, op=getattr(hvd, op))):
+                results[f"{name}.{i}"] = part
+    for dtype in cases.FLOATS:
+        name = f"scaled_allreduce/{dtype}"
+        own = tf.constant(cases.values(dtype, RANK, 7))
+        results[name] = hvd.allreduce(own, name=name, op=hvd.Sum, **cases.SCALES)
+        if cases.has_adasum(CONTROLLER, size):
+            name = f"adasum/{dtype}"
+            own = tf.constant(cases.orthogonal(dtype, RANK, size))
+            results[name] = hvd.allreduce(own, name=name, op=hvd.Adasum)
+    for dtype in cases.SCATTERED:
+        for op in cases.scatters(dtype):
+            name = f"reducescatter/{op}.{dtype}"
+            own = tf.constant(cases.values(dtype, RANK, 2 * size + 1, 3))
+            results[name] = hvd.reducescatter(own, name=name, op=getattr(hvd, op))
+            name = f"grouped_reducescatter/{op}.{dtype}"
+            group = [tf.constant(cases.values(dtype, RANK, 2 * size, i + 1)) for i in range(2)]
+            for i, part in enumerate(hvd.grouped_reducescatter(group, op=getattr(hvd, op))):
+                results[f"{name}.{i}"] = part
+    own = tf.constant(cases.random(RANK))
+    results[cases.RANDOM] = hvd.allreduce(own, name="random", op=hvd.Sum)
+    slices = tf.IndexedSlices(
+        tf.constant(cases.values("float32", RANK, 2, 2)),
+        tf.constant([RANK, RANK + 1]),
+        tf.constant([size + 1, 2]),
+    )
+    got = hvd.allreduce(slices, name="sparse", op=hvd.Sum)
+    results["sparse/dense"] = tf.scatter_nd(got.indices[:, None], got.values, [size + 1, 2])
+    return results
+
+
+def move_everything(size: int) -> dict[str, tf.Tensor]:
+    results = {}
+    for dtype in cases.MOVED["tensorflow"]:
+        name = f"allgather/{dtype}"
+        results[name] = hvd.allgather(tf.constant(cases.values(dtype, RANK, 2, 3)), name=name)
+        name = f"uneven_allgather/{dtype}"
+        own = tf.constant(cases.values(dtype, RANK, cases.rows(RANK), 4))
+        results[name] = hvd.allgather(own, name=name)
+        name = f"grouped_allgather/{dtype}"
+        group = [tf.constant(cases.values(dtype, RANK, 2, i + 1)) for i in range(2)]
+        for i, part in enumerate(hvd.grouped_allgather(group, name=name)):
+            results[f"{name}.{i}"] = part
+        name = f"broadcast/{dtype}"
+        own = tf.constant(cases.values(dtype, RANK, 4, 2))
+        results[name] = hvd.broadcast(own, size - 1, name=name)
+        name = f"alltoall/{dtype}"
+        own = tf.constant(cases.values(dtype, RANK, 2 * size, 3))
+        even = tf.constant([2] * size)
+        results[f"{name}.0"], results[f"{name}.1"] = hvd.alltoall(own, splits=even, name=name)
+        name = f"split_alltoall/{dtype}"
+        splits = cases.splits(RANK, size)
+        own = tf.constant(cases.values(dtype, RANK, splits.sum(), 2))
+        results[f"{name}.0"], results[f"{name}.1"] = hvd.alltoall(
+            own, splits=tf.constant(splits), name=name
+        )
+    return results
+
+
+def use_process_sets(sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
+    results = {}
+    for name, process_set in sets.items():
+        if not process_set.included():
+            continue
+        name = f"process_sets/{name}"
+        own = tf.constant(cases.values("int32", RANK, 5))
+        results[f"{name}.allreduce"] = hvd.allreduce(
+            own, name=f"{name}.allreduce", op=hvd.Sum, process_set=process_set
+        )
+        own = tf.constant(cases.values("int32", RANK, cases.rows(RANK), 2))
+        results[f"{name}.allgather"] = hvd.allgather(
+            own, name=f"{name}.allgather", process_set=process_set
+        )
+        own = tf.constant(cases.values("int32", RANK, 3))
+        results[f"{name}.broadcast"] = hvd.broadcast(
+            own, process_set.ranks[-1], name=f"{name}.broadcast", process_set=process_set
+        )
+    return results
+
+
+def everything(size: int, sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
+    return {**reduce_everything(size), **move_everything(size), **use_process_sets(sets)}
+
+
+start_mpi(_basics.MPI_LIB_CTYPES)
+for mode in sys.argv[2:]:
+    with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
+        size = hvd.size()
+        ranks = cases.process_sets(size)
+        sets = {name: hvd.add_process_set(ranks[name]) for name in ranks}
+        run = functools.partial(everything, size, sets)
+        for how, operations in ("eager", run), ("graph", tf.function(run, autograph=False)):
+            arrays = {name: np.asarray(result) for name, result in operations().items()}
+            np.savez(FOLDER / f"{mode}.{how}.{RANK}.npz", **arrays)
+        for process_set in sets.values():
+            assert hvd.remove_process_set(process_set)
