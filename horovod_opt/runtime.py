@@ -11,6 +11,10 @@ from pathlib import Path
 from horovod_opt import abi, counters
 from horovod_opt.settings import Settings, SettingsError, load
 
+# What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
+# reads this when it starts. A value of the user's own wins. MPICH does so by itself.
+MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
+
 
 @dataclasses.dataclass
 class _Native:
@@ -58,6 +62,8 @@ def configure(lib: ctypes.CDLL) -> None:
         settings = load(os.environ)
     except SettingsError as problem:
         error = str(problem).encode(errors="backslashreplace")
+    if settings.mode_bits:
+        os.environ.setdefault(*MPI_YIELD)
     lib.horovod_opt_configure.argtypes = [
         ctypes.POINTER(abi.NativeSettings),
         ctypes.c_char_p,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -205,3 +206,19 @@ def test_report_without_init_prints_nothing(lib, capsys):
     lib.test_shutdown(2)
     runtime.report(lib)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "expected"),
+    [("off", None, None), ("gs", None, "1"), ("nbcs+scp", None, "1"), ("gs", "0", "0"),
+     ("nonsense", None, None)],
+)
+def test_open_mpi_yields_in_every_mode_but_off(lib, monkeypatch, mode, given, expected):
+    name = "OMPI_MCA_mpi_yield_when_idle"
+    monkeypatch.setenv(name, "to be restored")
+    monkeypatch.delenv(name)
+    if given is not None:
+        monkeypatch.setenv(name, given)
+    monkeypatch.setenv("HOROVOD_OPT_MODE", mode)
+    runtime.configure(lib)
+    assert os.environ.get(name) == expected
