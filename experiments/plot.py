@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def plot(measurements: Sequence[dict], path: Path, caption: str) -> bool:
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     figure.suptitle("What Horovod's background thread costs", fontsize=14)
-    figure.supxlabel(caption, fontsize=8, color="#555555")
+    figure.supxlabel(textwrap.fill(caption, 72 * columns), fontsize=8, color="#555555")
     figure.savefig(path, dpi=150)
     return True
 
