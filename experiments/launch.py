@@ -71,7 +71,7 @@ def parse_result(output: str) -> dict:
     for line in output.splitlines():
         start = line.find('{"workload"')
         if start >= 0:
-            return json.loads(line[start:])
+            return json.JSONDecoder().raw_decode(line, start)[0]  # MPICH's prefix may follow it
     raise JobFailed(f"ended without a result; its output was {output!r}")
 
 

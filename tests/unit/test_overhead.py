@@ -101,6 +101,11 @@ def test_result_is_found_behind_the_launchers_prefix_and_messages(prefix):
         "microseconds": 1.5}
 
 
+def test_result_ends_where_mpich_puts_the_next_prefix():
+    line = '{"workload": "chain", "metrics": {"microseconds": 1.5}}'
+    assert launch.parse_result(f"[0] {line}[0] \n")["metrics"] == {"microseconds": 1.5}
+
+
 def test_no_result_is_a_failed_job():
     with pytest.raises(launch.JobFailed, match="ended without a result.*bye"):
         launch.parse_result("bye\n")
