@@ -14,16 +14,23 @@ TENSORFLOW = [("tensorflow", "mpi", mode) for mode in ("off", "gs", "nbcs")]
 
 
 @pytest.fixture
-def train(shared_job):
-    def train(framework: str, controller: str, mode: str) -> dict[int, dict]:
-        job = shared_job(
+def training_job(shared_job):
+    def training_job(framework: str, controller: str, mode: str):
+        return shared_job(
             f"{framework}_training",
             framework=framework,
             controller=controller,
             HOROVOD_OPT_MODE=mode,
             HOROVOD_OPT_STATS="1",
-        )
-        return job.succeeded().reports()
+        ).succeeded()
+
+    return training_job
+
+
+@pytest.fixture
+def train(training_job):
+    def train(framework: str, controller: str, mode: str) -> dict[int, dict]:
+        return training_job(framework, controller, mode).reports()
 
     return train
 
@@ -84,15 +91,8 @@ def test_counters(train, framework, controller, mode):
 
 
 @pytest.mark.parametrize("framework, controller, mode", [*TORCH, *TENSORFLOW])
-def test_table_at_shutdown(train, shared_job, framework, controller, mode):
-    train(framework, controller, mode)
-    job = shared_job(
-        f"{framework}_training",
-        framework=framework,
-        controller=controller,
-        HOROVOD_OPT_MODE=mode,
-        HOROVOD_OPT_STATS="1",
-    )
+def test_table_at_shutdown(training_job, framework, controller, mode):
+    job = training_job(framework, controller, mode)
     lines = job.output.splitlines()
     (title,) = (line for line in lines if "What the background thread cost" in line)
     (caption,) = (line for line in lines if f"mode {mode}, 2 ranks, {controller} con" in line)
