@@ -1,0 +1,135 @@
+"""From a graph to its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
+
+from graph_analysis.concurrency import concurrent_calls, totally_ordered
+from graph_analysis.constants import constant_collectives
+from graph_analysis.expansion import Decisions, expand
+from graph_analysis.folding import Scalar
+from graph_analysis.fusion import fuse
+from graph_analysis.graph import Collective, Graph
+from graph_analysis.order import Order
+from graph_analysis.pause import collector_paused
+from graph_analysis.plan import ADASUM, ELEMENT_BYTES, REDUCE_OPS, Plan, Slot, nbytes
+
+DEFAULT_THRESHOLD = 2 * 1024 * 1024  # bytes
+
+
+class Region(NamedTuple):
+    """What runs as often as one graph does: the graph itself, a branch, the body of a loop.
+
+    `plan` is None if everything in it stays negotiated; `reason` then says why. `unplanned` has
+    the collectives that do, as (name, reason)."""
+
+    name: str
+    plan: Optional[Plan]
+    unplanned: tuple[tuple[str, str], ...]
+    reason: str
+
+
+class Analysis(NamedTuple):
+    """regions           the main one first, then those nested in it in the order they can run in
+    concurrent_calls  (function, reason): functions with collectives that are called from places
+                      of which neither waits for the other
+    nodes, edges      how many of the main region run
+    """
+
+    regions: tuple[Region, ...]
+    concurrent_calls: tuple[tuple[str, str], ...]
+    nodes: int
+    edges: int
+
+
+class Options(NamedTuple):
+    main: Graph
+    threshold: int
+    values: Mapping[str, Scalar]
+    inline_calls: bool
+    decided: Decisions
+
+
+@collector_paused
+def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
+            values: Optional[Mapping[str, Scalar]] = None,
+            inline_calls: bool = True) -> Analysis:
+    """Orders and fuses the collectives of `graph` (chapter 6.3.4). O(V + E).
+
+    `threshold` is the size of a bucket in bytes. `values` are those of Horovod's queries, such as
+    {"HorovodSize": 2}, for predicates of branches. With `inline_calls` a called function is
+    analysed as if written in place; without, it is a node that only carries dependencies.
+
+    Raises GraphError if nodes wait for each other in a circle."""
+    if threshold < 0:
+        raise ValueError(f"threshold: {threshold} bytes is negative")
+    regions: list[Region] = []
+    options = Options(graph, threshold, values or {}, inline_calls, {})
+    counts = _analyze(regions, graph.name, graph, "", options)
+    return Analysis(tuple(regions), concurrent_calls(graph, options.decided), *counts)
+
+
+def _analyze(regions: list[Region], name: str, graph: Graph, negotiated: str,
+             options: Options) -> tuple[int, int]:
+    """Appends the region and those nested in it. `negotiated`: why nothing in it can be planned,
+    if so. Returns how many nodes and edges run."""
+    expansion = expand(graph, options.values, options.inline_calls, options.decided)
+    order = Order(expansion)
+    constant = constant_collectives(expansion)
+    chosen, unplanned = [], []
+    for node in order.collectives:
+        op, instance, collective = expansion.collectives[node]
+        reason = negotiated or _why_not(
+            op, collective, node in expansion.conditional, node in constant)
+        chosen.append(not reason)
+        if reason:
+            unplanned.append((instance, reason))
+    after = order.nearest(chosen)
+    slots = [_slot(number, *expansion.collectives[node][1:], after[number])
+             for number, node in enumerate(order.collectives) if chosen[number]]
+    if slots:
+        buckets = fuse(slots, order.latest(chosen), options.threshold)
+        regions.append(Region(name, Plan(name, buckets, tuple(unplanned)), tuple(unplanned), ""))
+    elif unplanned or not regions:
+        reason = negotiated or (
+            "none of its collectives can be planned" if unplanned else "it has no collectives")
+        regions.append(Region(name, None, tuple(unplanned), reason))
+
+    inside = f"{name}/" if graph is not options.main else ""
+    sites = {site.node: site for site in expansion.sites}
+    running = [sites[node] for node in order.topological if node in sites]
+    unordered = totally_ordered(order.topological, expansion.preds, list(sites))
+    if unordered:
+        first, second = (sites[node].name for node in unordered)
+        negotiated = f"neither of {first} and {second} waits for the other"
+    for site in running:
+        for role, body in site.bodies:
+            _analyze(regions, f"{inside}{site.name}/{role}", body, negotiated, options)
+    return len(order.topological), order.edges
+
+
+def _slot(number: int, name: str, about: Collective, after: tuple[int, ...]) -> Slot:
+    return Slot(number, name, about.shape, about.dtype, about.reduce_op, about.prescale,
+                about.postscale, about.device, about.key, nbytes(about.shape, about.dtype), after)
+
+
+def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> Optional[str]:
+    """Why the collective has to be negotiated, or None."""
+    if op != "HorovodAllreduce":
+        return f"only HorovodAllreduce is planned, this is {op}"
+    if about.process_set:
+        return f"it belongs to process set {about.process_set}"
+    if about.reduce_op == ADASUM:
+        return "Adasum is not a sum of the tensors in a bucket"
+    if about.reduce_op not in REDUCE_OPS:
+        return f"reduce operation {about.reduce_op} is not known"
+    if about.shape is None:
+        return "its shape is not static"
+    if about.dtype not in ELEMENT_BYTES:
+        return f"dtype {about.dtype} is not known"
+    if constant:
+        return "it may be a constant, which TensorFlow reduces once and for all"
+    if conditional:
+        return "it is in a branch or loop of TensorFlow 1 and may run any number of times"
+    return None

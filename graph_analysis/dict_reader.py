@@ -1,0 +1,99 @@
+"""Graphs from plain dictionaries and JSON files; the format is in docs/graph-analysis.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Union
+
+from graph_analysis.graph import Collective, Graph, GraphError, Library, is_collective
+
+# Every field with the type it must have.
+GRAPH = {"name": str, "nodes": list, "fetches": list, "functions": Mapping, "args": list,
+         "outputs": list, "control_outputs": list}
+NODE = {"name": str, "op": str, "inputs": list, "controls": list, "calls": list,
+        "value": (bool, int, float), "process_set": int, "collective": Mapping}
+COLLECTIVE = {"shape": list, "dtype": str, "reduce_op": int, "prescale": (int, float),
+              "postscale": (int, float), "process_set": int, "device": str, "key": int}
+
+
+def read_dict(source: Union[Mapping, str, Path]) -> Graph:
+    """The graph in `source`: a mapping, or the path of a JSON file that holds one.
+
+    Raises GraphError if something in it is missing, unknown or refers to nothing."""
+    if not isinstance(source, Mapping):
+        try:
+            source = json.loads(Path(source).read_text())
+        except ValueError as error:
+            raise GraphError(f"{source} is not JSON: {error}.") from None
+    _check(source, GRAPH, "the graph")
+    functions = source.get("functions", {})
+    library = Library(lambda name: _graph(name, functions[name], library)
+                      if name in functions else None)
+    return _graph(source.get("name", "graph"), source, library)
+
+
+def _graph(name: str, source: Mapping, library: Library) -> Graph:
+    _check(source, GRAPH, name)
+    nodes = source.get("nodes", [])
+    for number, node in enumerate(nodes):
+        _check(node, NODE, f"{name}: node {number}")
+        for field in ("name", "op"):
+            if field not in node:
+                raise GraphError(f"{name}: node {number} has no {field}.")
+    graph = Graph(name, library, lambda node, key: nodes[node].get(
+        "process_set" if key == "process_set_id" else key))
+    graph.names = [node["name"] for node in nodes]
+    graph.ops = [node["op"] for node in nodes]
+    numbers = {node: number for number, node in enumerate(graph.names)}
+    if len(numbers) < len(nodes):
+        raise GraphError(f"{name}: two nodes have the same name.")
+
+    def resolve(owner: Mapping, field: str, where: str) -> Iterator[tuple[int, int]]:
+        """Node and port of each "node" or "node:port"."""
+        for text in owner.get(field, ()):
+            producer, colon, port = str(text).rpartition(":")
+            if not colon or not port.isdigit():
+                producer, port = str(text), "0"
+            if producer not in numbers:
+                raise GraphError(f"{name}: {where}{field}: there is no node {text!r}.")
+            yield numbers[producer], int(port)
+
+    for number, node in enumerate(nodes):
+        where = f"{node['name']}: "
+        inputs = list(resolve(node, "inputs", where))
+        graph.inputs.append(tuple(producer for producer, _ in inputs))
+        graph.ports.update(((number, position), port)
+                           for position, (_, port) in enumerate(inputs) if port)
+        graph.controls.append(tuple(before for before, _ in resolve(node, "controls", where)))
+        if node.get("calls"):
+            graph.calls[number] = tuple(node["calls"])
+        if is_collective(node["op"]):
+            graph.collectives[number] = _collective(node, f"{name}: {where}collective")
+    graph.args = [node for node, _ in resolve(source, "args", "")]
+    for field in ("fetches", "outputs"):
+        graph.outputs += resolve(source, field, "")
+    graph.control_outputs = [node for node, _ in resolve(source, "control_outputs", "")]
+    return graph
+
+
+def _collective(node: Mapping, where: str) -> Collective:
+    about = dict(node.get("collective", {}))
+    _check(about, COLLECTIVE, where)
+    shape = about.pop("shape", [None])
+    static = all(isinstance(dim, int) and dim >= 0 for dim in shape)
+    about.setdefault("dtype", "float32")
+    if "Allreduce" in node["op"] or "Reducescatter" in node["op"]:
+        about = {"reduce_op": 1, "prescale": 1.0, "postscale": 1.0, **about}
+    return Collective(tuple(shape) if static else None, **about)
+
+
+def _check(value: object, fields: Mapping, where: str) -> None:
+    if not isinstance(value, Mapping):
+        raise GraphError(f"{where}: {value!r} is not an object.")
+    for field, content in value.items():
+        if field not in fields:
+            raise GraphError(f"{where}: {field!r} is unknown; there are {', '.join(fields)}.")
+        if not isinstance(content, fields[field]):
+            raise GraphError(f"{where}: {field}: {content!r} has the wrong type.")

@@ -1,0 +1,128 @@
+"""The dataflow graph that the analysis works on, whatever framework or file it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Optional
+
+IFS = frozenset({"If", "StatelessIf"})
+CASES = frozenset({"Case", "StatelessCase"})
+WHILES = frozenset({"While", "StatelessWhile"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+SWITCHES = frozenset({"Switch", "RefSwitch"})
+CONTROL_FLOW = IFS | CASES | WHILES
+
+# What these return is known before the graph runs; they move no data.
+QUERIES = frozenset({
+    "HorovodSize", "HorovodLocalSize", "HorovodRank", "HorovodLocalRank",
+    "HorovodProcessSetIncluded"})
+
+
+def is_collective(op: str) -> bool:
+    return op.startswith("Horovod") and op not in QUERIES
+
+
+class GraphError(ValueError):
+    """A graph that cannot be read or analysed; the text says what is wrong and where."""
+
+
+class Collective(NamedTuple):
+    """What an operation of Horovod does, as far as it matters for order and fusion.
+
+    `shape` is None where it is not static; `reduce_op`, `prescale` and `postscale` are None for
+    operations that do not reduce."""
+
+    shape: Optional[tuple[int, ...]]
+    dtype: str
+    reduce_op: Optional[int] = None
+    prescale: Optional[float] = None
+    postscale: Optional[float] = None
+    process_set: int = 0
+    device: str = ""
+    key: int = 0
+
+
+class Graph:
+    """Nodes, numbered in the order in which they were added, and their edges.
+
+    names, ops        a string for each node
+    inputs            for each node the nodes whose outputs it reads, by position
+    controls          for each node the nodes that it merely waits for
+    ports             (node, position) -> which output of that input is read, if it is not the
+                      first and the input is a call, control flow or a Switch
+    collectives       node -> Collective
+    calls             node -> names of the functions it calls: then and else of an If, condition
+                      and body of a While, the branches of a Case, the one callee of a call
+    args              the nodes that stand for the arguments, if this is a function's body
+    outputs           (node, port): what is fetched, or what the function returns
+    control_outputs   nodes that run although nobody reads them
+    attribute         (node, name) -> the scalar of that attribute, or None: "value" of a Const,
+                      "process_set_id" of a query
+    library           function name -> Graph, shared by all graphs that were read together
+    """
+
+    __slots__ = ("name", "names", "ops", "inputs", "controls", "ports", "collectives", "calls",
+                 "args", "outputs", "control_outputs", "attribute", "library")
+
+    def __init__(self, name: str, library: Library,
+                 attribute: Callable[[int, str], object] = lambda node, name: None):
+        self.name = name
+        self.names: list[str] = []
+        self.ops: list[str] = []
+        self.inputs: list[tuple[int, ...]] = []
+        self.controls: list[tuple[int, ...]] = []
+        self.ports: dict[tuple[int, int], int] = {}
+        self.collectives: dict[int, Collective] = {}
+        self.calls: dict[int, tuple[str, ...]] = {}
+        self.args: list[int] = []
+        self.outputs: list[tuple[int, int]] = []
+        self.control_outputs: list[int] = []
+        self.attribute = attribute
+        self.library = library
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def roots(self) -> list[int]:
+        """The nodes from which everything that runs is reached backwards."""
+        return [node for node, _ in self.outputs] + self.control_outputs
+
+
+class Library:
+    """The functions that a graph calls. Each is read at its first use."""
+
+    def __init__(self, load: Callable[[str], Optional[Graph]] = lambda name: None):
+        self._load = load
+        self._graphs: dict[str, Optional[Graph]] = {}
+        self._communicating: dict[str, frozenset[str]] = {}
+
+    def __getitem__(self, name: str) -> Optional[Graph]:
+        """The body of the function, or None if it is not known."""
+        if name not in self._graphs:
+            self._graphs[name] = self._load(name)
+        return self._graphs[name]
+
+    def communicating(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the functions, and of all that they call, that contain collectives."""
+        return frozenset().union(*(self._closure(name) for name in names))
+
+    def _closure(self, name: str) -> frozenset[str]:
+        known = self._communicating.get(name)
+        if known is not None:
+            return known
+        self._communicating[name] = frozenset()  # a function that calls itself ends here
+        body = self[name]
+        if body is None:
+            return frozenset()
+        called: Sequence[str] = [callee for names in body.calls.values() for callee in names]
+        found = self.communicating(called)
+        if body.collectives or found:
+            found |= {name}
+        self._communicating[name] = found
+        return found
+
+
+def special_types(graph: Graph) -> frozenset[str]:
+    """The types of its nodes that are collectives, control flow, calls, or names of functions."""
+    return frozenset(op for op in set(graph.ops) if is_collective(op) or op in CONTROL_FLOW
+                     or op in CALLS or op not in QUERIES and graph.library[op] is not None)

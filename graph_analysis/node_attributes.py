@@ -1,0 +1,69 @@
+"""What the readers need from a NodeDef of TensorFlow, as a protobuf message of whatever class."""
+
+from __future__ import annotations
+
+import struct
+from typing import Optional
+
+from graph_analysis.graph import CALLS, CASES, IFS, QUERIES, WHILES, Collective
+
+# Names of types.proto, by number; a reference to a type has its number plus 100.
+DTYPES = {
+    1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string",
+    8: "complex64", 9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128",
+    19: "float16", 20: "resource", 22: "uint32", 23: "uint64"}
+# Where a TensorProto keeps its elements, by type, where predicates need them.
+FIELDS = {1: ("float_val", "<f"), 2: ("double_val", "<d"), 3: ("int_val", "<i"),
+          9: ("int64_val", "<q"), 10: ("bool_val", "<?")}
+
+
+def collective(node_def, shape: Optional[tuple[int, ...]]) -> Collective:
+    """`shape` of the tensor that is moved, None if it is not static."""
+    attributes = node_def.attr
+    kind = attributes["T"].type if "T" in attributes else 0
+
+    def number(name: str, kind: str, default):
+        return getattr(attributes[name], kind) if name in attributes else default
+
+    return Collective(
+        shape, DTYPES.get(kind % 100, "unknown"), number("reduce_op", "i", None),
+        number("prescale_factor", "f", None), number("postscale_factor", "f", None),
+        number("process_set_id", "i", 0), node_def.device, number("opt_key", "i", 0))
+
+
+def callees(node_def) -> tuple[str, ...]:
+    """The functions that control flow or a call runs, as Graph.calls has them. The type of a call
+    may be the name of the function itself."""
+    op, attributes = node_def.op, node_def.attr
+    if op in IFS:
+        return attributes["then_branch"].func.name, attributes["else_branch"].func.name
+    if op in WHILES:
+        return attributes["cond"].func.name, attributes["body"].func.name
+    if op in CASES:
+        return tuple(branch.name for branch in attributes["branches"].list.func)
+    return (attributes["f"].func.name if op in CALLS else op,)
+
+
+def scalar(node_def, name: str):
+    """Graph.attribute() of a Const or a query."""
+    if name not in node_def.attr:
+        return None
+    value = node_def.attr[name]
+    if node_def.op in QUERIES:
+        return value.i
+    if name != "value" or node_def.op != "Const":
+        return None
+    tensor = value.tensor
+    if tensor.tensor_shape.dim or tensor.tensor_shape.unknown_rank or tensor.dtype not in FIELDS:
+        return None
+    field, layout = FIELDS[tensor.dtype]
+    if tensor.tensor_content:
+        return struct.unpack(layout, tensor.tensor_content)[0]
+    elements = getattr(tensor, field)
+    return elements[0] if elements else struct.unpack(layout, bytes(struct.calcsize(layout)))[0]
+
+
+def static_shape(shape_proto) -> Optional[tuple[int, ...]]:
+    """The sizes in a TensorShapeProto, or None if one of them is open."""
+    sizes = tuple(dim.size for dim in shape_proto.dim)
+    return None if shape_proto.unknown_rank or min(sizes, default=0) < 0 else sizes

@@ -1,0 +1,116 @@
+"""Which collective comes before which: IDs and dependencies (chapter 6.3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graph_analysis.expansion import Expansion
+from graph_analysis.traversal import reverse_depth_first
+
+NONE = -1
+
+
+class Order:
+    """topological   all nodes that run, each after those it waits for
+    collectives   those of them that are collectives; their index is their ID
+    edges         how many edges lead to the nodes that run
+    after         for each ID those it depends on without another collective in between, ascending
+    """
+
+    def __init__(self, expansion: Expansion):
+        self._preds = expansion.preds
+        self.topological = reverse_depth_first(
+            expansion.preds, expansion.roots, expansion.name)
+        depths = self._depths(expansion.notation)
+        self.collectives = _sort(depths, expansion)
+        self.after = self._nearest()
+
+    def _depths(self, notation: set[int]) -> list[int]:
+        """The number of nodes on the longest path to each node, itself included."""
+        depths = [NONE] * len(self._preds)
+        self.edges = 0
+        for node in self.topological:
+            waits = self._preds[node]
+            self.edges += len(waits)
+            deepest = 0
+            for pred in waits:
+                if depths[pred] > deepest:
+                    deepest = depths[pred]
+            depths[node] = deepest + (node not in notation)
+        return depths
+
+    def latest(self, chosen: Sequence[bool]) -> list[int]:
+        """For each ID the largest chosen ID that it depends on, or NONE.
+
+        A parent's ID is smaller than its child's. So a collective is concurrent with all chosen
+        ones between that ID and itself: no other question needs to be asked for buckets."""
+        result: list[int] = []
+        for before in self.after:
+            result.append(max([b if chosen[b] else result[b] for b in before], default=NONE))
+        return result
+
+    def nearest(self, chosen: Sequence[bool]) -> list[tuple[int, ...]]:
+        """For each ID the chosen IDs that it depends on without another chosen one in between."""
+        result: list[tuple[int, ...]] = []
+        for before in self.after:
+            if all(chosen[b] for b in before):
+                result.append(before)
+            else:
+                found = {b for b in before if chosen[b]}
+                found.update(*[result[b] for b in before if not chosen[b]])
+                result.append(tuple(sorted(found)))
+        return result
+
+    def _nearest(self) -> list[tuple[int, ...]]:
+        """A node hands on the ID of the one collective it depends on. Where several meet, it hands
+        on itself, and the meeting is resolved for those who ask: a set for each node could take
+        quadratic time and memory."""
+        ids = {node: number for number, node in enumerate(self.collectives)}
+        first_meeting = len(ids)
+        handed = [NONE] * len(self._preds)
+        above = [NONE] * len(self.collectives)
+        meetings: dict[int, set[int]] = {}
+        for node in self.topological:
+            passed = NONE
+            for pred in self._preds[node]:
+                if handed[pred] != passed and handed[pred] != NONE:
+                    if passed != NONE:
+                        passed = first_meeting + node
+                        meetings[passed] = {handed[p] for p in self._preds[node]} - {NONE}
+                        break
+                    passed = handed[pred]
+            if node in ids:
+                above[ids[node]] = passed
+                passed = ids[node]
+            handed[node] = passed
+        resolved: dict[int, tuple[int, ...]] = {NONE: ()}
+        for start in above:
+            if start not in resolved:
+                resolved[start] = _resolve(start, meetings)
+        return [resolved[start] for start in above]
+
+
+def _resolve(start: int, meetings: dict[int, set[int]]) -> tuple[int, ...]:
+    seen, stack, found = {start}, [start], []
+    while stack:
+        place = stack.pop()
+        if place not in meetings:
+            found.append(place)
+            continue
+        fresh = meetings[place] - seen
+        seen |= fresh
+        stack.extend(fresh)
+    return tuple(sorted(found))
+
+
+def _sort(depths: Sequence[int], expansion: Expansion) -> list[int]:
+    """By depth. Siblings read the same nodes, so they are equally deep: they keep the order in
+    which they were added; strangers of equal depth are sorted by name."""
+    reached = [node for node in expansion.collectives if depths[node] != NONE]
+    family = {}
+    for node in reached:
+        name = expansion.collectives[node][1]
+        reads = frozenset(expansion.reads[node]) or node
+        family[reads] = min(name, family.get(reads, name))
+    return sorted(reached, key=lambda node: (
+        depths[node], family[frozenset(expansion.reads[node]) or node], node))

@@ -1,0 +1,25 @@
+"""Reading and analysing make many objects and no cycles of them. Python's collector would look at
+them, and at the framework's, again and again: that took a third of the time."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable
+from typing import TypeVar
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def collector_paused(function: Function) -> Function:
+    """`function`, with the collector off while it runs."""
+    @functools.wraps(function)
+    def paused(*arguments, **keywords):
+        if not gc.isenabled():
+            return function(*arguments, **keywords)
+        gc.disable()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            gc.enable()
+    return paused

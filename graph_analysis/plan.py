@@ -1,0 +1,110 @@
+"""The result of the analysis: which collectives run in which order, fused into which buckets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+# Bytes for each element, of the types that Horovod reduces.
+ELEMENT_BYTES = {"uint8": 1, "int8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4,
+                 "float64": 8}
+# As in horovod/common/basics.py.
+REDUCE_OPS = {0: "average", 1: "sum", 2: "Adasum", 3: "min", 4: "max", 5: "product"}
+ADASUM = 2
+
+
+class PlanError(ValueError):
+    """A text that is not a plan; the message says what is wrong and where."""
+
+
+class Slot(NamedTuple):
+    """A tensor in a bucket. `after`: IDs of the planned collectives on which it depends without
+    another one in between. `key`: what finds the slot at run time, 0 if nothing does."""
+
+    id: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    reduce_op: int
+    prescale: float
+    postscale: float
+    device: str
+    key: int
+    nbytes: int
+    after: tuple[int, ...]
+
+
+class Bucket(NamedTuple):
+    """Tensors that are reduced as one. `closed`: why it does not hold more, in words."""
+
+    slots: tuple[Slot, ...]
+    closed: str
+
+    @property
+    def nbytes(self) -> int:
+        return sum(slot.nbytes for slot in self.slots)
+
+
+def nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * ELEMENT_BYTES[dtype]
+
+
+def size(number: int) -> str:
+    """Bytes for a reader: 512 B, 1.5 KiB, 2 MiB."""
+    for unit, divisor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if number >= divisor:
+            return f"{round(number / divisor, 1):g} {unit}"
+    return f"{number} B"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The buckets of a region in the order in which they are reduced.
+
+    `unplanned` are the collectives that stay negotiated, as (name, reason). Equal hashes mean
+    equal collectives in equal order and buckets, whatever the graph or its keys are called."""
+
+    name: str
+    buckets: tuple[Bucket, ...]
+    unplanned: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(slot for bucket in self.buckets for slot in bucket.slots)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(bucket.nbytes for bucket in self.buckets)
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits over everything that the ranks must agree on: names, shapes,
+        dtypes, attributes, order and buckets."""
+        content = [[slot[:8] for slot in bucket.slots] for bucket in self.buckets]
+        text = json.dumps(content, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        return json.dumps({
+            "format": 1,
+            "name": self.name,
+            "hash": self.hash,
+            "buckets": [{"closed": bucket.closed,
+                         "slots": [slot._asdict() for slot in bucket.slots]}
+                        for bucket in self.buckets],
+            "unplanned": [{"name": name, "reason": reason} for name, reason in self.unplanned],
+        }, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Raises PlanError if `text` is not what to_json() writes."""
+        from graph_analysis.plan_json import parse
+        return parse(text)
+
+    def explain(self) -> str:
+        from graph_analysis.explanation import explain
+        return explain(self)
