@@ -22,7 +22,7 @@ INPUTS := pyproject.toml setup.py horovod_opt.pth \
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
-	HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 \
+	HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 \
 	  $(BIN)/horovodrun -np $(NP) python examples/tensorflow2_digits.py
 
 demo-torch: $(VENV)/installed

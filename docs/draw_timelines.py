@@ -20,6 +20,10 @@ OVERSLEEP = 1150.0  # of rank 1, in cycle 0
 CYCLES = 4
 FIRST_SLEEP, LONGEST_SLEEP = 20.0, 500.0  # mode nbcs; each takes TIMER_SLACK longer
 TIMER_SLACK = 60.0
+# Mode topo: when each bucket is complete on rank 0 and on rank 1, which oversleeps once.
+COMPLETE = ((620.0, 700.0), (1240.0, 1180.0 + OVERSLEEP), (1900.0, 1900.0), (2800.0, 3050.0),
+            (3700.0, 3640.0))
+REDUCTION = 190.0
 
 KINDS = {  # what a thread does: its colour and the legend
     "sleep": ("#9ecae1", "asleep between cycles"),
@@ -29,6 +33,8 @@ KINDS = {  # what a thread does: its colour and the legend
     "agreement": ("#8a63d2", "allreduce: minimum of the sleep times"),
     "allreduce": ("#1f6fb4", "allreduce of the cache bits"),
     "work": ("#b8bec6", "framework: graph, input pipeline"),
+    "idle": ("#9ecae1", "asleep until a bucket is complete on both ranks"),
+    "bucket": ("#2f9e5b", "reduces a bucket"),
 }
 
 
@@ -70,8 +76,20 @@ def wait(mode: str, arrivals: list[float]) -> list[list[Segment]]:
     ]
 
 
+def reduce_buckets() -> list[Segment]:
+    """Mode topo: the same on both ranks, in the order in which buckets are complete on both."""
+    segments, now = [], 0.0
+    for complete in sorted(max(times) for times in COMPLETE):
+        start = max(now, complete)
+        segments += [Segment("idle", now, start), Segment("bucket", start, start + REDUCTION)]
+        now = start + REDUCTION
+    return segments
+
+
 def simulate(mode: str) -> list[list[Segment]]:
     """What the background threads of two ranks do in `mode`."""
+    if mode == "topo":
+        return [reduce_buckets(), reduce_buckets()]
     threads: list[list[Segment]] = [[], []]
     now = [0.0, 0.0]
     cycle_start = [0.0, 0.0]
@@ -95,8 +113,21 @@ def simulate(mode: str) -> list[list[Segment]]:
     return [[s for s in thread if s.end > s.start] for thread in threads]
 
 
+def graph_and_lane(rank: int, lane: list[Segment]) -> list[Row]:
+    """What the framework does until its last bucket is complete, and the planned lane below it."""
+    end = max(times[rank] for times in COMPLETE)
+    work = [Segment("work", 0.0, end)]
+    if rank == 1:
+        late = COMPLETE[0][1]
+        work = [Segment("work", 0.0, late), Segment("oversleep", late, late + OVERSLEEP),
+                Segment("work", late + OVERSLEEP, end)]
+    return [Row(f"rank {rank}", "graph", work), Row("", "planned lane", lane)]
+
+
 def rows(mode: str) -> list[Row]:
     threads = simulate("off" if mode == "scp" else mode)
+    if mode == "topo":
+        return [row for rank, thread in enumerate(threads) for row in graph_and_lane(rank, thread)]
     if mode != "scp":
         return [Row(f"rank {rank}", "background", thread) for rank, thread in enumerate(threads)]
     end = max(thread[-1].end for thread in threads)
@@ -118,6 +149,8 @@ TITLES = {
              "Rank 1 stays late, but rank 0 sleeps between tests instead of spinning."),
     "scp": ("scp: static core partitioning",
             "Rank 0 spins as in off, on a core that nothing else may use."),
+    "topo": ("topo: graph topology",
+             "No cycles. A bucket is reduced when it is complete on both ranks; nobody spins."),
 }
 
 # Layout, in px.

@@ -1,7 +1,7 @@
 """Train a small CNN on handwritten digits with Horovod and TensorFlow's own training loop.
 
     horovodrun -np 2 python examples/tensorflow2_digits.py
-    HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 horovodrun -np 2 python examples/tensorflow2_digits.py
+    HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 horovodrun -np 2 python examples/tensorflow2_digits.py
 """
 
 import time
@@ -85,12 +85,16 @@ def main() -> None:
     @tf.function
     def correct_predictions(images, labels):
         hits = tf.equal(tf.argmax(network(images), axis=1), labels)
-        return tf.reduce_sum(tf.cast(hits, tf.float32))
+        return hvd.allreduce(tf.reduce_sum(tf.cast(hits, tf.float32)), op=hvd.Sum)
+
+    @tf.function
+    def mean_over_ranks(value):
+        return hvd.allreduce(value, op=hvd.Average)
 
     def test_accuracy() -> float:
         mine = slice(hvd.rank(), None, hvd.size())
         correct = correct_predictions(data.test_images[mine], data.test_labels[mine])
-        return float(hvd.allreduce(correct, op=hvd.Sum)) / len(data.test_images)
+        return float(correct) / len(data.test_images)
 
     started = time.perf_counter()
     with digits.Progress(hvd.rank(), arguments.epochs, steps) as progress:
@@ -107,7 +111,7 @@ def main() -> None:
                     hvd.broadcast_variables(optimizer.variables, root_rank=0)
                 progress.step()
             accuracy = test_accuracy()
-            loss = float(hvd.allreduce(tf.constant(np.mean(losses)), op=hvd.Average))
+            loss = float(mean_over_ranks(tf.constant(np.mean(losses))))
             progress.epoch(epoch, loss, accuracy)
     seconds = time.perf_counter() - started
 

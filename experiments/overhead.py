@@ -25,7 +25,7 @@ from experiments.plot import plot
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0}
-MODES = "off,gs,nbcs,gs+nbcs,scp"
+MODES = "off,gs,nbcs,topo,scp,topo+scp"
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 

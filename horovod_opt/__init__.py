@@ -7,16 +7,19 @@ stay as they are. ``horovod_opt.stats()`` tells what the background thread costs
 TYPE_CHECKING = False  # type checkers take it for typing's, whose import takes milliseconds
 if TYPE_CHECKING:
     from horovod_opt.counters import Stats
-    from horovod_opt.runtime import stats
+    from horovod_opt.native_plan import PlanStatus
+    from horovod_opt.runtime import plans, stats
     from horovod_opt.settings import SettingsError
 
 __version__ = "0.1.0"
-__all__ = ["SettingsError", "Stats", "stats"]
+__all__ = ["PlanStatus", "SettingsError", "Stats", "plans", "stats"]
 
 # Imported on first use: every Python of a job starts through horovod_opt.guard, which
 # must cost nothing.
 _HOMES = {
+    "PlanStatus": "horovod_opt.native_plan",
     "Stats": "horovod_opt.counters",
+    "plans": "horovod_opt.runtime",
     "SettingsError": "horovod_opt.settings",
     "stats": "horovod_opt.runtime",
 }

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from horovod_opt import __version__
 
@@ -33,8 +34,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="ranks on this node (default: as many as the job this runs in has here, else 1)",
     )
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    doctor.set_defaults(run=_doctor)
+    _add_plan(commands)
     options = parser.parse_args(arguments)
-    return _doctor(options.ranks, options.json)
+    return options.run(options)
+
+
+def _add_plan(commands: argparse._SubParsersAction) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="show which tensors of a script or a saved graph are reduced together (mode topo)",
+        description="Shows the buckets in which mode topo reduces the tensors of a Python script, "
+        "which it starts on some ranks and ends when it has seen the graphs, or of a saved graph: "
+        "a GraphDef (.pb, .pbtxt), a SavedModel's directory, a graph or a plan as JSON.",
+    )
+    plan.add_argument("path", type=Path, metavar="SCRIPT-OR-GRAPH")
+    plan.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT",
+                      help="arguments of the script")
+    plan.add_argument("-np", type=_positive, dest="ranks", metavar="N", default=2,
+                      help="ranks that run the script (%(default)s)")
+    plan.add_argument("--fetch", action="append", default=[], metavar="NAME",
+                      help="node or output that is fetched from a GraphDef; may be repeated "
+                           "(default: all that nobody reads)")
+    plan.add_argument("--threshold", type=_positive, metavar="BYTES",
+                      help="largest bucket of several tensors, of a saved graph")
+    plan.add_argument("--svg", type=Path, metavar="FILE",
+                      help="picture of the plans (default: the name of SCRIPT-OR-GRAPH with .svg, "
+                           "in this directory)")
+    plan.add_argument("--explain", action="store_true", help="say it in words instead of tables")
+    plan.add_argument("--json", action="store_true", help="print the plans as JSON")
+    plan.set_defaults(run=_plan)
 
 
 def _positive(text: str) -> int:
@@ -47,16 +76,40 @@ def _positive(text: str) -> int:
 _positive.__name__ = "positive number"  # argparse: "invalid positive number value: '0'"
 
 
-def _doctor(ranks: int | None, as_json: bool) -> int:
+def _plan(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from horovod_opt import plan_command
+
+    threshold = options.threshold or plan_command.DEFAULT_THRESHOLD
+    try:
+        with Console(stderr=True).status("Reading the graphs ..."):
+            regions = plan_command.regions_of(
+                options.path, options.fetch, threshold, options.arguments, options.ranks)
+    except plan_command.CommandError as error:
+        print(f"horovod-opt plan: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps([json.loads(one.plan.to_json()) for one in regions if one.plan], indent=1))
+        return 0
+    plan_command.show(regions, options.explain, Console(highlight=False))
+    if any(region.plan for region in regions):
+        picture = options.svg or Path(options.path.stem + ".svg")
+        plan_command.draw(regions, picture)
+        print(f"Written: {picture}")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from horovod_opt import doctor, doctor_tables
     from horovod_opt.findings import examine
 
     with Console(stderr=True).status("Loading each framework once ..."):
-        facts = doctor.gather(os.environ, ranks)
+        facts = doctor.gather(os.environ, options.ranks)
     findings = examine(facts)
-    if as_json:
+    if options.json:
         report = {
             **dataclasses.asdict(facts),
             "findings": [dataclasses.asdict(finding) for finding in findings],

@@ -39,6 +39,21 @@ class Stats:
     )
     data_seconds: float = _counter("d", "seconds performing collectives on tensors")
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
+    planned_passes: int = _counter("i", "times that a plan was gone through (mode topo)")
+    planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
+    planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")
+    planned_wakeups: int = _counter(
+        "i", "times the planned lane's thread woke from waiting (mode topo)"
+    )
+    requested_rounds: int = _counter(
+        "i", "rounds of negotiation that a rank asked for, the others being heartbeats (mode topo)"
+    )
+    steady_rounds: int = _counter(
+        "i", "of those, from the first to the last pass since the last decision about plans"
+    )
+    planned_latency_seconds: float = _counter(
+        "d", "sum over those buckets of the time from this rank's last tensor to the result"
+    )
     background_user_seconds: float = _counter("d", "CPU seconds of the background thread, user")
     background_system_seconds: float = _counter("d", "CPU seconds of the background thread, system")
     background_voluntary_switches: int = _counter(

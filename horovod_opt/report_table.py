@@ -22,7 +22,8 @@ MOST_RANKS_PER_TABLE = 5
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line: label, unit, the value of one rank, how it is written."""
+    """One line: label, unit, the value of one rank, how it is written. `in_mode`: the only mode
+    that has it, or with a minus the only one that has it not."""
 
     label: str
     unit: str
@@ -30,6 +31,12 @@ class Row:
     write: Callable[[float], str]
     style: str = ""
     in_mode: str = ""
+
+    def belongs_to(self, mode: str) -> bool:
+        modes = mode.split("+")
+        if self.in_mode.startswith("-"):
+            return self.in_mode[1:] not in modes
+        return not self.in_mode or self.in_mode in modes
 
 
 def _seconds(value: float) -> str:
@@ -54,6 +61,22 @@ def _percent_of_elapsed(seconds: float, rank: Stats) -> float:
     return 100 * seconds / rank.elapsed_seconds if rank.elapsed_seconds > 0 else 0.0
 
 
+def _planned_percent(rank: Stats) -> float:
+    return 100 * rank.planned_bytes / rank.data_bytes if rank.data_bytes else 0.0
+
+
+def _per_bucket(total: float, rank: Stats) -> float:
+    return total / rank.planned_buckets if rank.planned_buckets else 0.0
+
+
+def _wakeups(rank: Stats) -> float:
+    return _per_bucket(rank.planned_wakeups, rank)
+
+
+def _latency_ms(rank: Stats) -> float:
+    return _per_bucket(1e3 * rank.planned_latency_seconds, rank)
+
+
 GROUPS = {
     "Background thread": (
         Row("CPU", "s", lambda r: r.background_seconds, _seconds),
@@ -64,14 +87,22 @@ GROUPS = {
             _tenths,
             style="bold",
         ),
-        Row("asleep between cycles", "s", lambda r: r.sleep_seconds, _seconds),
+        Row("asleep between cycles", "s", lambda r: r.sleep_seconds, _seconds, in_mode="-topo"),
         Row("waiting for other ranks", "s", lambda r: r.wait_seconds, _seconds),
         Row("  of that asleep", "s", lambda r: r.poll_sleep_seconds, _seconds, in_mode="nbcs"),
         Row("moving data", "s", lambda r: r.data_seconds, _seconds),
         Row("data moved", "MiB", lambda r: r.data_bytes / 2**20, _tenths),
-        Row("cycles", "", lambda r: r.cycles, _count),
-        Row("cycles that slept", "", lambda r: r.cycles_slept, _count),
+        Row("cycles", "", lambda r: r.cycles, _count, in_mode="-topo"),
+        Row("rounds of negotiation", "", lambda r: r.cycles, _count, in_mode="topo"),
+        Row("  asked for", "", lambda r: r.requested_rounds, _count, in_mode="topo"),
+        Row("  in steady state", "", lambda r: r.steady_rounds, _count, "bold", "topo"),
+        Row("cycles that slept", "", lambda r: r.cycles_slept, _count, in_mode="-topo"),
         Row("MPI tests", "", lambda r: r.polls, _count, in_mode="nbcs"),
+        Row("passes of plans", "", lambda r: r.planned_passes, _count, "bold", "topo"),
+        Row("buckets, not negotiated", "", lambda r: r.planned_buckets, _count, in_mode="topo"),
+        Row("  of the data moved", "%", _planned_percent, _tenths, in_mode="topo"),
+        Row("  wake-ups for each", "", _wakeups, _hundredths, in_mode="topo"),
+        Row("  last tensor to result", "ms", _latency_ms, _hundredths, in_mode="topo"),
         Row("gave up its core", "times", lambda r: r.background_voluntary_switches, _count),
         Row("lost its core", "times", lambda r: r.background_involuntary_switches, _count),
     ),
@@ -136,7 +167,7 @@ def _table(
     for group, rows in GROUPS.items():
         table.add_row(group, style="bold cyan")
         for row in rows:
-            if row.in_mode in first.mode:
+            if row.belongs_to(first.mode):
                 values = [row.value(rank) for rank in part or ranks]
                 table.add_row(f"  {row.label}", row.unit, *cells(row, values), style=row.style)
         table.add_section()

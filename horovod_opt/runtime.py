@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
 import sys
 from pathlib import Path
 
 from horovod_opt import abi, counters
+from horovod_opt.native_plan import PlanStatus, parse_status
 from horovod_opt.settings import Settings, SettingsError, load
 
 # What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
@@ -75,6 +77,27 @@ def configure(lib: ctypes.CDLL) -> None:
     framework = framework_of(lib)
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib)
+    if framework == "tensorflow" and {"topo", "auto"} & set(settings.mode.split("+")):
+        _capture_graphs(lib)
+
+
+@functools.lru_cache(maxsize=None)
+def _capture_graphs(lib: ctypes.CDLL) -> None:
+    """From now on, TensorFlow's graphs are planned before they first run."""
+    from horovod_opt import capture
+
+    lib.horovod_opt_add_plan.restype = ctypes.c_char_p
+
+    def add(text: str) -> None:
+        problem = lib.horovod_opt_add_plan(text.encode())
+        if problem:
+            raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")
+
+    def reject(plan: str, reason: str) -> None:
+        lib.horovod_opt_reject_plan(plan.encode(), reason.encode())
+
+    folder = os.environ.get("HOROVOD_OPT_PLANS", "")
+    capture.install(capture.Capture(add, reject, lambda: lib.horovod_rank() == 0, folder))
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:
@@ -106,17 +129,31 @@ def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
     return abi.from_native(out)
 
 
-def stats(framework: str | None = None) -> counters.Stats:
-    out = abi.NativeStats()
+def _native(framework: str | None, function: str) -> _Native:
     name = framework or next(reversed(_initialized), None)
     native = _initialized.get(name)
-    if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
+    if native is None or native.lib.horovod_opt_stats(ctypes.byref(abi.NativeStats())) != 0:
         raise ValueError(
-            f"horovod_opt.stats({'' if framework is None else repr(framework)}) needs hvd.init() "
-            f"first; initialised in this process: {', '.join(_initialized) or 'nothing'}."
-            + _foreign_horovod()
+            f"horovod_opt.{function}({'' if framework is None else repr(framework)}) needs "
+            "hvd.init() first; initialised in this process: "
+            f"{', '.join(_initialized) or 'nothing'}." + _foreign_horovod()
         )
+    return native
+
+
+def stats(framework: str | None = None) -> counters.Stats:
+    out = abi.NativeStats()
+    _native(framework, "stats").lib.horovod_opt_stats(ctypes.byref(out))
     return abi.from_native(out)
+
+
+def plans(framework: str | None = None) -> list[PlanStatus]:
+    """The plans of this rank and what has become of them, in mode topo; see PlanStatus.
+
+    `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
+    native = _native(framework, "plans")
+    native.lib.horovod_opt_plans.restype = ctypes.c_char_p
+    return parse_status(native.lib.horovod_opt_plans().decode())
 
 
 stats.__doc__ = f"""The counters of this rank since hvd.init(), during the run or after shutdown.

@@ -16,13 +16,16 @@ from collections.abc import Mapping
 PREFIX = "HOROVOD_OPT_"
 
 # Bits of HorovodOptSettings.mode; the order is the canonical one.
-MODES = {"gs": 1, "nbcs": 2, "scp": 4}
+MODES = {"gs": 1, "nbcs": 2, "scp": 4, "topo": 8, "auto": 16}
 OFF = "off"
 
-# Read while the wheel is built, so it may linger in the environment of a job.
-BUILD_SETTINGS = {PREFIX + "UPSTREAM"}
+# Read elsewhere: while the wheel is built, where plans are written to.
+OTHER_SETTINGS = {PREFIX + "UPSTREAM", PREFIX + "PLANS"}
 
-VALID_MODES = f"{OFF}, or {', '.join(MODES)} or several of these joined by + (as in gs+nbcs)"
+VALID_MODES = (
+    f"{OFF}, or {', '.join(MODES)}, or several of these joined by + "
+    "(gs, nbcs and scp in any combination; topo+scp)"
+)
 
 
 class SettingsError(ValueError):
@@ -31,7 +34,8 @@ class SettingsError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One row of the table; for an integer, `minimum` and `maximum` are its bounds."""
+    """One row of the table; for an integer, `minimum` and `maximum` are its bounds. `mode` is the
+    only one in which it has an effect, if there is one."""
 
     field: str
     default: object
@@ -39,6 +43,7 @@ class Setting:
     unit: str
     minimum: int | None
     maximum: int | None
+    mode: str
 
     @property
     def name(self) -> str:
@@ -78,8 +83,11 @@ def _setting(
     help: str,
     unit: str = "",
     bounds: tuple[int | None, int | None] = (None, None),
+    mode: str = "",
 ) -> object:
-    metadata = {"help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1]}
+    metadata = {
+        "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "mode": mode
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -92,13 +100,16 @@ class Settings:
         "What the background thread does differently. gs (global sleep): the ranks agree on how "
         "long all of them sleep. nbcs (nonblocking cache synchronization): a rank that waits for "
         "the others sleeps instead of spinning in MPI. scp (static core partitioning): one core "
-        "of the rank is kept for the background thread.",
+        "of the rank is kept for the background thread. topo (graph topology): tensors are ordered "
+        "and fused as precomputed from the framework's graph, without negotiation. auto: topo, "
+        "with scp where every rank has at least 4 cores.",
     )
     gs_interval: int = _setting(
         1,
         "gs: every that many cycles the ranks agree on the shortest of their sleep times.",
         "cycles",
         (1, 1_000_000),
+        mode="gs",
     )
     nbcs_yields: int = _setting(
         0,
@@ -106,6 +117,7 @@ class Settings:
         "for a moment, before the first sleep.",
         "tests",
         (0, 1_000_000),
+        mode="nbcs",
     )
     nbcs_sleep_min_us: int = _setting(
         20,
@@ -113,18 +125,44 @@ class Settings:
         "is twice as long.",
         "us",
         (1, 1_000_000),
+        mode="nbcs",
     )
     nbcs_sleep_max_us: int = _setting(
         500,
         "nbcs: the longest sleep between two tests; not below HOROVOD_OPT_NBCS_SLEEP_MIN_US.",
         "us",
         (1, 1_000_000),
+        mode="nbcs",
     )
     scp_core: int = _setting(
         -1,
         "scp: which of the rank's cores the background thread gets; 0 is the first, -1 the last.",
         "",
         (-65_536, 65_535),
+        mode="scp",
+    )
+    heartbeat_ms: int = _setting(
+        100,
+        "topo: after so long without a request, the ranks negotiate all the same: to notice one "
+        "that has ended, and requests on other nodes.",
+        "ms",
+        (1, 60_000),
+        mode="topo",
+    )
+    recut: int = _setting(
+        1,
+        "topo: after a few steps, cut the buckets anew in the order in which tensors were seen to "
+        "arrive.",
+        "",
+        (0, 1),
+        mode="topo",
+    )
+    verify: int = _setting(
+        0,
+        "topo: 1: before each bucket the ranks compare which plan, pass and tensors it is.",
+        "",
+        (0, 1),
+        mode="topo",
     )
     stats: int = _setting(
         0,
@@ -174,13 +212,13 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 def ineffective(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """Names of the settings given in `environ` that belong to a mode that is not on."""
+    modes = settings.mode.split("+")
+    if "auto" in modes:
+        modes = ["topo", "scp"]
     return [
         row.name
         for row in TABLE
-        for mode in MODES
-        if row.field.startswith(mode + "_")
-        and mode not in settings.mode.split("+")
-        and environ.get(row.name, "").strip()
+        if row.mode and row.mode not in modes and environ.get(row.name, "").strip()
     ]
 
 
@@ -206,10 +244,14 @@ def _parse_modes(text: str) -> str:
             raise error(f"{_quote(part)} is not a mode.{hint}")
         if parts.count(part) > 1:
             raise error(f"'{part}' is named more than once.")
-    if OFF in parts:
-        if len(parts) > 1:
-            raise error(f"'{OFF}' combines with no other mode.")
-        return OFF
+    for alone in (OFF, "auto"):
+        if alone in parts:
+            if len(parts) > 1:
+                raise error(f"'{alone}' combines with no other mode.")
+            return alone
+    for other in ("gs", "nbcs"):
+        if "topo" in parts and other in parts:
+            raise error(f"'{other}' does not combine with 'topo', which has no cycles to pace.")
     return "+".join(mode for mode in MODES if mode in parts)
 
 
@@ -219,7 +261,7 @@ def _misspelt(environ: Mapping[str, str]) -> list[str]:
         f"{name}={_quote(environ[name])}: there is no such setting."
         f"{_did_you_mean(name, known)} Valid: {', '.join(known)}. Unset it."
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known and name not in BUILD_SETTINGS
+        if name.startswith(PREFIX) and name not in known and name not in OTHER_SETTINGS
     ]
 
 

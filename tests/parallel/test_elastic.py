@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.mark.parametrize("mode", ["gs", "nbcs"])
+@pytest.mark.parametrize("mode", ["gs", "nbcs", "topo"])
 def test_resumes_after_a_death(job, tmp_path, mode):
     # Three names of this host: Horovod takes two, and not again the one where a worker died.
     hosts = tmp_path / "hosts.sh"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-MODES = ("off", "gs", "nbcs")
+MODES = ("off", "gs", "nbcs", "topo")
 
 
 @pytest.mark.parametrize("how", ["exit", "raise", "kill"])

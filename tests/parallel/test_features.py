@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 from jobs import Job
 
-MODES = ("gs", "nbcs")
+MODES = ("gs", "nbcs", "topo")
 SUMS = [1.0, 3.0, 5.0]  # of the tensors of one step, over both ranks
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs"), "gloo": ("off", "gs", "nbcs")}
+JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs", "topo"), "gloo": ("off", "gs", "nbcs", "topo")}
 EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
 STEPS, LATE_SECONDS = 4, 0.3
 
@@ -30,14 +30,14 @@ def test_result(late, controller, mode, how):
 
 @pytest.mark.parametrize("controller, mode", EACH)
 def test_waits_for_a_stopped_rank(late, controller, mode):
-    """Rank 0 cannot go on without it; in nbcs it sleeps meanwhile."""
+    """Rank 0 cannot go on without it; in nbcs and topo it sleeps meanwhile."""
     waiting = late(controller, mode, "stopped")[0]
 
     def spent(counter: str) -> float:
         return waiting["after"][counter] - waiting["before"][counter]
 
     assert spent("wait_seconds") > 0.8 * STEPS * LATE_SECONDS
-    if controller == "mpi" and "nbcs" in mode:
+    if controller == "mpi" and ("nbcs" in mode or mode == "topo"):
         assert spent("polls") > 0
         assert spent("poll_sleep_seconds") > 0.8 * spent("wait_seconds")
     else:

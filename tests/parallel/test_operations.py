@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from workers import cases
 
-MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs")
-GLOO_MODES = ("off", "gs", "nbcs")
-UNCACHED = ("gs,uncached", "nbcs,uncached")
+MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
+GLOO_MODES = ("off", "gs", "nbcs", "topo")
+UNCACHED = ("gs,uncached", "nbcs,uncached", "topo,uncached")
 
 # framework, controller, ranks -> what runs in the job; the first is the reference
 JOBS = {

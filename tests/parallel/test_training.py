@@ -7,10 +7,10 @@ import re
 import pytest
 
 TORCH = [
-    *(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs")),
-    *(("torch", "gloo", mode) for mode in ("off", "gs", "nbcs")),
+    *(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs", "topo")),
+    *(("torch", "gloo", mode) for mode in ("off", "gs", "nbcs", "topo")),
 ]
-TENSORFLOW = [("tensorflow", "mpi", mode) for mode in ("off", "gs", "nbcs")]
+TENSORFLOW = [("tensorflow", "mpi", mode) for mode in ("off", "gs", "nbcs", "topo")]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_counters(train, framework, controller, mode):
         assert sum(end[part] for part in parts) <= end["elapsed_seconds"]
         for kind in ("user_seconds", "system_seconds", "voluntary_switches"):
             assert end[f"background_{kind}"] <= end[f"process_{kind}"]
-        polled = "nbcs" in mode and controller == "mpi"
+        polled = controller == "mpi" and ("nbcs" in mode or mode == "topo")
         assert (end["polls"] > 0) == polled
         assert (end["poll_sleep_seconds"] > 0) == polled
         assert end["poll_sleep_seconds"] <= end["wait_seconds"]

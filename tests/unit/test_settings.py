@@ -39,6 +39,9 @@ def test_nothing_set_is_upstream_behaviour():
         ("scp", "scp", 4),
         (" nbcs + GS ", "gs+nbcs", 3),
         ("scp+nbcs+gs", "gs+nbcs+scp", 7),
+        ("topo", "topo", 8),
+        ("topo+scp", "scp+topo", 12),
+        ("auto", "auto", 16),
     ],
 )
 def test_modes_are_canonical(text, mode, bits):
@@ -50,7 +53,10 @@ def test_modes_are_canonical(text, mode, bits):
     "text, says",
     [
         ("nbsc", "'nbsc' is not a mode. Did you mean nbcs?"),
-        ("topo", "'topo' is not a mode."),
+        ("topologic", "'topologic' is not a mode."),
+        ("auto+scp", "'auto' combines with no other mode."),
+        ("topo+gs", "'gs' does not combine with 'topo', which has no cycles to pace."),
+        ("nbcs+scp+topo", "'nbcs' does not combine with 'topo'"),
         ("gs,nbcs", "'gs,nbcs' is not a mode."),
         ("off+gs", "'off' combines with no other mode."),
         ("gs+GS", "'gs' is named more than once."),
@@ -131,8 +137,10 @@ def any_settings(draw) -> Settings:
     }
     low, high = sorted((values["nbcs_sleep_min_us"], values["nbcs_sleep_max_us"]))
     values.update(nbcs_sleep_min_us=low, nbcs_sleep_max_us=high)
-    modes = draw(st.sets(st.sampled_from(sorted(MODES))))
-    return Settings(mode="+".join(mode for mode in MODES if mode in modes) or OFF, **values)
+    alone = draw(st.sampled_from([OFF, "auto", "topo", "scp+topo", ""]))
+    modes = draw(st.sets(st.sampled_from(["gs", "nbcs", "scp"])))
+    mode = alone or "+".join(mode for mode in MODES if mode in modes) or OFF
+    return Settings(mode=mode, **values)
 
 
 @given(any_settings())
@@ -158,6 +166,12 @@ def test_settings_without_effect():
     given_of_gs = {"HOROVOD_OPT_MODE": "gs", "HOROVOD_OPT_GS_INTERVAL": "2"}
     environ = {**given_of_gs, "HOROVOD_OPT_SCP_CORE": "0", "HOROVOD_OPT_STATS": "1"}
     assert settings.ineffective(load(environ), environ) == ["HOROVOD_OPT_SCP_CORE"]
+
+
+def test_auto_may_use_the_settings_of_topo_and_scp():
+    environ = {"HOROVOD_OPT_MODE": "auto", "HOROVOD_OPT_SCP_CORE": "0", "HOROVOD_OPT_RECUT": "0",
+               "HOROVOD_OPT_GS_INTERVAL": "2"}
+    assert settings.ineffective(load(environ), environ) == ["HOROVOD_OPT_GS_INTERVAL"]
 
 
 def run_module(*arguments: str) -> subprocess.CompletedProcess:

@@ -6,13 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from horovod_opt.settings import MODES, OFF
-
 DOCS = Path(__file__).parents[2] / "docs"
 script = runpy.run_path(str(DOCS / "draw_timelines.py"))
 
 
-@pytest.mark.parametrize("mode", [OFF, *MODES])
+@pytest.mark.parametrize("mode", script["TITLES"])
 def test_picture_is_up_to_date(mode):
     drawn = script["draw"](mode)
     ElementTree.fromstring(drawn)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <iostream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "rank_rows.h"
 #include "scp.h"
 #include "state.h"
+#include "topo.h"
 
 namespace horovod_opt {
 namespace {
@@ -32,12 +34,29 @@ void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
   throw std::runtime_error(state.init_error);
 }
 
+// Mode auto: what suits the machine, the same on every rank.
+void ChooseMode(State& state, Controller& controller) {
+  const bool spare = HasCoresToSpare(state, controller);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.settings.mode = HOROVOD_OPT_MODE_TOPO | (spare ? HOROVOD_OPT_MODE_SCP : 0);
+}
+
+// Framework threads may look at a Topo at any time, so none is ever deleted; closed, it is small.
+void StartTopo(State& state, HorovodGlobalState& horovod) {
+  static std::vector<std::unique_ptr<Topo>> all;
+  all.push_back(std::make_unique<Topo>(state, horovod));
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (const std::string& plan : state.plans) all.back()->plans().Add(ParsePlan(plan));
+  state.topo = all.back().get();
+}
+
 }  // namespace
 
 BackgroundThread::BackgroundThread() { BeginThread(GlobalState()); }
 
 BackgroundThread::~BackgroundThread() {
   State& state = GlobalState();
+  if (Topo* topo = state.topo) topo->Close();
   if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
   EndThread(state);
 }
@@ -56,11 +75,13 @@ void Start(HorovodGlobalState& horovod) {
     state.controller = gloo ? HOROVOD_OPT_CONTROLLER_GLOO : HOROVOD_OPT_CONTROLLER_MPI;
   }
   AgreeOrThrow(state, controller, state.settings_text, state.settings_error);
+  if (state.Has(HOROVOD_OPT_MODE_AUTO)) ChooseMode(state, controller);
   if (state.Has(HOROVOD_OPT_MODE_SCP)) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
   }
-  state.polling = state.Has(HOROVOD_OPT_MODE_NBCS);
-  if (state.polling && gloo && controller.GetRank() == 0) {
+  state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
+  if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod);
+  if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
     std::cerr << "horovod-opt: mode nbcs changes nothing under the Gloo controller, whose waits "
                  "already sleep in the kernel"
               << std::endl;
@@ -70,6 +91,7 @@ void Start(HorovodGlobalState& horovod) {
 void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
   State& state = GlobalState();
   state.counters.AddCycle();
+  if (Topo* topo = state.topo) return topo->BeginRound(local);
   auto length = local;
   if (state.Has(HOROVOD_OPT_MODE_GS)) {
     length = state.global_sleep.Next(
@@ -91,8 +113,13 @@ void Stop(HorovodGlobalState& horovod) {
   }
 }
 
-DataScope::DataScope(const std::vector<horovod::common::TensorTableEntry>& entries)
+DataScope::DataScope(const horovod::common::Response& response,
+                     const std::vector<horovod::common::TensorTableEntry>& entries)
     : start_(steady_clock::now()) {
+  Topo* topo = GlobalState().topo;
+  if (topo != nullptr && response.response_type() == horovod::common::Response::JOIN) {
+    topo->AllJoined();
+  }
   for (const auto& entry : entries) {
     if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
   }

@@ -9,6 +9,7 @@ namespace horovod {
 namespace common {
 struct HorovodGlobalState;
 struct TensorTableEntry;
+class Response;
 }  // namespace common
 }  // namespace horovod
 
@@ -28,16 +29,18 @@ class BackgroundThread {
 void Start(horovod::common::HorovodGlobalState& horovod);
 
 // At the start of every cycle: sleeps `local`, the rest of the cycle time (negative: none), or what
-// the mode makes of it. Collective in mode gs.
+// the mode makes of it. Collective in modes gs and topo.
 void Pace(horovod::common::HorovodGlobalState& horovod, std::chrono::nanoseconds local);
 
 // After the last cycle, which all ranks leave together. Collective.
 void Stop(horovod::common::HorovodGlobalState& horovod);
 
-// Counts its lifetime and the bytes of this rank's tensors as moving data.
+// Before upstream performs `response`. Counts its lifetime and the bytes of this rank's tensors as
+// moving data.
 class DataScope {
  public:
-  explicit DataScope(const std::vector<horovod::common::TensorTableEntry>& entries);
+  DataScope(const horovod::common::Response& response,
+            const std::vector<horovod::common::TensorTableEntry>& entries);
   ~DataScope();
   DataScope(const DataScope&) = delete;
   DataScope& operator=(const DataScope&) = delete;

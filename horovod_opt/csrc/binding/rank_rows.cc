@@ -1,9 +1,11 @@
 #include "rank_rows.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "horovod/common/controller.h"
+#include "horovod_opt/csrc/core/hash.h"
 
 namespace horovod_opt {
 namespace {
@@ -17,13 +19,6 @@ std::vector<Word> GatherWords(Controller& controller, const std::vector<Word>& o
   std::copy(own.begin(), own.end(), all.begin() + own.size() * controller.GetRank());
   if (!all.empty()) controller.CrossRankBitwiseOr(all, static_cast<int>(all.size()));
   return all;
-}
-
-// FNV-1a, 64 bits: equal on every machine, unlike std::hash.
-unsigned long long Hash(const std::string& text) {
-  unsigned long long hash = 14695981039346656037ull;
-  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211ull;
-  return hash;
 }
 
 }  // namespace
@@ -45,7 +40,7 @@ std::vector<std::string> GatherRows(Controller& controller, const std::string& r
 
 bool AllEqual(Controller& controller, const std::string& row, bool failed) {
   // If two ranks differ in a bit, one of them has it in the hash and the other in its complement.
-  const unsigned long long hash = Hash(row);
+  const std::uint64_t hash = Hash(row);
   std::vector<Word> bits{static_cast<Word>(hash), static_cast<Word>(~hash), failed ? 1 : 0};
   controller.CrossRankBitwiseOr(bits, static_cast<int>(bits.size()));
   return (bits[0] & bits[1]) == 0 && bits[2] == 0;

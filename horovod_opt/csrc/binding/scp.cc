@@ -1,6 +1,8 @@
 #include "scp.h"
 
 #include <exception>
+#include <map>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -11,6 +13,8 @@
 
 namespace horovod_opt {
 namespace {
+
+constexpr std::size_t kCoresToSpare = 4;
 
 std::string ToText(const std::vector<int>& cpus) {
   std::ostringstream text;
@@ -25,14 +29,33 @@ std::vector<int> FromText(const std::string& text) {
   return cpus;
 }
 
-}  // namespace
-
-std::string ApplyPartition(State& state, horovod::common::Controller& controller) {
+Partition PartitionOwnNode(State& state, horovod::common::Controller& controller,
+                           const std::map<int, int>& core_of) {
   const auto rows = GatherRows(controller, ToText(state.launcher_cpus));
   std::vector<std::vector<int>> masks;  // by local rank
   for (int rank : controller.GetLocalCommRanks()) masks.push_back(FromText(rows[rank]));
-  const auto partition =
-      PartitionNode(masks, ReadCores(), static_cast<int>(state.settings.scp_core));
+  return PartitionNode(masks, core_of, static_cast<int>(state.settings.scp_core));
+}
+
+}  // namespace
+
+bool HasCoresToSpare(State& state, horovod::common::Controller& controller) {
+  const auto core_of = ReadCores();
+  const auto partition = PartitionOwnNode(state, controller, core_of);
+  std::set<int> cores;
+  if (partition.error.empty()) {
+    const RankCpus& own = partition.ranks[controller.GetLocalRank()];
+    for (const auto& cpus : {own.background, own.rest}) {
+      for (int cpu : cpus) cores.insert(core_of.count(cpu) ? core_of.at(cpu) : -1 - cpu);
+    }
+  }
+  std::vector<long long> spare{cores.size() >= kCoresToSpare};
+  controller.CrossRankBitwiseAnd(spare, 1);
+  return spare[0] != 0;
+}
+
+std::string ApplyPartition(State& state, horovod::common::Controller& controller) {
+  const auto partition = PartitionOwnNode(state, controller, ReadCores());
   if (!partition.error.empty()) return partition.error;
   try {
     PinProcess(state.tid, partition.ranks[controller.GetLocalRank()]);

@@ -20,6 +20,8 @@ State& GlobalState() { return state; }
 
 void BeginThread(State& state) {
   state.counters.Reset();
+  state.lane_counters.Reset();
+  state.topo = nullptr;
   state.init_error.clear();
   state.global_sleep = GlobalSleep(state.settings.gs_interval);
   state.backoff = Backoff(state.settings.nbcs_yields,
@@ -55,6 +57,12 @@ HorovodOptStats ReadStats(State& state) {
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
   }
+  const LaneCounters::Values lane = state.lane_counters.Read();
+  const ThreadUsage lane_usage = state.lane_counters.Usage();
+  background.user += lane_usage.user;
+  background.system += lane_usage.system;
+  background.voluntary_switches += lane_usage.voluntary_switches;
+  background.involuntary_switches += lane_usage.involuntary_switches;
   const Counters::Values values = state.counters.Read();
   const ThreadUsage process = ReadProcessUsage();
   out.cycles = values.cycles;
@@ -63,8 +71,15 @@ HorovodOptStats ReadStats(State& state) {
   out.wait_seconds = Seconds(values.wait);
   out.polls = values.polls;
   out.poll_sleep_seconds = Seconds(values.poll_sleep);
-  out.data_seconds = Seconds(values.data);
-  out.data_bytes = values.data_bytes;
+  out.data_seconds = Seconds(values.data + lane.data);
+  out.data_bytes = values.data_bytes + lane.bytes;
+  out.planned_passes = lane.passes;
+  out.planned_buckets = lane.buckets;
+  out.planned_bytes = lane.bytes;
+  out.planned_wakeups = lane.wakeups;
+  out.requested_rounds = lane.rounds;
+  out.steady_rounds = lane.steady_rounds;
+  out.planned_latency_seconds = Seconds(lane.latency);
   out.background_user_seconds = Seconds(background.user);
   out.background_system_seconds = Seconds(background.system);
   out.background_voluntary_switches = background.voluntary_switches;

@@ -11,16 +11,19 @@
 
 #include "horovod_opt/csrc/core/backoff.h"
 #include "horovod_opt/csrc/core/counters.h"
+#include "horovod_opt/csrc/core/lane_counters.h"
 #include "horovod_opt/csrc/core/pacing.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {
 
+class Topo;
+
 // Who may touch what:
 // - while no background thread runs, the thread that calls hvd.init();
 // - while one runs, that thread, and nobody writes what stands before `running`, except for
 //   `counters`, `global_sleep`, `backoff` and `polling`, its own (for `counters` see there);
-// - at any time any thread may read `counters`, `running` and, under `mutex`, `settings` and what
+// - at any time any thread may read `counters`, `lane_counters`, `topo`, `running` and, under `mutex`, `settings` and what
 //   stands after the mutex. All writes to these are under it, too.
 // A thread that reads `running` under the mutex as true may look at /proc for `tid`: the thread
 // cannot end before the mutex is free.
@@ -35,11 +38,13 @@ struct State {
   Counters counters;
   GlobalSleep global_sleep{1};
   Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};
-  // Mode nbcs, once all ranks are known to have it: a nonblocking collective does not match a
+  // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not match a
   // blocking one, so the agreement itself blocks on every rank.
   bool polling = false;
   std::vector<int> launcher_cpus;
 
+  LaneCounters lane_counters;
+  std::atomic<Topo*> topo{nullptr};  // mode topo only; what it points to is never deleted
   std::atomic<bool> running{false};
 
   std::mutex mutex;  // protects the rest
@@ -50,6 +55,7 @@ struct State {
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point ended;
   ThreadUsage usage_at_end;
+  std::vector<std::string> plans;  // as Python has handed them over, for every start
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
 

@@ -16,9 +16,9 @@ namespace horovod_opt {
 // what they find, in that order.
 //
 // Invariants:
-// 1. A rank calls Ready(t) again only after it has itself performed the last entry of t. An entry
-//    needs a call of every rank, so it is appended after all ranks have performed the one before:
-//    of each ticket at most one entry is not yet performed everywhere.
+// 1. A rank calls Ready(t) again only after it has itself read the last entry of t. An entry needs
+//    a call of every rank, so it is appended after all ranks have read the one before: of each
+//    ticket at most one entry is not yet read everywhere.
 // 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
 //    different tickets, at most kTickets, and p's place is used again kEntries > kTickets later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:

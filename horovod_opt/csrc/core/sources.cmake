@@ -3,7 +3,20 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/backoff.cc
+    ${CMAKE_CURRENT_LIST_DIR}/bucket_data.cc
+    ${CMAKE_CURRENT_LIST_DIR}/council.cc
     ${CMAKE_CURRENT_LIST_DIR}/counters.cc
+    ${CMAKE_CURRENT_LIST_DIR}/doorbell.cc
+    ${CMAKE_CURRENT_LIST_DIR}/futex.cc
+    ${CMAKE_CURRENT_LIST_DIR}/lane_counters.cc
+    ${CMAKE_CURRENT_LIST_DIR}/node_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/node_barrier.cc
     ${CMAKE_CURRENT_LIST_DIR}/partition.cc
+    ${CMAKE_CURRENT_LIST_DIR}/plan.cc
+    ${CMAKE_CURRENT_LIST_DIR}/plan_lane.cc
+    ${CMAKE_CURRENT_LIST_DIR}/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/ranges.cc
+    ${CMAKE_CURRENT_LIST_DIR}/ready_log.cc
+    ${CMAKE_CURRENT_LIST_DIR}/recut.cc
+    ${CMAKE_CURRENT_LIST_DIR}/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/sleep.cc)

@@ -1,0 +1,157 @@
+"""Plans from TensorFlow's graphs, before they first run and without a change to the user's script.
+
+Every graph that TensorFlow turns into a function passes through one call, and so does every
+Session.run(). There each allreduce gets a key, an attribute of its own: the key finds the tensor's
+place in its plan when the operation runs, and two allreduces that differ in it are not merged by
+TensorFlow's optimizer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import graph_analysis
+from horovod_opt.native_plan import native_text
+from horovod_opt.region_file import write_region
+
+KEY = "opt_key"
+PLANNED_OP = "HorovodAllreduce"
+BUCKET_BYTES = 4 * 1024 * 1024  # unless HOROVOD_FUSION_THRESHOLD says otherwise
+
+
+class Capture:
+    """Reads graphs and hands their plans over. One per process.
+
+    `add` takes a plan as the native side reads it; `reject` takes a plan's hash and a reason. What
+    is found is also written to `folder`, if there is one.
+    """
+
+    def __init__(self, add: Callable[[str], None], reject: Callable[[str, str], None],
+                 is_first_rank: Callable[[], bool], folder: str = ""):
+        self._add = add
+        self._reject = reject
+        self._is_first_rank = is_first_rank
+        self._keys = itertools.count(1)
+        self._lock = threading.RLock()
+        self._functions: dict[str, list[str]] = {}  # function name -> hashes of its plans
+        self._runs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # graph -> fetches
+        self._keyed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # graph -> version
+        self._said: set[str] = set()
+        self._has_keys = False
+        self._folder = folder
+        self._files = itertools.count()
+        # What stays negotiated, by where it is: (name, reason)
+        self.unplanned: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def give_keys(self, graph: Any) -> None:
+        """Names the allreduces of a tf.Graph that have no name yet."""
+        with self._lock:
+            if self._keyed.get(graph) == graph.version:
+                return
+            for operation in graph.get_operations():
+                if operation.type == PLANNED_OP and operation.get_attr(KEY) == 0:
+                    self._give_key(operation)
+            self._keyed[graph] = graph.version
+
+    def _give_key(self, operation: Any) -> None:
+        from tensorflow.core.framework import attr_value_pb2
+
+        operation._set_attr(KEY, attr_value_pb2.AttrValue(i=next(self._keys)))
+        self._has_keys = True
+
+    def function(self, name: str, graph: Any) -> None:
+        """A FuncGraph that is about to become the function `name`."""
+        with self._lock:
+            if self._has_keys:
+                self._plan(name, lambda: graph_analysis.read_func_graph(graph))
+
+    def run(self, graph: Any, fetches: list) -> None:
+        """A tf.Graph that is about to be run for `fetches`, tensors or operations."""
+        with self._lock:
+            seen = self._runs.setdefault(graph, set())
+            run = tuple(sorted(fetch.name for fetch in fetches))
+            if run in seen or not self._has_keys:
+                return
+            seen.add(run)
+            name = f"run of {', '.join(run)}"
+            short = name if len(name) <= 80 else name[:77] + "..."
+            self._plan(short, lambda: graph_analysis.read_graph(graph, fetches))
+
+    def _plan(self, name: str, read: Callable[[], graph_analysis.Graph]) -> None:
+        try:
+            analysis = graph_analysis.analyze(read(), _threshold(), VALUES, inline_calls=False)
+        except Exception as error:  # what cannot be planned can still be trained
+            self._say(f"{name} stays negotiated: its graph cannot be read: {error!r}")
+            return
+        for region in analysis.regions:
+            self._write(region)
+            if region.unplanned:
+                self.unplanned[region.name] = region.unplanned
+                reasons = {why for _, why in region.unplanned if "Broadcast" not in why}
+                if reasons:
+                    self._say(f"in {region.name}, stays negotiated: {'; '.join(sorted(reasons))}")
+            if region.plan is None:
+                continue
+            self._functions.setdefault(name, []).append(region.plan.hash)
+            self._add(native_text(region.plan, _threshold()))
+        for function, reason in analysis.concurrent_calls:
+            for plan in self._functions.get(function, ()):
+                self._reject(plan, f"{function}: {reason}")
+
+    def _write(self, region: graph_analysis.Region) -> None:
+        if self._folder and self._is_first_rank() and (region.plan or region.unplanned):
+            write_region(region, Path(self._folder, f"{next(self._files):04d}.json"))
+
+    def _say(self, text: str) -> None:
+        if text not in self._said and self._is_first_rank():
+            print(f"horovod-opt: {text}", file=sys.stderr, flush=True)
+        self._said.add(text)
+
+
+# Predicates of upstream's own branches around each allreduce: in a graph that is worth planning
+# there are several ranks, and this one is among them.
+VALUES = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
+
+
+def _threshold() -> int:
+    text = os.environ.get("HOROVOD_FUSION_THRESHOLD", "")
+    return int(text) if text.isdigit() else BUCKET_BYTES
+
+
+def install(capture: Capture) -> None:
+    """Lets TensorFlow show its graphs to `capture`, from now on."""
+    from tensorflow.python.client import session
+    from tensorflow.python.eager.polymorphic_function import atomic_function
+    from tensorflow.python.ops import control_flow_v2_func_graphs
+
+    bodies = control_flow_v2_func_graphs.ControlFlowFuncGraph
+    make_function = atomic_function.from_func_graph
+    extend, run = session.BaseSession._extend_graph, session.BaseSession._do_run
+
+    def from_func_graph(name, graph, *args, **kwargs):
+        capture.give_keys(graph)
+        # A branch or the body of a loop is planned with the function around it.
+        if not isinstance(graph, bodies):
+            capture.function(name if isinstance(name, str) else name.decode(), graph)
+        return make_function(name, graph, *args, **kwargs)
+
+    def _extend_graph(self):
+        capture.give_keys(self.graph)
+        return extend(self)
+
+    def _do_run(self, handle, target_list, fetch_list, *args, **kwargs):
+        if handle is None:
+            capture.give_keys(self.graph)
+            capture.run(self.graph, [*fetch_list, *target_list])
+        return run(self, handle, target_list, fetch_list, *args, **kwargs)
+
+    atomic_function.from_func_graph = from_func_graph
+    session.BaseSession._extend_graph = _extend_graph
+    session.BaseSession._do_run = _do_run

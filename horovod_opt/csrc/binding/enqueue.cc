@@ -1,0 +1,79 @@
+#include "enqueue.h"
+
+#include <utility>
+
+#include "horovod/common/operations.h"
+#include "planned_tensor.h"
+#include "state.h"
+#include "topo.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::ReduceOp;
+using horovod::common::Status;
+
+std::string Obstacle(int device, std::int32_t process_set_id, ReduceOp reduce_op) {
+  if (device != CPU_DEVICE_ID) return "it is on a GPU";
+  if (process_set_id != 0) return "it belongs to another process set";
+  if (reduce_op == ReduceOp::ADASUM) return "it is reduced by Adasum";
+  return "";
+}
+
+}  // namespace
+
+Status EnqueueTensorAllreduce(std::int64_t key,
+                              std::shared_ptr<horovod::common::OpContext> context,
+                              std::shared_ptr<horovod::common::Tensor> tensor,
+                              std::shared_ptr<horovod::common::Tensor> output,
+                              horovod::common::ReadyEventList ready_event_list, std::string name,
+                              int device, horovod::common::StatusCallback callback,
+                              ReduceOp reduce_op, double prescale_factor, double postscale_factor,
+                              std::int32_t process_set_id) {
+  Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr) {
+    auto planned = std::make_unique<PlannedTensor>();
+    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor};
+    auto& entry = planned->entry;
+    entry.tensor_name = name;
+    entry.context = context;
+    entry.tensor = tensor;
+    entry.output = output;
+    entry.ready_event_list = ready_event_list;
+    entry.device = device;
+    entry.callback = callback;
+    entry.process_set_id = process_set_id;
+    const Reduction reduction = planned->reduction;
+    ArrivalPtr arrival = std::move(planned);
+    const auto arrived = topo->plans().Arrive(key, tensor->size(), reduction,
+                                              Obstacle(device, process_set_id, reduce_op), arrival);
+    switch (arrived.route) {
+      case Route::kPlanned:
+        return Status::OK();
+      case Route::kHeld:
+        topo->RequestRound();
+        return Status::OK();
+      case Route::kOverlaps:
+        return horovod::common::DUPLICATE_NAME_ERROR;
+      case Route::kDiffers:
+        return Status::InvalidArgument(arrived.reason);
+      case Route::kNegotiated:
+        break;
+    }
+  }
+  return horovod::common::EnqueueTensorAllreduce(
+      std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),
+      std::move(name), device, std::move(callback), reduce_op, prescale_factor, postscale_factor,
+      process_set_id);
+}
+
+void RequestAdded() {
+  if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->RequestRound();
+}
+
+void Joining(std::int32_t process_set_id) {
+  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr && process_set_id == 0) topo->plans().Join();
+}
+
+}  // namespace horovod_opt

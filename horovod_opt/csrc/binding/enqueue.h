@@ -1,0 +1,26 @@
+// Where a tensor enters: the planned lane, or upstream's queue.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "horovod/common/common.h"
+
+namespace horovod_opt {
+
+// Upstream's function of this name, with the same arguments after the first. `key` names the
+// collective in this process' graphs; 0: it has none.
+horovod::common::Status EnqueueTensorAllreduce(
+    std::int64_t key, std::shared_ptr<horovod::common::OpContext> context,
+    std::shared_ptr<horovod::common::Tensor> tensor,
+    std::shared_ptr<horovod::common::Tensor> output,
+    horovod::common::ReadyEventList ready_event_list, std::string name, int device,
+    horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
+    double prescale_factor, double postscale_factor, std::int32_t process_set_id);
+
+// Upstream's queue has a new request.
+void RequestAdded();
+// This rank is about to ask upstream's queue to join.
+void Joining(std::int32_t process_set_id);
+
+}  // namespace horovod_opt

@@ -1,0 +1,76 @@
+// What Python calls about plans, through ctypes.
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "horovod_opt/csrc/core/plan_lane.h"
+#include "state.h"
+#include "topo.h"
+
+namespace horovod_opt {
+namespace {
+
+void AddPlan(const std::string& text) {
+  Plan plan = ParsePlan(text);
+  State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (std::find(state.plans.begin(), state.plans.end(), text) != state.plans.end()) return;
+  state.plans.push_back(text);
+  if (Topo* topo = state.topo) topo->plans().Add(std::move(plan));
+}
+
+std::string Joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+std::string DescribePlans(const PlanLane& plans) {
+  std::ostringstream text;
+  for (const auto& plan : plans.Reports()) {
+    text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.passes << '\t' << plan.name
+         << '\t' << plan.reason << '\n';
+    for (const auto& bucket : plan.buckets) text << "bucket\t" << Joined(bucket) << '\n';
+    for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
+      text << "slot\t" << plan.times_last[slot] << '\t' << plan.slots[slot] << '\n';
+    }
+  }
+  return text.str();
+}
+
+}  // namespace
+}  // namespace horovod_opt
+
+extern "C" {
+
+// A plan as core/plan.h describes it, for this start and those to come. Returns what is wrong with
+// it, or "".
+const char* horovod_opt_add_plan(const char* text) {
+  thread_local std::string problem;
+  problem.clear();
+  try {
+    horovod_opt::AddPlan(text);
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  return problem.c_str();
+}
+
+// From now on the plan stays negotiated, on every rank.
+void horovod_opt_reject_plan(const char* hash, const char* reason) {
+  if (auto* topo = horovod_opt::GlobalState().topo.load()) topo->plans().Reject(hash, reason);
+}
+
+// Tab-separated lines: "plan hash state passes name reason", then for each bucket "bucket slots" and
+// for each slot "slot times_last name". Empty unless mode topo is on.
+const char* horovod_opt_plans() {
+  thread_local std::string text;
+  auto* topo = horovod_opt::GlobalState().topo.load();
+  text = topo == nullptr ? "" : horovod_opt::DescribePlans(topo->plans());
+  return text.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,18 @@
+// A tensor on its way through the planned lane.
+#pragma once
+
+#include "horovod/common/common.h"
+#include "horovod_opt/csrc/core/plan_run.h"
+
+namespace horovod_opt {
+
+struct PlannedTensor : Arrival {
+  horovod::common::TensorTableEntry entry;
+  Reduction reduction;
+};
+
+inline PlannedTensor& TensorOf(const ArrivalPtr& arrival) {
+  return static_cast<PlannedTensor&>(*arrival);
+}
+
+}  // namespace horovod_opt

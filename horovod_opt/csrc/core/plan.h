@@ -1,0 +1,50 @@
+// A plan as graph_analysis made it: the collectives of a subgraph and the buckets they are fused to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace horovod_opt {
+
+// What must be equal for two tensors to be reduced in one bucket.
+struct Reduction {
+  int dtype = 0;      // horovod::common::DataType
+  int reduce_op = 0;  // horovod::common::ReduceOp
+  double prescale = 1.0;
+  double postscale = 1.0;
+
+  bool operator==(const Reduction& other) const {
+    return dtype == other.dtype && reduce_op == other.reduce_op && prescale == other.prescale &&
+           postscale == other.postscale;
+  }
+};
+
+// One collective of the subgraph.
+struct Slot {
+  std::int64_t key = 0;  // names the collective in this process' graphs
+  std::int64_t bytes = 0;
+  Reduction reduction;
+  std::vector<int> after;  // slots that it depends on directly
+  std::string name;
+};
+
+using Buckets = std::vector<std::vector<int>>;  // slots by bucket, in order
+
+struct Plan {
+  std::string hash;
+  std::string name;
+  std::int64_t threshold = 0;  // bytes that a bucket of several tensors may have
+  std::vector<Slot> slots;
+  Buckets buckets;  // each slot in exactly one
+};
+
+// From tab-separated lines: "plan hash threshold name", then for each slot "slot key bytes dtype reduce_op
+// prescale postscale after name" (after: numbers with commas, or -), then for each bucket "bucket
+// numbers". Throws std::invalid_argument that names the line.
+Plan ParsePlan(const std::string& text);
+
+// What `bytes` and `reduction` of an arriving tensor differ from its slot in; empty: in nothing.
+std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
+
+}  // namespace horovod_opt

@@ -1,0 +1,115 @@
+// The planned lane of one process: its plans, and which slot of which plan an arriving tensor fills.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan_run.h"
+
+namespace horovod_opt {
+
+// Threads: Arrive() from any framework thread; Add() and Reject() from any Python thread;
+// MeetingRow() and Apply(), Restart() from the background thread; Take() and Finished() from the
+// planned lane's thread; Report() and Late() from any.
+class PlanLane {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `capacity`: how many buckets all plans together may have. `ready` is told the ticket of each
+  // bucket that is complete, by the thread that completed it; not after Close() has returned.
+  // `meet` is called when there is something for the council, by any thread, with locks held.
+  PlanLane(int capacity, std::function<void(int ticket)> ready, std::function<void()> meet)
+      : capacity_(capacity), ready_(std::move(ready)), meet_(std::move(meet)) {}
+
+  // --- plans ---
+  // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both: one
+  // cannot know which of the two graphs a tensor comes from.
+  void Add(Plan plan);
+  void Reject(const std::string& hash, const std::string& reason);
+  // Why nothing can be planned in this job; empty: it can. Applies to plans added from now on.
+  void Disable(const std::string& reason);
+
+  // --- arrivals ---
+  struct Arrived {
+    Route route = Route::kNegotiated;
+    std::string reason;  // of kDiffers
+  };
+  Arrived Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
+                 const std::string& problem, ArrivalPtr& arrival);
+  Work Take(int ticket);
+  bool Finished(const Work& work);  // true if its pass is over
+
+  // --- with the council ---
+  // There is something to decide. Cleared by MeetingRow().
+  bool WantsCouncil() const { return wants_council_.load(std::memory_order_acquire); }
+  void Join();          // this rank has joined: asks for the council
+  void Restart();       // all ranks have joined
+  std::string MeetingRow(bool times);
+  struct Outcome {
+    std::vector<ArrivalPtr> negotiated;   // were held, and take the negotiated lane
+    std::vector<ArrivalPtr> overlapping;  // were held, and are refused
+    std::vector<std::string> rejected;    // lines for the user
+  };
+  Outcome Apply(const std::vector<std::string>& rows);
+
+  // --- the end ---
+  // From now on every arrival is negotiated. Returns what is left.
+  std::vector<ArrivalPtr> Close();
+
+  // --- reports ---
+  struct Report {
+    std::string hash, name, state, reason;
+    std::uint64_t passes = 0;
+    Buckets buckets;
+    std::vector<std::string> slots;
+    std::vector<std::uint64_t> times_last;
+  };
+  std::vector<Report> Reports() const;
+  // Lines about buckets that have waited since before `since`: plan, pass, tensors.
+  struct Late {
+    std::string plan;
+    std::uint64_t pass = 0;
+    std::vector<std::string> here, missing;
+  };
+  std::vector<Late> LateSince(Clock::time_point since) const;
+
+ private:
+  struct Entry {
+    explicit Entry(Plan plan) : run(std::move(plan)) {}
+    mutable std::mutex mutex;
+    PlanRun run;  // under the mutex, except for run.plan()
+  };
+  struct Binding {
+    Entry* entry = nullptr;
+    int slot = 0;
+  };
+
+  void Bind(Entry& entry, const Plan& plan);
+  Entry& EntryOf(int ticket) const;
+  void WantCouncil() {
+    wants_council_.store(true, std::memory_order_release);
+    meet_();
+  }
+
+  const int capacity_;
+  const std::function<void(int)> ready_;
+  const std::function<void()> meet_;
+  mutable std::shared_mutex mutex_;  // protects what follows; before any Entry's mutex
+  std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
+  std::vector<Binding> bindings_;                         // by key
+  std::vector<Entry*> owners_;                            // by ticket; its size is the next free one
+  std::string disabled_;
+  bool closed_ = false;
+  bool joined_ = false;
+  std::atomic<bool> wants_council_{false};
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,79 @@
+"""Plans on their way to the native side and back; the texts are described in csrc."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from graph_analysis import Plan
+
+# As in horovod/common/message.h.
+DTYPES = {"uint8": 0, "int8": 1, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8}
+
+
+def native_text(plan: Plan, threshold: int) -> str:
+    """The plan as horovod_opt/csrc/core/plan.h reads it; `threshold` in bytes."""
+    number = {slot.id: place for place, slot in enumerate(plan.slots)}
+    lines = [f"plan\t{plan.hash}\t{threshold}\t{_field(plan.name)}"]
+    for slot in plan.slots:
+        after = ",".join(str(number[before]) for before in slot.after if before in number) or "-"
+        lines.append(
+            f"slot\t{slot.key}\t{slot.nbytes}\t{DTYPES[slot.dtype]}\t{slot.reduce_op}"
+            f"\t{slot.prescale!r}\t{slot.postscale!r}\t{after}\t{_field(slot.name)}"
+        )
+    for bucket in plan.buckets:
+        lines.append("bucket\t" + ",".join(str(number[slot.id]) for slot in bucket.slots))
+    return "\n".join(lines) + "\n"
+
+
+def _field(text: str) -> str:
+    return text.replace("\t", " ").replace("\n", " ") or "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanStatus:
+    """What has become of a plan on this rank.
+
+    name          the function, the run of a session, or the branch or loop that it belongs to
+    hash          equal on all ranks that have the same plan
+    state         "shadowed" (its first passes are negotiated and checked), "ready" (waits for other
+                  ranks), "active", or "negotiated" (for good)
+    reason        why it is not active
+    passes        times that it was gone through
+    buckets       names of the tensors of each bucket, in order
+    arrived_last  tensor name -> how often it was the last of its bucket
+    """
+
+    name: str
+    hash: str
+    state: str
+    reason: str
+    passes: int
+    buckets: tuple[tuple[str, ...], ...]
+    arrived_last: dict[str, int]
+
+
+def parse_status(text: str) -> list[PlanStatus]:
+    """From the lines that horovod_opt/csrc/binding/plan_api.cc writes."""
+    return list(_plans(text.splitlines()))
+
+
+def _plans(lines: list[str]) -> Iterator[PlanStatus]:
+    blocks: list[list[list[str]]] = []
+    for line in lines:
+        fields = line.split("\t")
+        if fields[0] == "plan":
+            blocks.append([])
+        blocks[-1].append(fields)
+    for head, *rest in blocks:
+        slots = [fields for fields in rest if fields[0] == "slot"]
+        names = [name for _, _, name in slots]
+        _, hash_, state, passes, name, reason = head
+        yield PlanStatus(
+            name=name, hash=hash_, state=state, reason=reason, passes=int(passes),
+            buckets=tuple(
+                tuple(names[int(slot)] for slot in fields[1].split(","))
+                for fields in rest if fields[0] == "bucket"
+            ),
+            arrived_last={name: int(times) for _, times, name in slots if int(times)},
+        )

@@ -1,0 +1,197 @@
+"""TensorFlow's graphs reach the planner before they run, whatever way they are built."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+hvd = pytest.importorskip("horovod.tensorflow")
+
+from tensorflow.python.client import session
+from tensorflow.python.eager.polymorphic_function import atomic_function
+
+from experiments.networks import two_ranks
+from horovod_opt import capture as capturing
+from horovod_opt.capture import KEY, PLANNED_OP, Capture
+from horovod_opt.region_file import read_region
+
+
+class Recorder:
+    """Stands for the native side: keeps each plan as its lines, by kind."""
+
+    def __init__(self):
+        self.plans: list[dict[str, list[list[str]]]] = []
+        self.rejected: list[tuple[str, str]] = []
+
+    def add(self, text: str) -> None:
+        lines = [line.split("\t") for line in text.splitlines()]
+        kinds = ("plan", "slot", "bucket")
+        self.plans.append({k: [line[1:] for line in lines if line[0] == k] for k in kinds})
+
+    def reject(self, plan: str, reason: str) -> None:
+        self.rejected.append((plan, reason))
+
+    @property
+    def hashes(self) -> list[str]:
+        return [plan["plan"][0][0] for plan in self.plans]
+
+    @property
+    def names(self) -> list[list[str]]:
+        """The last part of each tensor's name, by plan."""
+        return [sorted(slot[-1].split("/")[-1] for slot in plan["slot"]) for plan in self.plans]
+
+    @property
+    def keys(self) -> list[int]:
+        return [int(slot[0]) for plan in self.plans for slot in plan["slot"]]
+
+
+@pytest.fixture
+def planner(monkeypatch):
+    """A recorder that TensorFlow shows its graphs to, during one test."""
+    monkeypatch.setattr(atomic_function, "from_func_graph", atomic_function.from_func_graph)
+    for name in ("_extend_graph", "_do_run"):
+        monkeypatch.setattr(session.BaseSession, name, getattr(session.BaseSession, name))
+    recorder = Recorder()
+    recorder.capture = Capture(recorder.add, recorder.reject, lambda: True)
+    capturing.install(recorder.capture)
+    with two_ranks():
+        yield recorder
+
+
+def reduced(x, name: str):
+    return hvd.allreduce(x, op=hvd.Sum, name=name)
+
+
+def trace(function, *shape: int):
+    return tf.function(function, autograph=False).get_concrete_function(tf.TensorSpec(shape))
+
+
+def test_a_function_is_planned_before_it_runs(planner):
+    trace(lambda x: reduced(x, "a") + reduced(x, "b"), 4)
+    assert planner.names == [["a", "b"]]
+    assert planner.keys == [1, 2]
+    assert [slot[1] for slot in planner.plans[0]["slot"]] == ["16", "16"]
+    assert planner.plans[0]["bucket"] == [["0,1"]]
+
+
+def test_the_key_is_in_the_function_that_tensorflow_runs(planner):
+    function = trace(lambda x: reduced(x, "a"), 4)
+    node, = (node for node in function.function_def.node_def if node.op == PLANNED_OP)
+    assert node.attr[KEY].i == planner.keys[0]
+
+
+def test_a_retrace_with_the_same_collectives_has_the_same_plan(planner):
+    function = tf.function(lambda x: reduced(tf.reduce_sum(x), "a"), autograph=False)
+    for rows in (4, 3):
+        function.get_concrete_function(tf.TensorSpec((rows,)))
+    assert len(set(planner.hashes)) == 1
+    assert planner.keys == [1, 2]
+
+
+def test_a_retrace_with_other_collectives_has_another_plan(planner):
+    function = tf.function(lambda x: reduced(x, "a"), autograph=False)
+    for rows in (4, 3):
+        function.get_concrete_function(tf.TensorSpec((rows,)))
+    assert len(set(planner.hashes)) == 2
+
+
+def test_gradients_are_planned_through_their_branches(planner):
+    weights = [tf.Variable(tf.ones([4, 4])) for _ in range(3)]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x
+            for weight in weights:
+                y = tf.tanh(y @ weight)
+        return hvd.DistributedGradientTape(tape).gradient(y, weights)
+
+    trace(step, 2, 4)
+    assert [len(plan["slot"]) for plan in planner.plans] == [3]
+    assert len(set(planner.keys)) == 3
+
+
+def test_a_nested_function_has_a_plan_of_its_own(planner):
+    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
+    trace(lambda x: reduced(inner(x), "outer"), 4)
+    assert planner.names == [["inner"], ["outer"]]
+    assert planner.rejected == []
+
+
+def test_a_function_called_from_two_places_at_once_is_not_planned(planner):
+    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
+    trace(lambda x: inner(x) + inner(2.0 * x), 4)
+    (plan, reason), = set(planner.rejected)
+    assert plan == planner.hashes[0]
+    assert "inner" in reason or "inference" in reason
+
+
+def test_a_loop_body_has_a_plan_of_its_own(planner):
+    def steps(x):
+        return tf.while_loop(lambda i, _: i < 3,
+                             lambda i, x: (i + 1, reduced(x, "body")), (0, reduced(x, "before")))[1]
+
+    trace(steps, 4)
+    assert sorted(planner.names) == [["before"], ["body"]]
+
+
+def test_a_function_without_collectives_is_not_looked_at(planner, monkeypatch):
+    monkeypatch.setattr(capturing.graph_analysis, "read_func_graph", None)
+    assert trace(lambda x: 2.0 * x, 4)(tf.ones(4)).numpy().tolist() == [2.0] * 4
+
+
+def test_what_cannot_be_planned_is_said_once(planner, capsys):
+    for _ in range(2):
+        trace(lambda x: hvd.allgather(x, name="g") + reduced(x, "a"), 4)
+    assert capsys.readouterr().err.count("only HorovodAllreduce is planned") == 1
+    assert planner.names == [["a"]] * 2
+
+
+def test_a_graph_that_cannot_be_read_does_not_stop_training(planner, monkeypatch, capsys):
+    def fail(graph):
+        raise ValueError("no such graph")
+
+    monkeypatch.setattr(capturing.graph_analysis, "read_func_graph", fail)
+    trace(lambda x: reduced(x, "a"), 4)
+    assert "stays negotiated: its graph cannot be read: ValueError" in capsys.readouterr().err
+
+
+def test_the_threshold_of_upstream(planner, monkeypatch):
+    monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "16")
+    trace(lambda x: reduced(x, "a") + reduced(x, "b"), 4)
+    assert planner.plans[0]["bucket"] == [["0"], ["1"]]
+
+
+def test_each_fetch_of_a_session_is_planned_once(planner):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        x = tf.compat.v1.placeholder(tf.float32, [4])
+        a, b = tf.identity(reduced(x, "a")), tf.identity(reduced(x, "b"))
+        # The kernels need Horovod to run; that they are reached shows that the plan was first.
+        for fetches in ([a, b], [b, a], [a], [a, b]):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="not been initialized"):
+                running.run(fetches, {x: [1.0] * 4})
+    assert planner.names == [["a", "b"], ["a"]]
+
+
+def test_operations_that_are_added_later_have_keys(planner):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        x = tf.compat.v1.placeholder(tf.float32, [1])
+        for name in ("a", "b"):
+            with pytest.raises(tf.errors.FailedPreconditionError):
+                running.run(reduced(x, name), {x: [1.0]})
+    assert planner.keys == [1, 2]
+
+
+def test_regions_are_written_to_a_folder(planner, tmp_path):
+    capturing.install(Capture(planner.add, planner.reject, lambda: True, str(tmp_path)))
+    trace(lambda x: reduced(x, "a"), 4)
+    file, = tmp_path.glob("*.json")
+    assert read_region(file).plan.hash == planner.hashes[-1]
+    assert json.loads(file.read_text())["reason"] == ""
+
+
+def test_a_constant_is_not_planned(planner):
+    """TensorFlow reduces it once, while it optimizes the function: its slot would stay empty."""
+    trace(lambda x: reduced(x, "a") + reduced(tf.ones([4]) * 2.0, "constant"), 4)
+    assert planner.names == [["a"]]
