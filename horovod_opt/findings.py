@@ -9,6 +9,7 @@ from horovod_opt.doctor import Facts, Framework, mpi_name
 
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
 SHM_MIB_PER_RANK = 16
+PLANNED_SHM_MIB_PER_RANK = 5  # mode topo: two chunks of 2 MiB, and the log
 REINSTALL = "pip install --force-reinstall horovod-opt"
 
 
@@ -150,7 +151,19 @@ def _mode_problems(facts: Facts) -> list[str]:
             for framework in _built(facts)
             if framework.parts and not framework.parts["MPI"]
         ]
+    if _plans(facts) and facts.shm_free_mib is not None:
+        needed = PLANNED_SHM_MIB_PER_RANK * facts.ranks
+        if facts.shm_free_mib < needed:
+            problems.append(
+                f"HOROVOD_OPT_MODE={facts.settings.mode}: /dev/shm has {facts.shm_free_mib} MiB "
+                f"free, and the {facts.ranks} ranks share {needed}: nothing would be planned. "
+                "Remedy: enlarge it (docker run --shm-size) or use fewer ranks."
+            )
     return problems
+
+
+def _plans(facts: Facts) -> bool:
+    return not {"topo", "auto"}.isdisjoint(_modes(facts))
 
 
 def _notes(facts: Facts) -> list[str]:
@@ -161,6 +174,11 @@ def _notes(facts: Facts) -> list[str]:
         for framework in facts.frameworks
         if not framework.library
     ]
+    if _plans(facts) and "tensorflow" not in [framework.name for framework in _built(facts)]:
+        notes.append(
+            f"HOROVOD_OPT_MODE={facts.settings.mode} plans the graphs of TensorFlow; the tensors "
+            "of other frameworks are negotiated, on demand."
+        )
     if facts.ranks > facts.cores:
         slots = (
             f" Open MPI's own mpirun offers {facts.cores} slots and needs --oversubscribe; "
