@@ -1,0 +1,98 @@
+"""Mode topo when something goes wrong in the middle of a planned pass: errors, and never a hang."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from jobs import run_job
+
+CONTROLLERS = ("mpi", "gloo")
+RANKS, STEPS, FAULT = 3, 20, 12
+SHUT_DOWN = "Horovod has been shut down"
+VERIFY = {"HOROVOD_OPT_MODE": "topo", "HOROVOD_OPT_VERIFY": "1"}
+SUMS = [[9.0 * (step + 1)] * 3 for step in range(STEPS)]  # 3 ranks: 3 * (3 * step + 0 + 1 + 2)
+
+
+@pytest.fixture
+def faults(shared_job):
+    def faults(controller: str):
+        return shared_job(
+            "topo_faults", framework="tensorflow", controller=controller, ranks=RANKS, **VERIFY
+        ).succeeded()
+
+    return faults
+
+
+def of_each_rank(job, fault: str) -> list[dict]:
+    reports = job.reports()
+    assert list(reports) == list(range(RANKS))
+    return [report[fault] for report in reports.values()]
+
+
+@pytest.mark.parametrize("fault", ["raise", "shutdown", "never"])
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_error_everywhere(faults, controller, fault):
+    *others, culprit = of_each_rank(faults(controller), fault)
+    for outcome in (*others, culprit):
+        assert outcome["sums"] == SUMS[:FAULT]
+        assert "active" in outcome["states"]
+    for outcome in others:
+        assert SHUT_DOWN in outcome["error"]
+    own = {"raise": "a bug in the training script", "shutdown": "Horovod", "never": SHUT_DOWN}
+    assert own[fault] in culprit["error"]
+
+
+@pytest.mark.parametrize("fault", ["late", "well"])
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_goes_on(faults, controller, fault):
+    for outcome in of_each_rank(faults(controller), fault):
+        assert outcome["error"] == ""
+        assert outcome["sums"] == SUMS
+        assert "active" in outcome["states"]
+
+
+@pytest.mark.parametrize("fault", ["late", "never"])
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_names_what_is_missing(faults, controller, fault):
+    report = rf"([\w.]+) \(plan trained, pass {FAULT + 1}\): (.*)"
+    found = re.findall(report, faults(controller).output)
+    assert (f"{fault}.second", "missing on rank 2") in found
+    assert not [tensor for tensor, _ in found if tensor.endswith(".first")]
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_a_rank_is_killed(shared_job, controller):
+    ended = shared_job(
+        "topo_killed", framework="tensorflow", controller=controller, ranks=RANKS, **VERIFY
+    )
+    assert not ended.hung, ended.output
+    assert ended.code != 0
+    assert not ended.survivors
+    # The launcher may end the others before they can report.
+    for report in ended.reports().values():
+        assert report["step"] == FAULT
+        assert report["states"] == ["active"]
+        assert SHUT_DOWN in report["outcome"]
+
+
+def test_plans_again_when_a_rank_joins(need, tmp_path):
+    need("tensorflow", "gloo")
+    slots, hosts = tmp_path / "slots", tmp_path / "hosts.sh"
+    slots.write_text("2")
+    hosts.write_text(f"#!/bin/sh\necho localhost:$(cat {slots})\n")
+    hosts.chmod(0o755)
+    options = (
+        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", 3, "--network-interfaces", "lo"),
+        *("--host-discovery-script", hosts),
+    )
+    run_job(tmp_path, "topo_elastic", slots.name, options=options, **VERIFY).succeeded()
+    joined, *first = sorted(
+        (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len
+    )
+    assert len(first) == 2
+    before, after = ["starts with 2 ranks", "active True"], ["starts with 3 ranks", "active True"]
+    assert joined[:-1] == after
+    assert joined[-1].startswith("ends with ")
+    for notes in first:
+        assert notes == before + joined

@@ -1,0 +1,137 @@
+"""Mode topo gives the same bits as mode off, whatever the program; and it plans what it can."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+SELDOM = {"HOROVOD_OPT_HEARTBEAT_MS": "60000"}  # nothing may wait for the heartbeat
+OFTEN = {"HOROVOD_OPT_HEARTBEAT_MS": "5"}
+UNCUT = {"HOROVOD_OPT_RECUT": "0"}
+XLA = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"}
+
+
+class Kind(NamedTuple):
+    """A job: its controller and ranks, which of them is late, what runs, and settings."""
+
+    controller: str
+    ranks: int
+    late: int
+    modules: tuple[str, ...]
+    settings: dict[str, str]
+
+
+PLAIN, FUNCTIONS, MIXED = "topo_plain", "topo_functions", "topo_mixed"
+CONTROL, RANDOM, KERAS = "topo_control", "topo_random", "topo_keras"
+FEW = tuple(f"topo_plain.{name}" for name in ("chain", "wide", "kinds", "tape"))
+JOBS = {
+    "mpi-1": Kind("mpi", 1, -1, (PLAIN, FUNCTIONS, CONTROL), SELDOM),
+    "mpi-2": Kind("mpi", 2, -1, (PLAIN, FUNCTIONS, CONTROL, KERAS), SELDOM),
+    "mpi-3": Kind("mpi", 3, 0, (MIXED, RANDOM), OFTEN),
+    "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "topo_plain.chain", "topo_control.loop"), {}),
+    "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), UNCUT),
+    "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
+    "xla": Kind("gloo", 2, 0, (KERAS, *FEW), XLA),
+}
+EACH = list(JOBS)
+
+
+def jobs_with(*modules: str) -> list[str]:
+    return [name for name, kind in JOBS.items() if set(modules) & set(kind.modules)]
+
+
+# Why what is not planned is not; everything else is planned, from the fourth step on at the latest.
+NEGOTIATED = {
+    "unread": "executed in",
+    "called_at_once": "neither waits for the other",
+    "different_graphs": "waits for its first pass",
+    "called_at_once_later": "neither waits for the other",
+    "overlapping_fetches": "also belongs to plan",
+}
+# One rank alone has nothing to reduce there, or has the same graph as all others.
+NOT_ALONE = {"tape", "folded", "train_in_session", "different_graphs"}
+STEPS = 12
+
+
+@pytest.fixture
+def scenarios(shared_job):
+    def scenarios(name: str) -> list[dict]:
+        kind = JOBS[name]
+        job = shared_job(
+            "topo_scenarios", kind.late, *kind.modules,
+            framework="tensorflow", controller=kind.controller, ranks=kind.ranks,
+            # MPI starts before Horovod can ask it to yield, and there are more ranks than cores.
+            OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1", **kind.settings,
+        )
+        reports = job.succeeded().reports()
+        assert list(reports) == list(range(kind.ranks))
+        assert len({tuple(report) for report in reports.values()}) == 1, "ranks ran other programs"
+        return list(reports.values())
+
+    return scenarios
+
+
+def is_random(name: str) -> bool:
+    return name.startswith("program ")
+
+
+def is_missing(job: str, name: str) -> bool:
+    return JOBS[job].ranks == 1 and name in NOT_ALONE
+
+
+@pytest.mark.parametrize("job", EACH)
+def test_same_bits_as_off(scenarios, job):
+    for rank, report in enumerate(scenarios(job)):
+        assert {name: seen["different"] for name, seen in report.items() if seen["different"]} == {}
+        assert all(seen["results"] for seen in report.values()), f"rank {rank}"
+
+
+@pytest.mark.parametrize("job", EACH)
+def test_plans_what_it_can(scenarios, job):
+    for rank, report in enumerate(scenarios(job)):
+        for name, seen in report.items():
+            if name in NEGOTIATED or is_random(name) or is_missing(job, name):
+                continue
+            states = {plan["state"] for plan in seen["plans"]}
+            assert states == {"active"}, f"{name} on rank {rank}: {seen['plans']}"
+            assert seen["passes"] >= STEPS // 3, f"{name} on rank {rank}"
+
+
+@pytest.mark.parametrize("job", EACH)
+def test_says_why_it_does_not_plan(scenarios, job):
+    for report in scenarios(job):
+        for name, reason in NEGOTIATED.items():
+            if name not in report or is_missing(job, name):
+                continue
+            assert any(reason in plan["reason"] for plan in report[name]["plans"]), report[name]
+            assert all(plan["state"] != "active" for plan in report[name]["plans"])
+
+
+@pytest.mark.parametrize("job", jobs_with(RANDOM))
+def test_random_programs_are_planned(scenarios, job):
+    for report in scenarios(job):
+        programs = [seen for name, seen in report.items() if is_random(name)]
+        assert sum(seen["passes"] > 0 for seen in programs) > len(programs) // 2
+
+
+@pytest.mark.parametrize("job", jobs_with(FUNCTIONS))
+def test_one_plan_however_often_it_is_traced(scenarios, job):
+    for report in scenarios(job):
+        for name in "retraced", "retraced_on_one_rank":
+            assert len(report[name]["plans"]) == 1, name
+
+
+@pytest.mark.parametrize("job", jobs_with(PLAIN))
+def test_no_negotiation_in_the_steady_state(scenarios, job):
+    """200 steps with three tensors each, two of which depend on each other."""
+    for report in scenarios(job):
+        assert report["steady"]["passes"] == 200
+        assert report["steady"]["cycles"] < 10
+
+
+@pytest.mark.parametrize("job", jobs_with(MIXED))
+def test_plans_before_and_after_a_join(scenarios, job):
+    for report in scenarios(job):
+        for name in "last_has_most", "first_has_most":
+            assert report[name]["passes"] > STEPS

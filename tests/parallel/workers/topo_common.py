@@ -1,0 +1,134 @@
+"""Scenarios: short programs whose results must be the same, bit for bit, in mode off and in topo.
+
+A scenario is a function without arguments that returns tensors by name. All ranks run all
+scenarios, first in mode off, then in topo. Every number is a small whole one, so that sums are
+exact in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from cases import values
+from common import RANK, running
+
+import horovod_opt
+
+STEPS = 12  # a step later than the fifth uses buckets that were cut anew
+
+Results = dict[str, object]
+Scenario = Callable[[], Results]
+
+_SIZE_VARIABLES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_SIZE = int(next(os.environ[name] for name in _SIZE_VARIABLES if name in os.environ))
+
+# Neighbours, which overlap; given to each hvd.init() of more than two ranks.
+process_sets: list[hvd.ProcessSet] = []
+
+_late_rank = -1
+_delays = random.Random(1)
+
+
+def be_late(rank: int) -> None:
+    """From now on nap() takes its time on that rank; on no rank if it is negative."""
+    global _late_rank
+    _late_rank = rank
+
+
+def rest() -> None:
+    """Up to 8 ms, now and then, on the late rank."""
+    if RANK == _late_rank and _delays.random() < 0.3:
+        time.sleep(0.008 * _delays.random())
+
+
+def _rest(tensor: np.ndarray) -> np.ndarray:
+    rest()
+    return tensor
+
+
+def nap(tensor: tf.Tensor) -> tf.Tensor:
+    """`tensor`, on the late rank a little late: in which order they arrive is anybody's guess."""
+    (result,) = tf.numpy_function(_rest, [tensor], [tensor.dtype], stateful=False)
+    result.set_shape(tensor.shape)
+    return result
+
+
+def own(step: int, *shape: int, dtype: str = "float32") -> tf.Tensor:
+    """Differs from rank to rank and from step to step; 1 to 3."""
+    return tf.constant(values(dtype, RANK + step, *shape))
+
+
+def reduce(tensor: tf.Tensor, name: str, **how: object) -> tf.Tensor:
+    """A planned allreduce, if in a graph; a sum by default."""
+    return hvd.allreduce(nap(tensor), name=name, **{"op": hvd.Sum, **how})
+
+
+def small(tensor: tf.Tensor) -> tf.Tensor:
+    """Back to whole numbers below 5, so that whatever is computed of it stays exact."""
+    return tf.math.floormod(tensor, tf.constant(5, tensor.dtype))
+
+
+def number(name: str, *lists: list) -> Results:
+    """Tensors of a list, by name."""
+    return {f"{name}.{i}": tensor for i, tensor in enumerate(sum(lists, []))}
+
+
+def _init() -> None:
+    pairs = [[rank, rank + 1] for rank in range(_SIZE - 1)] if _SIZE > 2 else []
+    process_sets[:] = [hvd.ProcessSet(pair) for pair in pairs]
+    hvd.init(process_sets=process_sets)
+
+
+HOROVOD = SimpleNamespace(init=_init, shutdown=hvd.shutdown)
+
+
+def observe(scenario: Scenario) -> dict:
+    """What a scenario gave, and what it did to the plans and the counters."""
+    plans = {plan.hash: plan.passes for plan in horovod_opt.plans()}
+    before = horovod_opt.stats()
+    results = {name: np.asarray(tensor) for name, tensor in scenario().items()}
+    after = horovod_opt.stats()
+    return {
+        "results": results,
+        "plans": [
+            {**dataclasses.asdict(plan), "passes": plan.passes - plans.get(plan.hash, 0)}
+            for plan in horovod_opt.plans()
+            if plan.hash not in plans or plan.passes > plans[plan.hash]
+        ],
+        "passes": after.planned_passes - before.planned_passes,
+        "cycles": after.cycles - before.cycles,
+    }
+
+
+def compare(off: Results, topo: Results) -> list[str]:
+    """The names of results that are not the same bits, with a bit of both."""
+    different = [f"{name}: only in one mode" for name in off.keys() ^ topo.keys()]
+    for name in off.keys() & topo.keys():
+        one, other = off[name], topo[name]
+        if (one.dtype, one.shape, one.tobytes()) != (other.dtype, other.shape, other.tobytes()):
+            different.append(f"{name}: {one.ravel()[:5]} in off, {other.ravel()[:5]} in topo")
+    return sorted(different)
+
+
+def in_both_modes(scenarios: dict[str, Scenario]) -> dict[str, dict]:
+    """By scenario: what observe() saw in mode topo, with the difference to off for the results."""
+    seen: dict[str, dict[str, dict]] = {}
+    for mode in "off", "topo":
+        with running(HOROVOD, mode):
+            for name, scenario in scenarios.items():
+                print(f"rank {RANK}, mode {mode}: {name}", flush=True)
+                seen.setdefault(name, {})[mode] = observe(scenario)
+    reports = {}
+    for name, by_mode in seen.items():
+        off, topo = by_mode["off"].pop("results"), by_mode["topo"].pop("results")
+        assert by_mode["off"]["passes"] == 0 and not by_mode["off"]["plans"]
+        reports[name] = {**by_mode["topo"], "results": len(topo), "different": compare(off, topo)}
+    return reports

@@ -1,0 +1,79 @@
+"""What goes wrong in the middle of a planned pass, one after the other in the same processes.
+
+The last rank is at fault; each rank reports what it got. Horovod starts anew for each fault.
+"""
+
+import faulthandler
+import threading
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from common import RANK, report, running, start_mpi
+from horovod.tensorflow.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS, FAULT = 20, 12
+CHECK = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
+END = {**CHECK, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+
+
+def training(name: str, between):
+    """A step of two reductions; on the last rank, `between` is called with the first one's sum."""
+
+    def call(total: np.ndarray, step: np.ndarray) -> np.ndarray:
+        if RANK == hvd.size() - 1 and step == FAULT:
+            between()
+        return total
+
+    @tf.function(autograph=False)
+    def trained(mine: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        total = hvd.allreduce(mine, op=hvd.Sum, name=f"{name}.first")
+        total = tf.ensure_shape(tf.numpy_function(call, [total, step], tf.float32), mine.shape)
+        return hvd.allreduce(total, op=hvd.Sum, name=f"{name}.second")
+
+    return trained
+
+
+def outcome(name: str, between) -> dict:
+    """How far training came, and why no further."""
+    trained = training(name, between)
+    sums = []
+    try:
+        for step in range(STEPS):
+            sums.append(trained(tf.fill([3], float(RANK + step)), tf.constant(step)).numpy())
+        error = ""
+    except tf.errors.OpError as problem:
+        error = f"{type(problem).__name__}: {problem}"
+    states = [plan.state for plan in horovod_opt.plans() if plan.name == "trained"]
+    return {"sums": [list(map(float, one)) for one in sums], "error": error, "states": states}
+
+
+def fail() -> None:
+    raise ValueError("a bug in the training script")
+
+
+def run(name: str, between, **environment: str) -> dict:
+    with running(hvd, "topo", **environment):
+        return outcome(name, between)
+
+
+def shutdown() -> None:
+    """From another thread, while this one is in the middle of the pass."""
+    thread = threading.Thread(target=hvd.shutdown)
+    thread.start()
+    thread.join()
+
+
+faulthandler.dump_traceback_later(100)
+start_mpi(_basics.MPI_LIB_CTYPES)
+outcomes = {
+    "raise": run("raise", fail),
+    "shutdown": run("shutdown", shutdown),
+    "late": run("late", lambda: time.sleep(4), **CHECK),
+    "never": run("never", lambda: time.sleep(8), **END),  # far longer than is waited for it
+    "well": run("well", lambda: None),
+}
+report(**outcomes)
