@@ -105,3 +105,29 @@ def test_polls_are_shown_where_there_are_any(make_stats):
 
 def test_a_run_of_no_time_has_no_share(make_stats):
     assert cells(printed([make_stats(elapsed_seconds=0.0)]), "CPU, part of one core")[1] == "0.0"
+
+
+def test_what_a_plan_has_done(make_stats):
+    text = printed([make_stats(
+        mode="scp+topo", cycles=700, requested_rounds=60, steady_rounds=0, planned_passes=50,
+        planned_buckets=200, planned_wakeups=300, planned_latency_seconds=0.5,
+        planned_bytes=3 << 20, data_bytes=4 << 20)])
+    assert cells(text, "rounds of negotiation") == ["", "700"]
+    assert cells(text, "asked for") == ["", "60"]
+    assert cells(text, "in steady state") == ["", "0"]
+    assert cells(text, "passes of plans") == ["", "50"]
+    assert cells(text, "of the data moved") == ["%", "75.0"]
+    assert cells(text, "wake-ups for each") == ["", "1.50"]
+    assert cells(text, "last tensor to result") == ["ms", "2.50"]
+    assert "cycles" not in text
+
+
+def test_nothing_about_plans_in_other_modes(make_stats):
+    text = printed([make_stats(mode="gs")])
+    assert "plans" not in text and "rounds" not in text
+
+
+def test_a_job_without_a_bucket_divides_by_nothing(make_stats):
+    text = printed([make_stats(mode="topo", planned_buckets=0, data_bytes=0)])
+    assert cells(text, "wake-ups for each") == ["", "0.00"]
+    assert cells(text, "of the data moved") == ["%", "0.0"]
