@@ -20,8 +20,8 @@ using horovod::common::ReduceOp;
 using horovod::common::Status;
 using Clock = std::chrono::steady_clock;
 
-// What a rank wants of a round besides the negotiation; bits, combined over ranks.
-enum Agenda { kCouncil = 1, kDifference = 2, kStall = 4 };
+// What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
+enum Agenda { kNegotiation = 1, kCouncil = 2, kDifference = 4, kStall = 8 };
 
 void Say(const HorovodGlobalState& horovod, const std::string& line) {
   if (horovod.global_controller->GetRank() == 0) {
@@ -88,12 +88,7 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
   const auto start = Clock::now();
   const std::uint64_t round = round_ + 1;
   const auto heartbeat = std::chrono::milliseconds(state_.settings.heartbeat_ms);
-  if (HasRequests()) doorbell_->Ring(round);
-  if (doorbell_->Wait(round, heartbeat, never_)) {
-    state_.lane_counters.AddRound();
-  } else {
-    doorbell_->Ring(round);  // so that the others come, too
-  }
+  if (HasRequests() || !doorbell_->Wait(round, heartbeat, never_)) doorbell_->Ring(round);
   rest -= Clock::now() - start;
   if (rest.count() > 0) SleepFor(rest);
   round_ = round;
@@ -102,12 +97,13 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
 
 void Topo::Meet() {
   auto& controller = *horovod_.global_controller;
-  long long own = 0;
+  long long own = HasRequests() ? kNegotiation : 0;
   if (plans_.WantsCouncil()) own |= kCouncil;
   if (lane_ != nullptr && !lane_->Difference().empty()) own |= kDifference;
   if (stall_.Due(plans_)) own |= kStall;
   std::vector<long long> agenda{own};
   controller.CrossRankBitwiseOr(agenda, 1);
+  if (agenda[0] & kNegotiation) state_.lane_counters.AddRound();
   if (agenda[0] & kDifference) {
     std::string text = "The ranks were about to reduce different tensors.";
     const auto rows = GatherRows(controller, lane_->Difference());
