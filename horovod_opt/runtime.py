@@ -129,21 +129,22 @@ def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
     return abi.from_native(out)
 
 
-def _native(framework: str | None, function: str) -> _Native:
+def _read(framework: str | None, function: str) -> tuple[_Native, abi.NativeStats]:
+    """The native library of the framework, for `function` of this package, and its counters."""
+    out = abi.NativeStats()
     name = framework or next(reversed(_initialized), None)
     native = _initialized.get(name)
-    if native is None or native.lib.horovod_opt_stats(ctypes.byref(abi.NativeStats())) != 0:
+    if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
         raise ValueError(
             f"horovod_opt.{function}({'' if framework is None else repr(framework)}) needs "
             "hvd.init() first; initialised in this process: "
             f"{', '.join(_initialized) or 'nothing'}." + _foreign_horovod()
         )
-    return native
+    return native, out
 
 
 def stats(framework: str | None = None) -> counters.Stats:
-    out = abi.NativeStats()
-    _native(framework, "stats").lib.horovod_opt_stats(ctypes.byref(out))
+    _, out = _read(framework, "stats")
     return abi.from_native(out)
 
 
@@ -151,7 +152,7 @@ def plans(framework: str | None = None) -> list[PlanStatus]:
     """The plans of this rank and what has become of them, in mode topo; see PlanStatus.
 
     `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
-    native = _native(framework, "plans")
+    native, _ = _read(framework, "plans")
     native.lib.horovod_opt_plans.restype = ctypes.c_char_p
     return parse_status(native.lib.horovod_opt_plans().decode())
 

@@ -130,7 +130,7 @@ void PlannedLane::Reduce(Work work) {
       reduced = node_.allreduce().Run(
           segments, ArithmeticOf(static_cast<DataType>(reduction.dtype), reduce_op),
           reduction.prescale, postscale, Tag(work), stop_, waits_);
-    } catch (const std::logic_error& error) {
+    } catch (const std::logic_error&) {
       difference_ = Describe(work);
       status = Status::UnknownError("the ranks were about to reduce different tensors; this rank " +
                                     difference_);

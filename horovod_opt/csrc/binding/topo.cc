@@ -6,7 +6,6 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod/common/logging.h"
 #include "horovod/common/operations.h"
 #include "horovod_opt/csrc/core/sleep.h"
 #include "planned_tensor.h"

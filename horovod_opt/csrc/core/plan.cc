@@ -109,13 +109,13 @@ Plan ParsePlan(const std::string& text) {
 }
 
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction) {
-  std::ostringstream text;
   if (bytes != slot.bytes) {
-    text << "it has " << bytes << " bytes, planned are " << slot.bytes;
-  } else if (!(reduction == slot.reduction)) {
-    text << "its dtype, reduce operation or scaling is not the planned one";
+    return "it has " + std::to_string(bytes) + " bytes, planned are " + std::to_string(slot.bytes);
   }
-  return text.str();
+  if (!(reduction == slot.reduction)) {
+    return "its dtype, reduce operation or scaling is not the planned one";
+  }
+  return "";
 }
 
 }  // namespace horovod_opt
