@@ -51,6 +51,9 @@ class Stats:
     steady_rounds: int = _counter(
         "i", "of those, from the first to the last pass since the last decision about plans"
     )
+    agreements: int = _counter(
+        "i", "times this rank met other nodes to agree on the buckets that are ready everywhere"
+    )
     planned_latency_seconds: float = _counter(
         "d", "sum over those buckets of the time from this rank's last tensor to the result"
     )

@@ -143,10 +143,26 @@ class Settings:
     )
     heartbeat_ms: int = _setting(
         100,
-        "topo: after so long without a request, the ranks negotiate all the same: to notice one "
-        "that has ended, and requests on other nodes.",
+        "topo: after so long without a request, the ranks negotiate all the same, to notice one "
+        "that has ended; on several nodes after 10 ms at the latest, to notice requests there.",
         "ms",
         (1, 60_000),
+        mode="topo",
+    )
+    node_ranks: int = _setting(
+        0,
+        "topo: at most so many ranks of a node reduce through one shared memory, those of a socket "
+        "for example; such groups reduce among each other as nodes do. 0: all ranks of the node.",
+        "ranks",
+        (0, 65_536),
+        mode="topo",
+    )
+    shared_memory: int = _setting(
+        1,
+        "topo: 0: planned tensors in main memory are reduced by Horovod's own operations (MPI, "
+        "Gloo, oneCCL), as those on GPUs are, instead of through shared memory.",
+        "",
+        (0, 1),
         mode="topo",
     )
     recut: int = _setting(

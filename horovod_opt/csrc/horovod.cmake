@@ -5,11 +5,14 @@ list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}
      ${HOROVOD_OPT_BINDING}/arithmetic.cc
      ${HOROVOD_OPT_BINDING}/background_thread.cc
      ${HOROVOD_OPT_BINDING}/c_api.cc
+     ${HOROVOD_OPT_BINDING}/cross_nodes.cc
      ${HOROVOD_OPT_BINDING}/enqueue.cc
      ${HOROVOD_OPT_BINDING}/global_sleep.cc
      ${HOROVOD_OPT_BINDING}/node_memory.cc
+     ${HOROVOD_OPT_BINDING}/order_thread.cc
      ${HOROVOD_OPT_BINDING}/plan_api.cc
      ${HOROVOD_OPT_BINDING}/planned_lane.cc
+     ${HOROVOD_OPT_BINDING}/planned_operations.cc
      ${HOROVOD_OPT_BINDING}/rank_rows.cc
      ${HOROVOD_OPT_BINDING}/scp.cc
      ${HOROVOD_OPT_BINDING}/stall.cc
@@ -17,7 +20,11 @@ list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}
      ${HOROVOD_OPT_BINDING}/topo.cc
      ${HOROVOD_OPT_BINDING}/wait_timer.cc)
 if(HAVE_MPI)
-  list(APPEND SOURCES ${HOROVOD_OPT_BINDING}/mpi_control.cc)
+  list(APPEND SOURCES ${HOROVOD_OPT_BINDING}/mpi_control.cc
+       ${HOROVOD_OPT_BINDING}/mpi_cross_nodes.cc)
+endif()
+if(HAVE_GLOO)
+  list(APPEND SOURCES ${HOROVOD_OPT_BINDING}/gloo_cross_nodes.cc)
 endif()
 list(APPEND LINKER_LIBS rt)  # shm_open, before glibc 2.34
 include_directories(${HOROVOD_OPT_SOURCE_DIR} ${HOROVOD_OPT_GENERATED_DIR} ${PROJECT_SOURCE_DIR})

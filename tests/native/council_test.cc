@@ -9,7 +9,7 @@ namespace {
 
 Statement Says(Stand stand, std::uint64_t begun = 0, const std::string& reason = "",
                std::vector<std::int64_t> times = {}) {
-  return {"p", stand, begun, reason, std::move(times)};
+  return {"p", stand, begun, reason, std::move(times), {}};
 }
 
 // Of one plan, from what each rank says; the ranks' rows are as they travel.
@@ -24,9 +24,9 @@ Decision Decided(const std::vector<Statement>& by_rank) {
 
 TEST(Council, RowsKeepEveryField) {
   const std::vector<Statement> statements{
-      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}},
-      {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}},
-      {"r", Stand::kCaptured, 1, " ", {1}},
+      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, 2}},
+      {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}, {}},
+      {"r", Stand::kCaptured, 1, " ", {1}, {0}},
   };
   const auto read = FromRow(ToRow(statements));
   ASSERT_EQ(read.size(), statements.size());
@@ -35,6 +35,7 @@ TEST(Council, RowsKeepEveryField) {
     EXPECT_EQ(read[i].stand, statements[i].stand);
     EXPECT_EQ(read[i].begun, statements[i].begun);
     EXPECT_EQ(read[i].times, statements[i].times);
+    EXPECT_EQ(read[i].gpu_slots, statements[i].gpu_slots);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -115,8 +116,8 @@ TEST(Council, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {
 }
 
 TEST(Council, OneDecisionAPlanInTheOrderOfHashes) {
-  const Statement ready{"q", Stand::kReady, 1, "", {}};
-  const Statement failed{"a", Stand::kFailed, 0, "no", {}};
+  const Statement ready{"q", Stand::kReady, 1, "", {}, {}};
+  const Statement failed{"a", Stand::kFailed, 0, "no", {}, {}};
   const auto decisions = Decide({ToRow({ready, failed}), ToRow({ready})});
   ASSERT_EQ(decisions.size(), 2u);
   EXPECT_EQ(decisions[0].hash, "a");

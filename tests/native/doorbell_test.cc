@@ -24,6 +24,13 @@ TEST_F(DoorbellTest, ARoundAndAllBeforeItAreWanted) {
   EXPECT_FALSE(doorbell_.Wait(4, 0ns, stop_));
 }
 
+TEST_F(DoorbellTest, TheFirstOneToAskIsToldSo) {
+  EXPECT_TRUE(doorbell_.Ring(1));
+  EXPECT_FALSE(doorbell_.Ring(1));
+  EXPECT_TRUE(doorbell_.Ring(3));
+  EXPECT_FALSE(doorbell_.Ring(2));
+}
+
 TEST_F(DoorbellTest, NeverGoesBack) {
   doorbell_.Ring(5);
   doorbell_.Ring(2);

@@ -32,6 +32,9 @@ TEST(LaneCounters, EachAdditionReachesItsCounters) {
   counters.AddPass();
   counters.SetWakeups(9);
   counters.SetWakeups(11);
+  counters.AddAgreement();
+  counters.AddAgreement();
+  EXPECT_EQ(counters.Read().agreements, 2);
   ExpectValues(counters.Read(), 2, 3, 1025, 11, 8us, 111us);
 }
 
@@ -42,12 +45,14 @@ TEST(LaneCounters, ResetStartsAgain) {
     counters.AddBucket(1, 1us, 1us);
     counters.AddPass();
     counters.SetWakeups(1);
+    counters.AddAgreement();
     for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
     counters.EndThread();
   }).join();
   EXPECT_GE(counters.Usage().voluntary_switches, 20);
   counters.Reset();
   ExpectValues(counters.Read(), 0, 0, 0, 0, 0ns, 0ns);
+  EXPECT_EQ(counters.Read().agreements, 0);
   EXPECT_EQ(counters.Usage().voluntary_switches, 0);
   EXPECT_EQ(counters.Usage().user + counters.Usage().system, 0ns);
 }
@@ -73,6 +78,32 @@ TEST(LaneCounters, UsageBeforeWhileAndAfterTheThread) {
   EXPECT_GE(after.voluntary_switches, 20);
   EXPECT_LE(after.voluntary_switches, own.voluntary_switches);
   EXPECT_LE(after.user + after.system, own.user + own.system);
+}
+
+TEST(LaneCounters, UsageIsThatOfAllThreads) {
+  LaneCounters counters;
+  std::promise<void> begun[2], leave[2];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      counters.BeginThread();
+      for (int sleeps = 0; sleeps < 20; ++sleeps) std::this_thread::sleep_for(1ms);
+      begun[i].set_value();
+      leave[i].get_future().wait();
+      counters.EndThread();
+    });
+  }
+  for (std::promise<void>& one : begun) one.get_future().wait();
+  std::int64_t before = 40;
+  for (int i : {1, 0}) {
+    EXPECT_GE(counters.Usage().voluntary_switches, before);
+    before = counters.Usage().voluntary_switches;
+    leave[i].set_value();
+    threads[i].join();
+  }
+  const ThreadUsage after = counters.Usage();
+  EXPECT_GE(after.voluntary_switches, before);
+  EXPECT_EQ(counters.Usage().voluntary_switches, after.voluntary_switches);
 }
 
 TEST(LaneCounters, SteadyRoundsAreThoseSinceTheFirstPassAfterTheLastCouncil) {
@@ -116,6 +147,7 @@ TEST(LaneCounters, ReadersAtAnyTime) {
         EXPECT_GE(now.buckets, before.buckets);
         EXPECT_GE(now.wakeups, before.wakeups);
         EXPECT_GE(now.rounds, before.rounds);
+        EXPECT_GE(now.agreements, before.agreements);
         EXPECT_GE(now.data, before.data);
         EXPECT_GE(now.latency, before.latency);
         EXPECT_EQ(now.bytes % kBytes, 0);
@@ -131,6 +163,11 @@ TEST(LaneCounters, ReadersAtAnyTime) {
       if (i % 100 == 0) counters.AddCouncil();
     }
   });
+  std::thread order([&] {
+    counters.BeginThread();
+    for (int i = 0; i < kBuckets; ++i) counters.AddAgreement();
+    counters.EndThread();
+  });
   std::thread([&] {
     counters.BeginThread();
     for (int i = 1; i <= kBuckets; ++i) {
@@ -141,11 +178,13 @@ TEST(LaneCounters, ReadersAtAnyTime) {
     counters.EndThread();
   }).join();
   background.join();
+  order.join();
   done = true;
   for (std::thread& reader : readers) reader.join();
   ExpectValues(counters.Read(), kBuckets / 10, kBuckets, kBuckets * kBytes, kBuckets,
                std::chrono::nanoseconds(2 * kBuckets), std::chrono::nanoseconds(3 * kBuckets));
   EXPECT_EQ(counters.Read().rounds, kBuckets);
+  EXPECT_EQ(counters.Read().agreements, kBuckets);
 }
 
 }  // namespace

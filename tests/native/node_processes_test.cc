@@ -54,7 +54,7 @@ int Train(const SharedSegment& segment, int rank) {
       if (!log.Next(position++, bucket, stop, counts)) return 1;
       std::vector<int> values(Elements(bucket), pass * (rank + 1));
       const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
-      if (!reduce.Run({{values.data(), values.data(), bytes}}, arithmetic, 1, 1,
+      if (!reduce.Run({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {},
                       static_cast<std::uint64_t>(bucket), stop, counts)) {
         return 2;
       }

@@ -132,7 +132,7 @@ TEST_F(PlanLaneTest, RejectionFromOutside) {
 }
 
 TEST_F(PlanLaneTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
-  const std::string other = ToRow({{"p", Stand::kFailed, 0, "no", {}}});
+  const std::string other = ToRow({{"p", Stand::kFailed, 0, "no", {}, {}}});
   EXPECT_EQ(Council({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});
 }
 
@@ -142,7 +142,7 @@ TEST_F(PlanLaneTest, WhereNothingCanBePlanned) {
   for (int pass = 0; pass < 2 * kShadowPasses; ++pass) EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(ReportOf("p").state, "negotiated");
   EXPECT_EQ(ReportOf("p").reason, "no memory");
-  Council({ToRow({{"p", Stand::kReady, 2, "", {}}})});
+  Council({ToRow({{"p", Stand::kReady, 2, "", {}, {}}})});
   EXPECT_EQ(ReportOf("p").reason, "rank 0: no memory");
 }
 
@@ -166,15 +166,15 @@ TEST_F(PlanLaneTest, NoTicketsForNewBucketsKeepsTheOldOnes) {
     }
   }
   EXPECT_TRUE(lane_.WantsCouncil());
-  const std::string slow = ToRow({{"p", Stand::kActive, 7, "", {}}});
+  const std::string slow = ToRow({{"p", Stand::kActive, 7, "", {}, {}}});
   // All apart: 3 new buckets where 2 tickets are left.
   lane_.MeetingRow(true);
-  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {0, 5000, 10000}}}), slow});
+  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {0, 5000, 10000}, {}}}), slow});
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {1}, {2}}));
   EXPECT_EQ(ReportOf("p").state, "active");
   // Fused: the threshold allows two of them.
   lane_.MeetingRow(true);
-  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {20, 10, 0}}}), slow});
+  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {20, 10, 0}, {}}}), slow});
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{2, 1}, {0}}));
   EXPECT_EQ(Arrive(1), Route::kPlanned);
   EXPECT_EQ(tickets_.back(), 4);
@@ -200,7 +200,7 @@ TEST_F(PlanLaneTest, DifferentInTheFirstPassFailsThePlan) {
 TEST_F(PlanLaneTest, ZerosAlsoForAPlanThatWasRejectedBeforeTheRankJoined) {
   Activate(MakePlan("p", 1, {{0}}));
   // Rank 1 has begun two passes more than this one.
-  Council({ToRow({{"p", Stand::kEnding, kShadowPasses + 2, "no more", {}}})});
+  Council({ToRow({{"p", Stand::kEnding, kShadowPasses + 2, "no more", {}, {}}})});
   EXPECT_TRUE(tickets_.empty());
   lane_.Join();
   Council({""});
@@ -237,6 +237,29 @@ TEST_F(PlanLaneTest, CloseReturnsWhatIsLeftAndNegotiatesTheRest) {
   EXPECT_EQ(lane_.Close().size(), 3u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_TRUE(lane_.Close().empty());
+}
+
+TEST_F(PlanLaneTest, AfterRefuseNoBucketBecomesComplete) {
+  Activate(MakePlan("p", 3, {{0, 1}, {2}}));
+  Arrive(1);
+  Arrive(3);
+  lane_.Refuse();
+  EXPECT_EQ(Arrive(2), Route::kNegotiated);
+  EXPECT_EQ(tickets_, std::vector<int>{1});
+  const Work work = lane_.Take(1);
+  EXPECT_NE(work.arrivals.at(0), nullptr);
+  EXPECT_FALSE(lane_.Finished(work));
+  EXPECT_EQ(lane_.Close().size(), 1u) << "what is in the other bucket";
+}
+
+TEST_F(PlanLaneTest, AfterRefuseAJoinedRankSuppliesNoMoreZeros) {
+  Activate(MakePlan("p", 1, {{0}}));
+  lane_.Join();
+  Council({ToRow({{"p", Stand::kActive, kShadowPasses + 2, "", {}, {}}})});
+  EXPECT_EQ(tickets_, std::vector<int>{0});
+  lane_.Refuse();
+  EXPECT_EQ(lane_.Take(0).arrivals.at(0), nullptr);
+  EXPECT_EQ(tickets_, std::vector<int>{0});
 }
 
 TEST_F(PlanLaneTest, ReportsTellWhatHasBecomeOfEachPlan) {

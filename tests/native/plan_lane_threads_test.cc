@@ -115,5 +115,32 @@ TEST_F(PlanLaneThreads, NothingIsLostOrDoubled) {
   for (const auto& plan : lane_.Reports()) EXPECT_EQ(plan.state, "negotiated");
 }
 
+// Nothing is announced any more when Refuse() has returned, so the log ends on this rank.
+TEST(PlanLaneRefuse, IsTheEndForArrivalsUnderWay) {
+  for (int round = 0; round < 300; ++round) {
+    std::atomic<bool> refused{false};
+    PlanLane lane{1, [&](int) { EXPECT_FALSE(refused); }, [] {}};
+    lane.Add(MakePlan("p", 1, {{0}}));
+    const auto arrive = [&] {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      return lane.Arrive(1, 4, {}, "", arrival).route;
+    };
+    while (!lane.WantsCouncil()) arrive();
+    lane.Apply({lane.MeetingRow(false)});
+    std::atomic<bool> started{false};
+    std::thread framework([&] {
+      for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {
+        lane.Finished(lane.Take(0));
+        started = true;
+      }
+    });
+    while (!started) std::this_thread::yield();
+    for (volatile int delay = round * 50; delay > 0;) delay = delay - 1;
+    lane.Refuse();
+    refused = true;
+    framework.join();
+  }
+}
+
 }  // namespace
 }  // namespace horovod_opt

@@ -219,7 +219,7 @@ TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
   EXPECT_EQ(StandHeld(), Stand::kCaptured);
   Apply(Decision::kWait);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
-  EXPECT_FALSE(run_.NeedsFirstTickets());
+  EXPECT_TRUE(run_.Committed());
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
   EXPECT_EQ(Take(0).first, kLast + 1);

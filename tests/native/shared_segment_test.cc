@@ -7,7 +7,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cstdint>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -102,6 +103,32 @@ TEST(SharedSegment, MovesWithMappingAndName) {
   first = std::move(second);
   EXPECT_EQ(Bytes(first)[0], 3);
   EXPECT_TRUE(Exists());
+}
+
+TEST(SharedSegment, APrivateOneIsZeroedAndShowsInNoDirectory) {
+  SharedSegment segment = SharedSegment::Private(kBytes);
+  ASSERT_EQ(segment.size(), kBytes);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment.data()) % sysconf(_SC_PAGESIZE), 0u);
+  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(segment)[i], 0);
+  Bytes(segment)[kBytes - 1] = 42;
+  const SharedSegment other = SharedSegment::Private(kBytes);
+  EXPECT_EQ(Bytes(other)[kBytes - 1], 0);
+  EXPECT_FALSE(Exists());
+  segment.Unlink();
+  const SharedSegment moved = std::move(segment);
+  EXPECT_EQ(segment.data(), nullptr);
+  EXPECT_EQ(Bytes(moved)[kBytes - 1], 42);
+}
+
+TEST(SharedSegment, TooMuchPrivateMemoryIsAnError) {
+  const std::size_t bytes = std::size_t{1} << 62;
+  try {
+    SharedSegment::Private(bytes);
+    FAIL() << "no error";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::not_enough_memory);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(bytes)), std::string::npos);
+  }
 }
 
 TEST(SharedSegment, ATakenNameIsAnError) {

@@ -9,6 +9,10 @@ import pytest
 SELDOM = {"HOROVOD_OPT_HEARTBEAT_MS": "60000"}  # nothing may wait for the heartbeat
 OFTEN = {"HOROVOD_OPT_HEARTBEAT_MS": "5"}
 UNCUT = {"HOROVOD_OPT_RECUT": "0"}
+ALONE = {"HOROVOD_OPT_NODE_RANKS": "1"}  # as if each rank had a node of its own
+PAIRS = {"HOROVOD_OPT_NODE_RANKS": "2"}
+# By the operations that reduce what is on GPUs.
+OPERATIONS = {"HOROVOD_OPT_SHARED_MEMORY": "0"}
 XLA = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"}
 
 
@@ -32,6 +36,12 @@ JOBS = {
     "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "topo_plain.chain", "topo_control.loop"), {}),
     "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), UNCUT),
     "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
+    "mpi-3-nodes": Kind("mpi", 3, 1, (MIXED, RANDOM, CONTROL), ALONE),
+    "mpi-2-nodes-of-2": Kind("mpi", 4, 2, (FUNCTIONS, *FEW), PAIRS),
+    "gloo-2-nodes": Kind("gloo", 2, 0, (MIXED, CONTROL, RANDOM), ALONE),
+    "mpi-3-operations": Kind("mpi", 3, 0, (MIXED, RANDOM), OPERATIONS),
+    "gloo-2-operations": Kind("gloo", 2, 1, (FUNCTIONS, MIXED, CONTROL, RANDOM), OPERATIONS),
+    "mpi-2-operations-nodes": Kind("mpi", 2, 0, (MIXED, *FEW), {**OPERATIONS, **ALONE}),
     "xla": Kind("gloo", 2, 0, (KERAS, *FEW), XLA),
 }
 EACH = list(JOBS)

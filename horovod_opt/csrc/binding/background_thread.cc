@@ -42,9 +42,9 @@ void ChooseMode(State& state, Controller& controller) {
 }
 
 // Framework threads may look at a Topo at any time, so none is ever deleted; closed, it is small.
-void StartTopo(State& state, HorovodGlobalState& horovod) {
+void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perform) {
   static std::vector<std::unique_ptr<Topo>> all;
-  all.push_back(std::make_unique<Topo>(state, horovod));
+  all.push_back(std::make_unique<Topo>(state, horovod, perform));
   std::lock_guard<std::mutex> lock(state.mutex);
   for (const std::string& plan : state.plans) all.back()->plans().Add(ParsePlan(plan));
   state.topo = all.back().get();
@@ -56,12 +56,11 @@ BackgroundThread::BackgroundThread() { BeginThread(GlobalState()); }
 
 BackgroundThread::~BackgroundThread() {
   State& state = GlobalState();
-  if (Topo* topo = state.topo) topo->Close();
   if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
   EndThread(state);
 }
 
-void Start(HorovodGlobalState& horovod) {
+void Start(HorovodGlobalState& horovod, PerformOperation perform) {
   // Only now: threads inherit the name, and MPI and Gloo have created theirs.
   pthread_setname_np(pthread_self(), "hvd-background");
 
@@ -80,7 +79,7 @@ void Start(HorovodGlobalState& horovod) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
   }
   state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
-  if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod);
+  if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod, perform);
   if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
     std::cerr << "horovod-opt: mode nbcs changes nothing under the Gloo controller, whose waits "
                  "already sleep in the kernel"
@@ -102,6 +101,7 @@ void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
 
 void Stop(HorovodGlobalState& horovod) {
   State& state = GlobalState();
+  if (Topo* topo = state.topo) topo->Finish();
   if (!state.settings.stats) return;
   const HorovodOptStats own = ReadStats(state);
   const auto rows = GatherRows(*horovod.global_controller,
@@ -111,6 +111,18 @@ void Stop(HorovodGlobalState& horovod) {
   for (const std::string& row : rows) {
     row.copy(reinterpret_cast<char*>(&state.gathered.emplace_back()), sizeof(own));
   }
+}
+
+void Leave() {
+  if (Topo* topo = GlobalState().topo) topo->Close();
+}
+
+bool TakePlannedEntries(const horovod::common::Response& response,
+                        std::vector<horovod::common::TensorTableEntry>& entries) {
+  Topo* topo = GlobalState().topo;
+  if (topo == nullptr || !topo->operations().performing()) return false;
+  topo->operations().TakeEntries(response, entries);
+  return true;
 }
 
 DataScope::DataScope(const horovod::common::Response& response,
@@ -126,6 +138,8 @@ DataScope::DataScope(const horovod::common::Response& response,
 }
 
 DataScope::~DataScope() {
+  Topo* topo = GlobalState().topo;
+  if (topo != nullptr && topo->operations().performing()) return;  // counted as planned
   GlobalState().counters.AddData(steady_clock::now() - start_, bytes_);
 }
 

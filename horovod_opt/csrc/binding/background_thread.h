@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planned_operations.h"
+
 namespace horovod {
 namespace common {
 struct HorovodGlobalState;
@@ -26,7 +28,8 @@ class BackgroundThread {
 
 // Once the ranks can talk and before the first cycle: agrees on the settings and applies them.
 // Collective. Throws std::runtime_error on every rank alike if any rank cannot go on.
-void Start(horovod::common::HorovodGlobalState& horovod);
+// `perform`: upstream's function that performs a response.
+void Start(horovod::common::HorovodGlobalState& horovod, PerformOperation perform);
 
 // At the start of every cycle: sleeps `local`, the rest of the cycle time (negative: none), or what
 // the mode makes of it. Collective in modes gs and topo.
@@ -34,6 +37,14 @@ void Pace(horovod::common::HorovodGlobalState& horovod, std::chrono::nanoseconds
 
 // After the last cycle, which all ranks leave together. Collective.
 void Stop(horovod::common::HorovodGlobalState& horovod);
+
+// However the loop has ended, and while MPI and Gloo are still there.
+void Leave();
+
+// Upstream is about to perform `response`. If its tensors are planned ones, which its queue does not
+// know: gives them out, true.
+bool TakePlannedEntries(const horovod::common::Response& response,
+                        std::vector<horovod::common::TensorTableEntry>& entries);
 
 // Before upstream performs `response`. Counts its lifetime and the bytes of this rank's tensors as
 // moving data.

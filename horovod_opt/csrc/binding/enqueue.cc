@@ -10,11 +10,12 @@
 namespace horovod_opt {
 namespace {
 
+thread_local std::int64_t next_key = 0;
+
 using horovod::common::ReduceOp;
 using horovod::common::Status;
 
-std::string Obstacle(int device, std::int32_t process_set_id, ReduceOp reduce_op) {
-  if (device != CPU_DEVICE_ID) return "it is on a GPU";
+std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
   if (process_set_id != 0) return "it belongs to another process set";
   if (reduce_op == ReduceOp::ADASUM) return "it is reduced by Adasum";
   return "";
@@ -33,7 +34,8 @@ Status EnqueueTensorAllreduce(std::int64_t key,
   Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   if (topo != nullptr) {
     auto planned = std::make_unique<PlannedTensor>();
-    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor};
+    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor,
+                          device != CPU_DEVICE_ID};
     auto& entry = planned->entry;
     entry.tensor_name = name;
     entry.context = context;
@@ -46,7 +48,7 @@ Status EnqueueTensorAllreduce(std::int64_t key,
     const Reduction reduction = planned->reduction;
     ArrivalPtr arrival = std::move(planned);
     const auto arrived = topo->plans().Arrive(key, tensor->size(), reduction,
-                                              Obstacle(device, process_set_id, reduce_op), arrival);
+                                              Obstacle(process_set_id, reduce_op), arrival);
     switch (arrived.route) {
       case Route::kPlanned:
         return Status::OK();
@@ -66,6 +68,12 @@ Status EnqueueTensorAllreduce(std::int64_t key,
       std::move(name), device, std::move(callback), reduce_op, prescale_factor, postscale_factor,
       process_set_id);
 }
+
+void UseKey(std::int64_t key) { next_key = key; }
+
+std::int64_t TakeKey() { return std::exchange(next_key, 0); }
+
+bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
 void RequestAdded() {
   if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->RequestRound();

@@ -18,6 +18,14 @@ horovod::common::Status EnqueueTensorAllreduce(
     horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
 
+// Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
+// thread says it first, and its next operation takes it; 0 if it has said nothing.
+void UseKey(std::int64_t key);
+std::int64_t TakeKey();
+
+// Whether a thread of the framework that waits for a tensor sleeps: in any mode but off.
+bool WaitsAsleep();
+
 // Upstream's queue has a new request.
 void RequestAdded();
 // This rank is about to ask upstream's queue to join.

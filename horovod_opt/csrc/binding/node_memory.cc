@@ -17,8 +17,10 @@ constexpr std::size_t kLine = 64;
 
 std::size_t Rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-std::size_t DoorbellBytes() { return Rounded(sizeof(Doorbell)); }
-std::size_t LogBytes() { return Rounded(ReadyLog::Bytes()); }
+// The doorbell and the logs lie before what the reduction uses.
+std::size_t HeadBytes(const Groups& groups) {
+  return Rounded(sizeof(Doorbell)) + (groups.Alone() ? 1 : 2) * Rounded(ReadyLog::Bytes());
+}
 
 std::string NewName() {
   std::random_device random;
@@ -27,21 +29,23 @@ std::string NewName() {
 
 }  // namespace
 
-NodeMemory::NodeMemory(SharedSegment segment, int rank, int ranks)
-    : segment_(std::move(segment)),
-      doorbell_(static_cast<Doorbell*>(segment_.data())),
-      log_(reinterpret_cast<ReadyLog*>(static_cast<char*>(segment_.data()) + DoorbellBytes())),
-      allreduce_(static_cast<char*>(segment_.data()) + DoorbellBytes() + LogBytes(),
-                 segment_.size() - DoorbellBytes() - LogBytes(), rank, ranks) {}
+NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups) : segment_(std::move(segment)) {
+  char* const data = static_cast<char*>(segment_.data());
+  char* const ready = data + Rounded(sizeof(Doorbell));
+  doorbell_ = reinterpret_cast<Doorbell*>(data);
+  ready_ = reinterpret_cast<ReadyLog*>(ready);
+  order_ = groups.Alone() ? ready_ : reinterpret_cast<ReadyLog*>(ready + Rounded(ReadyLog::Bytes()));
+  const std::size_t head = HeadBytes(groups);
+  allreduce_ = std::make_unique<NodeAllreduce>(data + head, segment_.size() - head, groups.index,
+                                               static_cast<int>(groups.ranks.size()));
+}
 
 std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& controller,
-                                              std::string& error) {
-  const auto& node = controller.GetLocalCommRanks();
-  const int ranks = static_cast<int>(node.size());
-  const int rank = controller.GetLocalRank();
-  const std::size_t bytes = DoorbellBytes() + LogBytes() + NodeAllreduce::Bytes(ranks);
+                                              const Groups& groups, std::string& error) {
+  const int ranks = static_cast<int>(groups.ranks.size());
+  const std::size_t bytes = HeadBytes(groups) + NodeAllreduce::Bytes(ranks);
 
-  // The first rank of the node makes the segment, the others open it, then its name goes.
+  // The first rank of the group makes the segment, the others open it, then its name goes.
   std::optional<SharedSegment> segment;
   std::string name;
   std::string problem;
@@ -52,12 +56,14 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
       problem = failure.what();
     }
   };
-  if (rank == 0) {
+  if (ranks == 1) {
+    attempt([&] { return SharedSegment::Private(bytes); });
+  } else if (groups.index == 0) {
     name = NewName();
     attempt([&] { return SharedSegment::Create(name, bytes); });
   }
-  name = GatherRows(controller, name)[node[0]];
-  if (rank != 0) attempt([&] { return SharedSegment::Open(name, bytes); });
+  name = GatherRows(controller, name)[groups.ranks[0]];
+  if (groups.index != 0) attempt([&] { return SharedSegment::Open(name, bytes); });
   const auto problems = GatherRows(controller, problem);
   if (segment) segment->Unlink();
   for (std::size_t one = 0; one < problems.size(); ++one) {
@@ -65,7 +71,7 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
     error = "rank " + std::to_string(one) + ": " + problems[one];
     return nullptr;
   }
-  return std::unique_ptr<NodeMemory>(new NodeMemory(std::move(*segment), rank, ranks));
+  return std::unique_ptr<NodeMemory>(new NodeMemory(std::move(*segment), groups));
 }
 
 }  // namespace horovod_opt

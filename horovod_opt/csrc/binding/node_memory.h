@@ -1,10 +1,11 @@
-// The memory that the ranks of a node share in mode topo.
+// The memory that the ranks of a group share in mode topo.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "horovod_opt/csrc/core/doorbell.h"
+#include "horovod_opt/csrc/core/groups.h"
 #include "horovod_opt/csrc/core/node_allreduce.h"
 #include "horovod_opt/csrc/core/ready_log.h"
 #include "horovod_opt/csrc/core/shared_segment.h"
@@ -21,19 +22,23 @@ class NodeMemory {
  public:
   // Collective. Every rank gets one, or nullptr and the same `error`.
   static std::unique_ptr<NodeMemory> Share(horovod::common::Controller& controller,
-                                           std::string& error);
+                                           const Groups& groups, std::string& error);
 
   Doorbell& doorbell() const { return *doorbell_; }
-  ReadyLog& log() const { return *log_; }
-  NodeAllreduce& allreduce() { return allreduce_; }
+  // What is ready on all ranks of the group.
+  ReadyLog& ready() const { return *ready_; }
+  // What is ready on all groups, in the order in which it is reduced; of one group the same.
+  ReadyLog& order() const { return *order_; }
+  NodeAllreduce& allreduce() { return *allreduce_; }
 
  private:
-  NodeMemory(SharedSegment segment, int rank, int ranks);
+  NodeMemory(SharedSegment segment, const Groups& groups);
 
   SharedSegment segment_;
   Doorbell* doorbell_;
-  ReadyLog* log_;
-  NodeAllreduce allreduce_;
+  ReadyLog* ready_;
+  ReadyLog* order_;
+  std::unique_ptr<NodeAllreduce> allreduce_;
 };
 
 }  // namespace horovod_opt

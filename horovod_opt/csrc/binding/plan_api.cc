@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/plan_lane.h"
+#include "enqueue.h"
 #include "state.h"
 #include "topo.h"
 
@@ -63,6 +64,9 @@ const char* horovod_opt_add_plan(const char* text) {
 void horovod_opt_reject_plan(const char* hash, const char* reason) {
   if (auto* topo = horovod_opt::GlobalState().topo.load()) topo->plans().Reject(hash, reason);
 }
+
+// The next allreduce that this thread enqueues is the one with this key.
+void horovod_opt_use_key(std::int64_t key) { horovod_opt::UseKey(key); }
 
 // Tab-separated lines: "plan hash state passes name reason", then for each bucket "bucket slots" and
 // for each slot "slot times_last name". Empty unless mode topo is on.

@@ -21,19 +21,6 @@ using horovod::common::Response;
 using horovod::common::Status;
 using Clock = PlanLane::Clock;
 
-const char kActivity[] = "PLANNED_ALLREDUCE";
-
-std::string Describe(const Work& work) {
-  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), pass " +
-                     std::to_string(work.pass) + ", bucket " + std::to_string(work.ticket) + ": ";
-  const char* separator = "";
-  for (int slot : work.slots) {
-    text += separator + work.plan->slots[slot].name;
-    separator = ", ";
-  }
-  return text;
-}
-
 std::vector<Segment> SegmentsOf(const Work& work) {
   std::vector<Segment> segments;
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
@@ -54,9 +41,11 @@ class TimelineScope {
   TimelineScope(HorovodGlobalState& horovod, const Work& work)
       : timeline_(horovod.timeline), work_(work) {
     if (!timeline_.Initialized()) return;
+    const std::string activity = "PLANNED_ALLREDUCE, pass " + std::to_string(work.pass) +
+                                 ", bucket " + std::to_string(work.ticket);
     ForEach([&](const auto& entry) {
       timeline_.Start(entry.tensor_name, Response::ALLREDUCE, entry.tensor->size());
-      timeline_.ActivityStart(entry.tensor_name, kActivity);
+      timeline_.ActivityStart(entry.tensor_name, activity);
     });
   }
   ~TimelineScope() {
@@ -79,33 +68,61 @@ class TimelineScope {
 }  // namespace
 
 PlannedLane::PlannedLane(HorovodGlobalState& horovod, PlanLane& plans, NodeMemory& node,
+                         CrossNodes* cross, PlannedOperations& operations,
                          LaneCounters& counters, bool verify)
     : horovod_(horovod),
       plans_(plans),
       node_(node),
+      cross_(cross),
+      operations_(operations),
       counters_(counters),
       verify_(verify),
       ranks_(horovod.global_controller->GetSize()),
       thread_(&PlannedLane::Run, this) {}
 
 PlannedLane::~PlannedLane() {
+  if (!thread_.joinable()) return;
   stop_ = true;
-  node_.log().Kick();
+  end_ = true;
+  node_.order().Kick();
   node_.allreduce().Kick();
+  if (cross_ != nullptr) cross_->Abandon();
   thread_.join();
 }
 
-std::string PlannedLane::Difference() const { return different_ ? difference_ : ""; }
+void PlannedLane::Finish(std::chrono::seconds patience) {
+  end_ = true;
+  node_.order().Kick();
+  if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
+}
+
+std::string PlannedLane::Failure() const { return failed_ ? failure_ : ""; }
+
+void PlannedLane::Fail(std::string failure) {
+  failure_ = std::move(failure);
+  failed_ = true;
+}
 
 void PlannedLane::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
   counters_.BeginThread();
   int ticket;
-  for (std::uint64_t position = 0; node_.log().Next(position, ticket, stop_, waits_); ++position) {
-    Reduce(plans_.Take(ticket));
-    if (different_) break;
+  for (std::uint64_t position = 0; node_.order().Next(position, ticket, end_, waits_); ++position) {
+    if (stop_ || !Perform(ticket)) break;
   }
   counters_.EndThread();
+  ended_.set_value();
+}
+
+bool PlannedLane::Perform(int ticket) {
+  if (ticket == kRoundTicket) {
+    operations_.HandRound();
+    return true;
+  }
+  Work work = plans_.Take(ticket);
+  if (!operations_.Performs(work)) return Reduce(std::move(work));
+  operations_.Hand(std::move(work));
+  return true;
 }
 
 // The ranks compare it, always: it costs nothing. Without `verify` it says which bucket of which
@@ -115,11 +132,23 @@ std::uint64_t PlannedLane::Tag(const Work& work) const {
   return work.pass * ReadyLog::kTickets + static_cast<std::uint64_t>(work.ticket);
 }
 
-void PlannedLane::Reduce(Work work) {
+bool PlannedLane::IsSameEverywhere(std::uint64_t tag) {
+  std::vector<std::uint64_t> words{tag, ~tag};
+  return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
+}
+
+bool PlannedLane::Reduce(Work work) {
   const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
+  const auto dtype = static_cast<DataType>(reduction.dtype);
   const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
   const double postscale =
       reduce_op == ReduceOp::AVERAGE ? reduction.postscale / ranks_ : reduction.postscale;
+  CrossReduce over_nodes;
+  if (cross_ != nullptr) {
+    over_nodes = [&](void* data, std::int64_t count) {
+      return cross_->Allreduce(data, count, dtype, reduce_op);
+    };
+  }
   const auto segments = SegmentsOf(work);
   const auto start = Clock::now();
   bool reduced = false;
@@ -127,14 +156,19 @@ void PlannedLane::Reduce(Work work) {
   {
     TimelineScope timeline(horovod_, work);
     try {
-      reduced = node_.allreduce().Run(
-          segments, ArithmeticOf(static_cast<DataType>(reduction.dtype), reduce_op),
-          reduction.prescale, postscale, Tag(work), stop_, waits_);
+      const std::uint64_t tag = Tag(work);
+      if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
+        throw std::logic_error("the nodes reduce different buckets");
+      }
+      reduced = node_.allreduce().Run(segments, ArithmeticOf(dtype, reduce_op), reduction.prescale,
+                                      postscale, over_nodes, tag, stop_, waits_);
+      if (!reduced && cross_ != nullptr && !cross_->problem().empty()) {
+        Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
+      }
     } catch (const std::logic_error&) {
-      difference_ = Describe(work);
+      Fail(Describe(work));
       status = Status::UnknownError("the ranks were about to reduce different tensors; this rank " +
-                                    difference_);
-      different_ = true;
+                                    failure_);
     }
   }
   if (reduced) {
@@ -149,6 +183,7 @@ void PlannedLane::Reduce(Work work) {
   for (const ArrivalPtr& arrival : work.arrivals) {
     if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);
   }
+  return reduced;
 }
 
 }  // namespace horovod_opt

@@ -58,11 +58,7 @@ HorovodOptStats ReadStats(State& state) {
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
   }
   const LaneCounters::Values lane = state.lane_counters.Read();
-  const ThreadUsage lane_usage = state.lane_counters.Usage();
-  background.user += lane_usage.user;
-  background.system += lane_usage.system;
-  background.voluntary_switches += lane_usage.voluntary_switches;
-  background.involuntary_switches += lane_usage.involuntary_switches;
+  background += state.lane_counters.Usage();
   const Counters::Values values = state.counters.Read();
   const ThreadUsage process = ReadProcessUsage();
   out.cycles = values.cycles;
@@ -79,6 +75,7 @@ HorovodOptStats ReadStats(State& state) {
   out.planned_wakeups = lane.wakeups;
   out.requested_rounds = lane.rounds;
   out.steady_rounds = lane.steady_rounds;
+  out.agreements = lane.agreements;
   out.planned_latency_seconds = Seconds(lane.latency);
   out.background_user_seconds = Seconds(background.user);
   out.background_system_seconds = Seconds(background.system);

@@ -1,5 +1,6 @@
 #include "topo.h"
 
+#include <algorithm>
 #include <iostream>
 #include <stdexcept>
 #include <utility>
@@ -20,7 +21,14 @@ using horovod::common::Status;
 using Clock = std::chrono::steady_clock;
 
 // What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
-enum Agenda { kNegotiation = 1, kCouncil = 2, kDifference = 4, kStall = 8 };
+enum Agenda { kNegotiation = 1, kCouncil = 2, kFailure = 4, kStall = 8 };
+
+// How late a request of another group is noticed at the latest.
+constexpr std::chrono::milliseconds kListening(10);
+// How long a rank waits for a round to come before it looks whether it can.
+constexpr std::chrono::milliseconds kLookAgain(100);
+// How long a rank waits at the end for others that may have died.
+constexpr std::chrono::seconds kPatience(10);
 
 void Say(const HorovodGlobalState& horovod, const std::string& line) {
   if (horovod.global_controller->GetRank() == 0) {
@@ -41,36 +49,64 @@ void Negotiate(ArrivalPtr arrival) {
 
 }  // namespace
 
-Topo::Topo(State& state, HorovodGlobalState& horovod)
+Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     : state_(state),
       horovod_(horovod),
       plans_(
-          ReadyLog::kTickets,
+          kRoundTicket,  // the tickets before it
           [this](int ticket) {
-            node_->log().Ready(ticket, horovod_.global_controller->GetSize());
+            node_->ready().Ready(ticket, static_cast<int>(groups_.ranks.size()));
           },
-          [this] { RequestRound(); }) {
-  auto& controller = *horovod.global_controller;
-  std::string problem;
-  node_ = NodeMemory::Share(controller, problem);
-  if (node_ != nullptr) {
-    doorbell_ = &node_->doorbell();
-    if (controller.GetLocalSize() != controller.GetSize()) {
-      problem = "the ranks are on several nodes, and planned tensors move through the memory of one";
-    }
-  }
+          [this] { RequestRound(); }),
+      operations_(horovod, perform, plans_, state.lane_counters, state.settings.shared_memory == 0,
+                  state.settings.verify != 0) {
+  const std::string problem = Connect();
+  if (node_ != nullptr) doorbell_ = &node_->doorbell();
   if (!problem.empty()) {
     Say(horovod, "mode topo: nothing is planned, every tensor is negotiated: " + problem);
     plans_.Disable(problem);
     return;
   }
-  lane_ = std::make_unique<PlannedLane>(horovod, plans_, *node_, state.lane_counters,
-                                        state.settings.verify != 0);
+  LaneCounters& counters = state.lane_counters;
+  if (order_connection_ != nullptr && groups_.index == 0) {
+    order_ = std::make_unique<OrderThread>(*node_, *order_connection_, counters);
+  }
+  lane_ = std::make_unique<PlannedLane>(horovod, plans_, *node_, data_connection_.get(), operations_,
+                                        counters, state.settings.verify != 0);
+}
+
+std::string Topo::Connect() {
+  auto& controller = *horovod_.global_controller;
+  const int rank = controller.GetRank();
+  std::vector<int> node_of;
+  for (const auto& first : GatherRows(controller, std::to_string(controller.GetLocalCommRanks()[0]))) {
+    node_of.push_back(std::stoi(first));
+  }
+  groups_ = MakeGroups(node_of, state_.settings.node_ranks, rank);
+  std::string problem;
+  node_ = NodeMemory::Share(controller, groups_, problem);
+  if (node_ == nullptr && groups_.ranks.size() > 1) {
+    Say(horovod_, "mode topo: the ranks of a node share no memory and reduce as if each had a node "
+                  "of its own: " + problem);
+    problem.clear();
+    groups_ = MakeGroups(node_of, 1, rank);
+    node_ = NodeMemory::Share(controller, groups_, problem);
+  }
+  if (node_ == nullptr || groups_.Alone()) return problem;
+  order_connection_ = CrossNodes::Connect(horovod_, groups_, problem);
+  if (order_connection_ != nullptr) {
+    data_connection_ = CrossNodes::Connect(horovod_, groups_, problem);
+  }
+  return problem;
 }
 
 void Topo::RequestRound() {
   std::shared_lock<std::shared_mutex> lock(closing_);
-  if (doorbell_ != nullptr) doorbell_->Ring(round_ + 1);
+  if (doorbell_ != nullptr) Request(round_ + 1);
+}
+
+void Topo::Request(std::uint64_t round) {
+  if (doorbell_->Ring(round) && rounds_in_log_) node_->ready().Ready(kRoundTicket, 1);
 }
 
 bool Topo::HasRequests() const {
@@ -86,26 +122,60 @@ bool Topo::HasRequests() const {
 void Topo::BeginRound(std::chrono::nanoseconds rest) {
   const auto start = Clock::now();
   const std::uint64_t round = round_ + 1;
-  const auto heartbeat = std::chrono::milliseconds(state_.settings.heartbeat_ms);
-  if (HasRequests() || !doorbell_->Wait(round, heartbeat, never_)) doorbell_->Ring(round);
+  AwaitRound(round);
   rest -= Clock::now() - start;
   if (rest.count() > 0) SleepFor(rest);
   round_ = round;
   Meet();
 }
 
+void Topo::AwaitRound(std::uint64_t round) {
+  if (HasRequests()) Request(round);
+  if (!rounds_in_log_) {
+    if (!doorbell_->Wait(round, LongestWait(), never_)) Request(round);
+    return;
+  }
+  auto deadline = Clock::now() + LongestWait();
+  while (!operations_.PerformUntilRound()) {
+    if (operations_.Wait(deadline)) continue;
+    Request(round);
+    if (!Failure().empty()) return;  // nothing comes any more
+    deadline = Clock::now() + kLookAgain;
+  }
+}
+
+// Other groups do not ring here, so this one has to look. After one request more are likely.
+std::chrono::nanoseconds Topo::LongestWait() {
+  const std::chrono::nanoseconds heartbeat = std::chrono::milliseconds(state_.settings.heartbeat_ms);
+  if (node_ != nullptr && groups_.Alone()) return heartbeat;
+  const auto wait = std::min(heartbeat, listening_);
+  listening_ = std::min<std::chrono::nanoseconds>(2 * listening_, kListening);
+  return wait;
+}
+
+std::string Topo::Failure() const {
+  if (order_ != nullptr && !order_->Failure().empty()) {
+    return "cannot reach the other nodes (" + order_->Failure() + ")";
+  }
+  return lane_ == nullptr ? "" : lane_->Failure();
+}
+
 void Topo::Meet() {
   auto& controller = *horovod_.global_controller;
   long long own = HasRequests() ? kNegotiation : 0;
   if (plans_.WantsCouncil()) own |= kCouncil;
-  if (lane_ != nullptr && !lane_->Difference().empty()) own |= kDifference;
+  const std::string failure = Failure();
+  if (!failure.empty()) own |= kFailure;
   if (stall_.Due(plans_)) own |= kStall;
   std::vector<long long> agenda{own};
   controller.CrossRankBitwiseOr(agenda, 1);
-  if (agenda[0] & kNegotiation) state_.lane_counters.AddRound();
-  if (agenda[0] & kDifference) {
-    std::string text = "The ranks were about to reduce different tensors.";
-    const auto rows = GatherRows(controller, lane_->Difference());
+  if (agenda[0] & kNegotiation) {
+    state_.lane_counters.AddRound();
+    listening_ = std::chrono::milliseconds(1);
+  }
+  if (agenda[0] & kFailure) {
+    std::string text = "The ranks cannot go on together; what each was about to reduce:";
+    const auto rows = GatherRows(controller, failure);
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
       text += " Rank " + std::to_string(rank) + ": " + (rows[rank].empty() ? "-" : rows[rank]) + ".";
     }
@@ -121,6 +191,11 @@ void Topo::HoldCouncil() {
   const bool times = state_.settings.recut != 0 && controller.GetRank() == 0;
   auto outcome = plans_.Apply(GatherRows(controller, plans_.MeetingRow(times)));
   state_.lane_counters.AddCouncil();
+  if (!rounds_in_log_ && plans_.AnyCommitted(state_.settings.shared_memory == 0)) {
+    rounds_in_log_ = true;
+    // Whoever has asked for the next round so far has put nothing into the log.
+    if (groups_.index == 0) node_->ready().Ready(kRoundTicket, 1);
+  }
   for (ArrivalPtr& arrival : outcome.negotiated) Negotiate(std::move(arrival));
   for (ArrivalPtr& arrival : outcome.overlapping) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
@@ -137,13 +212,37 @@ void Topo::ReportStall() {
             << std::flush;
 }
 
+void Topo::Finish() {
+  if (lane_ == nullptr) return;
+  const auto await_all_ranks = [&] {
+    std::vector<long long> nothing{0};
+    horovod_.global_controller->CrossRankBitwiseOr(nothing, 1);
+  };
+  plans_.Refuse();
+  await_all_ranks();  // nothing becomes ready any more
+  if (order_ != nullptr) order_->Finish();
+  await_all_ranks();  // nothing is appended to any log
+  lane_->Finish(kPatience);
+  while (operations_.PerformUntilRound()) continue;
+}
+
 void Topo::Close() {
+  order_.reset();
   lane_.reset();
   auto left = plans_.Close();
+  for (ArrivalPtr& arrival : operations_.Drain()) left.push_back(std::move(arrival));
   {
     std::lock_guard<std::shared_mutex> lock(closing_);
     doorbell_ = nullptr;
   }
+  if (data_connection_ != nullptr && data_connection_->abandoned()) {
+    // MPI may still write to their memory.
+    data_connection_.release();
+    node_.release();
+  }
+  if (order_connection_ != nullptr && order_connection_->abandoned()) order_connection_.release();
+  order_connection_.reset();
+  data_connection_.reset();
   node_.reset();
   for (ArrivalPtr& arrival : left) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);

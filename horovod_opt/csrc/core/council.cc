@@ -50,6 +50,12 @@ Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks)
     return decision;
   }
   const Statement& first = statements.begin()->second;
+  for (const auto& [rank, statement] : statements) {
+    if (statement.gpu_slots == first.gpu_slots) continue;
+    decision.kind = first.stand == Stand::kReady ? Decision::kReject : Decision::kEnd;
+    decision.reason = On(rank, "other tensors are on GPUs than on rank 0");
+    return decision;
+  }
   if (first.stand == Stand::kReady) {
     decision.kind = Decision::kCommit;
   } else if (!first.times.empty()) {
@@ -69,6 +75,8 @@ std::string ToRow(const std::vector<Statement>& statements) {
     row << one.hash << ' ' << static_cast<int>(one.stand) << ' ' << one.begun << ' '
         << one.times.size();
     for (std::int64_t time : one.times) row << ' ' << time;
+    row << ' ' << one.gpu_slots.size();
+    for (int slot : one.gpu_slots) row << ' ' << slot;
     row << ' ' << reason << '\n';
   }
   return row.str();
@@ -86,6 +94,10 @@ std::vector<Statement> FromRow(const std::string& row) {
     one.stand = static_cast<Stand>(stand);
     one.times.resize(times);
     for (std::int64_t& time : one.times) fields >> time;
+    std::size_t gpu_slots = 0;
+    fields >> gpu_slots;
+    one.gpu_slots.resize(gpu_slots);
+    for (int& slot : one.gpu_slots) fields >> slot;
     fields.get();
     std::getline(fields, one.reason);
     statements.push_back(one);

@@ -11,7 +11,8 @@
 // 2. A switch takes effect in the pass after the last one that any rank has begun: no pass is ever
 //    split between the lanes.
 // 3. A plan becomes active only if every rank has it and its first passes went as planned everywhere.
-//    A rank that has joined says so of no plan: it would never send its tensors.
+//    A rank that has joined says so of no plan: it would never send its tensors. The same tensors
+//    are on GPUs everywhere, so that every rank reduces them in the same way.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct Statement {
   std::uint64_t begun = 0;          // passes begun on this rank
   std::string reason;               // of kEnding and kFailed
   std::vector<std::int64_t> times;  // us after the start of a pass, by slot; empty: no new cut
+  std::vector<int> gpu_slots;       // whose tensors are on a GPU
 };
 
 // What all ranks do about one plan.

@@ -69,6 +69,14 @@ struct ThreadUsage {
   std::chrono::nanoseconds system{0};
   std::int64_t voluntary_switches = 0;
   std::int64_t involuntary_switches = 0;
+
+  ThreadUsage& operator+=(const ThreadUsage& other) {
+    user += other.user;
+    system += other.system;
+    voluntary_switches += other.voluntary_switches;
+    involuntary_switches += other.involuntary_switches;
+    return *this;
+  }
 };
 
 // Of any thread of this process, from /proc; times in steps of a clock tick (usually 10 ms). Throws

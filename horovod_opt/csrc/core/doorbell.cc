@@ -15,12 +15,13 @@ EventCount::Clock::time_point After(std::chrono::nanoseconds timeout) {
 
 }  // namespace
 
-void Doorbell::Ring(std::uint64_t round) {
+bool Doorbell::Ring(std::uint64_t round) {
   std::uint64_t requested = requested_.load();
   do {
-    if (requested >= round) return;
+    if (requested >= round) return false;
   } while (!requested_.compare_exchange_weak(requested, round));
   rung_.Notify();
+  return true;
 }
 
 bool Doorbell::Wait(std::uint64_t round, std::chrono::nanoseconds timeout,

@@ -13,8 +13,9 @@ namespace horovod_opt {
 // may call anything.
 class Doorbell {
  public:
-  // Round `round`, and all before it, are wanted. Costs one load if that is known already.
-  void Ring(std::uint64_t round);
+  // Round `round`, and all before it, are wanted. Costs one load if that is known already. True for
+  // the one who says it first.
+  bool Ring(std::uint64_t round);
 
   // True once `round` is wanted; false when `timeout` has passed or `stop` is set, which is noticed
   // after Kick(), and without it within 100 ms. A timeout of zero only looks.

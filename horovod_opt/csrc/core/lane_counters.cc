@@ -3,7 +3,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace horovod_opt {
+namespace {
+
+pid_t OwnTid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
+}  // namespace
 
 LaneCounters::Values LaneCounters::Read() const {
   return {Load(passes_),
@@ -12,24 +19,27 @@ LaneCounters::Values LaneCounters::Read() const {
           Load(wakeups_),
           Load(rounds_),
           Load(steady_rounds_),
+          Load(agreements_),
           std::chrono::nanoseconds(Load(data_)),
           std::chrono::nanoseconds(Load(latency_))};
 }
 
 ThreadUsage LaneCounters::Usage() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return tid_ == 0 ? usage_at_end_ : ReadThreadUsage(tid_);
+  ThreadUsage usage = ended_;
+  for (const pid_t thread : threads_) usage += ReadThreadUsage(thread);
+  return usage;
 }
 
 void LaneCounters::BeginThread() {
   std::lock_guard<std::mutex> lock(mutex_);
-  tid_ = static_cast<pid_t>(syscall(SYS_gettid));
+  threads_.push_back(OwnTid());
 }
 
 void LaneCounters::EndThread() {
   std::lock_guard<std::mutex> lock(mutex_);
-  usage_at_end_ = ReadOwnThreadUsage();
-  tid_ = 0;
+  ended_ += ReadOwnThreadUsage();
+  threads_.erase(std::find(threads_.begin(), threads_.end(), OwnTid()));
 }
 
 void LaneCounters::AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
@@ -42,12 +52,12 @@ void LaneCounters::AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
 
 void LaneCounters::Reset() {
   for (Counter* counter : {&passes_, &buckets_, &bytes_, &wakeups_, &data_, &latency_, &rounds_,
-                           &rounds_before_, &steady_rounds_}) {
+                           &rounds_before_, &steady_rounds_, &agreements_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   steady_ = false;
   std::lock_guard<std::mutex> lock(mutex_);
-  usage_at_end_ = {};
+  ended_ = {};
 }
 
 }  // namespace horovod_opt

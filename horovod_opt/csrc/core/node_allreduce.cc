@@ -6,7 +6,8 @@
 // they meet; it reduces its slice into its own output and, for the others, into the place in its
 // row that it left free; they meet; it copies the others' results out. Between two barriers a rank
 // works on three chunks: it reduces one, copies the result of the last out and the next one in, so
-// that n chunks need n + 1 barriers.
+// that n chunks need n + 1 barriers. With several groups it is always chunked: the owner of a slice
+// reduces it over the groups before the barrier that shows it to the others.
 //
 // Why two buffers and one barrier per copy suffice. Number the copies in over all calls. Copy n
 // goes to buffer n % 2; let B(n) be the first barrier after it. A rank begins copy n + 2 after
@@ -79,12 +80,13 @@ struct NodeAllreduce::Call {
   };
 
   Call(const std::vector<Segment>& segments, const Arithmetic& arithmetic_, double prescale_,
-       double postscale_, std::uint64_t first_)
+       double postscale_, const CrossReduce& cross_, std::uint64_t first_)
       : data(segments),
         arithmetic(arithmetic_),
         element(static_cast<std::int64_t>(arithmetic_.element)),
         prescale(prescale_),
         postscale(postscale_),
+        cross(cross_),
         first(first_) {
     for (const Segment& segment : segments) {
       if (segment.bytes < 0 || segment.bytes % element != 0) {
@@ -98,7 +100,7 @@ struct NodeAllreduce::Call {
   // Cuts the bucket into chunks as equal as possible, whose slices have at most `room` bytes.
   void Cut(int ranks, std::int64_t room) {
     const std::int64_t elements = data.Bytes() / element;
-    chunks = CeilDiv(elements, room / element * ranks);
+    chunks = std::max<std::int64_t>(1, CeilDiv(elements, room / element * ranks));
     const std::int64_t chunk_elements = CeilDiv(elements, chunks);
     chunk = chunk_elements * element;
     slice = CeilDiv(chunk_elements, ranks) * element;
@@ -144,6 +146,7 @@ struct NodeAllreduce::Call {
   const std::int64_t element;
   const double prescale;
   const double postscale;
+  const CrossReduce& cross;
   const std::uint64_t first;  // number of the first copy
   std::int64_t chunks = 0;
   std::int64_t chunk = 0;
@@ -164,11 +167,11 @@ NodeAllreduce::NodeAllreduce(void* memory, std::size_t bytes, int rank, int rank
       slice_(SliceBytes(bytes, rank, ranks)) {}
 
 bool NodeAllreduce::Run(const std::vector<Segment>& segments, const Arithmetic& arithmetic,
-                        double prescale, double postscale, std::uint64_t tag,
-                        const std::atomic<bool>& stop, WaitCounts& counts) {
-  Call call(segments, arithmetic, prescale, postscale, copies_);
+                        double prescale, double postscale, const CrossReduce& cross,
+                        std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts) {
+  Call call(segments, arithmetic, prescale, postscale, cross, copies_);
   const std::int64_t bytes = call.data.Bytes();
-  const bool flat = bytes * ranks_ <= std::min(kFlat, slice_ * ranks_ * ranks_);
+  const bool flat = !cross && bytes * ranks_ <= std::min(kFlat, slice_ * ranks_ * ranks_);
   Announced(Row(call.first, rank_)) = {tag, bytes};
   if (flat) {
     call.Contribute(0, bytes, Place(copies_++, rank_, 0));
@@ -211,7 +214,7 @@ void NodeAllreduce::ReduceAll(const Call& call) {
 
 bool NodeAllreduce::RunChunks(const Call& call, const std::atomic<bool>& stop, WaitCounts& counts) {
   for (std::int64_t chunk = 0; chunk < call.chunks; ++chunk) {
-    ReduceOwn(call, chunk);
+    if (!ReduceOwn(call, chunk)) return false;
     if (chunk > 0) CopyOut(call, chunk - 1);
     if (chunk + 1 < call.chunks) CopyIn(call, chunk + 1);
     if (!Meet(stop, counts)) return false;
@@ -229,12 +232,13 @@ void NodeAllreduce::CopyIn(const Call& call, std::int64_t chunk) {
   ++copies_;
 }
 
-void NodeAllreduce::ReduceOwn(const Call& call, std::int64_t chunk) {
+bool NodeAllreduce::ReduceOwn(const Call& call, std::int64_t chunk) {
   const std::uint64_t copy = call.first + static_cast<std::uint64_t>(chunk);
   const Call::Range slice = call.Slice(chunk, rank_);
+  char* const own = Place(copy, rank_, rank_);
   call.ForEachBlock(slice, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t offset = begin - slice.begin;
-    char* const sum = Place(copy, rank_, rank_) + offset;
+    char* const sum = own + offset;
     for (int rank = 0; rank < ranks_; ++rank) {
       const char* summand = Place(copy, rank, rank_) + offset;
       if (rank == rank_) {
@@ -247,8 +251,12 @@ void NodeAllreduce::ReduceOwn(const Call& call, std::int64_t chunk) {
         call.Reduce(sum, summand, end - begin);
       }
     }
-    call.Finish(begin, end, sum);
+    if (!call.cross) call.Finish(begin, end, sum);
   });
+  if (!call.cross || slice.begin == slice.end) return true;
+  if (!call.cross(own, (slice.end - slice.begin) / call.element)) return false;
+  call.Finish(slice.begin, slice.end, own);
+  return true;
 }
 
 void NodeAllreduce::CopyOut(const Call& call, std::int64_t chunk) const {

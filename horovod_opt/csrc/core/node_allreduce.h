@@ -1,9 +1,11 @@
-// Elementwise reduction over the ranks of a node through shared memory. Waits sleep in the kernel.
+// Elementwise reduction over the ranks of a group through shared memory, and over groups through
+// whatever connects them. Waits sleep in the kernel.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "bucket_data.h"
@@ -20,8 +22,12 @@ struct Arithmetic {
   void (*scale)(void* data, std::int64_t count, double factor);
 };
 
-// One rank's part in the reductions of its node. Every rank has one over the same memory, calls
-// Run() from one thread at a time, and all make the same calls in the same order.
+// Reduces `count` elements in place over the groups: over the ranks with the same number in theirs.
+// False if they cannot be reached any more. Empty: there is one group.
+using CrossReduce = std::function<bool(void* data, std::int64_t count)>;
+
+// One rank's part in the reductions of its group, called node here. Every rank has one over the same
+// memory, calls Run() from one thread at a time, and all make the same calls in the same order.
 class NodeAllreduce {
  public:
   static constexpr std::size_t kDefaultChunk = 2 << 20;  // bytes
@@ -36,17 +42,21 @@ class NodeAllreduce {
 
   // Writes ((r0 + r1) + r2) + ... to every output on every rank, where "+" is the arithmetic's
   // reduction and r0, r1, ... are the ranks' inputs; the same bits everywhere, whatever the chunk.
+  // With several groups these are the sums that `cross` adds up. Every element passes through it
+  // once, on one rank of the group, so the result is the same everywhere if that of `cross` is.
   // `prescale` multiplies each input first and `postscale` the result; a factor of 1 does nothing.
   // Collective: the same numbers of bytes, arithmetic and factors on every rank.
   //
   // False if `stop` was set while waiting for another rank; noticed after Kick(), and without it
-  // within 100 ms. Outputs are then undefined and the memory is of no further use.
+  // within 100 ms; or if `cross` was false. Outputs are then undefined and the memory is of no
+  // further use.
   //
   // `tag` says what the caller believes is being reduced. If tags or total bytes differ, every rank
   // throws the same std::logic_error naming two of them, before any output is written, and may go
   // on with another call. std::invalid_argument if a segment is not a whole number of elements.
   bool Run(const std::vector<Segment>& segments, const Arithmetic& arithmetic, double prescale,
-           double postscale, std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts);
+           double postscale, const CrossReduce& cross, std::uint64_t tag,
+           const std::atomic<bool>& stop, WaitCounts& counts);
 
   // Makes all ranks that wait in Run() look at their `stop`.
   void Kick();
@@ -60,7 +70,7 @@ class NodeAllreduce {
   void ReduceAll(const Call& call);
   bool RunChunks(const Call& call, const std::atomic<bool>& stop, WaitCounts& counts);
   void CopyIn(const Call& call, std::int64_t chunk);
-  void ReduceOwn(const Call& call, std::int64_t chunk);
+  bool ReduceOwn(const Call& call, std::int64_t chunk);
   void CopyOut(const Call& call, std::int64_t chunk) const;
   char* Row(std::uint64_t copy, int rank) const;
   char* Place(std::uint64_t copy, int rank, int owner) const;

@@ -112,6 +112,10 @@ std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& re
   if (bytes != slot.bytes) {
     return "it has " + std::to_string(bytes) + " bytes, planned are " + std::to_string(slot.bytes);
   }
+  if (reduction.gpu != slot.reduction.gpu) {
+    return reduction.gpu ? "it is on a GPU, and was not in its first pass"
+                         : "it is not on a GPU, and was in its first pass";
+  }
   if (!(reduction == slot.reduction)) {
     return "its dtype, reduce operation or scaling is not the planned one";
   }

@@ -13,10 +13,11 @@ struct Reduction {
   int reduce_op = 0;  // horovod::common::ReduceOp
   double prescale = 1.0;
   double postscale = 1.0;
+  bool gpu = false;  // where the tensor is; a plan learns it in its first pass
 
   bool operator==(const Reduction& other) const {
     return dtype == other.dtype && reduce_op == other.reduce_op && prescale == other.prescale &&
-           postscale == other.postscale;
+           postscale == other.postscale && gpu == other.gpu;
   }
 };
 

@@ -69,15 +69,17 @@ PlanLane::Arrived PlanLane::Arrive(std::int64_t key, std::int64_t bytes, const R
                                    const std::string& problem, ArrivalPtr& arrival) {
   Arrived result;
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  if (closed_ || key <= 0 || static_cast<std::size_t>(key) >= bindings_.size()) return result;
+  if (refusing_ || key <= 0 || static_cast<std::size_t>(key) >= bindings_.size()) return result;
   const Binding binding = bindings_[key];
   if (binding.entry == nullptr) return result;
   Entry& entry = *binding.entry;
   const Slot& slot = entry.run.plan().slots[binding.slot];
-  const std::string difference = problem.empty() ? Difference(slot, bytes, reduction) : problem;
+  std::string difference = problem;
   PlanRun::Arrived arrived;
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
+    entry.run.See(binding.slot, reduction.gpu);
+    if (difference.empty()) difference = Difference(slot, bytes, reduction);
     arrived = entry.run.Arrive(binding.slot, difference, arrival, Clock::now());
   }
   if (arrived.news) WantCouncil();
@@ -101,7 +103,9 @@ Work PlanLane::Take(int ticket) {
     std::lock_guard<std::mutex> guard(entry.mutex);
     work = entry.run.Take(ticket, tickets);
   }
-  for (int next : tickets) ready_(next);
+  if (!refusing_) {
+    for (int next : tickets) ready_(next);
+  }
   return work;
 }
 
@@ -151,7 +155,7 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
     const int base = static_cast<int>(owners_.size());
     if (decision.kind == Decision::kRecut) recut = Recut(entry->run.plan(), decision.times);
     std::size_t buckets = recut.size();
-    if (decision.kind == Decision::kCommit && entry->run.NeedsFirstTickets()) {
+    if (decision.kind == Decision::kCommit && !entry->run.Committed()) {
       buckets = entry->run.buckets().size();
     }
     if (base + static_cast<int>(buckets) > capacity_) {
@@ -160,7 +164,9 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
       buckets = 0;
     }
     owners_.resize(base + buckets, entry);
-    if (decision.kind == Decision::kReject || decision.kind == Decision::kEnd) {
+    const bool lingers = decision.kind == Decision::kWait && !decision.reason.empty() &&
+                         decision.from_pass > kPatientPasses && lingering_.insert(decision.hash).second;
+    if (lingers || decision.kind == Decision::kReject || decision.kind == Decision::kEnd) {
       const std::string name = entry == nullptr ? "" : " (" + entry->run.plan().name + ")";
       outcome.rejected.push_back("plan " + decision.hash + name + ": " + decision.reason);
     }
@@ -183,9 +189,26 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
   return outcome;
 }
 
-std::vector<ArrivalPtr> PlanLane::Close() {
+bool PlanLane::AnyCommitted(bool anywhere) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    if (!entry->run.Committed()) continue;
+    for (const Slot& slot : entry->run.plan().slots) {
+      if (anywhere || slot.reduction.gpu) return true;
+    }
+  }
+  return false;
+}
+
+void PlanLane::Refuse() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  closed_ = true;
+  refusing_ = true;
+}
+
+std::vector<ArrivalPtr> PlanLane::Close() {
+  Refuse();
+  std::lock_guard<std::shared_mutex> lock(mutex_);
   std::vector<ArrivalPtr> left;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -24,7 +25,8 @@ class PlanLane {
   using Clock = std::chrono::steady_clock;
 
   // `capacity`: how many buckets all plans together may have. `ready` is told the ticket of each
-  // bucket that is complete, by the thread that completed it; not after Close() has returned.
+  // bucket that is complete, by the thread that completed it; not after Refuse() has returned, if no
+  // council follows.
   // `meet` is called when there is something for the council, by any thread, with locks held.
   PlanLane(int capacity, std::function<void(int ticket)> ready, std::function<void()> meet)
       : capacity_(capacity), ready_(std::move(ready)), meet_(std::move(meet)) {}
@@ -59,9 +61,15 @@ class PlanLane {
     std::vector<std::string> rejected;    // lines for the user
   };
   Outcome Apply(const std::vector<std::string>& rows);
+  // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
+  // on every rank between two councils.
+  bool AnyCommitted(bool anywhere) const;
 
   // --- the end ---
-  // From now on every arrival is negotiated. Returns what is left.
+  // From now on every arrival is negotiated, and no bucket becomes complete any more; those that are
+  // can still be taken.
+  void Refuse();
+  // The same, and returns what is left.
   std::vector<ArrivalPtr> Close();
 
   // --- reports ---
@@ -85,7 +93,7 @@ class PlanLane {
   struct Entry {
     explicit Entry(Plan plan) : run(std::move(plan)) {}
     mutable std::mutex mutex;
-    PlanRun run;  // under the mutex, except for run.plan()
+    PlanRun run;  // under the mutex, except for what never changes of run.plan()
   };
   struct Binding {
     Entry* entry = nullptr;
@@ -106,8 +114,9 @@ class PlanLane {
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::vector<Binding> bindings_;                         // by key
   std::vector<Entry*> owners_;                            // by ticket; its size is the next free one
+  std::set<std::string> lingering_;                       // hashes of plans that wait, said once
   std::string disabled_;
-  bool closed_ = false;
+  bool refusing_ = false;
   bool joined_ = false;
   std::atomic<bool> wants_council_{false};
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace horovod_opt {
@@ -14,6 +15,17 @@ constexpr std::uint64_t kTimedPasses = 5;
 
 }  // namespace
 
+std::string Describe(const Work& work) {
+  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), pass " +
+                     std::to_string(work.pass) + ", bucket " + std::to_string(work.ticket) + ": ";
+  const char* separator = "";
+  for (int slot : work.slots) {
+    text += separator + work.plan->slots[slot].name;
+    separator = ", ";
+  }
+  return text;
+}
+
 PlanRun::PlanRun(Plan plan)
     : plan_(std::move(plan)),
       places_(plan_.slots.size()),
@@ -21,6 +33,10 @@ PlanRun::PlanRun(Plan plan)
       times_last_(plan_.slots.size(), 0),
       offset_sum_us_(plan_.slots.size(), 0),
       offsets_(plan_.slots.size(), 0) {}
+
+void PlanRun::See(int slot, bool gpu) {
+  if (places_[slot].arrivals == 0) plan_.slots[slot].reduction.gpu = gpu;
+}
 
 PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                                  Clock::time_point now) {
@@ -39,6 +55,7 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
   }
   place.arrivals = pass;
   if (stand_ == Stand::kCaptured) result.news = Shadow(slot, pass, difference);
+  if (stand_ == Stand::kReady && pass == kPatientPasses && begun_ < pass) result.news = true;
   if (held_) {
     waiting_.push_back({slot, pass, std::move(arrival)});
     result.route = Route::kHeld;
@@ -57,6 +74,8 @@ bool PlanRun::Shadow(int slot, std::uint64_t pass, const std::string& difference
   } else if (pass == kShadowPasses) {
     if (--unseen_ > 0) return false;
     stand_ = Stand::kReady;
+    const std::string mixture = Mixture();
+    if (!mixture.empty()) Fail(mixture);
   } else if (pass > kShadowPasses && unseen_ > 0) {
     const auto is_absent = [](const Place& place) { return place.arrivals < kShadowPasses; };
     const auto absent = std::find_if(places_.begin(), places_.end(), is_absent);
@@ -65,6 +84,19 @@ bool PlanRun::Shadow(int slot, std::uint64_t pass, const std::string& difference
     return false;
   }
   return true;
+}
+
+std::string PlanRun::Mixture() const {
+  for (const auto& bucket : buckets()) {
+    const Slot& first = plan_.slots[bucket[0]];
+    for (int slot : bucket) {
+      const Slot& other = plan_.slots[slot];
+      if (other.reduction.gpu == first.reduction.gpu) continue;
+      const auto& [host, device] = first.reduction.gpu ? std::tie(other, first) : std::tie(first, other);
+      return "'" + device.name + "' is on a GPU, and '" + host.name + "' in its bucket is not";
+    }
+  }
+  return "";
 }
 
 PlanRun::Cut& PlanRun::CutOf(std::uint64_t pass) {
@@ -153,7 +185,10 @@ std::vector<int> PlanRun::SupplyZeros() {
 
 Statement PlanRun::Hold(bool joined, bool times) {
   held_ = true;
-  Statement statement{plan_.hash, stand_, begun_, reason_, {}};
+  Statement statement{plan_.hash, stand_, begun_, reason_, {}, {}};
+  for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
+    if (plan_.slots[slot].reduction.gpu) statement.gpu_slots.push_back(static_cast<int>(slot));
+  }
   if (joined && stand_ == Stand::kActive) {
     statement.stand = Stand::kPausing;
     statement.reason = "has joined";

@@ -50,6 +50,12 @@ struct Work {
   std::chrono::steady_clock::time_point last_arrival;
 };
 
+// For messages: which bucket of which pass it is, and its tensors.
+std::string Describe(const Work& work);
+
+// After so many passes, ranks are told that a plan still waits for others.
+constexpr std::uint64_t kPatientPasses = 100;
+
 // Not thread-safe: PlanLane locks.
 class PlanRun {
  public:
@@ -62,6 +68,9 @@ class PlanRun {
     int ticket = kNoTicket;  // of the bucket that is complete now
     bool news = false;       // the council should hear of it
   };
+  // Whether the arriving tensor of `slot` is on a GPU: in the first pass the plan learns it. Before
+  // Arrive().
+  void See(int slot, bool gpu);
   // Takes `arrival` if the route is kPlanned or kHeld. `difference`: see plan.h.
   Arrived Arrive(int slot, const std::string& difference, ArrivalPtr& arrival, Clock::time_point now);
 
@@ -101,8 +110,8 @@ class PlanRun {
   const Plan& plan() const { return plan_; }
   const Buckets& buckets() const { return cuts_.empty() ? plan_.buckets : cuts_.back().buckets; }
   Stand stand() const { return stand_; }
-  // kCommit assigns tickets only the first time.
-  bool NeedsFirstTickets() const { return cuts_.empty(); }
+  // It was decided on every rank that the plan becomes active, which assigns its first tickets.
+  bool Committed() const { return !cuts_.empty(); }
 
   // For reports.
   const std::string& reason() const { return reason_; }
@@ -144,6 +153,8 @@ class PlanRun {
     ArrivalPtr arrival;
   };
 
+  // Why the buckets cannot be reduced as they are; empty: they can.
+  std::string Mixture() const;
   // True if the council should hear of it.
   bool Shadow(int slot, std::uint64_t pass, const std::string& difference);
   bool IsPlanned(std::uint64_t pass) const { return planned_from_ <= pass && pass < planned_until_; }

@@ -18,9 +18,11 @@ namespace horovod_opt {
 // Invariants:
 // 1. A rank calls Ready(t) again only after it has itself read the last entry of t. An entry needs
 //    a call of every rank, so it is appended after all ranks have read the one before: of each
-//    ticket at most one entry is not yet read everywhere.
+//    ticket at most one entry is not yet read everywhere. (Or few: of a ticket that any rank appends
+//    alone, at most one from each rank.)
 // 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
-//    different tickets, at most kTickets, and p's place is used again kEntries > kTickets later.
+//    different tickets, about kTickets at most, and p's place is used again kEntries, twice as many,
+//    later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
 //    what a place held before is not mistaken for what is still to come.
 // 4. What a rank wrote before Ready(t) is visible to whoever got t's entry from Next().

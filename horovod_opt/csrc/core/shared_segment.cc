@@ -86,6 +86,13 @@ SharedSegment SharedSegment::Open(const std::string& name, std::size_t bytes) {
   return SharedSegment("", Map(file.number(), name, bytes), bytes);
 }
 
+SharedSegment SharedSegment::Private(std::size_t bytes) {
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) Fail(errno, "cannot allocate " + std::to_string(bytes) + " bytes");
+  return SharedSegment("", data, bytes);
+}
+
 SharedSegment::SharedSegment(std::string name, void* data, std::size_t size)
     : linked_name_(std::move(name)), data_(data), size_(size) {}
 

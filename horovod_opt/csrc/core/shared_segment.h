@@ -21,6 +21,9 @@ class SharedSegment {
   // EINVAL if it is smaller.
   static SharedSegment Open(const std::string& name, std::size_t bytes);
 
+  // Zeros for a process that shares them with nobody, without a name and allocated on first use.
+  static SharedSegment Private(std::size_t bytes);
+
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&& other) noexcept;
   ~SharedSegment();

@@ -6,8 +6,10 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/bucket_data.cc
     ${CMAKE_CURRENT_LIST_DIR}/council.cc
     ${CMAKE_CURRENT_LIST_DIR}/counters.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cross_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/doorbell.cc
     ${CMAKE_CURRENT_LIST_DIR}/futex.cc
+    ${CMAKE_CURRENT_LIST_DIR}/groups.cc
     ${CMAKE_CURRENT_LIST_DIR}/lane_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/node_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/node_barrier.cc

@@ -126,6 +126,8 @@ def in_both_modes(scenarios: dict[str, Scenario]) -> dict[str, dict]:
             for name, scenario in scenarios.items():
                 print(f"rank {RANK}, mode {mode}: {name}", flush=True)
                 seen.setdefault(name, {})[mode] = observe(scenario)
+                # The next one may begin by pausing all plans.
+                hvd.allreduce(tf.zeros([]), name="met")
     reports = {}
     for name, by_mode in seen.items():
         off, topo = by_mode["off"].pop("results"), by_mode["topo"].pop("results")

@@ -10,7 +10,7 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import RANK, report, running, start_mpi
+from common import FOLDER, RANK, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
 
 import horovod_opt
@@ -74,6 +74,6 @@ outcomes = {
     "shutdown": run("shutdown", shutdown),
     "late": run("late", lambda: time.sleep(4), **CHECK),
     "never": run("never", lambda: time.sleep(8), **END),  # far longer than is waited for it
-    "well": run("well", lambda: None),
+    "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / "timeline.json")),
 }
 report(**outcomes)

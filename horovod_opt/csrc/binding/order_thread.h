@@ -1,0 +1,39 @@
+// The thread of a group's leader that agrees with the other leaders on the order of buckets.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "cross_nodes.h"
+#include "horovod_opt/csrc/core/cross_order.h"
+#include "horovod_opt/csrc/core/lane_counters.h"
+#include "node_memory.h"
+
+namespace horovod_opt {
+
+class OrderThread {
+ public:
+  OrderThread(NodeMemory& node, CrossNodes& cross, LaneCounters& counters);
+  // Ends the thread, without the other leaders if Finish() was not called.
+  ~OrderThread();
+  OrderThread(const OrderThread&) = delete;
+  OrderThread& operator=(const OrderThread&) = delete;
+
+  // Ends the threads of all leaders after the same entry. Collective over the leaders.
+  void Finish();
+
+  // Why the other leaders cannot be reached; empty: they can.
+  std::string Failure() const { return failed_ ? cross_.problem() : ""; }
+
+ private:
+  void Run();
+
+  CrossNodes& cross_;
+  LaneCounters& counters_;
+  CrossOrder order_;
+  std::atomic<bool> failed_{false};
+  std::thread thread_;
+};
+
+}  // namespace horovod_opt

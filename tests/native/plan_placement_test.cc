@@ -1,0 +1,131 @@
+// Plans whose tensors are on GPUs, and plans that wait for other ranks.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "council.h"
+#include "plan_lane.h"
+#include "sample_plans.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr int kCapacity = 20;
+const Reduction kHost, kGpu{0, 0, 1.0, 1.0, true};
+
+class PlanPlacement : public testing::Test {
+ protected:
+  // One pass of plan "p" on rank `rank`: slot n, whose key is n + 1, arrives with the n-th reduction.
+  Route Pass(int rank, const std::vector<Reduction>& reductions) {
+    Route route = Route::kNegotiated;
+    for (std::size_t slot = 0; slot < reductions.size(); ++slot) {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      const auto key = static_cast<std::int64_t>(slot) + 1;
+      const auto arrived = lanes_[rank].Arrive(key, 4, reductions[slot], "", arrival);
+      reason_ = arrived.reason;
+      route = arrived.route;
+    }
+    return route;
+  }
+
+  // Both ranks meet; what rank 0 would say.
+  std::vector<std::string> Meet() {
+    const std::vector<std::string> rows{lanes_[0].MeetingRow(false), lanes_[1].MeetingRow(false)};
+    lanes_[1].Apply(rows);
+    return lanes_[0].Apply(rows).rejected;
+  }
+
+  void Add(const Plan& plan) {
+    for (PlanLane& lane : lanes_) lane.Add(plan);
+  }
+
+  std::vector<int> ready_;
+  PlanLane lanes_[2] = {{kCapacity, [this](int ticket) { ready_.push_back(ticket); }, [] {}},
+                        {kCapacity, [](int) {}, [] {}}};
+  std::string reason_;
+};
+
+TEST_F(PlanPlacement, IsLearnedInTheFirstPass) {
+  Add(MakePlan("p", 2, {{0}, {1}}));
+  for (int rank : {0, 1}) {
+    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kGpu, kHost});
+  }
+  EXPECT_FALSE(lanes_[0].AnyCommitted(true));
+  EXPECT_TRUE(Meet().empty());
+  EXPECT_TRUE(lanes_[0].AnyCommitted(false));
+  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kPlanned);
+  ASSERT_EQ(ready_.size(), 2u);
+  const Work first = lanes_[0].Take(ready_[0]);
+  EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.gpu);
+  EXPECT_EQ(Describe(first), "plan p (p), pass 3, bucket 0: a");
+  lanes_[0].Take(ready_[1]);
+  EXPECT_EQ(Pass(0, {kHost}), Route::kDiffers);
+  EXPECT_NE(reason_.find("it is not on a GPU, and was in its first pass"), std::string::npos);
+}
+
+TEST_F(PlanPlacement, PlansInMainMemoryOnly) {
+  Add(MakePlan("p", 1, {{0}}));
+  for (int rank : {0, 1}) {
+    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kHost});
+  }
+  Meet();
+  EXPECT_TRUE(lanes_[0].AnyCommitted(true));
+  EXPECT_FALSE(lanes_[0].AnyCommitted(false));
+}
+
+TEST_F(PlanPlacement, AChangeInTheSecondPassFailsThePlan) {
+  Add(MakePlan("p", 1, {{0}}));
+  Pass(0, {kHost});
+  Pass(0, {kGpu});
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("'a': it is on a GPU, and was not in its first pass"), std::string::npos);
+}
+
+TEST_F(PlanPlacement, AMixedBucketIsNamed) {
+  for (const bool gpu_first : {false, true}) {
+    PlanLane lane(kCapacity, [](int) {}, [] {});
+    lane.Add(MakePlan("p", 3, {{0}, {1, 2}}));
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::int64_t key : {1, 2, 3}) {
+        ArrivalPtr arrival = std::make_unique<Arrival>();
+        lane.Arrive(key, 4, (key == 2) == gpu_first ? kGpu : kHost, "", arrival);
+      }
+    }
+    const std::string expected = gpu_first ? "'b' is on a GPU, and 'c' in its bucket is not"
+                                           : "'c' is on a GPU, and 'b' in its bucket is not";
+    EXPECT_EQ(lane.Reports().at(0).reason, expected);
+  }
+}
+
+TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
+  Add(MakePlan("p", 2, {{0}, {1}}));
+  for (int pass = 0; pass < 2; ++pass) {
+    Pass(0, {kGpu, kHost});
+    Pass(1, {kGpu, kGpu});
+  }
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("rank 1: other tensors are on GPUs than on rank 0"), std::string::npos);
+  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kNegotiated);
+  EXPECT_EQ(Pass(1, {kGpu, kGpu}), Route::kNegotiated);
+}
+
+TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
+  lanes_[0].Add(MakePlan("p", 2, {{0, 1}}));
+  for (std::uint64_t pass = 1; pass < kPatientPasses; ++pass) Pass(0, {kHost, kHost});
+  EXPECT_TRUE(lanes_[0].WantsCouncil());  // its first passes are over
+  EXPECT_TRUE(Meet().empty());
+  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  Pass(0, {kHost, kHost});
+  EXPECT_TRUE(lanes_[0].WantsCouncil());
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0], "plan p (p): waits for its first passes on rank 1");
+  Pass(0, {kHost, kHost});
+  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  EXPECT_TRUE(Meet().empty());
+}
+
+}  // namespace
+}  // namespace horovod_opt
