@@ -1,0 +1,12 @@
+"""Everything of horovod.keras, once; which Keras, TF_USE_LEGACY_KERAS says."""
+
+import horovod.tensorflow as hvd
+import keras_fit
+import keras_optimizers
+import keras_state
+from common import report
+from keras_common import first_rank
+
+hvd.init(process_sets=[first_rank])
+report(optimizers=keras_optimizers.run(), fit=keras_fit.run(), state=keras_state.run())
+hvd.shutdown()
