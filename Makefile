@@ -26,7 +26,7 @@ demo: $(VENV)/installed
 	  $(BIN)/horovodrun -np $(NP) python examples/tensorflow2_digits.py
 
 demo-torch: $(VENV)/installed
-	HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 \
+	HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 \
 	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
 
 test: $(VENV)/installed

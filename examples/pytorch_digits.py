@@ -1,7 +1,7 @@
 """Train a small CNN on handwritten digits with Horovod and PyTorch.
 
     horovodrun -np 2 python examples/pytorch_digits.py
-    HOROVOD_OPT_MODE=nbcs HOROVOD_OPT_STATS=1 horovodrun -np 2 python examples/pytorch_digits.py
+    HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 horovodrun -np 2 python examples/pytorch_digits.py
 """
 
 import time

@@ -30,7 +30,8 @@ class Series:
     mode: str | None = "off"
     python: str = sys.executable
     environment: Mapping[str, str] = field(default_factory=dict)
-    communicates: bool = True
+    communicates: bool = True  # with Horovod
+    arguments: Sequence[str] = ()  # for the workload
 
     def environ(self) -> dict[str, str]:
         environ = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **self.environment}
@@ -47,7 +48,7 @@ class Series:
                  ) -> list[list[str]]:
         """One command for the launcher or, without communication, one for each process."""
         worker = [self.python, str(WORKLOADS / f"{workload}.py"),
-                  "--rendezvous", rendezvous, "--seconds", str(seconds)]
+                  "--rendezvous", rendezvous, "--seconds", str(seconds), *self.arguments]
         if self.communicates:
             horovodrun = str(Path(self.python).with_name("horovodrun"))
             return [[horovodrun, "-np", str(ranks), *worker]]

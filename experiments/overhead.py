@@ -24,7 +24,13 @@ from experiments.measure import interleave
 from experiments.plot import plot
 
 # Seconds measured in a job, beside those it takes to start.
-SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0}
+SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
+TRAINING = ("resnet50", "resnet50_torch")
+# What else trains a workload on several ranks.
+PEERS = {"resnet50_torch": (
+    launch.Series("DDP", communicates=False, arguments=("--ddp",)),
+    launch.Series("DDP, static graph", communicates=False, arguments=("--ddp", "--static-graph")),
+)}
 MODES = "off,gs,nbcs,topo,scp,topo+scp"
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
@@ -95,10 +101,10 @@ def all_series(arguments: argparse.Namespace) -> list[launch.Series]:
 def jobs(arguments: argparse.Namespace, cores: int) -> list[tuple[int, str, int, launch.Series]]:
     """(round, workload, ranks, series) in the order in which they run."""
     cells = [(workload, ranks) for workload in arguments.only
-             for ranks in (arguments.ranks if workload == "resnet50" else arguments.ranks[:1])]
+             for ranks in (arguments.ranks if workload in TRAINING else arguments.ranks[:1])]
     ordered = []
     for workload, ranks in cells:
-        possible = [series for series in all_series(arguments)
+        possible = [series for series in (*all_series(arguments), *PEERS.get(workload, ()))
                     if cores >= 2 * ranks or "scp" not in (series.mode or "").split("+")]
         ordered += [(number, workload, ranks, series)
                     for number, series in interleave(possible, arguments.rounds)]

@@ -37,6 +37,8 @@ METRICS = (
     Metric("chain", "microseconds", "20 dependent allreduces", "us each", "lower"),
     Metric("small", "milliseconds", "160 independent allreduces", "ms", "lower"),
     Metric("resnet50", "images_per_second", "ResNet50 training", "images/s", "higher"),
+    Metric("resnet50_torch", "images_per_second", "ResNet50 training, PyTorch", "images/s",
+           "higher"),
 )
 
 

@@ -9,7 +9,6 @@ TensorFlow's optimizer.
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import threading
 import weakref
@@ -19,11 +18,11 @@ from typing import Any
 
 import graph_analysis
 from horovod_opt.native_plan import native_text
+from horovod_opt.planner import bucket_bytes
 from horovod_opt.region_file import write_region
 
 KEY = "opt_key"
 PLANNED_OP = "HorovodAllreduce"
-BUCKET_BYTES = 4 * 1024 * 1024  # unless HOROVOD_FUSION_THRESHOLD says otherwise
 
 
 class Capture:
@@ -46,7 +45,6 @@ class Capture:
         self._said: set[str] = set()
         self._has_keys = False
         self._folder = folder
-        self._files = itertools.count()
         # What stays negotiated, by where it is: (name, reason)
         self.unplanned: dict[str, tuple[tuple[str, str], ...]] = {}
 
@@ -86,7 +84,7 @@ class Capture:
 
     def _plan(self, name: str, read: Callable[[], graph_analysis.Graph]) -> None:
         try:
-            analysis = graph_analysis.analyze(read(), _threshold(), VALUES, inline_calls=False)
+            analysis = graph_analysis.analyze(read(), bucket_bytes(), VALUES, inline_calls=False)
         except Exception as error:  # what cannot be planned can still be trained
             self._say(f"{name} stays negotiated: its graph cannot be read: {error!r}")
             return
@@ -100,14 +98,14 @@ class Capture:
             if region.plan is None:
                 continue
             self._functions.setdefault(name, []).append(region.plan.hash)
-            self._add(native_text(region.plan, _threshold()))
+            self._add(native_text(region.plan, bucket_bytes()))
         for function, reason in analysis.concurrent_calls:
             for plan in self._functions.get(function, ()):
                 self._reject(plan, f"{function}: {reason}")
 
     def _write(self, region: graph_analysis.Region) -> None:
         if self._folder and self._is_first_rank() and (region.plan or region.unplanned):
-            write_region(region, Path(self._folder, f"{next(self._files):04d}.json"))
+            write_region(region, Path(self._folder))
 
     def _say(self, text: str) -> None:
         if text not in self._said and self._is_first_rank():
@@ -118,11 +116,6 @@ class Capture:
 # Predicates of upstream's own branches around each allreduce: in a graph that is worth planning
 # there are several ranks, and this one is among them.
 VALUES = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
-
-
-def _threshold() -> int:
-    text = os.environ.get("HOROVOD_FUSION_THRESHOLD", "")
-    return int(text) if text.isdigit() else BUCKET_BYTES
 
 
 def install(capture: Capture) -> None:

@@ -27,7 +27,7 @@ from graph_analysis import (
 )
 from graph_analysis.draw import draw as draw_analysis
 from graph_analysis.table import plan_table
-from horovod_opt.capture import BUCKET_BYTES
+from horovod_opt.planner import BUCKET_BYTES
 from horovod_opt.region_file import read_region
 
 DEFAULT_THRESHOLD = BUCKET_BYTES

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 from graph_analysis import Plan, Region
 
+_numbers = itertools.count()
 
-def write_region(region: Region, file: Path) -> None:
-    """The file is there whole or not at all: a job may be killed at any time."""
+
+def write_region(region: Region, folder: Path) -> None:
+    """A file with the next number, whole or not at all: a job may be killed at any time."""
+    file = folder / f"{next(_numbers):04d}.json"
     part = file.with_suffix(".part")
     part.write_text(json.dumps({
         "name": region.name,

@@ -9,8 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from horovod_opt import abi, counters
+from horovod_opt import abi, counters, torch_plan
 from horovod_opt.native_plan import PlanStatus, parse_status
+from horovod_opt.planner import Planner
 from horovod_opt.settings import Settings, SettingsError, load
 
 # What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
@@ -77,8 +78,11 @@ def configure(lib: ctypes.CDLL) -> None:
     framework = framework_of(lib)
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib)
-    if framework == "tensorflow" and {"topo", "auto"} & set(settings.mode.split("+")):
-        _capture_graphs(lib)
+    if {"topo", "auto"} & set(settings.mode.split("+")):
+        if framework == "tensorflow":
+            _capture_graphs(lib)
+        elif framework == "torch":
+            torch_plan.planner = Planner(lib)
 
 
 @functools.lru_cache(maxsize=None)
@@ -86,18 +90,9 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
     """From now on, TensorFlow's graphs are planned before they first run."""
     from horovod_opt import capture
 
-    lib.horovod_opt_add_plan.restype = ctypes.c_char_p
-
-    def add(text: str) -> None:
-        problem = lib.horovod_opt_add_plan(text.encode())
-        if problem:
-            raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")
-
-    def reject(plan: str, reason: str) -> None:
-        lib.horovod_opt_reject_plan(plan.encode(), reason.encode())
-
+    planner = Planner(lib)
     folder = os.environ.get("HOROVOD_OPT_PLANS", "")
-    capture.install(capture.Capture(add, reject, lambda: lib.horovod_rank() == 0, folder))
+    capture.install(capture.Capture(planner.add, planner.reject, planner.is_first_rank, folder))
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import json
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 
 class Rank:
-    """Parses the command line and knows who the other ranks are after `init()`."""
+    """Parses the command line and knows who the other ranks are after `init()`.
 
-    def __init__(self, workload: str):
+    `flags` are names of further options without a value, in `self.flags` true if given.
+    """
+
+    def __init__(self, workload: str, framework: str = "tensorflow", flags: Sequence[str] = ()):
         parser = argparse.ArgumentParser()
         parser.add_argument("--rendezvous", type=Path, required=True, help="an empty directory")
         parser.add_argument("--seconds", type=float, default=5.0, help="length of the measurement")
         parser.add_argument("--rank", type=int, help="communicate with nobody: this rank's number")
         parser.add_argument("--ranks", type=int, help="and how many processes there are")
+        for flag in flags:
+            parser.add_argument(f"--{flag}", action="store_true", dest=flag)
         self._arguments = parser.parse_args()
         self._workload = workload
+        self._framework = framework
+        self.flags = {flag: getattr(self._arguments, flag) for flag in flags}
         self._exchanges = 0
         self.seconds: float = self._arguments.seconds
         self.uses_horovod: bool = self._arguments.rank is None
@@ -38,14 +46,19 @@ class Rank:
         if not self.uses_horovod:
             self.rank, self.size = self._arguments.rank, self._arguments.ranks
             return
-        import horovod.tensorflow as hvd
+        hvd = importlib.import_module(f"horovod.{self._framework}")
         hvd.init()
         self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
+
+    @property
+    def rendezvous(self) -> Path:
+        """A directory of this job's own."""
+        return self._arguments.rendezvous
 
     def exchange(self, value: Any) -> list:
         """Every rank's value, by rank; also a barrier."""
         self._exchanges += 1
-        directory = self._arguments.rendezvous
+        directory = self.rendezvous
         ready = [directory / f"{self._exchanges}.{rank}" for rank in range(self.size)]
         unfinished = directory / f"unfinished.{self.rank}"
         unfinished.write_text(json.dumps(value))

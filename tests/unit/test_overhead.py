@@ -148,9 +148,10 @@ def test_an_interrupted_benchmark_has_measured_everything_equally_often():
     assert {job[1:] for job in jobs[:half]} == {job[1:] for job in jobs[half:]}
 
 
-def test_only_resnet50_runs_at_every_number_of_ranks():
+def test_only_training_runs_at_every_number_of_ranks():
+    training = {(workload, ranks) for workload in overhead.TRAINING for ranks in (2, 4)}
     assert {(workload, ranks) for _, workload, ranks, _ in names_of_jobs()} == {
-        ("idle", 2), ("chain", 2), ("small", 2), ("resnet50", 2), ("resnet50", 4)}
+        ("idle", 2), ("chain", 2), ("small", 2), *training}
     assert {ranks for _, _, ranks, _ in names_of_jobs("--quick")} == {2}
 
 
@@ -161,10 +162,18 @@ def test_scp_runs_where_every_rank_has_two_cores():
 
 
 def test_off_and_the_limit_are_measured_whatever_the_modes():
-    assert {job[3] for job in names_of_jobs("--modes", "nbcs")} == {
-        report.LIMIT, report.BASE, "nbcs"}
-    assert {job[3] for job in names_of_jobs("--modes", "off", "--mpi-yield")} == {
+    only = ("--only", "resnet50", "--modes")
+    assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {report.LIMIT, report.BASE, "nbcs"}
+    assert {job[3] for job in names_of_jobs(*only, "off", "--mpi-yield")} == {
         report.LIMIT, report.BASE, "off, yielding"}
+
+
+def test_peers_are_measured_where_there_are_any():
+    series = {workload: {job[3] for job in names_of_jobs("--only", workload, "--modes", "off")}
+              for workload in overhead.SECONDS}
+    common = {report.LIMIT, report.BASE}
+    assert series.pop("resnet50_torch") == {*common, "DDP", "DDP, static graph"}
+    assert all(names == common for names in series.values())
 
 
 @pytest.mark.parametrize("argv, message", [

@@ -1,0 +1,41 @@
+"""What a framework's native library does with plans."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+BUCKET_BYTES = 4 * 1024 * 1024  # unless HOROVOD_FUSION_THRESHOLD says otherwise
+
+
+def bucket_bytes() -> int:
+    """The size of a bucket of several tensors."""
+    text = os.environ.get("HOROVOD_FUSION_THRESHOLD", "")
+    return int(text) if text.isdigit() else BUCKET_BYTES
+
+
+class Planner:
+    """Hands plans over. One per library; calls any thread."""
+
+    def __init__(self, lib: ctypes.CDLL):
+        self._lib = lib
+        lib.horovod_opt_add_plan.restype = ctypes.c_char_p
+        lib.horovod_opt_use_key.argtypes = [ctypes.c_int64]
+        lib.horovod_opt_use_key.restype = None
+
+    def add(self, text: str) -> None:
+        """A plan as native_plan.native_text() writes it."""
+        problem = self._lib.horovod_opt_add_plan(text.encode())
+        if problem:
+            raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")
+
+    def reject(self, plan: str, reason: str) -> None:
+        """From now on the plan with that hash stays negotiated, on every rank."""
+        self._lib.horovod_opt_reject_plan(plan.encode(), reason.encode())
+
+    def use_key(self, key: int) -> None:
+        """The next allreduce that this thread asks for is the one with that key."""
+        self._lib.horovod_opt_use_key(key)
+
+    def is_first_rank(self) -> bool:
+        return self._lib.horovod_rank() == 0

@@ -1,0 +1,57 @@
+"""Mode topo plans the gradients of hvd.DistributedOptimizer in PyTorch, and changes no result."""
+
+from __future__ import annotations
+
+import pytest
+
+# Controller, ranks, settings.
+JOBS = {
+    "mpi-2": ("mpi", 2, {}),
+    "gloo-2": ("gloo", 2, {"HOROVOD_OPT_NODE_RANKS": "1"}),
+    "mpi-3": ("mpi", 3, {"HOROVOD_FUSION_THRESHOLD": "256"}),
+}
+NEGOTIATED = {"grouped"}
+ONLY_RESULTS = {"with_other_operations"}  # differ from rank to rank
+
+
+@pytest.fixture(params=JOBS)
+def job(request, shared_job):
+    controller, ranks, settings = JOBS[request.param]
+    reports = shared_job(
+        "topo_torch", controller=controller, ranks=ranks,
+        OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1", **settings,
+    ).succeeded().reports()
+    assert list(reports) == list(range(ranks))
+    return request.param, list(reports.values())
+
+
+def test_same_results_as_off(job):
+    name, reports = job
+    for rank, report in enumerate(reports):
+        # Two numbers have one sum in any order, three do not.
+        key = "close" if name == "mpi-3" else "same"
+        assert {what: seen[key] for what, seen in report.items() if not seen[key]} == {}, rank
+
+
+def test_same_weights_on_every_rank(job):
+    _, (first, *others) = job
+    for what, seen in first.items():
+        if what not in ONLY_RESULTS:
+            assert [other[what]["sum"] for other in others] == [seen["sum"]] * len(others), what
+
+
+def test_gradients_are_planned(job):
+    _, reports = job
+    for report in reports:
+        for what, seen in report.items():
+            if what in NEGOTIATED:
+                assert seen["passes"] == 0, what
+            else:
+                assert seen["passes"] >= 7, what
+                assert "active" in seen["states"], what
+
+
+def test_buckets_follow_the_threshold(job):
+    name, reports = job
+    for report in reports:
+        assert (report["plain"]["buckets"] >= 4) == (name == "mpi-3")

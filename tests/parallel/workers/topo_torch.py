@@ -1,0 +1,187 @@
+"""PyTorch training, in mode off and in topo: the same programs, the same bits, planned in one."""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+from collections.abc import Callable, Iterator
+
+import horovod.torch as hvd
+import torch
+from common import RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS = 14  # the buckets are cut anew in one of them
+
+
+class Branching(torch.nn.Module):
+    """Uses one of two layers, so that the gradients of the other one arrive late, as zeros."""
+
+    def __init__(self, depth: int = 3, width: int = 8):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(depth))
+        self.even, self.odd = torch.nn.Linear(width, 4), torch.nn.Linear(width, 4)
+
+    def forward(self, data: torch.Tensor, even: bool = True) -> torch.Tensor:
+        for layer in self.layers:
+            data = torch.tanh(layer(data))
+        return (self.even if even else self.odd)(data)
+
+
+def model(seed: int = 1, **how: int) -> Branching:
+    torch.manual_seed(seed)
+    return Branching(**how)
+
+
+def optimizer(of: torch.nn.Module, rate: float = 0.1, **how: object) -> torch.optim.Optimizer:
+    sgd = torch.optim.SGD(of.parameters(), lr=rate, momentum=0.9)
+    return hvd.DistributedOptimizer(sgd, named_parameters=of.named_parameters(), **how)
+
+
+def batch(step: int) -> torch.Tensor:
+    return torch.randn(5, 8, generator=torch.Generator().manual_seed(100 * step + RANK))
+
+
+def backward(of: Branching, step: int, even: bool = True) -> None:
+    of(batch(step), even).square().mean().backward()
+
+
+def weights(*models: torch.nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for one in models for parameter in one.parameters()]
+
+
+def train(steps: int = STEPS, even: Callable[[int], bool] = lambda step: True,
+          **how: object) -> list[torch.Tensor]:
+    net = model()
+    sgd = optimizer(net, **how)
+    for step in range(steps):
+        sgd.zero_grad()
+        if RANK == 0 and step % 5 == 4:
+            time.sleep(0.02)
+        backward(net, step, even(step))
+        sgd.step()
+    return weights(net)
+
+
+def plain() -> list[torch.Tensor]:
+    return train()
+
+
+def other_branch_each_step() -> list[torch.Tensor]:
+    return train(even=lambda step: step % 2 == 0)
+
+
+def other_branch_on_each_rank() -> list[torch.Tensor]:
+    return train(even=lambda step: (step + RANK) % 3 == 0)
+
+
+def compressed() -> list[torch.Tensor]:
+    return train(compression=hvd.Compression.fp16)
+
+
+def predivided() -> list[torch.Tensor]:
+    return train(gradient_predivide_factor=2.0)
+
+
+def summed() -> list[torch.Tensor]:
+    return train(op=hvd.Sum)
+
+
+def grouped() -> list[torch.Tensor]:
+    return train(num_groups=2)
+
+
+def accumulated() -> list[torch.Tensor]:
+    net = model()
+    sgd = optimizer(net, backward_passes_per_step=2)
+    for step in range(STEPS):
+        sgd.zero_grad()
+        backward(net, 2 * step)
+        backward(net, 2 * step + 1)
+        sgd.step()
+    return weights(net)
+
+
+def with_other_operations() -> list[torch.Tensor]:
+    """Between the backward pass and the step: clipping, and allreduces of the same names."""
+    net = model()
+    sgd = optimizer(net)
+    seen = []
+    for step in range(STEPS):
+        sgd.zero_grad()
+        seen.append(hvd.allreduce(batch(step), name="even.weight"))
+        backward(net, step)
+        seen.append(hvd.allgather(batch(step)[:1 + RANK], name="gathered"))
+        sgd.synchronize()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        with sgd.skip_synchronize():
+            sgd.step()
+    return [*weights(net), *seen]
+
+
+def two_models() -> list[torch.Tensor]:
+    """Parameters of the same names: of other shapes, and of the same."""
+    nets = [model(1), model(2, width=8, depth=1), model(3)]
+    sgds = [optimizer(net) for net in nets]
+    for step in range(STEPS):
+        for net, sgd in zip(nets, sgds):
+            sgd.zero_grad()
+            backward(net, step)
+            sgd.step()
+    return weights(*nets)
+
+
+def uneven() -> list[torch.Tensor]:
+    """A rank runs out of data; then all go on."""
+    net = model()
+    sgd = optimizer(net)
+    for part, steps in enumerate((STEPS - 3 * RANK, STEPS)):
+        for step in range(steps):
+            sgd.zero_grad()
+            backward(net, step + 50 * part)
+            sgd.step()
+        if part == 0:
+            hvd.join()
+            hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+            hvd.broadcast_optimizer_state(sgd, root_rank=0)
+    return weights(net)
+
+
+SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compressed, predivided,
+             summed, grouped, accumulated, with_other_operations, two_models, uneven)
+
+
+def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
+    before = horovod_opt.stats().planned_passes
+    results = scenario()
+    seen = {
+        "passes": horovod_opt.stats().planned_passes - before,
+        "states": sorted({plan.state for plan in horovod_opt.plans()}),
+        "buckets": max((len(plan.buckets) for plan in horovod_opt.plans()), default=0),
+    }
+    hvd.allreduce(torch.zeros(1), name="met")
+    return results, seen
+
+
+def runs(mode: str) -> Iterator[tuple[str, tuple[list[torch.Tensor], dict]]]:
+    for scenario in SCENARIOS:
+        with running(hvd, mode):
+            yield scenario.__name__, observe(scenario)
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return len(one) == len(other) > 0 and all(map(torch.equal, one, other))
+
+
+faulthandler.dump_traceback_later(100)
+torch.set_num_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+off = {name: results for name, (results, _) in runs("off")}
+report(**{
+    name: {**seen, "same": same(off[name], results),
+           "close": all(map(torch.allclose, off[name], results)),
+           "sum": float(sum(tensor.double().sum() for tensor in results))}
+    for name, (results, seen) in runs("topo")
+})
