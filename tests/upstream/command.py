@@ -1,0 +1,126 @@
+"""Runs upstream's own test suites with the Horovod installed for this Python, in several modes.
+
+    python tests/upstream/run PATH --modes off,topo --suites tensorflow,torch
+    python tests/upstream/run PATH --plain other/bin/python --json results.json
+
+PATH is a checkout of Horovod's repository, v0.28.1. The reference is a plain build (--plain) and
+mode off. Exit status 1 if a test that passes in a reference does not in a mode, 2 if nothing can be
+run, 130 if interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from environment import Unusable, check_checkout, examine
+from launch import Column, Job
+from outcomes import everywhere, regressions
+from report import cell, show
+from results import Results
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from suites import SUITES
+
+from horovod_opt.settings import SettingsError, load
+
+PLAIN, OFF = "plain", "off"
+INTERRUPTED = 130  # what a shell reports for SIGINT
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tests/upstream/run", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, metavar="PATH", help="checkout of upstream's repository")
+    parser.add_argument("--modes", type=_modes, default="off,gs,nbcs,gs+nbcs,topo",
+                        help="HOROVOD_OPT_MODE of each column (%(default)s)")
+    parser.add_argument("--suites", type=_suites, default=[suite.name for suite in SUITES],
+                        help=f"some of {', '.join(suite.name for suite in SUITES)}")
+    parser.add_argument("--ranks", type=_positive, default=2, help="(%(default)s)")
+    parser.add_argument("--controller", choices=("mpi", "gloo"), default="mpi",
+                        help="(%(default)s)")
+    parser.add_argument("--plain", metavar="PYTHON",
+                        help="also run the unpatched Horovod of this Python's environment")
+    parser.add_argument("--timeout", type=_positive, metavar="SECONDS",
+                        help="for every suite; without it, each has its own")
+    parser.add_argument("--json", type=Path, default=Path("build/upstream-tests.json"),
+                        metavar="FILE", help="results; the ranks' output and junit XML go to a "
+                        "folder of that name without its ending (%(default)s)")
+    parser.add_argument("--resume", action="store_true",
+                        help="do not run again what FILE has results of")
+    arguments = parser.parse_args(argv)
+    if not arguments.plain and OFF not in arguments.modes:
+        parser.error(f"nothing to compare with: add {OFF} to --modes, or give --plain")
+    return arguments
+
+
+def _modes(text: str) -> list[str]:
+    try:
+        return list(dict.fromkeys(load({"HOROVOD_OPT_MODE": mode}).mode
+                                  for mode in text.split(",")))
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _suites(text: str) -> list[str]:
+    known = [suite.name for suite in SUITES]
+    unknown = [name for name in text.split(",") if name not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(known)}")
+    return text.split(",")
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def run_all(jobs: list[Job], results: Results, timeout: int | None, console: Console) -> None:
+    with Progress(SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+                  console=console, transient=True) as progress:
+        whole = progress.add_task("")
+        for number, job in enumerate(jobs, 1):
+            name = f"{job.column.name} {job.suite.name}"
+            begun = f"job {number} of {len(jobs)}: {name}"
+            run = job.run(results.path.with_suffix("") / job.column.name / job.suite.name,
+                          timeout or job.suite.seconds,
+                          lambda done, begun=begun: progress.update(
+                              whole, description=f"{begun}, {done} tests"))
+            results.add(job.column.name, job.suite.name, run)
+            progress.console.print(f"{name}:", cell(run), f" {run.seconds:g} s", run.cut)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    console = Console(highlight=False)
+    try:
+        checkout = check_checkout(arguments.path)
+        about = {"ranks": arguments.ranks, "controller": arguments.controller,
+                 "versions": examine(sys.executable, patched=True)}
+        columns = [Column(mode, sys.executable, mode) for mode in arguments.modes]
+        if arguments.plain:
+            plain = str(Path(arguments.plain).absolute())
+            about["plain"] = examine(plain, patched=False)
+            columns.insert(0, Column(PLAIN, plain, None))
+        results = Results(arguments.json.absolute(), about, arguments.resume)
+    except Unusable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
+        signal.signal(ending, signal.default_int_handler)
+    jobs = [Job(suite, column, checkout, arguments.ranks, arguments.controller)
+            for column in columns for suite in SUITES if suite.name in arguments.suites
+            if not (arguments.resume and results.has(column.name, suite.name))]
+    try:
+        run_all(jobs, results, arguments.timeout, console)
+    except KeyboardInterrupt:
+        console.print(f"interrupted; --resume goes on with what {arguments.json} has")
+        return INTERRUPTED
+    runs = results.select([column.name for column in columns], arguments.suites)
+    worse = regressions(runs, [name for name in (PLAIN, OFF) if name in runs])
+    show(console, runs, worse, everywhere(runs))
+    return 1 if worse else 0

@@ -1,0 +1,76 @@
+"""What the suites are run from and with: upstream's checkout and the Pythons' packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+VERSION = "0.28.1"
+# Needed by upstream's tests themselves.
+HELPERS = ("pytest", "mock", "parameterized")
+REPORTED = ("tensorflow", "torch", "keras", "tf_keras", "numpy", "mpi4py")
+
+# In the Python to examine: one line of JSON with versions and what is missing.
+EXAMINE = f"""
+import importlib.metadata, importlib.util, json, platform
+versions = {{"python": platform.python_version()}}
+if importlib.util.find_spec("horovod"):
+    import horovod
+    versions["horovod"] = horovod.__version__
+for dist in importlib.metadata.distributions():
+    name = dist.metadata["Name"].replace("-", "_").removesuffix("_cpu")
+    if name in {REPORTED!r}:
+        versions[name] = dist.version
+missing = [name for name in {HELPERS!r} if importlib.util.find_spec(name) is None]
+print(json.dumps({{"versions": versions, "missing": missing}}))
+"""
+
+
+class Unusable(Exception):
+    """The suites cannot be run; one line that says why and what to do."""
+
+
+def check_checkout(path: Path) -> Path:
+    """The absolute path of upstream's checkout.
+
+    Raises:
+        Unusable: it is none, or one of another version.
+    """
+    try:
+        text = (path / "horovod" / "__init__.py").read_text()
+    except OSError:
+        text = ""
+    version = re.search(r"^__version__ = '(.+)'$", text, re.MULTILINE)
+    if not version or not (path / "test" / "parallel").is_dir():
+        raise Unusable(f"{path} is no checkout of Horovod's repository; "
+                       f"git clone --branch v{VERSION} https://github.com/horovod/horovod")
+    if version[1] != VERSION:
+        raise Unusable(f"{path} is Horovod {version[1]}, not {VERSION}; git checkout v{VERSION}")
+    return path.absolute()
+
+
+def examine(python: str, patched: bool) -> dict[str, str]:
+    """Versions of what is installed for `python`, by name.
+
+    Raises:
+        Unusable: no Horovod, the wrong one (ours if `patched`, else upstream's), or no pytest.
+    """
+    environ = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
+    try:
+        found = json.loads(subprocess.run([python, "-c", EXAMINE], env=environ, text=True,
+                                          check=True, capture_output=True).stdout)
+    except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
+        raise Unusable(f"{python} does not run: {error}") from error
+    horovod = found["versions"].get("horovod", "")
+    if not horovod:
+        raise Unusable(f"no Horovod is installed for {python}")
+    if ("+opt" in horovod) != patched:
+        expected = "horovod-opt" if patched else f"a plain build of Horovod {VERSION}"
+        raise Unusable(f"Horovod {horovod} is installed for {python}, not {expected}")
+    if found["missing"]:
+        raise Unusable(f"upstream's tests need: {python} -m pip install "
+                       f"{' '.join(found['missing'])}")
+    return found["versions"]
