@@ -144,7 +144,7 @@ class Settings:
     heartbeat_ms: int = _setting(
         100,
         "topo: after so long without a request, the ranks negotiate all the same, to notice one "
-        "that has ended; on several nodes after 10 ms at the latest, to notice requests there.",
+        "that has ended; on several nodes earlier, to notice requests there.",
         "ms",
         (1, 60_000),
         mode="topo",

@@ -23,8 +23,10 @@ using Clock = std::chrono::steady_clock;
 // What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
 enum Agenda { kNegotiation = 1, kCouncil = 2, kFailure = 4, kStall = 8 };
 
-// How late a request of another group is noticed at the latest.
+// How late a request of another group is noticed at the latest, and which part of the time since the
+// last one if that is longer.
 constexpr std::chrono::milliseconds kListening(10);
+constexpr int kPartOfQuiet = 20;
 // How long a rank waits for a round to come before it looks whether it can.
 constexpr std::chrono::milliseconds kLookAgain(100);
 // How long a rank waits at the end for others that may have died.
@@ -149,7 +151,9 @@ std::chrono::nanoseconds Topo::LongestWait() {
   const std::chrono::nanoseconds heartbeat = std::chrono::milliseconds(state_.settings.heartbeat_ms);
   if (node_ != nullptr && groups_.Alone()) return heartbeat;
   const auto wait = std::min(heartbeat, listening_);
-  listening_ = std::min<std::chrono::nanoseconds>(2 * listening_, kListening);
+  const std::chrono::nanoseconds quiet = Clock::now() - last_request_;
+  const auto most = std::max<std::chrono::nanoseconds>(kListening, quiet / kPartOfQuiet);
+  listening_ = std::min(2 * listening_, most);
   return wait;
 }
 
@@ -172,6 +176,7 @@ void Topo::Meet() {
   if (agenda[0] & kNegotiation) {
     state_.lane_counters.AddRound();
     listening_ = std::chrono::milliseconds(1);
+    last_request_ = Clock::now();
   }
   if (agenda[0] & kFailure) {
     std::string text = "The ranks cannot go on together; what each was about to reduce:";

@@ -73,6 +73,7 @@ class Topo {
   PlannedOperations operations_;
   std::unique_ptr<PlannedLane> lane_;  // none where nothing can be planned
   std::chrono::nanoseconds listening_{std::chrono::milliseconds(1)};  // until other groups are heard
+  std::chrono::steady_clock::time_point last_request_ = std::chrono::steady_clock::now();
   StallWatch stall_;
   Doorbell own_doorbell_;  // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun
