@@ -55,6 +55,8 @@ $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 $(VENV)/frameworks: $(VENV)/pip
 	@echo "installing $(FRAMEWORKS) $(MPI) into $(VENV)"
 	@$(PIP) install --quiet "setuptools>=77" "cmake>=3.26" ninja $(MPI) $(FRAMEWORKS)
+	@# Legacy Keras, for its tests; it would bring TensorFlow's GPU build along.
+	@$(PIP) install --quiet --no-deps tf_keras==2.21.0
 	@touch $@
 
 $(VENV)/pip:

@@ -1,9 +1,11 @@
 """Plans for PyTorch, which has no graph before it runs (8.3.5): the gradients of a step.
 
-hvd.DistributedOptimizer reduces the same gradients in every step: what the backward pass has not
-computed, it adds in synchronize(). So the first step shows what there is; the order is that of the
-parameters, last one first, the same on every rank. After some steps the ranks cut the buckets anew,
-in the order in which gradients were seen to arrive.
+hvd.DistributedOptimizer reduces the gradients of all its parameters in every step: what the
+backward pass has not computed, it adds in synchronize(). So they are known before the first step;
+the order is that of the parameters, last one first, the same on every rank. After some steps the
+ranks cut the buckets anew, in the order in which gradients were seen to arrive.
+
+A plan has to be known before its first gradient arrives, on every rank: passes are counted.
 """
 
 from __future__ import annotations
@@ -20,45 +22,28 @@ from horovod_opt.planner import Planner, bucket_bytes
 from horovod_opt.region_file import write_region
 
 planner: Planner | None = None  # in mode topo
+AVERAGE = 0  # horovod::common::ReduceOp
 _keys = itertools.count(1)
 
 Record = dict[str, Any]  # what graph_analysis.read_dict() calls a collective
 
 
 class GradientPlan:
-    """The plan of one optimizer, whose parameters are `names` in the order of registration."""
+    """The plan of one optimizer. `gradients`: name and record of each, in order."""
 
-    def __init__(self, native: Planner, title: str, names: Sequence[str]):
+    def __init__(self, native: Planner, title: str, gradients: Sequence[tuple[str, Record]]):
         self._native = native
-        self._title = title
-        self._order = {name: place for place, name in enumerate(reversed(names))}
-        self._records: dict[str, Record] | None = {}  # None: recorded
-        self._keys: dict[str, int] = {}
-
-    def before_allreduce(self, name: str, tensor: Any, op: int, prescale: float,
-                         postscale: float) -> None:
-        """The gradient of `name`, a torch.Tensor as it is sent, is about to be reduced."""
-        if self._records is None:
-            if name in self._keys:
-                self._native.use_key(self._keys[name])
-            return
-        self._records[name] = {
-            "shape": list(tensor.shape), "dtype": str(tensor.dtype).partition(".")[2],
-            "reduce_op": op, "prescale": prescale, "postscale": postscale,
-        }
-
-    def end_of_step(self) -> None:
-        """All gradients of a step are reduced."""
-        if not self._records:
-            return
-        records, self._records = self._records, None
-        names = [name for name, record in records.items()
-                 if name in self._order and record["dtype"] in DTYPES]
-        names.sort(key=self._order.__getitem__)
-        self._keys = {name: next(_keys) for name in names}
-        plan = _plan(self._title, [(n, {**records[n], "key": self._keys[n]}) for n in names])
+        gradients = [(name, record) for name, record in gradients if record["dtype"] in DTYPES]
+        self._keys = {name: next(_keys) for name, _ in gradients}
+        plan = _plan(title, [(name, {**record, "key": self._keys[name]})
+                             for name, record in gradients])
         if plan is not None:
-            self._native.add(native_text(plan, bucket_bytes()))
+            native.add(native_text(plan, bucket_bytes()))
+
+    def before_allreduce(self, name: str) -> None:
+        """This thread is about to have the gradient of `name` reduced."""
+        if name in self._keys:
+            self._native.use_key(self._keys[name])
 
 
 def _plan(title: str, gradients: Iterable[tuple[str, Record]]) -> graph_analysis.Plan | None:
@@ -85,10 +70,17 @@ def of(optimizer: Any) -> GradientPlan | None:
         return None
     if optimizer._groups is not None:
         return None
-    names = [
-        optimizer._parameter_names.get(parameter)
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if parameter.requires_grad
-    ]
-    return GradientPlan(planner, f"DistributedOptimizer ({type(optimizer).__name__})", names)
+    scaling = (1.0, 1.0)
+    if optimizer.op == AVERAGE:
+        scaling = 1.0 / optimizer.gradient_predivide_factor, optimizer.gradient_predivide_factor
+    gradients = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+                gradients.append((optimizer._parameter_names.get(parameter), {
+                    "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
+                    "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
+                }))
+    title = f"DistributedOptimizer ({type(optimizer).__name__})"
+    return GradientPlan(planner, title, gradients[::-1])

@@ -14,9 +14,13 @@ def masks() -> dict[str, list]:
     """CPUs by thread: of those called hvd-background, and of the others."""
     found = {"background": [], "rest": []}
     for tid in map(int, os.listdir("/proc/self/task")):
-        with open(f"/proc/self/task/{tid}/comm") as file:
-            kind = "background" if file.read().strip() == "hvd-background" else "rest"
-        found[kind].append(sorted(os.sched_getaffinity(tid)))
+        try:
+            with open(f"/proc/self/task/{tid}/comm") as file:
+                kind = "background" if file.read().strip() == "hvd-background" else "rest"
+            cpus = sorted(os.sched_getaffinity(tid))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread of an import that has ended meanwhile
+        found[kind].append(cpus)
     return found
 
 

@@ -135,9 +135,17 @@ def two_models() -> list[torch.Tensor]:
 
 def uneven() -> list[torch.Tensor]:
     """A rank runs out of data; then all go on."""
+    return joining(STEPS - 3 * RANK)
+
+
+def joins_at_once() -> list[torch.Tensor]:
+    return joining(STEPS * (RANK > 0))
+
+
+def joining(steps_before: int) -> list[torch.Tensor]:
     net = model()
     sgd = optimizer(net)
-    for part, steps in enumerate((STEPS - 3 * RANK, STEPS)):
+    for part, steps in enumerate((steps_before, STEPS)):
         for step in range(steps):
             sgd.zero_grad()
             backward(net, step + 50 * part)
@@ -150,7 +158,7 @@ def uneven() -> list[torch.Tensor]:
 
 
 SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compressed, predivided,
-             summed, grouped, accumulated, with_other_operations, two_models, uneven)
+             summed, grouped, accumulated, with_other_operations, two_models, uneven, joins_at_once)
 
 
 def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
