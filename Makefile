@@ -30,7 +30,8 @@ demo-torch: $(VENV)/installed
 	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@# Jobs of several ranks wait a lot: two files at a time, the longest first.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m experiments.overhead $(BENCH_ARGS)

@@ -76,7 +76,7 @@ def _analyze(regions: list[Region], name: str, graph: Graph, negotiated: str,
     if so. Returns how many nodes and edges run."""
     expansion = expand(graph, options.values, options.inline_calls, options.decided)
     order = Order(expansion)
-    constant = constant_collectives(expansion)
+    constant = constant_collectives(expansion, order.collectives)
     chosen, unplanned = [], []
     for node in order.collectives:
         op, instance, collective = expansion.collectives[node]

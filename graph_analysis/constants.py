@@ -4,6 +4,7 @@ and puts the result in their place: in a step they never run."""
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from graph_analysis.expansion import Expansion, origin
 
@@ -14,8 +15,9 @@ NEVER = ("Variable", "Random", "Iterator", "Read", "Stateful", "PartitionedCall"
          "Case", "PyFunc", "Multinomial", "Queue", "Horovod", "Merge", "Enter")
 
 
-def constant_collectives(expansion: Expansion) -> set[int]:
-    """The nodes of collectives all of whose inputs may be constants. O(V + E) for all of them."""
+def constant_collectives(expansion: Expansion, running: Iterable[int]) -> set[int]:
+    """The nodes of `running` collectives all of whose inputs may be constants. O(V + E) for all of
+    them."""
     known: dict[int, bool] = {}
     bases = [frame.base for frame in expansion.frames]
 
@@ -46,5 +48,5 @@ def constant_collectives(expansion: Expansion) -> set[int]:
             path.pop()
         return known[start]
 
-    return {node for node, reads in expansion.reads.items()
-            if reads and all(known[read] if read in known else constant(read) for read in reads)}
+    return {node for node in running if (reads := expansion.reads[node])
+            and all(known[read] if read in known else constant(read) for read in reads)}

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Union
 
-from graph_analysis.graph import Collective, Graph, GraphError, Library, is_collective
+from graph_analysis.graph import (
+    Collective,
+    Graph,
+    GraphError,
+    Library,
+    check_control_flow,
+    is_collective,
+)
 
 # Every field with the type it must have.
 GRAPH = {"name": str, "nodes": list, "fetches": list, "functions": Mapping, "args": list,
@@ -25,7 +33,7 @@ def read_dict(source: Union[Mapping, str, Path]) -> Graph:
     if not isinstance(source, Mapping):
         try:
             source = json.loads(Path(source).read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise GraphError(f"{source} is not JSON: {error}.") from None
     _check(source, GRAPH, "the graph")
     functions = source.get("functions", {})
@@ -54,7 +62,7 @@ def _graph(name: str, source: Mapping, library: Library) -> Graph:
         """Node and port of each "node" or "node:port"."""
         for text in owner.get(field, ()):
             producer, colon, port = str(text).rpartition(":")
-            if not colon or not port.isdigit():
+            if not colon or not re.fullmatch("[0-9]{1,9}", port):
                 producer, port = str(text), "0"
             if producer not in numbers:
                 raise GraphError(f"{name}: {where}{field}: there is no node {text!r}.")
@@ -67,14 +75,17 @@ def _graph(name: str, source: Mapping, library: Library) -> Graph:
         graph.ports.update(((number, position), port)
                            for position, (_, port) in enumerate(inputs) if port)
         graph.controls.append(tuple(before for before, _ in resolve(node, "controls", where)))
-        if node.get("calls"):
-            graph.calls[number] = tuple(node["calls"])
+        for callee in node.get("calls", ()):
+            if not isinstance(callee, str):
+                raise GraphError(f"{name}: {where}calls: {callee!r} is not the name of a function.")
+            graph.calls[number] = (*graph.calls.get(number, ()), callee)
         if is_collective(node["op"]):
             graph.collectives[number] = _collective(node, f"{name}: {where}collective")
     graph.args = [node for node, _ in resolve(source, "args", "")]
     for field in ("fetches", "outputs"):
         graph.outputs += resolve(source, field, "")
     graph.control_outputs = [node for node, _ in resolve(source, "control_outputs", "")]
+    check_control_flow(graph)
     return graph
 
 
@@ -82,8 +93,13 @@ def _collective(node: Mapping, where: str) -> Collective:
     about = dict(node.get("collective", {}))
     _check(about, COLLECTIVE, where)
     shape = about.pop("shape", [None])
-    static = all(isinstance(dim, int) and dim >= 0 for dim in shape)
+    static = all(type(dim) is int and 0 <= dim < 2**63 for dim in shape)
     about.setdefault("dtype", "float32")
+    for field in about.keys() & {"prescale", "postscale"}:
+        try:
+            about[field] = float(about[field])
+        except OverflowError:
+            raise GraphError(f"{where}: {field} is too large.") from None
     if "Allreduce" in node["op"] or "Reducescatter" in node["op"]:
         about = {"reduce_op": 1, "prescale": 1.0, "postscale": 1.0, **about}
     return Collective(tuple(shape) if static else None, **about)
@@ -95,5 +111,7 @@ def _check(value: object, fields: Mapping, where: str) -> None:
     for field, content in value.items():
         if field not in fields:
             raise GraphError(f"{where}: {field!r} is unknown; there are {', '.join(fields)}.")
-        if not isinstance(content, fields[field]):
+        types = fields[field]
+        boolean = isinstance(content, bool) and types in (int, (int, float))
+        if boolean or not isinstance(content, types):
             raise GraphError(f"{where}: {field}: {content!r} has the wrong type.")

@@ -170,7 +170,8 @@ def _taken(frame: Frame, node: int, values: Mapping[str, Scalar]) -> Optional[st
         return None
     if op in IFS:
         return names[0 if chosen else 1]
-    return names[chosen if 0 <= chosen < len(names) else -1]
+    places = range(len(names))
+    return names[places.index(chosen) if chosen in places else -1]
 
 
 def _site(frame: Frame, node: int) -> Site:

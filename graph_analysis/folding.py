@@ -17,6 +17,8 @@ COMPARISONS = {
 OPERANDS = {"LogicalNot": 1, "LogicalAnd": 2, "LogicalOr": 2, **dict.fromkeys(COMPARISONS, 2)}
 # An expression that is deeper is no predicate that somebody wrote, and could take forever.
 MAX_DEPTH = 12
+# What hands a value on more often than that is a circle.
+MAX_HOPS = 10_000
 
 
 def fold(frame, node: int, values: Mapping[str, Scalar], depth: int = 0) -> Optional[Scalar]:
@@ -25,7 +27,7 @@ def fold(frame, node: int, values: Mapping[str, Scalar], depth: int = 0) -> Opti
     those of the global process set."""
     if depth > MAX_DEPTH:
         return None
-    while True:  # as far as the value is only handed on
+    for _ in range(MAX_HOPS):  # as far as the value is only handed on
         graph = frame.graph
         op = graph.ops[node]
         if node in frame.arguments and frame.caller:

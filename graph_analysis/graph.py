@@ -10,6 +10,7 @@ CASES = frozenset({"Case", "StatelessCase"})
 WHILES = frozenset({"While", "StatelessWhile"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 SWITCHES = frozenset({"Switch", "RefSwitch"})
+EXITS = frozenset({"Exit", "RefExit"})
 CONTROL_FLOW = IFS | CASES | WHILES
 
 # What these return is known before the graph runs; they move no data.
@@ -99,6 +100,7 @@ class Library:
     def __getitem__(self, name: str) -> Optional[Graph]:
         """The body of the function, or None if it is not known."""
         if name not in self._graphs:
+            self._graphs[name] = None  # as long as it is read: it may be of its own type
             self._graphs[name] = self._load(name)
         return self._graphs[name]
 
@@ -120,6 +122,28 @@ class Library:
             found |= {name}
         self._communicating[name] = found
         return found
+
+
+# How many inputs and functions these have.
+INPUTS = {**dict.fromkeys(SWITCHES, 2), **dict.fromkeys(EXITS, 1)}
+CALLEES = dict.fromkeys(IFS | WHILES, 2)
+
+
+def check_control_flow(graph: Graph) -> None:
+    """Raises GraphError if a branch, loop or call has too few parts, too many, or others."""
+    def problem(node: int, text: str) -> GraphError:
+        return GraphError(f"{graph.name}: {graph.names[node]} ({graph.ops[node]}) {text}.")
+
+    for node, op in enumerate(graph.ops):
+        inputs = graph.inputs[node]
+        if len(inputs) != INPUTS.get(op, len(inputs)):
+            raise problem(node, f"has {len(inputs)} inputs instead of {INPUTS[op]}")
+        if op in EXITS and graph.ops[inputs[0]] not in SWITCHES:
+            raise problem(node, "does not leave a loop: its input is no Switch")
+    for node, names in graph.calls.items():
+        op = graph.ops[node]
+        if not names or op not in CASES and len(names) != CALLEES.get(op, 1):
+            raise problem(node, f"calls {len(names)} functions instead of {CALLEES.get(op, 1)}")
 
 
 def special_types(graph: Graph) -> frozenset[str]:

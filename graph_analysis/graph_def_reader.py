@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
 
-from graph_analysis.graph import Graph, GraphError, Library, is_collective, special_types
+from graph_analysis.graph import (
+    Graph,
+    GraphError,
+    Library,
+    check_control_flow,
+    is_collective,
+    special_types,
+)
 from graph_analysis.node_attributes import callees, collective, scalar, static_shape
 from graph_analysis.pause import collector_paused
 
@@ -42,7 +50,7 @@ def read_graph_def(source, fetches: Optional[Iterable[str]] = None) -> Graph:
         if name not in numbers:
             raise GraphError(f"The fetch {fetch} is not in the graph.")
         if port:
-            graph.outputs.append((numbers[name], int(port)))
+            graph.outputs.append((numbers[name], _port(port, graph)))
         else:
             graph.control_outputs.append(numbers[name])
     return graph
@@ -66,7 +74,8 @@ def read_function_def(function, library: Library, functions: Mapping = MappingPr
     numbers = _read(graph, function.node_def, shapes, functions)
     for output in function.signature.output_arg:
         graph.outputs.append(_reference(function.ret[output.name], graph, numbers, functions))
-    graph.control_outputs = [numbers[name] for name in function.control_ret.values()]
+    graph.control_outputs = [_number(name, graph, numbers)
+                             for name in function.control_ret.values()]
     return graph
 
 
@@ -79,7 +88,7 @@ def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping) -> dict[str
     for number, node_def in enumerate(node_defs, first):
         inputs, controls = [], []
         for text in node_def.input:
-            if text[0] == "^":
+            if text.startswith("^"):
                 controls.append(_number(text[1:], graph, numbers))
                 continue
             producer, port = _reference(text, graph, numbers, functions)
@@ -97,6 +106,7 @@ def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping) -> dict[str
             graph.collectives[number] = collective(node_def, shape)
         else:
             graph.calls[number] = callees(node_def)
+    check_control_flow(graph)
     return numbers
 
 
@@ -118,8 +128,14 @@ def _reference(text: str, graph: Graph, numbers: Mapping[str, int],
         return number, PORTS[output]
     if graph.ops[number] in functions:
         names = [result.name for result in functions[graph.ops[number]].signature.output_arg]
-        return number, names.index(output) if output in names else int(offset)
-    return number, int(offset)
+        return number, names.index(output) if output in names else _port(offset, graph)
+    return number, _port(offset, graph)
+
+
+def _port(text: str, graph: Graph) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise GraphError(f"{graph.name} refers to an output {text!r}, which is no number.")
+    return int(text)
 
 
 def _shape(graph: Graph, number: int, node_defs, first: int,

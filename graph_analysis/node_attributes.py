@@ -25,9 +25,10 @@ def collective(node_def, shape: Optional[tuple[int, ...]]) -> Collective:
     def number(name: str, kind: str, default):
         return getattr(attributes[name], kind) if name in attributes else default
 
+    scale = 1.0 if "reduce_op" in attributes else None
     return Collective(
         shape, DTYPES.get(kind % 100, "unknown"), number("reduce_op", "i", None),
-        number("prescale_factor", "f", None), number("postscale_factor", "f", None),
+        number("prescale_factor", "f", scale), number("postscale_factor", "f", scale),
         number("process_set_id", "i", 0), node_def.device, number("opt_key", "i", 0))
 
 

@@ -116,12 +116,17 @@ def _string(value: object, where: str) -> str:
 
 
 def _number(value: object, where: str) -> float:
-    return float(_typed(value, where, (int, float), "a number"))
+    try:
+        return float(_typed(value, where, (int, float), "a number"))
+    except OverflowError:
+        raise PlanError(f"{where}: {_short(value)} is too large.") from None
 
 
 def _natural(value: object, where: str) -> int:
     if _typed(value, where, int, "a whole number") < 0:
         raise PlanError(f"{where}: {value} is negative.")
+    if value >= 2**63:
+        raise PlanError(f"{where}: {_short(value)} is too large.")
     return value
 
 

@@ -33,9 +33,9 @@ class Stats:
     wait_seconds: float = _counter(
         "d", "seconds in the collectives of the negotiation, waiting for peers"
     )
-    polls: int = _counter("i", "tests of an unfinished collective (mode nbcs)")
+    polls: int = _counter("i", "tests of an unfinished collective (modes nbcs and topo)")
     poll_sleep_seconds: float = _counter(
-        "d", "the part of wait_seconds asleep between tests (mode nbcs)"
+        "d", "the part of wait_seconds asleep between tests (modes nbcs and topo)"
     )
     data_seconds: float = _counter("d", "seconds performing collectives on tensors")
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")

@@ -26,8 +26,11 @@ def native_text(plan: Plan, threshold: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+_BLANKS = dict.fromkeys(map(ord, "\t\n\0"), " ")
+
+
 def _field(text: str) -> str:
-    return text.replace("\t", " ").replace("\n", " ") or "-"
+    return text.translate(_BLANKS) or "-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ class PlanStatus:
 
 def parse_status(text: str) -> list[PlanStatus]:
     """From the lines that horovod_opt/csrc/binding/plan_api.cc writes."""
-    return list(_plans(text.splitlines()))
+    return list(_plans([line for line in text.split("\n") if line]))
 
 
 def _plans(lines: list[str]) -> Iterator[PlanStatus]:

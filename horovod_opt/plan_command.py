@@ -57,10 +57,10 @@ def _of_file(path: Path, fetches: Sequence[str], threshold: int) -> Sequence[Reg
     if path.suffix != ".json":
         graph = read_graph_def(path, fetches or None)
     else:
-        text = path.read_text()
         try:
+            text = path.read_text()
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(f"{path} is not JSON: {error}") from error
         if isinstance(content, dict) and "buckets" in content:
             plan = Plan.from_json(text)

@@ -25,7 +25,7 @@ class Planner:
 
     def add(self, text: str) -> None:
         """A plan as native_plan.native_text() writes it."""
-        problem = self._lib.horovod_opt_add_plan(text.encode())
+        problem = self._lib.horovod_opt_add_plan(text.encode(errors="replace"))
         if problem:
             raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")
 

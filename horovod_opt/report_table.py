@@ -103,6 +103,7 @@ GROUPS = {
         Row("  of the data moved", "%", _planned_percent, _tenths, in_mode="topo"),
         Row("  wake-ups for each", "", _wakeups, _hundredths, in_mode="topo"),
         Row("  last tensor to result", "ms", _latency_ms, _hundredths, in_mode="topo"),
+        Row("agreements between nodes", "", lambda r: r.agreements, _count, in_mode="topo"),
         Row("gave up its core", "times", lambda r: r.background_voluntary_switches, _count),
         Row("lost its core", "times", lambda r: r.background_involuntary_switches, _count),
     ),

@@ -43,7 +43,7 @@ class Setting:
     unit: str
     minimum: int | None
     maximum: int | None
-    mode: str
+    modes: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -83,10 +83,10 @@ def _setting(
     help: str,
     unit: str = "",
     bounds: tuple[int | None, int | None] = (None, None),
-    mode: str = "",
+    modes: tuple[str, ...] = (),
 ) -> object:
     metadata = {
-        "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "mode": mode
+        "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "modes": modes
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -109,37 +109,38 @@ class Settings:
         "gs: every that many cycles the ranks agree on the shortest of their sleep times.",
         "cycles",
         (1, 1_000_000),
-        mode="gs",
+        modes=("gs",),
     )
     nbcs_yields: int = _setting(
         0,
-        "nbcs: how many tests of an unfinished collective are followed by giving up the core "
-        "for a moment, before the first sleep.",
+        "nbcs and topo: how many tests of an unfinished collective are followed by giving up the "
+        "core for a moment, before the first sleep.",
         "tests",
         (0, 1_000_000),
-        mode="nbcs",
+        modes=("nbcs", "topo"),
     )
     nbcs_sleep_min_us: int = _setting(
         20,
-        "nbcs: the first sleep between two tests of an unfinished collective; each further sleep "
-        "is twice as long.",
+        "nbcs and topo: the first sleep between two tests of an unfinished collective; each "
+        "further sleep is twice as long.",
         "us",
         (1, 1_000_000),
-        mode="nbcs",
+        modes=("nbcs", "topo"),
     )
     nbcs_sleep_max_us: int = _setting(
         500,
-        "nbcs: the longest sleep between two tests; not below HOROVOD_OPT_NBCS_SLEEP_MIN_US.",
+        "nbcs and topo: the longest sleep between two tests; not below "
+        "HOROVOD_OPT_NBCS_SLEEP_MIN_US.",
         "us",
         (1, 1_000_000),
-        mode="nbcs",
+        modes=("nbcs", "topo"),
     )
     scp_core: int = _setting(
         -1,
         "scp: which of the rank's cores the background thread gets; 0 is the first, -1 the last.",
         "",
         (-65_536, 65_535),
-        mode="scp",
+        modes=("scp",),
     )
     heartbeat_ms: int = _setting(
         100,
@@ -147,7 +148,7 @@ class Settings:
         "that has ended; on several nodes earlier, to notice requests there.",
         "ms",
         (1, 60_000),
-        mode="topo",
+        modes=("topo",),
     )
     node_ranks: int = _setting(
         0,
@@ -155,7 +156,7 @@ class Settings:
         "for example; such groups reduce among each other as nodes do. 0: all ranks of the node.",
         "ranks",
         (0, 65_536),
-        mode="topo",
+        modes=("topo",),
     )
     shared_memory: int = _setting(
         1,
@@ -163,7 +164,7 @@ class Settings:
         "Gloo, oneCCL), as those on GPUs are, instead of through shared memory.",
         "",
         (0, 1),
-        mode="topo",
+        modes=("topo",),
     )
     recut: int = _setting(
         1,
@@ -171,14 +172,14 @@ class Settings:
         "arrive.",
         "",
         (0, 1),
-        mode="topo",
+        modes=("topo",),
     )
     verify: int = _setting(
         0,
         "topo: 1: before each bucket the ranks compare which plan, pass and tensors it is.",
         "",
         (0, 1),
-        mode="topo",
+        modes=("topo",),
     )
     stats: int = _setting(
         0,
@@ -234,7 +235,7 @@ def ineffective(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     return [
         row.name
         for row in TABLE
-        if row.mode and row.mode not in modes and environ.get(row.name, "").strip()
+        if row.modes and not set(row.modes) & set(modes) and environ.get(row.name, "").strip()
     ]
 
 

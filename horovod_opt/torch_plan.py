@@ -35,8 +35,8 @@ class GradientPlan:
         self._native = native
         gradients = [(name, record) for name, record in gradients if record["dtype"] in DTYPES]
         self._keys = {name: next(_keys) for name, _ in gradients}
-        plan = _plan(title, [(name, {**record, "key": self._keys[name]})
-                             for name, record in gradients])
+        plan = _plan(native, title, [(name, {**record, "key": self._keys[name]})
+                                     for name, record in gradients])
         if plan is not None:
             native.add(native_text(plan, bucket_bytes()))
 
@@ -46,7 +46,8 @@ class GradientPlan:
             self._native.use_key(self._keys[name])
 
 
-def _plan(title: str, gradients: Iterable[tuple[str, Record]]) -> graph_analysis.Plan | None:
+def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
+          ) -> graph_analysis.Plan | None:
     """Independent allreduces in that order."""
     nodes: list[dict] = [{"name": "backward", "op": "Placeholder"}]
     for name, record in gradients:
@@ -58,17 +59,15 @@ def _plan(title: str, gradients: Iterable[tuple[str, Record]]) -> graph_analysis
     })
     (region,) = graph_analysis.analyze(graph, bucket_bytes()).regions
     folder = os.environ.get("HOROVOD_OPT_PLANS", "")
-    if folder and planner is not None and planner.is_first_rank():
+    if folder and native.is_first_rank():
         write_region(region, Path(folder))
     return region.plan
 
 
 def of(optimizer: Any) -> GradientPlan | None:
-    """For a new hvd.DistributedOptimizer; None if nothing of it is planned: in another mode, in
-    another process set, and with groups of parameters, which are negotiated as one."""
+    """For a new hvd.DistributedOptimizer; None if nothing of it is planned: in another mode and in
+    another process set."""
     if planner is None or optimizer.process_set.process_set_id != 0:
-        return None
-    if optimizer._groups is not None:
         return None
     scaling = (1.0, 1.0)
     if optimizer.op == AVERAGE:

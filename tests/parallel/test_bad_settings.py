@@ -59,7 +59,6 @@ ATTEMPTS = {
         ["Mode scp needs 2 cores per rank", "local ranks 0-1 share CPUs", "HOROVOD_OPT_MODE"],
     ),
 }
-UNDER_MPI = ("unknown mode", "different modes", "one invalid rank", "too few cores")
 
 
 @pytest.fixture(scope="module")
@@ -71,28 +70,28 @@ def two_cores():
     os.sched_setaffinity(0, cpus)
 
 
-def check(outcomes: list[str], attempt: str) -> None:
+@pytest.fixture(params=["mpi", "gloo"])
+def reports(request, shared_job, two_cores) -> list[dict]:
+    attempts = json.dumps([environments for environments, _ in ATTEMPTS.values()])
+    job = shared_job("bad_settings", attempts, controller=request.param).succeeded()
+    return list(job.reports().values())
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_each_rank_says_what_is_wrong(reports, attempt):
+    number = list(ATTEMPTS).index(attempt)
+    outcomes = [report["outcomes"][number] for report in reports]
     texts = ATTEMPTS[attempt][1]
     if len(os.sched_getaffinity(0)) < 2:
         texts = [text.replace("CPUs", "CPU") for text in texts]
     assert outcomes[0].startswith("SettingsError: ")
-    assert outcomes == outcomes[:1] * len(outcomes)
+    assert outcomes == outcomes[:1] * 2
     for text in texts:
         assert text in outcomes[0]
 
 
-@pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_under_gloo(shared_job, two_cores, attempt):
-    attempts = json.dumps([environments for environments, _ in ATTEMPTS.values()])
-    job = shared_job("bad_settings", attempts, controller="gloo").succeeded()
-    number = list(ATTEMPTS).index(attempt)
-    check([report["outcomes"][number] for report in job.reports().values()], attempt)
-
-
-@pytest.mark.parametrize("attempt", UNDER_MPI)
-def test_under_mpi(job, two_cores, attempt):
-    ended = job("bad_settings", json.dumps([ATTEMPTS[attempt][0]])).succeeded()
-    check([report["outcomes"][0] for report in ended.reports().values()], attempt)
+def test_starts_after_a_failure(reports):
+    assert [report["at_last"] for report in reports] == ["summed 3"] * 2
 
 
 def test_job_fails_if_the_script_does_not_catch_it(job):

@@ -72,6 +72,10 @@ def test_autotune(features):
     assert max(tries, key=lambda tried: float(tried["score"]))["score"] == tries[-1]["score"]
 
 
+def test_autotune_while_a_rank_has_joined(features):
+    assert of_each_rank(features, "joined") == [SUMS[:2], [1.0, 2.0]]
+
+
 def test_stall_is_reported(features):
     assert of_each_rank(features, "late") == [SUMS[:2]] * 2
     reported = " ".join(re.findall(r"\b1!?: \[(.*?)\]", features.output))

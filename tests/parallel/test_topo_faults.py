@@ -8,12 +8,13 @@ import re
 import pytest
 from jobs import run_job
 
-# Controller, and: as if each rank had a node of its own; by the operations that serve GPUs.
+# By controller: as it is, as if each rank had a node of its own, by the operations that serve GPUs.
+ALONE, OPERATIONS = {"HOROVOD_OPT_NODE_RANKS": "1"}, {"HOROVOD_OPT_SHARED_MEMORY": "0"}
 SETTINGS = {
-    "nodes": {"HOROVOD_OPT_NODE_RANKS": "1"},
-    "operations": {"HOROVOD_OPT_SHARED_MEMORY": "0"},
+    "mpi": {"mpi": {}, "mpi-nodes": ALONE},
+    "gloo": {"gloo": {}, "gloo-nodes": ALONE, "gloo-operations": OPERATIONS},
 }
-KINDS = ("mpi", "gloo", "mpi, nodes", "gloo, nodes", "gloo, operations")
+KINDS = [(controller, kind) for controller, kinds in SETTINGS.items() for kind in kinds]
 RANKS, STEPS, FAULT = 3, 20, 12
 SHUT_DOWN = "Horovod has been shut down"
 VERIFY = {"HOROVOD_OPT_MODE": "topo", "HOROVOD_OPT_VERIFY": "1"}
@@ -21,27 +22,26 @@ SUMS = [[9.0 * (step + 1)] * 3 for step in range(STEPS)]  # 3 ranks: 3 * (3 * st
 
 
 @pytest.fixture
-def run(shared_job):
-    def run(worker: str, kind: str):
-        controller, _, setting = kind.partition(", ")
+def faults(shared_job):
+    def faults(controller: str):
         return shared_job(
-            worker, framework="tensorflow", controller=controller, ranks=RANKS,
-            **VERIFY, **SETTINGS.get(setting, {}),
-        )
+            "topo_faults", json.dumps(SETTINGS[controller]),
+            framework="tensorflow", controller=controller, ranks=RANKS, **VERIFY,
+        ).succeeded()
 
-    return run
+    return faults
 
 
-def of_each_rank(job, fault: str) -> list[dict]:
+def of_each_rank(job, kind: str, fault: str) -> list[dict]:
     reports = job.reports()
     assert list(reports) == list(range(RANKS))
-    return [report[fault] for report in reports.values()]
+    return [report[kind][fault] for report in reports.values()]
 
 
 @pytest.mark.parametrize("fault", ["raise", "shutdown", "never"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_error_everywhere(run, kind, fault):
-    *others, culprit = of_each_rank(run("topo_faults", kind).succeeded(), fault)
+@pytest.mark.parametrize("controller, kind", KINDS)
+def test_error_everywhere(faults, controller, kind, fault):
+    *others, culprit = of_each_rank(faults(controller), kind, fault)
     for outcome in (*others, culprit):
         assert outcome["sums"] == SUMS[:FAULT]
         assert "active" in outcome["states"]
@@ -52,27 +52,26 @@ def test_error_everywhere(run, kind, fault):
 
 
 @pytest.mark.parametrize("fault", ["late", "well"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_goes_on(run, kind, fault):
-    for outcome in of_each_rank(run("topo_faults", kind).succeeded(), fault):
+@pytest.mark.parametrize("controller, kind", KINDS)
+def test_goes_on(faults, controller, kind, fault):
+    for outcome in of_each_rank(faults(controller), kind, fault):
         assert outcome["error"] == ""
         assert outcome["sums"] == SUMS
         assert "active" in outcome["states"]
 
 
 @pytest.mark.parametrize("fault", ["late", "never"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_what_is_missing(run, kind, fault):
-    report = rf"([\w.]+) \(plan trained, pass {FAULT + 1}\): (.*)"
-    found = re.findall(report, run("topo_faults", kind).succeeded().output)
-    assert (f"{fault}.second", "missing on rank 2") in found
-    assert not [tensor for tensor, _ in found if tensor.endswith(".first")]
+@pytest.mark.parametrize("controller, kind", KINDS)
+def test_names_what_is_missing(faults, controller, kind, fault):
+    report = rf"\b{kind}\.(\w+\.\w+) \(plan trained, pass {FAULT + 1}\): (.*)"
+    said = re.findall(report, faults(controller).output)
+    assert (f"{fault}.second", "missing on rank 2") in said
+    assert not [tensor for tensor, _ in said if tensor.endswith(".first")]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "operations" not in kind])
-def test_timeline_shows_passes_and_buckets(run, kind):
-    folder = run("topo_faults", kind).succeeded().folder
-    events = json.loads((folder / "timeline.json").read_text())
+@pytest.mark.parametrize("controller, kind", [one for one in KINDS if "operations" not in one[1]])
+def test_timeline_shows_passes_and_buckets(faults, controller, kind):
+    events = json.loads((faults(controller).folder / f"{kind}.timeline").read_text())
     names = {event.get("name", "") for event in events}
     found = [re.fullmatch(r"PLANNED_ALLREDUCE, pass (\d+), bucket (\d+)", name) for name in names]
     passes = {int(match[1]) for match in found if match}
@@ -81,9 +80,11 @@ def test_timeline_shows_passes_and_buckets(run, kind):
     assert len({match[2] for match in found if match}) >= 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_rank_is_killed(run, kind):
-    ended = run("topo_killed", kind)
+@pytest.mark.parametrize("controller, kind", KINDS)
+def test_a_rank_is_killed(need, tmp_path, controller, kind):
+    need("tensorflow", controller)
+    settings = {**VERIFY, **SETTINGS[controller][kind]}
+    ended = run_job(tmp_path, "topo_killed", controller=controller, ranks=RANKS, **settings)
     assert not ended.hung, ended.output
     assert ended.code != 0
     assert not ended.survivors

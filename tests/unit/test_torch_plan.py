@@ -79,12 +79,12 @@ def test_a_dtype_that_cannot_be_planned_is_left_out(native):
     assert len(native.added) == 1
 
 
-def optimizer(process_set: int = 0, groups: object = None, op: int = 0):
+def optimizer(process_set: int = 0, op: int = 0):
     torch = pytest.importorskip("torch")
     weight, bias = torch.nn.Parameter(torch.zeros(2, 3)), torch.nn.Parameter(torch.zeros(3))
     frozen = torch.nn.Parameter(torch.zeros(7), requires_grad=False)
     return SimpleNamespace(
-        process_set=SimpleNamespace(process_set_id=process_set), _groups=groups, op=op,
+        process_set=SimpleNamespace(process_set_id=process_set), op=op,
         gradient_predivide_factor=4.0, param_groups=[{"params": [weight, frozen, bias]}],
         _parameter_names={weight: "weight", frozen: "frozen", bias: "bias"},
         _compression=SimpleNamespace(compress=lambda tensor: (tensor.half(), None)))
@@ -105,5 +105,4 @@ def test_which_optimizers_are_planned(native, monkeypatch):
     assert torch_plan.of(optimizer()) is None  # another mode
     monkeypatch.setattr(torch_plan, "planner", native)
     assert torch_plan.of(optimizer(process_set=1)) is None
-    assert torch_plan.of(optimizer(groups=2)) is None
     assert native.added == []

@@ -1,6 +1,7 @@
 #include "cross_nodes.h"
 
 #include <exception>
+#include <utility>
 
 #include "horovod/common/global_state.h"
 #include "rank_rows.h"
@@ -33,13 +34,8 @@ std::unique_ptr<CrossNodes> CrossNodes::Connect(HorovodGlobalState& horovod, con
   } catch (const std::exception& failure) {
     problem = failure.what();
   }
-  const auto problems = GatherRows(*horovod.global_controller, problem);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-    if (problems[rank].empty()) continue;
-    error = "rank " + std::to_string(rank) + ": " + problems[rank];
-    return nullptr;
-  }
-  return connected;
+  error = FirstProblem(*horovod.global_controller, problem);
+  return error.empty() ? std::move(connected) : nullptr;
 }
 
 template <class Collective>

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/core/backoff.h"
+#include "horovod_opt/csrc/core/polling.h"
 #include "state.h"
 
 namespace horovod_opt {
@@ -17,15 +17,10 @@ using horovod::common::HorovodGlobalState;
 using horovod::common::MPIContext;
 using horovod::common::ReduceOp;
 
-Backoff NewBackoff() {
-  const auto& settings = GlobalState().settings;
-  return Backoff(settings.nbcs_yields, std::chrono::microseconds(settings.nbcs_sleep_min_us),
-                 std::chrono::microseconds(settings.nbcs_sleep_max_us));
-}
-
 class MpiCrossNodes : public CrossNodes {
  public:
-  MpiCrossNodes(const MPIContext& mpi, const Groups& groups) : mpi_(mpi), backoff_(NewBackoff()) {
+  MpiCrossNodes(const MPIContext& mpi, const Groups& groups)
+      : mpi_(mpi), backoff_(BackoffOf(GlobalState().settings)) {
     MPI_Comm_split(mpi.mpi_comm, groups.index, groups.group, &comm_);
   }
 
@@ -67,16 +62,16 @@ class MpiCrossNodes : public CrossNodes {
     if (MPI_Iallreduce(MPI_IN_PLACE, data, count, type, op, comm_, &request) != MPI_SUCCESS) {
       throw std::runtime_error("MPI_Iallreduce failed");
     }
-    backoff_.Reset();
-    for (;;) {
-      int done = 0;
-      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
-        throw std::runtime_error("MPI_Test failed");
-      }
-      if (done) return true;
-      if (abandoned_) return false;
-      backoff_.Pause();
-    }
+    int done = 0;
+    PollUntil(
+        [&] {
+          if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+            throw std::runtime_error("MPI_Test failed");
+          }
+          return done || abandoned_;
+        },
+        backoff_);
+    return done != 0;
   }
 
   const MPIContext& mpi_;

@@ -64,13 +64,9 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   }
   name = GatherRows(controller, name)[groups.ranks[0]];
   if (groups.index != 0) attempt([&] { return SharedSegment::Open(name, bytes); });
-  const auto problems = GatherRows(controller, problem);
+  error = FirstProblem(controller, problem);
   if (segment) segment->Unlink();
-  for (std::size_t one = 0; one < problems.size(); ++one) {
-    if (problems[one].empty()) continue;
-    error = "rank " + std::to_string(one) + ": " + problems[one];
-    return nullptr;
-  }
+  if (!error.empty()) return nullptr;
   return std::unique_ptr<NodeMemory>(new NodeMemory(std::move(*segment), groups));
 }
 

@@ -131,12 +131,8 @@ void PlannedOperations::Compare(const Work& work) {
   auto& controller = *horovod_.global_controller;
   const std::string own = Describe(work);
   if (AllEqual(controller, own, false)) return;
-  std::string text = "The ranks were about to reduce different tensors:";
-  const auto rows = GatherRows(controller, own);
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    text += " Rank " + std::to_string(rank) + ": " + rows[rank] + ".";
-  }
-  throw std::runtime_error(text);
+  throw std::runtime_error("The ranks were about to reduce different tensors:" +
+                           Listed(GatherRows(controller, own)));
 }
 
 void PlannedOperations::TakeEntries(const Response& response,

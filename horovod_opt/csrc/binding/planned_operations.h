@@ -7,6 +7,7 @@
 // ranks that perform the same entry next or still perform earlier ones.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <mutex>

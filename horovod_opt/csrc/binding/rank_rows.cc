@@ -38,6 +38,22 @@ std::vector<std::string> GatherRows(Controller& controller, const std::string& r
   return rows;
 }
 
+std::string FirstProblem(Controller& controller, const std::string& problem) {
+  const auto problems = GatherRows(controller, problem);
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (!problems[rank].empty()) return "rank " + std::to_string(rank) + ": " + problems[rank];
+  }
+  return "";
+}
+
+std::string Listed(const std::vector<std::string>& rows) {
+  std::string text;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    text += " Rank " + std::to_string(rank) + ": " + (rows[rank].empty() ? "-" : rows[rank]) + ".";
+  }
+  return text;
+}
+
 bool AllEqual(Controller& controller, const std::string& row, bool failed) {
   // If two ranks differ in a bit, one of them has it in the hash and the other in its complement.
   const std::uint64_t hash = Hash(row);

@@ -17,6 +17,12 @@ namespace horovod_opt {
 std::vector<std::string> GatherRows(horovod::common::Controller& controller,
                                     const std::string& row);
 
+// "rank 3: no memory" if `problem` is not empty on some rank, the same on every rank; else "".
+std::string FirstProblem(horovod::common::Controller& controller, const std::string& problem);
+
+// " Rank 0: ... Rank 1: ...", for messages; an empty row is a dash.
+std::string Listed(const std::vector<std::string>& rows);
+
 // Whether all ranks have the same row and none has `failed`. Three words, however many ranks.
 bool AllEqual(horovod::common::Controller& controller, const std::string& row, bool failed);
 

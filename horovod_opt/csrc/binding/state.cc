@@ -18,15 +18,18 @@ double Seconds(std::chrono::nanoseconds length) {
 
 State& GlobalState() { return state; }
 
+Backoff BackoffOf(const HorovodOptSettings& settings) {
+  return Backoff(settings.nbcs_yields, std::chrono::microseconds(settings.nbcs_sleep_min_us),
+                 std::chrono::microseconds(settings.nbcs_sleep_max_us));
+}
+
 void BeginThread(State& state) {
   state.counters.Reset();
   state.lane_counters.Reset();
   state.topo = nullptr;
   state.init_error.clear();
   state.global_sleep = GlobalSleep(state.settings.gs_interval);
-  state.backoff = Backoff(state.settings.nbcs_yields,
-                          std::chrono::microseconds(state.settings.nbcs_sleep_min_us),
-                          std::chrono::microseconds(state.settings.nbcs_sleep_max_us));
+  state.backoff = BackoffOf(state.settings);
   state.polling = false;
   std::lock_guard<std::mutex> lock(state.mutex);
   state.tid = static_cast<pid_t>(syscall(SYS_gettid));

@@ -59,6 +59,9 @@ struct State {
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
 
+// How the settings say that a thread waits for what MPI completes.
+Backoff BackoffOf(const HorovodOptSettings& settings);
+
 // The calling thread becomes the background thread, and stops being it.
 void BeginThread(State& state);
 void EndThread(State& state);

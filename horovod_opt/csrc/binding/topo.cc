@@ -90,7 +90,6 @@ std::string Topo::Connect() {
   if (node_ == nullptr && groups_.ranks.size() > 1) {
     Say(horovod_, "mode topo: the ranks of a node share no memory and reduce as if each had a node "
                   "of its own: " + problem);
-    problem.clear();
     groups_ = MakeGroups(node_of, 1, rank);
     node_ = NodeMemory::Share(controller, groups_, problem);
   }
@@ -179,12 +178,8 @@ void Topo::Meet() {
     last_request_ = Clock::now();
   }
   if (agenda[0] & kFailure) {
-    std::string text = "The ranks cannot go on together; what each was about to reduce:";
-    const auto rows = GatherRows(controller, failure);
-    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-      text += " Rank " + std::to_string(rank) + ": " + (rows[rank].empty() ? "-" : rows[rank]) + ".";
-    }
-    throw std::runtime_error(text);
+    throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
+                             Listed(GatherRows(controller, failure)));
   }
   if (agenda[0] & kCouncil) HoldCouncil();
   if (agenda[0] & kStall) ReportStall();

@@ -36,6 +36,13 @@ def late_sums() -> list[float]:
     return sums("late.cached", "late.new")
 
 
+def joined_sums() -> list[float]:
+    """Rank 1 has more steps than rank 0, which joins and adds zeros."""
+    steps = [sums("uneven.0", "uneven.1") for _ in range(10 + 10 * RANK)]
+    hvd.join()
+    return steps[-1]
+
+
 def deadlock() -> str:
     try:
         return f"summed {sums(f'only.rank.{RANK}')}"
@@ -54,4 +61,5 @@ with running(hvd, mode, **limits):
     ended = deadlock()
 with running(hvd, mode, **TUNING):
     tuned = [sums("tuned.0", "tuned.1", "tuned.2") for _ in range(TUNED_STEPS)]
-report(traced=traced, tuned=tuned, late=late, ended=ended)
+    joined = joined_sums()
+report(traced=traced, tuned=tuned, joined=joined, late=late, ended=ended)

@@ -118,19 +118,42 @@ def compare(off: Results, topo: Results) -> list[str]:
     return sorted(different)
 
 
-def in_both_modes(scenarios: dict[str, Scenario]) -> dict[str, dict]:
-    """By scenario: what observe() saw in mode topo, with the difference to off for the results."""
-    seen: dict[str, dict[str, dict]] = {}
-    for mode in "off", "topo":
-        with running(HOROVOD, mode):
-            for name, scenario in scenarios.items():
-                print(f"rank {RANK}, mode {mode}: {name}", flush=True)
-                seen.setdefault(name, {})[mode] = observe(scenario)
-                # The next one may begin by pausing all plans.
-                hvd.allreduce(tf.zeros([]), name="met")
-    reports = {}
-    for name, by_mode in seen.items():
-        off, topo = by_mode["off"].pop("results"), by_mode["topo"].pop("results")
-        assert by_mode["off"]["passes"] == 0 and not by_mode["off"]["plans"]
-        reports[name] = {**by_mode["topo"], "results": len(topo), "different": compare(off, topo)}
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """Scenarios by name, the settings of mode topo to run them in, and which rank is late."""
+
+    scenarios: dict[str, Scenario]
+    settings: dict[str, str]
+    late_rank: int = -1
+
+
+def _run(mode: str, kind: Kind) -> dict[str, dict]:
+    """By scenario: what observe() saw."""
+    seen = {}
+    be_late(kind.late_rank)
+    with running(HOROVOD, mode, **kind.settings):
+        for name, scenario in kind.scenarios.items():
+            print(f"rank {RANK}, mode {mode} {kind.settings}: {name}", flush=True)
+            seen[name] = observe(scenario)
+            # The next one may begin by pausing all plans.
+            hvd.allreduce(tf.zeros([]), name="met")
+    return seen
+
+
+def compared_with_off(kinds: dict[str, Kind]) -> dict[str, dict[str, dict]]:
+    """By kind and scenario: what was seen in mode topo, and what differs from off for results."""
+    every: dict[str, Scenario] = {}
+    for kind in kinds.values():
+        every.update(kind.scenarios)
+    off = _run("off", Kind(every, {}))
+    assert not any(seen["passes"] or seen["plans"] for seen in off.values())
+    reports: dict[str, dict[str, dict]] = {}
+    planned_before: set[str] = set()  # plans outlive hvd.shutdown()
+    for kind_name, kind in kinds.items():
+        reports[kind_name] = _run("topo", kind)
+        for name, seen in reports[kind_name].items():
+            results = seen.pop("results")
+            different = compare(off[name]["results"], results)
+            seen.update(results=len(results), different=different, again=name in planned_before)
+        planned_before.update(kind.scenarios)
     return reports

@@ -1,9 +1,12 @@
 """What goes wrong in the middle of a planned pass, one after the other in the same processes.
 
 The last rank is at fault; each rank reports what it got. Horovod starts anew for each fault.
+Argument: as JSON, by kind, the settings in which all faults happen.
 """
 
 import faulthandler
+import json
+import sys
 import threading
 import time
 
@@ -55,11 +58,6 @@ def fail() -> None:
     raise ValueError("a bug in the training script")
 
 
-def run(name: str, between, **environment: str) -> dict:
-    with running(hvd, "topo", **environment):
-        return outcome(name, between)
-
-
 def shutdown() -> None:
     """From another thread, while this one is in the middle of the pass."""
     thread = threading.Thread(target=hvd.shutdown)
@@ -67,13 +65,21 @@ def shutdown() -> None:
     thread.join()
 
 
-faulthandler.dump_traceback_later(100)
+def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
+    def run(name: str, between, **environment: str) -> dict:
+        with running(hvd, "topo", **settings, **environment):
+            return outcome(f"{kind}.{name}", between)
+
+    return {
+        "raise": run("raise", fail),
+        "shutdown": run("shutdown", shutdown),
+        "late": run("late", lambda: time.sleep(3), **CHECK),
+        "never": run("never", lambda: time.sleep(6), **END),  # far longer than is waited for it
+        "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / f"{kind}.timeline")),
+    }
+
+
+faulthandler.dump_traceback_later(140)
 start_mpi(_basics.MPI_LIB_CTYPES)
-outcomes = {
-    "raise": run("raise", fail),
-    "shutdown": run("shutdown", shutdown),
-    "late": run("late", lambda: time.sleep(4), **CHECK),
-    "never": run("never", lambda: time.sleep(8), **END),  # far longer than is waited for it
-    "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / "timeline.json")),
-}
-report(**outcomes)
+kinds = json.loads(sys.argv[2])
+report(**{kind: outcomes(kind, settings) for kind, settings in kinds.items()})

@@ -1,15 +1,17 @@
-"""Runs scenarios in both modes; reports what was seen and what differs.
+"""Runs scenarios in mode off and in kinds of mode topo; reports what was seen and what differs.
 
-Arguments: the rank that is late (-1: none), then modules, or single scenarios as module.scenario.
+Argument: as JSON, by kind, the rank that is late (-1: none), modules, or single scenarios as
+module.scenario, and settings.
 """
 
 import faulthandler
 import importlib
+import json
 import sys
 
 from common import report, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
-from topo_common import be_late, in_both_modes
+from topo_common import Kind, compared_with_off
 
 
 def scenarios(chosen: str) -> dict:
@@ -18,11 +20,12 @@ def scenarios(chosen: str) -> dict:
     return {one: every[one]} if one else every
 
 
-faulthandler.dump_traceback_later(100)  # where it hangs, before it is killed for that
+faulthandler.dump_traceback_later(140)  # where it hangs, before it is killed for that
 start_mpi(_basics.MPI_LIB_CTYPES)
-late_rank, *choices = sys.argv[2:]
-be_late(int(late_rank))
-every: dict = {}
-for choice in choices:
-    every.update(scenarios(choice))
-report(**in_both_modes(every))
+kinds = {}
+for name, (late_rank, choices, settings) in json.loads(sys.argv[2]).items():
+    chosen = {}
+    for choice in choices:
+        chosen.update(scenarios(choice))
+    kinds[name] = Kind(chosen, settings, late_rank)
+report(**compared_with_off(kinds))

@@ -53,8 +53,8 @@ def weights(*models: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def train(steps: int = STEPS, even: Callable[[int], bool] = lambda step: True,
-          **how: object) -> list[torch.Tensor]:
-    net = model()
+          net: Branching | None = None, **how: object) -> list[torch.Tensor]:
+    net = net or model()
     sgd = optimizer(net, **how)
     for step in range(steps):
         sgd.zero_grad()
@@ -91,6 +91,12 @@ def summed() -> list[torch.Tensor]:
 
 def grouped() -> list[torch.Tensor]:
     return train(num_groups=2)
+
+
+def grouped_by_lists() -> list[torch.Tensor]:
+    net = model()
+    layers = list(net.layers.parameters())
+    return train(net=net, groups=[layers[::2], layers[1::2]])
 
 
 def accumulated() -> list[torch.Tensor]:
@@ -158,7 +164,8 @@ def joining(steps_before: int) -> list[torch.Tensor]:
 
 
 SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compressed, predivided,
-             summed, grouped, accumulated, with_other_operations, two_models, uneven, joins_at_once)
+             summed, grouped, grouped_by_lists, accumulated, with_other_operations, two_models,
+             uneven, joins_at_once)
 
 
 def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
