@@ -1,6 +1,7 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs and brings on this machine, interleaved with off
+# make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
 # make lint    ruff
 # make clean   remove everything that was made here
@@ -18,7 +19,7 @@ NP ?= 2
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench build lint clean
+.PHONY: demo demo-torch test bench soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -35,6 +36,9 @@ test: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python -m experiments.overhead $(BENCH_ARGS)
+
+soak: $(VENV)/installed
+	$(BIN)/python tests/soak/run $(SOAK_ARGS)
 
 build: $(VENV)/installed
 

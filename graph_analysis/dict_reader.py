@@ -13,7 +13,7 @@ from graph_analysis.graph import (
     Graph,
     GraphError,
     Library,
-    check_control_flow,
+    check,
     is_collective,
 )
 
@@ -30,7 +30,7 @@ def read_dict(source: Union[Mapping, str, Path]) -> Graph:
     """The graph in `source`: a mapping, or the path of a JSON file that holds one.
 
     Raises GraphError if something in it is missing, unknown or refers to nothing."""
-    if not isinstance(source, Mapping):
+    if isinstance(source, (str, Path)):
         try:
             source = json.loads(Path(source).read_text())
         except (ValueError, RecursionError) as error:
@@ -85,7 +85,7 @@ def _graph(name: str, source: Mapping, library: Library) -> Graph:
     for field in ("fetches", "outputs"):
         graph.outputs += resolve(source, field, "")
     graph.control_outputs = [node for node, _ in resolve(source, "control_outputs", "")]
-    check_control_flow(graph)
+    check(graph)
     return graph
 
 

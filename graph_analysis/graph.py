@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Optional
 
@@ -129,8 +130,9 @@ INPUTS = {**dict.fromkeys(SWITCHES, 2), **dict.fromkeys(EXITS, 1)}
 CALLEES = dict.fromkeys(IFS | WHILES, 2)
 
 
-def check_control_flow(graph: Graph) -> None:
-    """Raises GraphError if a branch, loop or call has too few parts, too many, or others."""
+def check(graph: Graph) -> None:
+    """Raises GraphError if a branch, loop or call has too few parts, too many, or others, and if
+    a collective has what no tensor can have."""
     def problem(node: int, text: str) -> GraphError:
         return GraphError(f"{graph.name}: {graph.names[node]} ({graph.ops[node]}) {text}.")
 
@@ -144,6 +146,11 @@ def check_control_flow(graph: Graph) -> None:
         op = graph.ops[node]
         if not names or op not in CASES and len(names) != CALLEES.get(op, 1):
             raise problem(node, f"calls {len(names)} functions instead of {CALLEES.get(op, 1)}")
+    for node, about in graph.collectives.items():
+        if not 0 <= about.key < 2**63:
+            raise problem(node, f"has a key out of bounds, {about.key}")
+        if math.prod(about.shape or ()) >= 2**60:
+            raise problem(node, f"moves a tensor that is too large, {list(about.shape)}")
 
 
 def special_types(graph: Graph) -> frozenset[str]:

@@ -12,7 +12,7 @@ from graph_analysis.graph import (
     Graph,
     GraphError,
     Library,
-    check_control_flow,
+    check,
     is_collective,
     special_types,
 )
@@ -106,7 +106,7 @@ def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping) -> dict[str
             graph.collectives[number] = collective(node_def, shape)
         else:
             graph.calls[number] = callees(node_def)
-    check_control_flow(graph)
+    check(graph)
     return numbers
 
 

@@ -62,7 +62,9 @@ def _of_file(path: Path, fetches: Sequence[str], threshold: int) -> Sequence[Reg
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise CommandError(f"{path} is not JSON: {error}") from error
-        if isinstance(content, dict) and "buckets" in content:
+        if not isinstance(content, dict):
+            raise CommandError(f"{path} holds neither a plan nor a graph")
+        if "buckets" in content:
             plan = Plan.from_json(text)
             return [Region(plan.name, plan, plan.unplanned, "")]
         graph = read_dict(content)

@@ -60,6 +60,7 @@ TEST(Plan, ABadLineIsNamed) {
       "slot\tx\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t0\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t-1\t400\t7\t1\t1.0\t0.5\t-\ta",
+      "slot\t16777217\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t99999999999999999999\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t11\t\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t11\t4.5\t7\t1\t1.0\t0.5\t-\ta",
@@ -94,6 +95,12 @@ TEST(Plan, BucketsHoldEverySlotOnce) {
   EXPECT_EQ(ErrorOf(slots + "bucket\t0,1\nbucket\t0\n"), "not in exactly one bucket: grads/a");
   EXPECT_EQ(ErrorOf(slots + "bucket\t0,1,1\n"), "not in exactly one bucket: grads/b 2");
   EXPECT_EQ(ErrorOf(slots + "bucket\t0,1\nbucket\t-\n"), "a plan has an empty bucket");
+}
+
+TEST(Plan, KeysAreDistinct) {
+  const std::string again = "slot\t11\t8\t7\t1\t1.0\t0.5\t-\tagain\n";
+  EXPECT_EQ(ErrorOf(kPlan + kSlotA + again + "bucket\t0,1\n"),
+            "has the key of another tensor: again");
 }
 
 TEST(Plan, ABucketHasOneReduction) {

@@ -62,6 +62,7 @@ def test_threshold(saved, capsys):
 
 @pytest.mark.parametrize("name, content, says", [
     ("graph.json", "{", "is not JSON"),
+    ("graph.json", '"graph.json"', "neither a plan nor a graph"),
     ("graph.json", {"nodes": [{"name": "a"}]}, "op"),
     ("plan.json", {"buckets": 3}, "'format' is missing"),
     ("graph.pb", "nonsense", "graph.pb"),

@@ -1,10 +1,14 @@
 #include "plan.h"
 
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
 namespace horovod_opt {
 namespace {
+
+// Keys count up from 1; each has a place in a table, however few are used.
+constexpr std::int64_t kMostKey = std::int64_t{1} << 24;
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -47,6 +51,7 @@ std::vector<int> Numbers(const std::string& text, std::size_t below) {
 Slot ParseSlot(const std::vector<std::string>& fields, std::size_t slots_before) {
   Slot slot;
   slot.key = Integer(fields.at(1), 1);
+  if (slot.key > kMostKey) throw std::out_of_range(fields.at(1));
   slot.bytes = Integer(fields.at(2), 0);
   slot.reduction.dtype = static_cast<int>(Integer(fields.at(3), 0));
   slot.reduction.reduce_op = static_cast<int>(Integer(fields.at(4), 0));
@@ -88,6 +93,12 @@ void CheckComplete(const Plan& plan) {
   for (std::size_t slot = 0; slot < times.size(); ++slot) {
     if (times[slot] != 1) {
       throw std::invalid_argument("not in exactly one bucket: " + plan.slots[slot].name);
+    }
+  }
+  std::set<std::int64_t> keys;
+  for (const Slot& slot : plan.slots) {
+    if (!keys.insert(slot.key).second) {
+      throw std::invalid_argument("has the key of another tensor: " + slot.name);
     }
   }
   if (plan.hash.empty() || plan.slots.empty()) throw std::invalid_argument("a plan is empty");

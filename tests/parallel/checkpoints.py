@@ -1,0 +1,24 @@
+"""Whether the checkpoint of a job that has ended is whole, and the last that its rank 0 wrote."""
+
+from __future__ import annotations
+
+import hashlib
+
+from jobs import Job
+
+BEFORE_FAULT = 12  # step of the last save before the fault, see workers/fault_common.py
+
+
+def assert_intact(job: Job, name: str, step: int | None = BEFORE_FAULT) -> None:
+    """`step`: which one it must be; None if the ranks went on after the fault, for a while."""
+    import torch
+
+    saved = torch.load(job.folder / f"{name}.pt", weights_only=True)
+    weights = b"".join(part.numpy().tobytes() for part in saved["weights"].values())
+    saves = (job.folder / f"{name}.saves").read_text().splitlines()
+    # Rank 0 may have ended between the line and the file.
+    assert f"{saved['step']} {hashlib.sha256(weights).hexdigest()}" in saves[-2:]
+    if step is None:
+        assert saved["step"] >= BEFORE_FAULT
+    else:
+        assert saved["step"] == step

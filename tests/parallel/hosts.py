@@ -1,0 +1,179 @@
+"""Two hosts on one machine, h1 and h2: each with a network, a name and an sshd of its own.
+
+They are Linux namespaces, joined by a virtual cable. All files are those of this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+ADDRESSES = {"h1": "10.213.0.1", "h2": "10.213.0.2"}
+PROGRAMS = ("ip", "unshare", "hostname", "mount", "ssh", "sshd", "ssh-keygen")
+SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+# From sched.h; what a thread must not share with others when it enters a mount namespace.
+CLONE_FS = 0x200
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x20000, 0x4000000, 0x40000000
+
+SSHD = """
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM no
+PidFile none
+"""
+SSH = """
+IdentityFile {folder}/user_key
+UserKnownHostsFile {folder}/known_hosts
+LogLevel ERROR
+"""
+# sshd insists on /run/sshd, and both hosts need to know each other's names.
+START = """
+hostname "$1" && mount --bind "$2/hosts" /etc/hosts &&
+mount -t tmpfs none /run && mkdir /run/sshd && exec "$3" -D -e -f "$2/sshd_config"
+"""
+
+
+class NoHosts(Exception):
+    """What this machine lacks for them."""
+
+
+def _call(*command: object) -> str:
+    ended = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, env={**os.environ, "PATH": SEARCH}
+    )
+    if ended.returncode:
+        raise OSError(f"{' '.join(map(str, command))}: {ended.stderr.strip()}")
+    return ended.stdout
+
+
+class Hosts:
+    """Started by the constructor, which raises NoHosts; gone after close()."""
+
+    def __init__(self, folder: Path):
+        missing = [name for name in PROGRAMS if not shutil.which(name, path=SEARCH)]
+        if os.geteuid():
+            missing.append("the rights of root")
+        if missing:
+            raise NoHosts(f"hosts of their own need {', '.join(missing)}")
+        self._folder = folder
+        # Names of namespaces are global; those of links and addresses are not.
+        self._spaces: dict[str, str] = {}
+        self._daemons: dict[str, subprocess.Popen] = {}
+        self._prepare_ssh()
+        try:
+            self._lay_cable()
+            self._start()
+        except OSError as error:
+            self.close()
+            raise NoHosts(str(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare_ssh(self) -> None:
+        for key in "host_key", "user_key":
+            _call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._folder / key)
+        for name, text in (("sshd_config", SSHD), ("ssh_config", SSH)):
+            (self._folder / name).write_text(text.format(folder=self._folder))
+        names = {"localhost": "127.0.0.1", **ADDRESSES}
+        (self._folder / "hosts").write_text(
+            "".join(f"{address} {name}\n" for name, address in names.items())
+        )
+        ssh = self._folder / "bin" / "ssh"
+        ssh.parent.mkdir()
+        ssh.write_text(
+            f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self._folder}/ssh_config "$@"\n'
+        )
+        ssh.chmod(0o755)
+
+    def _lay_cable(self) -> None:
+        for host in ADDRESSES:
+            _call("ip", "netns", "add", f"{host}-{os.getpid()}")
+            self._spaces[host] = f"{host}-{os.getpid()}"
+        first, second = self._spaces.values()
+        _call(*f"ip link add eth0 netns {first} type veth peer name eth0 netns {second}".split())
+        for host, space in self._spaces.items():
+            _call("ip", "-n", space, "address", "add", f"{ADDRESSES[host]}/24", "dev", "eth0")
+            _call("ip", "-n", space, "link", "set", "lo", "up")
+        self.mend()
+
+    def _start(self) -> None:
+        sshd = shutil.which("sshd", path=SEARCH)
+        for host, space in self._spaces.items():
+            log = self._folder / f"sshd.{host}.txt"
+            with log.open("w") as file:
+                self._daemons[host] = subprocess.Popen(
+                    ["ip", "netns", "exec", space, "unshare", "--uts", "sh", "-c", START,
+                     "sh", host, self._folder, sshd],
+                    stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH},
+                )
+            while "listening" not in log.read_text():
+                if self._daemons[host].poll() is not None:
+                    raise OSError(log.read_text().strip())
+                time.sleep(0.02)
+
+    @property
+    def path(self) -> str:
+        """For the variable PATH: with an ssh that knows the keys."""
+        return os.pathsep.join((str(self._folder / "bin"), SEARCH))
+
+    def on_first(self, function: Callable, *arguments: object, **named: object) -> object:
+        """Calls the function in a thread that is on h1; so are the processes that it starts."""
+        with ThreadPoolExecutor(1, initializer=self._enter) as thread:
+            return thread.submit(function, *arguments, **named).result()
+
+    def _enter(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        process = os.pidfd_open(self._daemons["h1"].pid)
+        try:
+            spaces = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET
+            if libc.unshare(CLONE_FS) or libc.setns(process, spaces):
+                raise OSError(ctypes.get_errno(), "cannot enter the namespaces of h1")
+        finally:
+            os.close(process)
+
+    def mend(self) -> None:
+        """The cable is plugged in again."""
+        for space in self._spaces.values():
+            _call("ip", "-n", space, "link", "set", "eth0", "up")
+
+    def received(self) -> dict[str, int]:
+        """Bytes that have come through the cable, by host."""
+        found = {}
+        for host, space in self._spaces.items():
+            link, = json.loads(_call(*f"ip -n {space} -s -j link show eth0".split()))
+            found[host] = link["stats64"]["rx"]["bytes"]
+        return found
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that are on one of the hosts, without its sshd."""
+        return [process for process in self._all_processes() if process.name() != "sshd"]
+
+    def _all_processes(self) -> list[psutil.Process]:
+        found = []
+        for space in self._spaces.values():
+            for pid in _call("ip", "netns", "pids", space).split():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found.append(psutil.Process(int(pid)))
+        return found
+
+    def close(self) -> None:
+        for process in self._all_processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for daemon in self._daemons.values():
+            daemon.wait()
+        for space in self._spaces.values():
+            _call("ip", "netns", "delete", space)

@@ -1,0 +1,192 @@
+"""What happens when something goes wrong on one rank: the rows of docs/faults.md.
+
+Whatever it is, no process is left behind, and the last checkpoint is whole.
+"""
+
+from __future__ import annotations
+
+import pytest
+from checkpoints import assert_intact
+from jobs import run_job
+
+MODES = ("off", "gs+nbcs", "topo")
+ALL_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
+CONTROLLERS = ("mpi", "gloo")
+SHUT_DOWN = "HorovodInternalError: Horovod has been shut down"
+MISMATCH = "HorovodInternalError: Mismatched"
+
+each_controller = pytest.mark.parametrize("controller", CONTROLLERS)
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+# Faults that leave the rank alive
+
+
+@pytest.fixture
+def together(shared_job):
+    def together(controller: str):
+        return shared_job("fault_together", *MODES, controller=controller).succeeded()
+
+    return together
+
+
+def outcomes(job, name: str) -> list[dict]:
+    return [report[name] for report in job.reports().values()]
+
+
+@each_mode
+@each_controller
+def test_stopped_for_five_seconds(together, controller, mode):
+    """Nothing but time is lost."""
+    job = together(controller)
+    undisturbed, = {outcome["weights"] for outcome in outcomes(job, "off nothing")}
+    for outcome in outcomes(job, f"{mode} stopped"):
+        assert outcome["error"] == ""
+        assert outcome["weights"] == undisturbed
+    assert_intact(job, f"{mode} stopped", step=20)
+
+
+@each_mode
+@each_controller
+@pytest.mark.parametrize("fault, own", [
+    ("raises", "KeyError: 'a bug in the training script'"), ("memory", "MemoryError"),
+])
+def test_raises_and_shuts_down(together, controller, mode, fault, own):
+    job = together(controller)
+    *others, culprit = outcomes(job, f"{mode} {fault}")
+    assert culprit["error"].startswith(own)
+    for outcome in others:
+        assert outcome["error"].startswith(SHUT_DOWN)
+    assert_intact(job, f"{mode} {fault}")
+
+
+@each_mode
+@each_controller
+@pytest.mark.parametrize("fault, what, values", [
+    ("shape", "ALLREDUCE tensor shapes", ("shape [],", "shape [2],")),
+    ("type", "data types", ("float32", "float64")),
+])
+def test_sends_something_else(together, controller, mode, fault, what, values):
+    job = together(controller)
+    for outcome in outcomes(job, f"{mode} {fault}"):
+        assert outcome["error"].startswith(f"{MISMATCH} {what}")
+        for value in values:
+            assert value in outcome["error"].replace(".", ",")
+    assert_intact(job, f"{mode} {fault}")
+
+
+@each_mode
+@each_controller
+def test_has_another_model(together, controller, mode):
+    for outcome in outcomes(together(controller), f"{mode} model"):
+        assert outcome["step"] == 0
+        assert outcome["error"].startswith(f"{MISMATCH} ALLREDUCE tensor shapes")
+
+
+@each_mode
+@each_controller
+def test_calls_what_the_others_never_call(together, controller, mode):
+    """With HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, which is not set by default."""
+    job = together(controller)
+    for outcome in outcomes(job, f"{mode} alone"):
+        assert outcome["error"].startswith(SHUT_DOWN)
+    assert "0: [allreduce.alone]" in job.output
+    assert_intact(job, f"{mode} alone")
+
+
+@each_controller
+def test_topo_had_planned_what_went_wrong(together, controller):
+    job = together(controller)
+    for fault in "stopped", "raises", "memory", "shape", "type", "alone":
+        for outcome in outcomes(job, f"topo {fault}"):
+            assert outcome["states"] == ["active"], fault
+
+
+@each_mode
+@each_controller
+def test_raises_in_a_callback(shared_job, controller, mode):
+    job = shared_job("fault_keras", *MODES, framework="tensorflow", controller=controller)
+    first, last = outcomes(job.succeeded(), mode)
+    assert last["error"] == "KeyError: 'a bug in a callback'"
+    assert "Horovod has been shut down" in first["error"]
+    assert len(first["saves"]) == 3
+    assert first["found"] == first["saves"][-1]
+
+
+@pytest.mark.parametrize("mode", ALL_MODES)
+@each_controller
+def test_shuts_down_early(shared_job, controller, mode):
+    job = shared_job("early_shutdown", *ALL_MODES, ranks=3, controller=controller).succeeded()
+    first, *others = (report[mode] for report in job.reports().values())
+    assert first == "no error"
+    for outcome in others:
+        assert outcome.startswith(SHUT_DOWN)
+
+
+# Faults that end the rank
+
+
+@pytest.mark.parametrize("mode, how", [
+    *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo")),
+    *((mode, how) for mode in ("off", "topo") for how in ("exit", "raise")),
+])
+@each_controller
+def test_a_rank_ends(job, controller, mode, how):
+    """Three ranks, so that there are others to talk to."""
+    ended = job("fault_ends", how, ranks=3, controller=controller, HOROVOD_OPT_MODE=mode)
+    assert not ended.hung, ended.output
+    assert ended.code != 0
+    assert not ended.survivors
+    # The others got Horovod's error, or the launcher ended them before they could report.
+    for rank, report in ended.reports().items():
+        if rank < 2:
+            assert report["error"].startswith("HorovodInternalError"), rank
+    assert_intact(ended, how)
+
+
+@pytest.mark.parametrize("controller, mode, how", [
+    *((controller, "topo", how) for controller in CONTROLLERS
+      for how in ("kill horovodrun", "end horovodrun")),
+    *((controller, "off", "kill horovodrun") for controller in CONTROLLERS),
+])
+def test_the_launcher_ends(job, controller, mode, how):
+    ended = job("fault_ends", how, controller=controller, HOROVOD_OPT_MODE=mode)
+    assert not ended.hung, ended.output
+    assert not ended.survivors
+    assert_intact(ended, how, step=None)
+
+
+# Elastic training
+
+
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_a_worker_dies_and_others_come(need, tmp_path, mode):
+    """One that replaces it, and later a third: each time all go on from the last commit."""
+    need("torch", "gloo")
+    # Names of this host: Horovod does not use one again where a worker died.
+    hosts, script = tmp_path / "hosts", tmp_path / "hosts.sh"
+    hosts.write_text("localhost:1\n127.0.0.1:1\n")
+    script.write_text(f"#!/bin/sh\ncat {hosts}\n")
+    script.chmod(0o755)
+    options = (
+        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", 3, "--network-interfaces", "lo"),
+        *("--host-discovery-script", script),
+    )
+    run_job(tmp_path, "fault_elastic", hosts.name, options=options,
+            HOROVOD_OPT_MODE=mode).succeeded()
+    notes = [path.read_text().splitlines() for path in tmp_path.glob("notes.*")]
+    died, joined, replaced, lived = sorted(notes, key=len)
+    commits = dict(line.split()[2:] for line in lived if line.startswith("commits"))
+    grown = next(step for step in joined[0].split() if step.rstrip(",").isdigit())
+
+    def start(step: str, ranks: int) -> str:
+        return f"starts at step {step} with {ranks} ranks, {commits[f'{step},']}"
+
+    assert died == [lived[0]]
+    assert lived[0].startswith("starts at step 0 with 2 ranks")
+    assert joined[:-1] == [start(grown, 3)]
+    assert replaced[:-1] == [start("6", 2), start(grown, 3)]
+    assert [line for line in lived[1:-1] if line.startswith("starts")] == replaced[:-1]
+    states = ["active"] if mode == "topo" else []
+    assert lived[-1].startswith(f"ends with {states}, ")
+    assert joined[-1] == replaced[-1] == lived[-1]

@@ -1,0 +1,83 @@
+"""Two hosts with a network of their own between them: training, and what happens if it drops."""
+
+from __future__ import annotations
+
+import pytest
+from checkpoints import assert_intact
+from hosts import Hosts, NoHosts
+from jobs import run_job
+
+CONTROLLERS = ("mpi", "gloo")
+# Both wait for minutes otherwise.
+SHORT = {
+    "PRTE_MCA_oob_tcp_keepalive_time": "2",
+    "PRTE_MCA_oob_tcp_keepalive_intvl": "1",
+    "PRTE_MCA_oob_tcp_keepalive_probes": "3",
+    "HOROVOD_GLOO_TIMEOUT_SECONDS": "5",
+}
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    try:
+        hosts = Hosts(tmp_path_factory.mktemp("hosts"))
+    except NoHosts as error:
+        pytest.skip(str(error))
+    yield hosts
+    hosts.close()
+
+
+@pytest.fixture
+def job(hosts, need, tmp_path):
+    def job(worker: str, *arguments: object, controller: str, **environment: str):
+        need("torch", controller)
+        hosts.mend()
+        options = (f"--{controller}", "-np", 2, "-H", "h1:1,h2:1", "--disable-cache")
+        return hosts.on_first(
+            run_job, tmp_path, worker, *arguments, options=options, PATH=hosts.path, **environment
+        )
+
+    return job
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_demo(hosts, job, controller):
+    """It fails unless all ranks have the same weights."""
+    before = hosts.received()
+    ended = job("fault_demo", "--epochs", 14, controller=controller, HOROVOD_OPT_MODE="topo",
+                HOROVOD_OPT_STATS="1").succeeded()
+    assert "identical weights: yes" in ended.output
+    assert "passes of plans" in ended.output
+    first, second = ended.reports().values()
+    assert (first["host"], second["host"]) == ("h1", "h2")
+    assert first["nodes"] == second["nodes"] == 2
+    assert first["passes"] == second["passes"] > 500
+    for host, bytes_received in hosts.received().items():
+        assert bytes_received - before[host] > first["bytes"], "not through shared memory"
+
+
+@pytest.mark.parametrize("mode", ["off", "topo"])
+def test_network_drops_under_gloo(hosts, job, mode):
+    ended = job("fault_ends", "network", controller="gloo", HOROVOD_OPT_MODE=mode, **SHORT)
+    assert not ended.hung, ended.output
+    assert ended.code != 0
+    assert not ended.survivors
+    assert not hosts.processes()
+    reports = ended.reports()
+    assert list(reports) == [0, 1]
+    for report in reports.values():
+        assert report["error"].startswith("HorovodInternalError: Horovod has been shut down")
+        assert ("active" in report["states"]) == (mode == "topo")
+    assert_intact(ended, "network")
+
+
+@pytest.mark.parametrize("mode", ["off", "topo"])
+def test_network_drops_under_mpi(hosts, job, mode):
+    """Open MPI's daemons notice, and end the ranks."""
+    ended = job("fault_ends", "network", controller="mpi", HOROVOD_OPT_MODE=mode, **SHORT)
+    assert not ended.hung, ended.output
+    assert not ended.survivors
+    assert not hosts.processes()
+    assert ended.reports() == {}
+    assert "lost communication with a remote daemon" in " ".join(ended.output.split())
+    assert_intact(ended, "network")

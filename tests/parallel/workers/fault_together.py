@@ -1,0 +1,86 @@
+"""Faults that leave their rank alive, one after the other in the same processes, in every mode."""
+
+import faulthandler
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import horovod.torch as hvd
+import torch
+from common import RANK, report, running, start_mpi
+from fault_common import network, train
+from horovod.torch.mpi_ops import _basics
+
+MIB = 1 << 20
+STOPPED_SECONDS = 5
+STALL_SECONDS = 2
+STALLS = {
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(STALL_SECONDS),
+}
+
+
+def fail() -> None:
+    raise KeyError("a bug in the training script")
+
+
+def be_stopped() -> None:
+    me = os.getpid()
+    subprocess.run(
+        ["sh", "-c", f"kill -STOP {me}; sleep {STOPPED_SECONDS}; kill -CONT {me}"], check=True
+    )
+
+
+def run_out_of_memory() -> None:
+    """Nothing is left for any thread of the process until the exception has been handled."""
+    pages = int(open("/proc/self/statm").read().split()[0])
+    unlimited = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * resource.getpagesize() + 64 * MIB
+    resource.setrlimit(resource.RLIMIT_AS, (limit, unlimited[1]))
+    try:
+        hoard = []
+        while True:
+            hoard.append(bytearray(MIB))
+    finally:
+        time.sleep(0.5)  # Horovod's threads go on meanwhile
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+
+
+def call_alone() -> None:
+    handle = hvd.allreduce_async(torch.ones(3), name="alone")
+    end = time.monotonic() + 4 * STALL_SECONDS
+    while not hvd.poll(handle):
+        if time.monotonic() > end:
+            raise TimeoutError("nobody has noticed the stall")
+        time.sleep(0.01)
+    hvd.synchronize(handle)
+
+
+def other_network() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(8, 9), torch.nn.Tanh(), torch.nn.Linear(9, 4))
+
+
+FAULTS = {
+    "nothing": {},
+    "stopped": {"in_backward": be_stopped},
+    "raises": {"in_backward": fail},
+    "memory": {"in_backward": run_out_of_memory},
+    "shape": {"of_loss": lambda loss: loss.reshape(1).repeat(2)},
+    "type": {"of_loss": lambda loss: loss.double()},
+    "alone": {"in_backward": call_alone},
+}
+
+faulthandler.dump_traceback_later(120)
+torch.set_num_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+seen = {}
+for mode in sys.argv[2:]:
+    for fault, how in FAULTS.items():
+        with running(hvd, mode, **(STALLS if fault == "alone" else {})):
+            seen[f"{mode} {fault}"] = train(f"{mode} {fault}", **how)
+    with running(hvd, mode):
+        model = other_network() if RANK == hvd.size() - 1 else network()
+        seen[f"{mode} model"] = train(f"{mode} model", model=model)
+report(**seen)

@@ -1,0 +1,198 @@
+"""Runs random trials for some time, and says which of them went wrong.
+
+    make soak SOAK_ARGS="--minutes 60"
+    python tests/soak/run --replay 4711
+
+A trial is a job under horovodrun whose program, settings and faults follow from its seed; the run's
+own seed is that of its first trial, and those after it count up. Exit status 1 if something was
+found, 2 if nothing can be run, 130 if interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import SystemRandom
+
+PARALLEL = Path(__file__).parents[1] / "parallel"
+sys.path.insert(0, str(PARALLEL))
+
+import psutil
+from jobs import HANG_SECONDS, run_job
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from trials import CONTROLLERS, Trial, trial
+from verdict import problems
+
+WORKER = Path(__file__).parent / "workers" / "soak_rank"
+# Time for the stacks to be written before the job is killed.
+STACKS_SECONDS = HANG_SECONDS - 25
+INTERRUPTED = 130  # what a shell reports for SIGINT
+SEEDS = 2**32
+
+
+class Unusable(Exception):
+    """Why no trial can be run; one line."""
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tests/soak/run", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=_minutes, default=30.0,
+                        help="no trial begins after so many (%(default)g)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=_seed, help="of the first trial (random)")
+    which.add_argument("--replay", type=_seed, metavar="SEED", help="run this one trial, once")
+    parser.add_argument("--json", type=Path, default=Path("build/soak.jsonl"), metavar="FILE",
+                        help="a line for each trial; folders of what went wrong go to a folder of "
+                        "that name without its ending (%(default)s)")
+    arguments = parser.parse_args(argv)
+    if arguments.seed is None:
+        arguments.seed = SystemRandom().randrange(SEEDS)
+    return arguments
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return minutes
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) >= SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number below {SEEDS}")
+    return int(text)
+
+
+def built() -> tuple[list[str], list[str]]:
+    """Frameworks and controllers of the installed Horovod. Raises Unusable if there is none."""
+    horovod = importlib.util.find_spec("horovod")
+    file = Path(horovod.origin).parents[1] / "horovod_opt/build.json" if horovod else None
+    if file is None or not file.exists():
+        raise Unusable(f"horovod-opt is not installed for {sys.executable}")
+    build = json.loads(file.read_text())
+    names = {"TensorFlow": "tensorflow", "PyTorch": "torch"}
+    frameworks = [names[name] for name in build["frameworks"] if name in names]
+    controllers = [name for name, has in zip(CONTROLLERS, (build["mpicxx"], build["gloo"])) if has]
+    if not frameworks or not controllers:
+        raise Unusable("this Horovod was built for no framework or no controller")
+    return frameworks, controllers
+
+
+def trials_from(seed: int, frameworks: list[str], controllers: list[str]) -> Iterator[Trial]:
+    """Those that this Horovod can run."""
+    while True:
+        one = trial(seed)
+        if one.framework in frameworks and one.controller in controllers:
+            yield one
+        seed = (seed + 1) % SEEDS
+
+
+def perform(one: Trial, folder: Path) -> dict:
+    """Runs a trial; what a line of the results holds. Its folder stays if something is wrong."""
+    shutil.rmtree(folder, ignore_errors=True)
+    begun = time.monotonic()
+    try:
+        # MPI starts before Horovod can ask it to yield, and there may be more ranks than cores.
+        job = run_job(folder, str(WORKER), one.seed, STACKS_SECONDS, ranks=one.ranks,
+                      controller=one.controller, OMPI_MCA_mpi_yield_when_idle="1", **one.settings)
+    except BaseException:
+        for process in psutil.Process().children(recursive=True):
+            process.kill()
+        raise
+    reports = job.reports()
+    found = problems(one, job.code, job.hung, job.survivors, reports)
+    if not found:
+        shutil.rmtree(folder)
+    rounds = [seen for report in reports.values() for seen in report["rounds"]]
+    return {"seed": one.seed, "trial": one.describe(), "found": found,
+            "seconds": round(time.monotonic() - begun, 1),
+            "results": sum(seen["checked"] for seen in rounds),
+            "planned_passes": sum(seen["planned"] for seen in rounds)}
+
+
+def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Console) -> list[dict]:
+    """The trials that went wrong; all that have ended are in the file."""
+    folder = arguments.json.absolute().with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 60 * arguments.minutes
+    wrong, ended, results, passes = [], 0, 0, 0
+    with arguments.json.open("w") as file, Progress(
+            TimeElapsedColumn(), BarColumn(), TextColumn("{task.description}"),
+            console=console, transient=True) as progress:
+        bar = progress.add_task("", total=60 * arguments.minutes)
+        for one in chosen:
+            progress.update(
+                bar, completed=60 * arguments.minutes - (deadline - time.monotonic()),
+                description=f"{ended} trials, {results} results, {len(wrong)} went wrong")
+            console.print(f"[bold]{one.seed}[/] {escape(one.describe())}", soft_wrap=True)
+            seen = perform(one, folder / str(one.seed))
+            file.write(json.dumps(seen) + "\n")
+            file.flush()
+            ended, results = ended + 1, results + seen["results"]
+            passes += seen["planned_passes"]
+            if seen["found"]:
+                wrong.append(seen)
+                _show(seen, folder, console)
+            if arguments.replay is not None or time.monotonic() > deadline:
+                break
+    console.print(f"{ended} trials, {results} results compared, {passes} planned passes")
+    return wrong
+
+
+def _show(seen: dict, folder: Path, console: Console) -> None:
+    for problem in seen["found"]:
+        console.print(f"  [red]{escape(problem)}[/]", soft_wrap=True)
+    console.print(f"  see {folder / str(seen['seed'])}; again: {_replay(seen['seed'])}",
+                  soft_wrap=True)
+
+
+def _replay(seed: int) -> str:
+    return f"make soak SOAK_ARGS='--replay {seed}'"
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    console = Console(highlight=False)
+    try:
+        frameworks, controllers = built()
+        if arguments.replay is not None:
+            one = trial(arguments.replay)
+            if one.framework not in frameworks or one.controller not in controllers:
+                raise Unusable(f"this Horovod was built without what the trial needs: "
+                               f"{one.framework}, {one.controller}")
+            chosen = iter([one])
+        else:
+            chosen = trials_from(arguments.seed, frameworks, controllers)
+            console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
+                          f"{_replay('SEED')}")
+    except Unusable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        wrong = soak(arguments, chosen, console)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        console.print(f"interrupted; what has ended is in {arguments.json}")
+        return INTERRUPTED
+    if wrong:
+        console.print("went wrong: " + ", ".join(str(seen["seed"]) for seen in wrong))
+    return 1 if wrong else 0
