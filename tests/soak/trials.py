@@ -10,16 +10,13 @@ from programs import Calls, Phase, Training, Uneven, phase
 FRAMEWORKS = ("tensorflow", "torch")
 CONTROLLERS = ("mpi", "gloo")
 RANKS = (1, 2, 2, 2, 3, 3, 4)
-MODES = ("off", "gs", "nbcs", "gs+nbcs", "auto", *("topo",) * 8)
-# On several ranks most machines have too few cores for these, and hvd.init() refuses them.
-WITH_CORES = ("scp", "nbcs+scp", "topo+scp")
+# Where there are too few cores for scp, hvd.init() refuses it.
+MODES = ("off", "gs", "nbcs", "gs+nbcs", "auto", "scp", "nbcs+scp", "topo+scp", *("topo",) * 12)
 
 # What goes on as if nothing had happened, what ends a round with an error and the next one begins
 # anew, what ends the job, and what ends hvd.init().
 HARMLESS, ENDS_ROUND, ENDS_JOB, REFUSED = (
     ("late", "stopped"), ("raise", "shutdown", "never"), ("killed",), ("disagree",))
-# After a refused hvd.init() the process cannot start Horovod again.
-AT_THE_END = (*ENDS_JOB, *REFUSED)
 
 # Upstream keeps what an earlier hvd.init() of the process was told: one choice for each trial.
 UPSTREAM = {
@@ -88,8 +85,7 @@ def trial(seed: int) -> Trial:
     ranks = random.choice(RANKS)
     settings = _some(random, UPSTREAM)
     may_join = random.random() < 0.4
-    if may_join:  # of which upstream's tuner knows nothing, and its cache not enough
-        settings.pop("HOROVOD_AUTOTUNE", None)
+    if may_join:  # of which upstream's cache does not know enough
         settings["HOROVOD_CACHE_CAPACITY"] = "0"
     last = random.randint(3, 8) - 1
     rounds = tuple(_round(random, framework, ranks, may_join, number == last)
@@ -103,7 +99,7 @@ def _some(random: Random, possible: dict[str, tuple[str, ...]]) -> dict[str, str
 
 
 def _round(random: Random, framework: str, ranks: int, may_join: bool, is_last: bool) -> Round:
-    mode = random.choice((*MODES, *WITH_CORES * (is_last or ranks == 1)))
+    mode = random.choice(MODES)
     phases = tuple(phase(random, framework, ranks, may_join)
                    for _ in range(random.randint(1, 3)))
     settings = {}
@@ -111,7 +107,8 @@ def _round(random: Random, framework: str, ranks: int, may_join: bool, is_last: 
         settings.update(_some(random, OF_MODE.get(part, {})))
     fault = None
     if ranks > 1 and random.random() < 0.2:
-        fault = _fault(random, ranks, phases, (*HARMLESS, *ENDS_ROUND, *AT_THE_END * is_last))
+        kinds = (*HARMLESS, *ENDS_ROUND, *REFUSED, *ENDS_JOB * is_last)
+        fault = _fault(random, ranks, phases, kinds)
     stall = STALL_ENDS if fault and fault.kind == "never" else STALL_SECONDS
     return Round(mode, {**stall, **settings}, phases, random.randint(-ranks, ranks - 1), fault)
 

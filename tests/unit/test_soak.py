@@ -34,13 +34,12 @@ def test_every_kind_of_trial_is_reachable():
     assert values(lambda one: [(one.framework, one.controller, one.ranks)]) == {
         (framework, controller, ranks) for framework in trials.FRAMEWORKS
         for controller in trials.CONTROLLERS for ranks in trials.RANKS}
-    assert values(lambda one: [each.mode for each in one.rounds]) == {
-        *trials.MODES, *trials.WITH_CORES}
+    assert values(lambda one: [each.mode for each in one.rounds]) == {*trials.MODES}
     assert values(lambda one: one.settings) == {*trials.UPSTREAM}
     assert values(lambda one: [name for each in one.rounds for name in each.settings]) >= {
         name for settings in trials.OF_MODE.values() for name in settings}
     assert values(lambda one: [each.fault.kind for each in one.rounds if each.fault]) == {
-        *trials.HARMLESS, *trials.ENDS_ROUND, *trials.AT_THE_END}
+        *trials.HARMLESS, *trials.ENDS_ROUND, *trials.ENDS_JOB, *trials.REFUSED}
     phases = [phase for one in MANY for each in one.rounds for phase in each.phases]
     assert {type(phase) for phase in phases} == {Calls, Uneven, Training}
     assert {len(phase.threads) for phase in phases if isinstance(phase, Calls)} == {1, 2, 3}
@@ -54,7 +53,7 @@ def test_faults_are_where_the_program_comes_by():
             assert one.ranks > 1 and each.fault.rank < one.ranks
             turns = trials.turns_of(each.phases[each.fault.phase], each.fault.rank)
             assert each.fault.turn < turns
-            if each.fault.kind in trials.AT_THE_END:
+            if each.fault.kind in trials.ENDS_JOB:
                 assert number == len(one.rounds) - 1
 
 

@@ -75,7 +75,7 @@ def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
         "shutdown": run("shutdown", shutdown),
         "late": run("late", lambda: time.sleep(3), **CHECK),
         "never": run("never", lambda: time.sleep(6), **END),  # far longer than is waited for it
-        "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / f"{kind}.timeline")),
+        "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / "timeline.json")),
     }
 
 
