@@ -18,7 +18,11 @@ def problems(trial: Trial, code: int, hung: bool, survivors: Sequence[str],
     if hung:
         return ["hangs"]
     found = [f"outlives the job: {process}" for process in survivors]
-    killed = trial.rounds[-1].fault is not None and trial.rounds[-1].fault.kind in ENDS_JOB
+    last = len(trial.rounds) - 1
+    fault = trial.rounds[last].fault
+    refused = any(report["rounds"][last]["refused"] for report in reports.values()
+                  if len(report["rounds"]) > last)
+    killed = fault is not None and fault.kind in ENDS_JOB and not refused
     if killed != (code != 0):
         found.append(f"the job ends with exit status {code}")
     for rank in range(trial.ranks):

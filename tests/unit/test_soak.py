@@ -111,6 +111,8 @@ WELL = {0: [seen()], 1: [seen()]}
     {"reports": {}, "fault": "killed", "code": 137},
     {"reports": {0: [seen(refused="too few cores")], 1: [seen(refused="too few cores")]},
      "mode": "topo+scp"},
+    {"reports": {0: [seen(refused="too few cores")], 1: [seen(refused="too few cores")]},
+     "mode": "scp", "fault": "killed"},
     {"reports": {0: [seen(refused="they differ")], 1: [seen(refused="they differ")]},
      "fault": "disagree"},
 ])
