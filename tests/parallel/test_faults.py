@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from checkpoints import assert_intact
-from jobs import run_job
+from jobs import elastic, run_job
 
 MODES = ("off", "gs+nbcs", "topo")
 ALL_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
@@ -164,16 +164,8 @@ def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     """One that replaces it, and later a third: each time all go on from the last commit."""
     need("torch", "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
-    hosts, script = tmp_path / "hosts", tmp_path / "hosts.sh"
-    hosts.write_text("localhost:1\n127.0.0.1:1\n")
-    script.write_text(f"#!/bin/sh\ncat {hosts}\n")
-    script.chmod(0o755)
-    options = (
-        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", 3, "--network-interfaces", "lo"),
-        *("--host-discovery-script", script),
-    )
-    run_job(tmp_path, "fault_elastic", hosts.name, options=options,
-            HOROVOD_OPT_MODE=mode).succeeded()
+    options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
+    run_job(tmp_path, "fault_elastic", options=options, HOROVOD_OPT_MODE=mode).succeeded()
     notes = [path.read_text().splitlines() for path in tmp_path.glob("notes.*")]
     died, joined, replaced, lived = sorted(notes, key=len)
     commits = dict(line.split()[2:] for line in lived if line.startswith("commits"))

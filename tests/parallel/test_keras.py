@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from jobs import run_job
+from jobs import elastic, run_job
 
 KERAS_2, KERAS_3 = "2", "3"
 BOTH = (KERAS_3, KERAS_2)
@@ -242,13 +242,7 @@ for module in "horovod.keras", "horovod.tensorflow.keras":
 def test_fit_resumes_after_a_death(need, tmp_path):
     """A new worker, whose optimizer has done no step, goes on from the last committed epoch."""
     need("tensorflow", "gloo")
-    hosts = tmp_path / "hosts.sh"
-    hosts.write_text("#!/bin/sh\nprintf '%s:1\\n' localhost 127.0.0.1 127.1\n")
-    hosts.chmod(0o755)
-    options = (
-        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", 2, "--network-interfaces", "lo"),
-        *("--host-discovery-script", hosts),
-    )
+    options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n127.1:1\n")
     run_job(tmp_path, "keras_elastic", controller="gloo", options=options).succeeded()
     died, replaced, lived = sorted(
         (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len

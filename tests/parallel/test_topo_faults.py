@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from jobs import run_job
+from jobs import elastic, run_job
 
 # By controller: as it is, as if each rank had a node of its own, by the operations that serve GPUs.
 ALONE, OPERATIONS = {"HOROVOD_OPT_NODE_RANKS": "1"}, {"HOROVOD_OPT_SHARED_MEMORY": "0"}
@@ -98,15 +98,8 @@ def test_a_rank_is_killed(need, tmp_path, controller, kind):
 
 def test_plans_again_when_a_rank_joins(need, tmp_path):
     need("tensorflow", "gloo")
-    slots, hosts = tmp_path / "slots", tmp_path / "hosts.sh"
-    slots.write_text("2")
-    hosts.write_text(f"#!/bin/sh\necho localhost:$(cat {slots})\n")
-    hosts.chmod(0o755)
-    options = (
-        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", 3, "--network-interfaces", "lo"),
-        *("--host-discovery-script", hosts),
-    )
-    run_job(tmp_path, "topo_elastic", slots.name, options=options, **VERIFY).succeeded()
+    options = elastic(tmp_path, "localhost:2\n", most=3)
+    run_job(tmp_path, "topo_elastic", options=options, **VERIFY).succeeded()
     joined, *first = sorted(
         (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len
     )

@@ -27,6 +27,10 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
 
 
+def fail() -> None:
+    raise KeyError("a bug in the training script")
+
+
 def save(name: str, step: int, model: torch.nn.Module) -> None:
     """All at once, so that there is a whole one at any time; `saves` says what was in each."""
     path = FOLDER / f"{name}.pt"

@@ -10,7 +10,7 @@ import time
 import horovod.torch as hvd
 import torch
 from common import RANK, report, running, start_mpi
-from fault_common import network, train
+from fault_common import fail, network, train
 from horovod.torch.mpi_ops import _basics
 
 MIB = 1 << 20
@@ -20,10 +20,6 @@ STALLS = {
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(STALL_SECONDS),
 }
-
-
-def fail() -> None:
-    raise KeyError("a bug in the training script")
 
 
 def be_stopped() -> None:

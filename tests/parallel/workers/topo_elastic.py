@@ -1,7 +1,6 @@
 """Trains elastically with planned steps; a third rank joins the first two on their node."""
 
 import os
-import sys
 import time
 
 import horovod.tensorflow as hvd
@@ -13,7 +12,7 @@ import horovod_opt
 
 GROWS, MORE = 12, 12  # steps before there is room for a third rank, and with it
 
-slots = FOLDER / sys.argv[2]
+hosts = FOLDER / "hosts"
 hvd.init()
 weights = tf.Variable(tf.zeros([4]))
 # TensorFlowState broadcasts when it is made, which a rank that joins does alone.
@@ -45,7 +44,8 @@ def train(state: ObjectState) -> None:
         state.with_three += hvd.size() == 3
         if state.step == GROWS:
             note(planned())
-            slots.write_text("3")
+            hosts.with_suffix(".part").write_text("localhost:3\n")
+            hosts.with_suffix(".part").rename(hosts)  # it is read at any time
         if state.step > GROWS:
             time.sleep(0.1)  # the launcher looks for new hosts every second
         state.weights = weights.numpy().tolist()
