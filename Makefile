@@ -35,7 +35,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
-	$(BIN)/python -m experiments.overhead $(BENCH_ARGS)
+	$(BIN)/python -m horovod_opt.experiments.overhead $(BENCH_ARGS)
 
 soak: $(VENV)/installed
 	$(BIN)/python tests/soak/run $(SOAK_ARGS)

@@ -10,8 +10,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
-from experiments.networks import two_ranks
 from graph_analysis import GraphError, analyze, read_func_graph, read_graph, read_graph_def
+from horovod_opt.experiments.networks import two_ranks
 
 ELASTIC = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 

@@ -18,13 +18,16 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "experiments" / "workloads")]
+sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/experiments/overhead/workloads")]
 
 import threads
 
-from experiments import launch, machine, overhead, report
-from experiments.measure import Spread, compare, difference, interleave, ratio
-from experiments.plot import plot
+from horovod_opt.experiments import launch, machine
+from horovod_opt.experiments.measure import Spread, compare, difference, interleave, ratio
+from horovod_opt.experiments.overhead import command as overhead
+from horovod_opt.experiments.overhead import table
+from horovod_opt.experiments.overhead.plot import plot
+from horovod_opt.experiments.overhead.series import Series, parse_result
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():
@@ -97,23 +100,23 @@ def test_a_missing_launcher_is_a_failed_job():
 @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>: ", "[0] ", "[1,0]<stdout>:"])
 def test_result_is_found_behind_the_launchers_prefix_and_messages(prefix):
     line = json.dumps({"workload": "chain", "metrics": {"microseconds": 1.5}})
-    assert launch.parse_result(f"a warning {{}}\n{prefix}{line}\nbye\n")["metrics"] == {
+    assert parse_result(f"a warning {{}}\n{prefix}{line}\nbye\n")["metrics"] == {
         "microseconds": 1.5}
 
 
 def test_result_ends_where_mpich_puts_the_next_prefix():
     line = '{"workload": "chain", "metrics": {"microseconds": 1.5}}'
-    assert launch.parse_result(f"[0] {line}[0] \n")["metrics"] == {"microseconds": 1.5}
+    assert parse_result(f"[0] {line}[0] \n")["metrics"] == {"microseconds": 1.5}
 
 
 def test_no_result_is_a_failed_job():
     with pytest.raises(launch.JobFailed, match="ended without a result.*bye"):
-        launch.parse_result("bye\n")
+        parse_result("bye\n")
 
 
 def test_series_sets_its_mode_and_finds_its_own_launcher_and_mpirun(monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin")
-    series = launch.Series("gs", "gs", python="/env/bin/python")
+    series = Series("gs", "gs", python="/env/bin/python")
     assert series.environ()["HOROVOD_OPT_MODE"] == "gs"
     assert series.environ()["PATH"] == "/env/bin:/usr/bin"
     [command] = series.commands("chain", 4, 1.0, "/tmp/meet")
@@ -123,13 +126,13 @@ def test_series_sets_its_mode_and_finds_its_own_launcher_and_mpirun(monkeypatch)
 def test_plain_upstream_gets_no_settings_of_ours(monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_NBCS_YIELDS", "3")
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "2")
-    environ = launch.Series("plain", mode=None).environ()
+    environ = Series("plain", mode=None).environ()
     assert not [name for name in environ if name.startswith("HOROVOD_OPT_")]
     assert environ["HOROVOD_CYCLE_TIME"] == "2"
 
 
 def test_without_communication_there_is_a_process_a_rank_and_no_launcher():
-    commands = launch.Series("none", communicates=False, python="python").commands(
+    commands = Series("none", communicates=False, python="python").commands(
         "chain", 3, 1.0, "/tmp/meet")
     assert [command[0] for command in commands] == ["python"] * 3
     assert [command[-4:] for command in commands] == [
@@ -163,15 +166,15 @@ def test_scp_runs_where_every_rank_has_two_cores():
 
 def test_off_and_the_limit_are_measured_whatever_the_modes():
     only = ("--only", "resnet50", "--modes")
-    assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {report.LIMIT, report.BASE, "nbcs"}
+    assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {table.LIMIT, table.BASE, "nbcs"}
     assert {job[3] for job in names_of_jobs(*only, "off", "--mpi-yield")} == {
-        report.LIMIT, report.BASE, "off, yielding"}
+        table.LIMIT, table.BASE, "off, yielding"}
 
 
 def test_peers_are_measured_where_there_are_any():
     series = {workload: {job[3] for job in names_of_jobs("--only", workload, "--modes", "off")}
               for workload in overhead.SECONDS}
-    common = {report.LIMIT, report.BASE}
+    common = {table.LIMIT, table.BASE}
     assert series.pop("resnet50_torch") == {*common, "DDP", "DDP, static graph"}
     assert all(names == common for names in series.values())
 
@@ -214,7 +217,7 @@ def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:
 
 
 MEASUREMENTS = [
-    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(report.LIMIT, 0, 30.0),
+    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(table.LIMIT, 0, 30.0),
     measured("gs", 1, 12.0), measured("off", 1, 8.0),
     {"workload": "resnet50", "ranks": 2, "series": "gs", "round": 2, "failed": "killed"},
     {"workload": "resnet50", "ranks": 2, "series": "nbcs", "round": 0, "failed": "killed"},
@@ -226,7 +229,7 @@ MEASUREMENTS = [
 
 
 def find(metric: str, series: str) -> dict:
-    [row] = [row for row in report.summary(MEASUREMENTS)
+    [row] = [row for row in table.summary(MEASUREMENTS)
              if (row["metric"], row["series"]) == (metric, series)]
     return row
 
@@ -245,15 +248,15 @@ def test_memory_is_a_difference_and_only_of_the_idle_workload():
 def test_a_series_without_any_result_is_in_the_table_as_failed():
     assert find("images_per_second", "nbcs")["spread"] is None
     console = Console(width=130, file=io.StringIO())
-    console.print(report.table(MEASUREMENTS))
+    console.print(table.table(MEASUREMENTS))
     [line] = [line for line in console.file.getvalue().splitlines() if "nbcs" in line]
     assert "failed" in line and "0 of 1" in line
 
 
 def test_table_starts_with_the_limit_and_off():
-    series = [row.series for row in report.rows(MEASUREMENTS)
+    series = [row.series for row in table.rows(MEASUREMENTS)
               if row.metric.key == "images_per_second"]
-    assert series == [report.LIMIT, "off", "gs", "nbcs"]
+    assert series == [table.LIMIT, "off", "gs", "nbcs"]
 
 
 def test_plot_of_incomplete_measurements(tmp_path):
@@ -267,18 +270,11 @@ def test_nothing_to_plot_is_no_error(tmp_path):
     assert not (tmp_path / "overhead.png").exists()
 
 
-def test_saved_file_is_complete_json_with_its_summary(tmp_path):
-    overhead.save(tmp_path / "overhead.json", {"measurements": MEASUREMENTS})
-    saved = json.loads((tmp_path / "overhead.json").read_text())
-    assert saved["summary"] == json.loads(json.dumps(report.summary(MEASUREMENTS)))
-    assert [path.name for path in tmp_path.iterdir()] == ["overhead.json"]
-
-
 def test_a_failed_job_is_recorded_with_its_reason(monkeypatch):
     def hang(*_):
         raise launch.JobFailed("killed: not finished after 9 s")
-    monkeypatch.setattr(launch, "run", hang)
-    measurement = overhead.measure("chain", 2, launch.Series("gs", "gs"),
+    monkeypatch.setattr(overhead, "run", hang)
+    measurement = overhead.measure("chain", 2, Series("gs", "gs"),
                                    overhead.parse_arguments([]))
     assert measurement["failed"] == "killed: not finished after 9 s"
     assert overhead.outcome(measurement) == "failed: killed: not finished after 9 s"
@@ -295,20 +291,21 @@ def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_p
         return {"workload": "chain", "metrics": {"microseconds": value}, "mpi": "Open MPI v5",
                 "per_rank": {"memory_mib": [500.0, 502.0]}}
 
-    monkeypatch.setattr(launch, "run", run)
+    monkeypatch.setattr(overhead, "run", run)
     monkeypatch.setattr(sys, "argv", ["overhead.py", "--only", "chain", "--output", str(tmp_path)])
     assert overhead.main() == 130
     assert "1500" in capsys.readouterr().out
     saved = json.loads((tmp_path / "overhead.json").read_text())
     assert [m["metrics"] for m in saved["measurements"]] == [
         {"microseconds": 1.0, "memory_mib": 501.0}, {"microseconds": 1500.0, "memory_mib": 501.0}]
-    assert (tmp_path / "overhead.png").exists()
+    assert saved["summary"] == json.loads(json.dumps(table.summary(saved["measurements"])))
+    assert {path.name for path in tmp_path.iterdir()} == {"overhead.json", "overhead.png"}
 
 
 def test_failed_jobs_end_the_benchmark_with_an_error(monkeypatch, tmp_path, capsys):
     def fail(*_):
         raise launch.JobFailed("ended with exit code 1")
-    monkeypatch.setattr(launch, "run", fail)
+    monkeypatch.setattr(overhead, "run", fail)
     monkeypatch.setattr(sys, "argv", [
         "overhead.py", "--only", "chain", "--modes", "off", "--quick", "--output", str(tmp_path)])
     assert overhead.main() == 1

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from experiments.measure import Spread, compare, difference, ratio
+from horovod_opt.experiments.measure import Spread, compare, difference, ratio
 
 BASE = "off"
 LIMIT = "no communication"

@@ -8,11 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.report import BASE, LIMIT, Metric, Row, number, rows
-
-# Okabe and Ito's palette, which colour-blind readers can tell apart; off stays grey.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-GREY = "#999999"
+from horovod_opt.experiments.overhead.table import BASE, LIMIT, Metric, Row, number, rows
+from horovod_opt.experiments.present import COLOURS, GREY
 
 
 def plot(measurements: Sequence[dict], path: Path, caption: str) -> bool:

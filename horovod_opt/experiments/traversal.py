@@ -1,20 +1,17 @@
 """How long does it take to read a training graph and to plan its collectives?
 
-    python -m experiments.traversal
-    python -m experiments.traversal --only ResNet50,VGG16 --repeats 9
+    python -m horovod_opt.experiments.traversal
+    python -m horovod_opt.experiments.traversal --only ResNet50,VGG16 --repeats 9
 
 One process: the graphs are traced as if there were two ranks, and never run."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -22,9 +19,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from experiments import machine
-from experiments.plot import COLOURS, GREY
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
+from horovod_opt.experiments import documents
+from horovod_opt.experiments.present import COLOURS, GREY
 
 # Nodes, edges and milliseconds of the traversal in Table 6.1 of Pumma's dissertation.
 TABLE_6_1 = {
@@ -78,7 +75,7 @@ def measure_network(name: str, repeats: int) -> dict:
     read anew, for the bodies of branches are read during the analysis and count as such."""
     import keras
 
-    from experiments.networks import NETWORKS, training_function
+    from horovod_opt.experiments.networks import NETWORKS, training_function
     function = training_function(NETWORKS[name]())
     reading, analysing = [], []
     for _ in range(repeats):
@@ -166,7 +163,7 @@ def plot(document: dict, path: Path) -> None:
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.traversal", description=__doc__.splitlines()[0])
+        prog="python -m horovod_opt.experiments.traversal", description=__doc__.splitlines()[0])
     parser.add_argument("--only", type=_networks, default=list(TABLE_6_1),
                         help="networks, separated by commas (all of Table 6.1)")
     parser.add_argument("--repeats", type=_positive, default=5,
@@ -196,12 +193,8 @@ def main() -> int:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # only traced, so a GPU's memory stays free
     arguments.output.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    document = {
-        "command": shlex.join(["python", "-m", "experiments.traversal", *sys.argv[1:]]),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.describe(), "repeats": arguments.repeats,
-        "networks": [], "synthetic": [],
-    }
+    document = documents.new("traversal", ["python", "-m", "horovod_opt.experiments.traversal"])
+    document |= {"repeats": arguments.repeats, "networks": [], "synthetic": []}
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                   TimeElapsedColumn(), console=console,
                   disable=not console.is_terminal) as progress:
@@ -218,7 +211,7 @@ def main() -> int:
     output.print(network_table(document["networks"]))
     output.print(synthetic_table(document["synthetic"]))
     result = arguments.output / "traversal.json"
-    result.write_text(json.dumps(document, indent=1) + "\n")
+    documents.save(result, document)
     plot(document, result.with_suffix(".png"))
     console.print(f"Written: {result} {result.with_suffix('.png')}")
     return 0

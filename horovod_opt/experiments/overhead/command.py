@@ -1,35 +1,33 @@
 """What does Horovod's background thread cost, in each mode? See docs/benchmark.md.
 
-    python -m experiments.overhead --quick
-    python -m experiments.overhead --only resnet50 --modes off,nbcs --rounds 10
+    python -m horovod_opt.experiments.overhead --quick
+    python -m horovod_opt.experiments.overhead --only resnet50 --modes off,nbcs --rounds 10
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
 import statistics
-import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from experiments import launch, machine, report
-from experiments.measure import interleave
-from experiments.plot import plot
+from horovod_opt.experiments import documents, launch
+from horovod_opt.experiments.measure import interleave
+from horovod_opt.experiments.overhead import table
+from horovod_opt.experiments.overhead.plot import plot
+from horovod_opt.experiments.overhead.series import Series, run
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
 TRAINING = ("resnet50", "resnet50_torch")
 # What else trains a workload on several ranks.
 PEERS = {"resnet50_torch": (
-    launch.Series("DDP", communicates=False, arguments=("--ddp",)),
-    launch.Series("DDP, static graph", communicates=False, arguments=("--ddp", "--static-graph")),
+    Series("DDP", communicates=False, arguments=("--ddp",)),
+    Series("DDP, static graph", communicates=False, arguments=("--ddp", "--static-graph")),
 )}
 MODES = "off,gs,nbcs,topo,scp,topo+scp"
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -37,7 +35,7 @@ INTERRUPTED = 130  # what a shell reports for SIGINT
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.overhead", description=__doc__.splitlines()[0])
+        prog="python -m horovod_opt.experiments.overhead", description=__doc__.splitlines()[0])
     parser.add_argument("--modes", type=_names, default=MODES,
                         help="what to compare with off (%(default)s); scp is left out where a rank "
                              "has one core")
@@ -87,18 +85,18 @@ def _python(text: str) -> str:
     return str(path)
 
 
-def all_series(arguments: argparse.Namespace) -> list[launch.Series]:
-    series = [launch.Series(report.LIMIT, communicates=False), launch.Series(report.BASE)]
-    series += [launch.Series(mode, mode) for mode in arguments.modes if mode != report.BASE]
+def all_series(arguments: argparse.Namespace) -> list[Series]:
+    series = [Series(table.LIMIT, communicates=False), Series(table.BASE)]
+    series += [Series(mode, mode) for mode in arguments.modes if mode != table.BASE]
     if arguments.mpi_yield:
-        series.append(launch.Series("off, yielding", environment={
+        series.append(Series("off, yielding", environment={
             "OMPI_MCA_mpi_yield_when_idle": "1"}))
     if arguments.plain:
-        series.append(launch.Series("plain upstream", mode=None, python=arguments.plain))
+        series.append(Series("plain upstream", mode=None, python=arguments.plain))
     return series
 
 
-def jobs(arguments: argparse.Namespace, cores: int) -> list[tuple[int, str, int, launch.Series]]:
+def jobs(arguments: argparse.Namespace, cores: int) -> list[tuple[int, str, int, Series]]:
     """(round, workload, ranks, series) in the order in which they run."""
     cells = [(workload, ranks) for workload in arguments.only
              for ranks in (arguments.ranks if workload in TRAINING else arguments.ranks[:1])]
@@ -112,13 +110,13 @@ def jobs(arguments: argparse.Namespace, cores: int) -> list[tuple[int, str, int,
     return sorted(ordered, key=lambda job: job[0])
 
 
-def measure(workload: str, ranks: int, series: launch.Series,
+def measure(workload: str, ranks: int, series: Series,
             arguments: argparse.Namespace) -> dict:
     """One measurement: the job's result, or the reason why there is none."""
     seconds = SECONDS[workload] / (2 if arguments.quick else 1)
     started = time.monotonic()
     try:
-        result = launch.run(series, workload, ranks, seconds, arguments.timeout)
+        result = run(series, workload, ranks, seconds, arguments.timeout)
         result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
     except launch.JobFailed as failure:
         result = {"failed": str(failure)}
@@ -131,27 +129,15 @@ def outcome(measurement: dict) -> str:
         return f"failed: {measurement['failed']}"
     return "  ".join(
         f"{measurement['metrics'][metric.key]:.4g} {metric.unit}"
-        for metric in report.METRICS if metric.workload == measurement["workload"])
-
-
-def save(path: Path, document: dict) -> None:
-    """At once or not at all, so that an interruption never leaves half a file."""
-    document["summary"] = report.summary(document["measurements"])
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document, indent=1) + "\n")
-    temporary.replace(path)
+        for metric in table.METRICS if metric.workload == measurement["workload"])
 
 
 def main() -> int:
     arguments = parse_arguments()
     arguments.output.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    document = {
-        "command": shlex.join(["python", "-m", "experiments.overhead", *sys.argv[1:]]),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.describe(),
-        "measurements": [],
-    }
+    document = documents.new("overhead", ["python", "-m", "horovod_opt.experiments.overhead"])
+    document["measurements"] = []
     about = document["machine"]
     if about["load"] > 0.5:
         console.print(f"This machine is busy (load {about['load']:.1f}): expect a large spread.")
@@ -168,7 +154,8 @@ def main() -> int:
                 progress.update(task, description=heading)
                 measurement = {"round": number, **measure(workload, ranks, series, arguments)}
                 document["measurements"].append(measurement)
-                save(arguments.output / "overhead.json", document)
+                document["summary"] = table.summary(document["measurements"])
+                documents.save(arguments.output / "overhead.json", document)
                 console.print(f"{heading}  {outcome(measurement)}", highlight=False, markup=False,
                               soft_wrap=True)
                 progress.advance(task)
@@ -177,7 +164,7 @@ def main() -> int:
         status = INTERRUPTED
     measurements = document["measurements"]
     if measurements:
-        report.print_table(measurements)
+        table.print_table(measurements)
         picture = arguments.output / "overhead.png"
         plotted = plot(measurements, picture, caption(document))
         console.print(f"Written: {arguments.output / 'overhead.json'}", picture if plotted else "")
@@ -193,7 +180,3 @@ def caption(document: dict) -> str:
     libraries = dict.fromkeys(filter(None, (m.get("mpi") for m in document["measurements"])))
     return (f"{about['cpu']}, {about['cores']} cores; {', '.join(libraries) or 'no MPI'}; "
             f"bars: median, whiskers: smallest and largest, dots: single jobs")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Runs processes beside each other and ends them when they take too long."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+
+import psutil
+
+STDERR_LINES = 15
+
+
+class JobFailed(Exception):
+    """The job hung, ended with an error, or printed no result; says which and why."""
+
+
+def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout: float) -> str:
+    """Runs the commands beside each other and returns their output (stdout).
+
+    Raises:
+        JobFailed: one failed, or they took longer than `timeout` seconds.
+    """
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        processes: list[subprocess.Popen] = []
+        try:
+            for command in commands:
+                processes.append(subprocess.Popen(
+                    command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                    start_new_session=True))
+            _wait(processes, timeout)
+        except OSError as error:
+            raise JobFailed(f"could not be started: {error}") from error
+        except JobFailed as failure:
+            raise JobFailed(f"{failure}{_last_lines(errors)}") from None
+        finally:
+            for process in processes:
+                _kill(process)
+        output.seek(0)
+        return output.read()
+
+
+def _wait(processes: Sequence[subprocess.Popen], timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        codes = [process.poll() for process in processes]
+        failed = [code for code in codes if code]
+        if failed:
+            raise JobFailed(f"ended with exit code {failed[0]}")
+        if None not in codes:
+            return
+        if time.monotonic() > deadline:
+            raise JobFailed(f"killed: not finished after {timeout:g} s")
+        time.sleep(0.05)
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """Ends the process and all below it: an MPI launcher gives its ranks sessions of their own."""
+    if process.poll() is not None:
+        return
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            pass
+    psutil.wait_procs(family, timeout=10)
+
+
+def _last_lines(errors) -> str:
+    errors.seek(0)
+    lines = errors.read().splitlines()[-STDERR_LINES:]
+    return "".join(f"\n    {line}" for line in lines)

@@ -1,0 +1,1 @@
+"""What does the background thread cost in each mode? Small workloads; docs/benchmark.md."""

@@ -1,0 +1,69 @@
+"""One job of the benchmark: a workload, run in one of several ways."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from horovod_opt.experiments import launch
+
+WORKLOADS = Path(__file__).parent.resolve() / "workloads"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One way to run a workload. `mode` is HOROVOD_OPT_MODE; None is a Horovod that has none."""
+
+    name: str
+    mode: str | None = "off"
+    python: str = sys.executable
+    environment: Mapping[str, str] = field(default_factory=dict)
+    communicates: bool = True  # with Horovod
+    arguments: Sequence[str] = ()  # for the workload
+
+    def environ(self) -> dict[str, str]:
+        environ = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **self.environment}
+        if self.mode is None:
+            environ = {name: value for name, value in environ.items()
+                       if not name.startswith("HOROVOD_OPT_")}
+        else:
+            environ["HOROVOD_OPT_MODE"] = self.mode
+        # horovodrun takes mpirun from the PATH: it has to be the one of the same environment.
+        environ["PATH"] = f"{Path(self.python).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
+        return environ
+
+    def commands(self, workload: str, ranks: int, seconds: float, rendezvous: str
+                 ) -> list[list[str]]:
+        """One command for the launcher or, without communication, one for each process."""
+        worker = [self.python, str(WORKLOADS / f"{workload}.py"),
+                  "--rendezvous", rendezvous, "--seconds", str(seconds), *self.arguments]
+        if self.communicates:
+            horovodrun = str(Path(self.python).with_name("horovodrun"))
+            return [[horovodrun, "-np", str(ranks), *worker]]
+        return [[*worker, "--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
+
+
+def run(series: Series, workload: str, ranks: int, seconds: float, timeout: float) -> dict:
+    """The line of JSON that rank 0 of the workload prints.
+
+    Raises:
+        launch.JobFailed: see there; nothing of the job is left running.
+    """
+    with tempfile.TemporaryDirectory(prefix="horovod-bench-") as rendezvous:
+        output = launch.execute(
+            series.commands(workload, ranks, seconds, rendezvous), series.environ(), timeout)
+    return parse_result(output)
+
+
+def parse_result(output: str) -> dict:
+    """The launcher may put the rank before each line, and its own messages between them."""
+    for line in output.splitlines():
+        start = line.find('{"workload"')
+        if start >= 0:
+            return json.JSONDecoder().raw_decode(line, start)[0]  # MPICH's prefix may follow it
+    raise launch.JobFailed(f"ended without a result; its output was {output!r}")
