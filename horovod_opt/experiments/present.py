@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+WIDTH = 140  # characters, where the output is no terminal
 # Okabe and Ito's palette, which colour-blind readers can tell apart; off stays grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 GREY = "#999999"
@@ -63,10 +66,22 @@ def rich_table(grid: Grid) -> Table:
     return table
 
 
-def save_pictures(pictures: Sequence[Picture], folder: Path,
-                  done: Callable[[Path], None] = lambda path: None) -> None:
-    """As PNG files."""
+def save_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """As PNG files; returns their paths."""
+    paths = []
     for picture in pictures:
-        path = folder / f"{re.sub('[^a-z0-9.+-]', '-', picture.name.lower())}.png"
-        picture.figure.savefig(path, dpi=150)
-        done(path)
+        name = re.sub("[^a-z0-9.+-]+", "-", picture.name.lower())
+        paths.append(folder / f"{name}.png")
+        picture.figure.savefig(paths[-1], dpi=150)
+    return paths
+
+
+def show(section: Section, folder: Path) -> None:
+    """The tables on stdout, the pictures in the folder."""
+    output = Console()
+    if not output.is_terminal:
+        output = Console(width=WIDTH)
+    for grid in section.grids:
+        output.print(rich_table(grid))
+    for path in save_pictures(section.pictures, folder):
+        print(f"Written: {path}", file=sys.stderr)

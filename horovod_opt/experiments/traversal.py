@@ -17,11 +17,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
 from horovod_opt.experiments import documents
-from horovod_opt.experiments.present import COLOURS, GREY
+from horovod_opt.experiments.present import COLOURS, GREY, Grid, Picture, Section, show
 
 # Nodes, edges and milliseconds of the traversal in Table 6.1 of Pumma's dissertation.
 TABLE_6_1 = {
@@ -75,7 +74,8 @@ def measure_network(name: str, repeats: int) -> dict:
     read anew, for the bodies of branches are read during the analysis and count as such."""
     import keras
 
-    from horovod_opt.experiments.networks import NETWORKS, training_function
+    from horovod_opt.experiments.training_graph import training_function
+    from horovod_opt.experiments.workers.models import NETWORKS
     function = training_function(NETWORKS[name]())
     reading, analysing = [], []
     for _ in range(repeats):
@@ -107,34 +107,32 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
             "all_ms": [1e3 * duration for duration in durations]}
 
 
-def network_table(networks: Sequence[dict]) -> Table:
-    table = Table("network", "nodes", "edges", "collectives", "buckets", "read ms", "analyse ms",
-                  "us/node", "source: nodes", "edges", "ms", title="Table 6.1")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in networks:
-        source = row["source"]
-        table.add_row(
-            row["network"], f"{row['nodes']:,}", f"{row['edges']:,}", str(row["collectives"]),
+def section(document: dict) -> Section:
+    networks, series = document["networks"], document["synthetic"]
+    return Section(
+        "What the analysis of a graph costs",
+        "Reading a training step's graph and planning its collectives, once, before it first runs.",
+        [Grid("Networks, beside the source's Table 6.1",
+              ("network", "nodes", "edges", "collectives", "buckets", "read ms", "analyse ms",
+               "us/node", "source: nodes", "edges", "ms"),
+              [_network_row(row) for row in networks]),
+         Grid("Synthetic training steps",
+              ("nodes", "edges", "collectives", "analyse ms", "us/node", "against the smallest"),
+              [(f"{row['nodes']:,}", f"{row['edges']:,}", f"{row['collectives']:,}",
+                f"{row['ms']:.1f}", f"{row['us_per_node']:.2f}",
+                f"{row['us_per_node'] / series[0]['us_per_node']:.2f}") for row in series])],
+        [picture(document)])
+
+
+def _network_row(row: dict) -> tuple[str, ...]:
+    source = row["source"]
+    return (row["network"], f"{row['nodes']:,}", f"{row['edges']:,}", str(row["collectives"]),
             str(row["buckets"]), f"{row['read_ms']:.0f}", f"{row['analyse_ms']:.0f}",
             f"{row['us_per_node']:.1f}", f"{source['nodes']:,}", f"{source['edges']:,}",
             f"{source['ms']:,}")
-    return table
 
 
-def synthetic_table(series: Sequence[dict]) -> Table:
-    table = Table("nodes", "edges", "collectives", "analyse ms", "us/node", "against the smallest",
-                  title="Synthetic training steps")
-    for column in table.columns:
-        column.justify = "right"
-    for row in series:
-        table.add_row(f"{row['nodes']:,}", f"{row['edges']:,}", f"{row['collectives']:,}",
-                      f"{row['ms']:.1f}", f"{row['us_per_node']:.2f}",
-                      f"{row['us_per_node'] / series[0]['us_per_node']:.2f}")
-    return table
-
-
-def plot(document: dict, path: Path) -> None:
+def picture(document: dict) -> Picture:
     networks, series = document["networks"], document["synthetic"]
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     times, per_node = figure.subplots(1, 2)
@@ -158,7 +156,10 @@ def plot(document: dict, path: Path) -> None:
     about = document["machine"]
     figure.supxlabel(f"{about['cpu']}; CPU time, the shortest of {document['repeats']}", fontsize=8,
                      color="#555555")
-    figure.savefig(path, dpi=150)
+    return Picture(
+        "traversal", "What the analysis of a graph costs",
+        "Left: the networks of the source's Table 6.1, and its figures. Right: synthetic training "
+        "steps; the analysis takes O(V+E).", figure)
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -207,13 +208,10 @@ def main() -> int:
             progress.update(task, description=f"tracing {name}")
             document["networks"].append(measure_network(name, arguments.repeats))
             progress.advance(task)
-    output = Console() if Console().is_terminal else Console(width=140)
-    output.print(network_table(document["networks"]))
-    output.print(synthetic_table(document["synthetic"]))
     result = arguments.output / "traversal.json"
     documents.save(result, document)
-    plot(document, result.with_suffix(".png"))
-    console.print(f"Written: {result} {result.with_suffix('.png')}")
+    console.print(f"Written: {result}")
+    show(section(document), arguments.output)
     return 0
 
 

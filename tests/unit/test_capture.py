@@ -14,7 +14,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from horovod_opt import capture as capturing
 from horovod_opt.capture import KEY, PLANNED_OP, Capture
-from horovod_opt.experiments.networks import two_ranks
+from horovod_opt.experiments.training_graph import two_ranks
 from horovod_opt.region_file import read_region
 
 

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
 from graph_analysis import GraphError, analyze, read_func_graph, read_graph, read_graph_def
-from horovod_opt.experiments.networks import two_ranks
+from horovod_opt.experiments.training_graph import two_ranks
 
 ELASTIC = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/experiments/overhead/workloads")]
+sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/experiments/workers")]
 
 import threads
 
@@ -26,8 +26,9 @@ from horovod_opt.experiments import launch, machine
 from horovod_opt.experiments.measure import Spread, compare, difference, interleave, ratio
 from horovod_opt.experiments.overhead import command as overhead
 from horovod_opt.experiments.overhead import table
-from horovod_opt.experiments.overhead.plot import plot
-from horovod_opt.experiments.overhead.series import Series, parse_result
+from horovod_opt.experiments.overhead.plot import picture
+from horovod_opt.experiments.present import rich_table, save_pictures
+from horovod_opt.experiments.series import Series, parse_result
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():
@@ -119,7 +120,7 @@ def test_series_sets_its_mode_and_finds_its_own_launcher_and_mpirun(monkeypatch)
     series = Series("gs", "gs", python="/env/bin/python")
     assert series.environ()["HOROVOD_OPT_MODE"] == "gs"
     assert series.environ()["PATH"] == "/env/bin:/usr/bin"
-    [command] = series.commands("chain", 4, 1.0, "/tmp/meet")
+    [command] = series.commands(["chain.py", "--seconds", "1"], 4)
     assert command[:4] == ["/env/bin/horovodrun", "-np", "4", "/env/bin/python"]
 
 
@@ -132,8 +133,7 @@ def test_plain_upstream_gets_no_settings_of_ours(monkeypatch):
 
 
 def test_without_communication_there_is_a_process_a_rank_and_no_launcher():
-    commands = Series("none", communicates=False, python="python").commands(
-        "chain", 3, 1.0, "/tmp/meet")
+    commands = Series("none", communicates=False, python="python").commands(["chain.py"], 3)
     assert [command[0] for command in commands] == ["python"] * 3
     assert [command[-4:] for command in commands] == [
         ["--rank", str(rank), "--ranks", "3"] for rank in range(3)]
@@ -248,7 +248,7 @@ def test_memory_is_a_difference_and_only_of_the_idle_workload():
 def test_a_series_without_any_result_is_in_the_table_as_failed():
     assert find("images_per_second", "nbcs")["spread"] is None
     console = Console(width=130, file=io.StringIO())
-    console.print(table.table(MEASUREMENTS))
+    console.print(rich_table(table.grid(MEASUREMENTS)))
     [line] = [line for line in console.file.getvalue().splitlines() if "nbcs" in line]
     assert "failed" in line and "0 of 1" in line
 
@@ -260,14 +260,13 @@ def test_table_starts_with_the_limit_and_off():
 
 
 def test_plot_of_incomplete_measurements(tmp_path):
-    assert plot(MEASUREMENTS, tmp_path / "overhead.png", "a machine")
-    assert (tmp_path / "overhead.png").read_bytes().startswith(b"\x89PNG")
+    [path] = save_pictures([picture(MEASUREMENTS, "a machine")], tmp_path)
+    assert path == tmp_path / "overhead.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_nothing_to_plot_is_no_error(tmp_path):
-    failed = [m for m in MEASUREMENTS if "failed" in m]
-    assert not plot(failed, tmp_path / "overhead.png", "a machine")
-    assert not (tmp_path / "overhead.png").exists()
+def test_nothing_to_plot_is_no_error():
+    assert picture([m for m in MEASUREMENTS if "failed" in m], "a machine") is None
 
 
 def test_a_failed_job_is_recorded_with_its_reason(monkeypatch):

@@ -18,12 +18,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from horovod_opt.experiments import documents, launch
 from horovod_opt.experiments.measure import interleave
 from horovod_opt.experiments.overhead import table
-from horovod_opt.experiments.overhead.plot import plot
-from horovod_opt.experiments.overhead.series import Series, run
+from horovod_opt.experiments.overhead.section import section
+from horovod_opt.experiments.present import show
+from horovod_opt.experiments.series import Series, run
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
 TRAINING = ("resnet50", "resnet50_torch")
+# One intra-op thread leaves a rank no second one to hide the background thread's CPU use behind.
+RESNET50 = ("--model", "ResNet50", "--batch", "4", "--pixels", "96", "--threads", "1")
+PROGRAMS = {"resnet50": ("train.py", *RESNET50), "resnet50_torch": ("train_torch.py", *RESNET50)}
 # What else trains a workload on several ranks.
 PEERS = {"resnet50_torch": (
     Series("DDP", communicates=False, arguments=("--ddp",)),
@@ -116,11 +120,12 @@ def measure(workload: str, ranks: int, series: Series,
     seconds = SECONDS[workload] / (2 if arguments.quick else 1)
     started = time.monotonic()
     try:
-        result = run(series, workload, ranks, seconds, arguments.timeout)
+        program = PROGRAMS.get(workload, (f"{workload}.py",))
+        result = run(series, [*program, "--seconds", str(seconds)], ranks, arguments.timeout)
         result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
     except launch.JobFailed as failure:
         result = {"failed": str(failure)}
-    return {"workload": workload, "ranks": ranks, "series": series.name, **result,
+    return {**result, "workload": workload, "ranks": ranks, "series": series.name,
             "job_seconds": round(time.monotonic() - started, 1)}
 
 
@@ -164,19 +169,10 @@ def main() -> int:
         status = INTERRUPTED
     measurements = document["measurements"]
     if measurements:
-        table.print_table(measurements)
-        picture = arguments.output / "overhead.png"
-        plotted = plot(measurements, picture, caption(document))
-        console.print(f"Written: {arguments.output / 'overhead.json'}", picture if plotted else "")
+        console.print(f"Written: {arguments.output / 'overhead.json'}")
+        show(section(document), arguments.output)
     failed = sum("failed" in measurement for measurement in measurements)
     if failed:
         console.print(f"{failed} of {len(measurements)} jobs failed.")
         status = status or 1
     return status
-
-
-def caption(document: dict) -> str:
-    about = document["machine"]
-    libraries = dict.fromkeys(filter(None, (m.get("mpi") for m in document["measurements"])))
-    return (f"{about['cpu']}, {about['cores']} cores; {', '.join(libraries) or 'no MPI'}; "
-            f"bars: median, whiskers: smallest and largest, dots: single jobs")

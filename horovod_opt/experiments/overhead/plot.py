@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from horovod_opt.experiments.overhead.table import BASE, LIMIT, Metric, Row, number, rows
-from horovod_opt.experiments.present import COLOURS, GREY
+from horovod_opt.experiments.present import COLOURS, GREY, Picture
 
 
-def plot(measurements: Sequence[dict], path: Path, caption: str) -> bool:
+def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
     """A panel for each plotted metric and number of ranks: bars are medians, whiskers min to max,
     dots single rounds, the dashed line the limit without communication.
 
-    Returns whether there was anything to plot."""
+    None if there is nothing to plot."""
     panels: dict[tuple[Metric, int], list[Row]] = {}
     for row in rows(measurements):
         if row.metric.plotted and row.spread:
             panels.setdefault((row.metric, row.ranks), []).append(row)
     if not panels:
-        return False
+        return None
     names = dict.fromkeys(row.series for panel in panels.values() for row in panel)
     others = [name for name in names if name not in (BASE, LIMIT)]
     colours = {BASE: GREY, **dict(zip(others, COLOURS))}
@@ -36,9 +35,11 @@ def plot(measurements: Sequence[dict], path: Path, caption: str) -> bool:
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     figure.suptitle("What Horovod's background thread costs", fontsize=14)
-    figure.supxlabel(textwrap.fill(caption, 72 * columns), fontsize=8, color="#555555")
-    figure.savefig(path, dpi=150)
-    return True
+    figure.supxlabel(textwrap.fill(made_on, 72 * columns), fontsize=8, color="#555555")
+    return Picture(
+        "overhead", "What Horovod's background thread costs",
+        "Bars are medians, whiskers reach from the smallest to the largest job, dots are single "
+        "jobs, the dashed line is the limit without communication.", figure)
 
 
 def _panel(axis, metric: Metric, ranks: int, panel: Sequence[Row], colours: dict) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
-from rich.table import Table
-
 from horovod_opt.experiments.measure import Spread, compare, difference, ratio
+from horovod_opt.experiments.present import Grid
 
 BASE = "off"
 LIMIT = "no communication"
@@ -94,20 +92,15 @@ def summary(measurements: Sequence[dict]) -> list[dict]:
     } for row in rows(measurements)]
 
 
-def table(measurements: Sequence[dict]) -> Table:
-    result = Table("measured", "ranks", "series", "median", "min to max", "n", "against off",
-                   title="Horovod's overhead")
-    result.columns[2].no_wrap = True
-    for column in result.columns[3:]:
-        column.justify = "right"
-    previous = None
+def grid(measurements: Sequence[dict]) -> Grid:
+    lines, previous = [], None
     for row in rows(measurements):
         heading = f"{row.metric.label}, {row.metric.unit}", str(row.ranks)
-        if heading != previous:
-            result.add_section()
-        result.add_row(*(heading if heading != previous else ("", "")), row.series, *_cells(row))
+        lines.append((*(heading if heading != previous else ("", "")), row.series, *_cells(row)))
         previous = heading
-    return result
+    return Grid("Horovod's overhead", ("measured", "ranks", "series", "median", "min to max", "n",
+                                       "against off"), lines,
+                "Against off: the median of the pairs of a round.")
 
 
 def _cells(row: Row) -> tuple[str, str, str, str]:
@@ -135,10 +128,3 @@ def _ratio(value: float) -> str:
 def number(value: float) -> str:
     """Three significant digits, without an exponent."""
     return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
-
-
-def print_table(measurements: Sequence[dict]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
-    console.print(table(measurements))

@@ -1,4 +1,4 @@
-"""One job of the benchmark: a workload, run in one of several ways."""
+"""One job of a benchmark: a program of workers/, run in one of several ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from horovod_opt.experiments import launch
 
-WORKLOADS = Path(__file__).parent.resolve() / "workloads"
+WORKERS = Path(__file__).parent.resolve() / "workers"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Series:
     python: str = sys.executable
     environment: Mapping[str, str] = field(default_factory=dict)
     communicates: bool = True  # with Horovod
-    arguments: Sequence[str] = ()  # for the workload
+    arguments: Sequence[str] = ()  # for the program
 
     def environ(self) -> dict[str, str]:
         environ = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **self.environment}
@@ -37,26 +37,28 @@ class Series:
         environ["PATH"] = f"{Path(self.python).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
         return environ
 
-    def commands(self, workload: str, ranks: int, seconds: float, rendezvous: str
+    def commands(self, program: Sequence[str], ranks: int, launcher: Sequence[str] = ()
                  ) -> list[list[str]]:
-        """One command for the launcher or, without communication, one for each process."""
-        worker = [self.python, str(WORKLOADS / f"{workload}.py"),
-                  "--rendezvous", rendezvous, "--seconds", str(seconds), *self.arguments]
+        """One command for the launcher or, without communication, one for each process.
+
+        `program` is a file of workers/ and its arguments, `launcher` more options of horovodrun."""
+        worker = [self.python, str(WORKERS / program[0]), *program[1:], *self.arguments]
         if self.communicates:
             horovodrun = str(Path(self.python).with_name("horovodrun"))
-            return [[horovodrun, "-np", str(ranks), *worker]]
+            return [[horovodrun, "-np", str(ranks), *launcher, *worker]]
         return [[*worker, "--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
 
 
-def run(series: Series, workload: str, ranks: int, seconds: float, timeout: float) -> dict:
-    """The line of JSON that rank 0 of the workload prints.
+def run(series: Series, program: Sequence[str], ranks: int, timeout: float) -> dict:
+    """The line of JSON that rank 0 of the program prints; all ranks on this host.
 
     Raises:
         launch.JobFailed: see there; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-bench-") as rendezvous:
         output = launch.execute(
-            series.commands(workload, ranks, seconds, rendezvous), series.environ(), timeout)
+            series.commands([*program, "--rendezvous", rendezvous], ranks), series.environ(),
+            timeout)
     return parse_result(output)
 
 

@@ -1,17 +1,17 @@
-"""The nine networks of Table 6.1 for ImageNet, those of Keras and four that it does not have, and
-the graph of a training step of each."""
+"""The nine networks of Table 6.1 for ImageNet: those of Keras, and four that it does not have.
+
+Each is a function of the images' height and width in pixels, with the published size as its
+default, and returns a model of (batch, pixels, pixels, 3) to 1,000 probabilities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import horovod.tensorflow as hvd
 import tensorflow as tf
 from keras import Input, Model, Sequential, applications, layers
 
 CLASSES = 1000
-BATCH = 32
 
 
 def _convolution(x, filters: int, size: int, strides: int = 1, relu: bool = True):
@@ -20,9 +20,9 @@ def _convolution(x, filters: int, size: int, strides: int = 1, relu: bool = True
     return layers.ReLU()(x) if relu else x
 
 
-def _resnet(blocks: tuple[int, ...]) -> Model:
+def _resnet(blocks: tuple[int, ...], pixels: int) -> Model:
     """ResNets of basic blocks: He et al., 2016, doi:10.1109/CVPR.2016.90, table 1."""
-    image = Input((224, 224, 3))
+    image = Input((pixels, pixels, 3))
     x = layers.MaxPooling2D(3, 2, padding="same")(_convolution(image, 64, 7, 2))
     for stage, count in enumerate(blocks):
         for block in range(count):
@@ -33,18 +33,18 @@ def _resnet(blocks: tuple[int, ...]) -> Model:
     return Model(image, layers.Dense(CLASSES, "softmax")(layers.GlobalAveragePooling2D()(x)))
 
 
-def resnet18() -> Model:
-    return _resnet((2, 2, 2, 2))
+def resnet18(pixels: int = 224) -> Model:
+    return _resnet((2, 2, 2, 2), pixels)
 
 
-def resnet34() -> Model:
-    return _resnet((3, 4, 6, 3))
+def resnet34(pixels: int = 224) -> Model:
+    return _resnet((3, 4, 6, 3), pixels)
 
 
-def alexnet() -> Model:
+def alexnet(pixels: int = 227) -> Model:
     """Krizhevsky et al., 2012, doi:10.1145/3065386, on one device."""
     return Sequential([
-        Input((227, 227, 3)),
+        Input((pixels, pixels, 3)),
         layers.Conv2D(96, 11, 4, activation="relu"),
         layers.Lambda(tf.nn.local_response_normalization),
         layers.MaxPooling2D(3, 2),
@@ -71,13 +71,13 @@ INCEPTION = (
 )
 
 
-def googlenet() -> Model:
+def googlenet(pixels: int = 224) -> Model:
     """Szegedy et al., 2015, doi:10.1109/CVPR.2015.7298594, table 1, without the two auxiliary
     classifiers."""
     def convolution(x, filters: int, size: int, strides: int = 1):
         return layers.Conv2D(filters, size, strides, padding="same", activation="relu")(x)
 
-    image = Input((224, 224, 3))
+    image = Input((pixels, pixels, 3))
     x = layers.MaxPooling2D(3, 2, padding="same")(convolution(image, 64, 7, 2))
     x = layers.Lambda(tf.nn.local_response_normalization)(x)
     x = convolution(convolution(x, 64, 1), 192, 3)
@@ -94,50 +94,14 @@ def googlenet() -> Model:
     return Model(image, layers.Dense(CLASSES, "softmax")(x))
 
 
-def _keras(name: str) -> Callable[[], Model]:
-    return lambda: getattr(applications, name)(weights=None)
+def _keras(name: str, published: int = 224) -> Callable[..., Model]:
+    def build(pixels: int = published) -> Model:
+        return getattr(applications, name)(weights=None, input_shape=(pixels, pixels, 3))
+    return build
 
 
-NETWORKS: dict[str, Callable[[], Model]] = {
+NETWORKS: dict[str, Callable[..., Model]] = {
     "ResNet18": resnet18, "ResNet34": resnet34, "ResNet50": _keras("ResNet50"),
     "ResNet101": _keras("ResNet101"), "ResNet152": _keras("ResNet152"), "AlexNet": alexnet,
-    "GoogLeNet": googlenet, "Inception-v3": _keras("InceptionV3"), "VGG16": _keras("VGG16"),
+    "GoogLeNet": googlenet, "Inception-v3": _keras("InceptionV3", 299), "VGG16": _keras("VGG16"),
 }
-
-
-@contextmanager
-def two_ranks() -> Iterator[None]:
-    """Horovod leaves the allreduces out of the graph of a single rank. While this is active it
-    traces what rank 0 of two would; no Horovod need be initialised."""
-    def size() -> int:
-        return 2
-
-    def included() -> bool:
-        return True
-
-    pretended = {"size": size, "included": included}
-    vars(hvd.global_process_set).update(pretended)
-    try:
-        yield
-    finally:
-        for name in pretended:
-            delattr(hvd.global_process_set, name)
-
-
-def training_function(model):
-    """The FuncGraph of a training step with a distributed gradient and plain SGD."""
-    variables = [variable.value for variable in model.trainable_variables]
-
-    @tf.function(autograph=False)
-    def step(images, labels):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(
-                labels, model(images, training=True)))
-        gradients = hvd.DistributedGradientTape(tape).gradient(loss, variables)
-        for variable, gradient in zip(variables, gradients):
-            variable.assign_sub(0.1 * gradient)
-        return loss
-
-    with two_ranks():
-        return step.get_concrete_function(
-            tf.TensorSpec((BATCH, *model.input_shape[1:])), tf.TensorSpec((BATCH,), tf.int64))

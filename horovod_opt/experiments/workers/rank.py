@@ -8,55 +8,72 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import importlib
 import json
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was measured: `seconds` a step, of the slowest rank, over `steps` steps. `counters` are
+    what Horovod's counters of this rank grew by meanwhile; None if it has none."""
+
+    seconds: float
+    steps: int
+    counters: dict[str, float] | None
 
 
 class Rank:
     """Parses the command line and knows who the other ranks are after `init()`.
 
-    `flags` are names of further options without a value, in `self.flags` true if given.
+    `parser` has the options of the workload; their values are in `options`.
     """
 
-    def __init__(self, workload: str, framework: str = "tensorflow", flags: Sequence[str] = ()):
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--rendezvous", type=Path, required=True, help="an empty directory")
+    def __init__(self, workload: str, framework: str = "tensorflow",
+                 parser: argparse.ArgumentParser | None = None):
+        parser = parser or argparse.ArgumentParser()
+        parser.add_argument("--rendezvous", type=Path,
+                            help="an empty directory that all ranks see; without it Horovod "
+                                 "carries what the ranks tell each other")
         parser.add_argument("--seconds", type=float, default=5.0, help="length of the measurement")
         parser.add_argument("--rank", type=int, help="communicate with nobody: this rank's number")
         parser.add_argument("--ranks", type=int, help="and how many processes there are")
-        for flag in flags:
-            parser.add_argument(f"--{flag}", action="store_true", dest=flag)
-        self._arguments = parser.parse_args()
+        self.options = parser.parse_args()
         self._workload = workload
         self._framework = framework
-        self.flags = {flag: getattr(self._arguments, flag) for flag in flags}
         self._exchanges = 0
-        self.seconds: float = self._arguments.seconds
-        self.uses_horovod: bool = self._arguments.rank is None
+        self.seconds: float = self.options.seconds
+        self.uses_horovod: bool = self.options.rank is None
         self.hvd: Any | None = None
         self.rank: int = -1
         self.size: int = -1
+        self.local_rank: int = -1
 
     def init(self) -> None:
         if not self.uses_horovod:
-            self.rank, self.size = self._arguments.rank, self._arguments.ranks
+            self.rank, self.size = self.options.rank, self.options.ranks
+            self.local_rank = self.rank
             return
         hvd = importlib.import_module(f"horovod.{self._framework}")
         hvd.init()
         self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
+        self.local_rank = hvd.local_rank()
 
     @property
     def rendezvous(self) -> Path:
         """A directory of this job's own."""
-        return self._arguments.rendezvous
+        return self.options.rendezvous
 
     def exchange(self, value: Any) -> list:
         """Every rank's value, by rank; also a barrier."""
+        if self.rendezvous is None:
+            return self.hvd.allgather_object(value)
         self._exchanges += 1
         directory = self.rendezvous
         ready = [directory / f"{self._exchanges}.{rank}" for rank in range(self.size)]
@@ -68,14 +85,31 @@ class Rank:
         return [json.loads(path.read_text()) for path in ready]
 
     def seconds_per_step(self, step: Callable[[], Any], warm_up: int) -> float:
-        """Mean over a window of about `seconds`; of the slowest rank."""
+        return self.measure(step, warm_up).seconds
+
+    def measure(self, step: Callable[[], Any], warm_up: int) -> Window:
+        """The means of a window of about `seconds`, after `warm_up` steps and the first."""
         step()  # traces the graph
         self.exchange(None)
         once = max(self.exchange(_time(step, warm_up))) / warm_up
         steps = max(3, round(self.seconds / once))
-        return max(self.exchange(_time(step, steps))) / steps
+        before = self._counters()
+        self.exchange(None)
+        seconds = _time(step, steps)
+        after = self._counters()
+        return Window(max(self.exchange(seconds)) / steps, steps, before and {
+            name: value - before[name] for name, value in after.items()
+            if isinstance(value, (int, float))})
 
-    def report(self, metrics: dict[str, float], **per_rank: float) -> None:
+    def _counters(self) -> dict[str, Any] | None:
+        """Those of horovod_opt; upstream's Horovod has none."""
+        try:
+            import horovod_opt
+            return dataclasses.asdict(horovod_opt.stats(self._framework))
+        except (ImportError, ValueError):
+            return None
+
+    def report(self, metrics: dict[str, Any], **per_rank: Any) -> None:
         """Rank 0 prints the job's result as one line of JSON, with every rank's values.
 
         These are `per_rank` and memory_mib, the peak of the rank's resident memory.

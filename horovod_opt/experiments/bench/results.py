@@ -1,0 +1,85 @@
+"""What the measurements of a benchmark amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from horovod_opt.experiments.bench.jobs import BASE, LIMIT, Cell
+from horovod_opt.experiments.measure import Interval, pairs, ratio
+
+FIELDS = tuple(Cell.__dataclass_fields__)
+PARTS = ("computation", "waiting", "negotiation", "data")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series in one cell. `gain`: images/s over those of off in the same round, minus 1;
+    `efficiency`: images/s over those without communication in the same round. `background` is the
+    CPU time of the background thread as a share of a core, `switches` its process' involuntary
+    context switches a step; both are means over ranks, and None of a Horovod without counters."""
+
+    cell: Cell
+    series: str
+    images_per_second: Interval | None
+    gain: Interval | None
+    efficiency: Interval | None
+    background: float | None
+    switches: float | None
+    breakdown: dict[str, float] | None  # seconds a step
+    failed: int
+
+
+def cell_of(measurement: dict[str, Any]) -> Cell:
+    return Cell(**{name: measurement[name] for name in FIELDS})
+
+
+def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    """By cell, as they were first measured; in each the limit and off first."""
+    cells: dict[Cell, list[dict[str, Any]]] = {}
+    for one in measurements:
+        cells.setdefault(cell_of(one), []).append(one)
+    for cell, mine in cells.items():
+        base, limit = _by_round(mine, BASE), _by_round(mine, LIMIT)
+        for series in sorted(dict.fromkeys(one["series"] for one in mine), key=_first_two):
+            good = [one for one in mine if one["series"] == series and "failed" not in one]
+            values = _by_round(mine, series)
+            yield Row(
+                cell, series, _interval(list(values.values())),
+                gain=None if series == BASE else _interval(
+                    [pair - 1 for pair in pairs(values, base, ratio)]),
+                efficiency=None if series == LIMIT else _interval(pairs(values, limit, ratio)),
+                background=_mean(good, lambda stats, one: (
+                    stats["background_user_seconds"] + stats["background_system_seconds"])
+                    / stats["elapsed_seconds"]),
+                switches=_mean(good, lambda stats, one:
+                               stats["process_involuntary_switches"] / one["steps"]),
+                breakdown=_parts(good),
+                failed=sum("failed" in one for one in mine if one["series"] == series))
+
+
+def _first_two(series: str) -> int:
+    return {LIMIT: 0, BASE: 1}.get(series, 2)
+
+
+def _by_round(cell: Sequence[dict[str, Any]], series: str) -> dict[int, float]:
+    return {one["round"]: one["images_per_second"] for one in cell
+            if one["series"] == series and "failed" not in one}
+
+
+def _interval(values: list[float]) -> Interval | None:
+    return Interval.of(values) if values else None
+
+
+def _mean(measurements: Sequence[dict[str, Any]],
+          value: Callable[[dict[str, float], dict[str, Any]], float]) -> float | None:
+    values = [value(stats, one) for one in measurements for stats in one["stats"] or ()]
+    return sum(values) / len(values) if values else None
+
+
+def _parts(measurements: Sequence[dict[str, Any]]) -> dict[str, float] | None:
+    parts = [one["breakdown"] for one in measurements if one["breakdown"]]
+    if not parts:
+        return None
+    return {name: sum(part[name] for part in parts) / len(parts) for name in PARTS}

@@ -1,0 +1,70 @@
+"""Training a ResNet with PyTorch as train.py does with TensorFlow: images/s of all ranks.
+
+With --ddp torch.nn.parallel.DistributedDataParallel (Gloo) reduces the gradients, not Horovod.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from rank import Rank
+from torch import nn
+from torch_models import NETWORKS
+
+LEARNING_RATE = 0.01
+WARM_UP = 8  # steps; mode topo has its plan after three and cuts it anew after five more
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=NETWORKS, required=True)
+    parser.add_argument("--batch", type=int, required=True, help="images a rank and step")
+    parser.add_argument("--pixels", type=int, default=224, help="height and width (%(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads (%(default)s)")
+    parser.add_argument("--ddp", action="store_true")
+    parser.add_argument("--static-graph", action="store_true", help="of --ddp")
+    return parser
+
+
+def main() -> None:
+    rank = Rank("train_torch", "torch", parser())
+    options = rank.options
+    torch.set_num_threads(options.threads)
+    rank.init()
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", rank.local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+
+    torch.manual_seed(0)
+    model = NETWORKS[options.model]().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    if options.ddp:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{rank.rendezvous / 'ddp'}", rank=rank.rank,
+            world_size=rank.size)
+        model = nn.parallel.DistributedDataParallel(model, static_graph=options.static_graph)
+    elif rank.hvd:
+        optimizer = rank.hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters())
+    own = torch.Generator().manual_seed(rank.rank)
+    images = torch.rand(
+        options.batch, 3, options.pixels, options.pixels, generator=own).to(device)
+    labels = torch.arange(options.batch, device=device)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    window = rank.measure(step, WARM_UP)
+    rank.report({"images_per_second": rank.size * options.batch / window.seconds,
+                 "step_seconds": window.seconds, "steps": window.steps},
+                counters=window.counters)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Jobs of the scaling benchmark: what they ask of Horovod is what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from horovod_opt.experiments.bench.jobs import Cell, Job
+from horovod_opt.experiments.bench.run import Setup, measure
+from horovod_opt.experiments.launch import JobFailed
+from horovod_opt.experiments.series import WORKERS, Series
+
+SETUP = Setup(seconds=0.2, threads=1, timeout=300.0, images=Path())
+PARAMETERS = 11_689_512  # of ResNet18
+
+
+def cell(framework: str, **changed: object) -> Cell:
+    return Cell(**{"model": "ResNet18", "framework": framework, "input": "synthetic", "ranks": 2,
+                   "batch": 2, "pixels": 32, **changed})
+
+
+def test_pytorch():
+    pytest.importorskip("torch")
+    measured = measure(Job(0, cell("torch"), Series("topo", "topo")), SETUP)
+    assert measured["images_per_second"] == pytest.approx(4 / measured["step_seconds"])
+    for stats in measured["stats"]:
+        assert stats["planned_passes"] == stats["steps"] == measured["steps"]
+        assert stats["data_bytes"] == 4 * PARAMETERS * measured["steps"]
+
+
+def test_pytorchs_own():
+    pytest.importorskip("torch")
+    ddp = Series("DDP", communicates=False, arguments=("--ddp",))
+    measured = measure(Job(0, cell("torch"), ddp), SETUP)
+    assert measured["images_per_second"] > 0 and measured["stats"] is None
+
+
+def test_parts_of_a_step_with_real_input(tmp_path):
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("sklearn")
+    subprocess.run(
+        [sys.executable, "-c", "import images, pathlib; images.FILES = images.IMAGES_PER_FILE = 4; "
+         f"images.make(pathlib.Path({str(tmp_path / 'images')!r}))"], cwd=WORKERS, check=True)
+    separate = cell("tensorflow", input="real", separate=True)
+    setup = Setup(**{**vars(SETUP), "images": tmp_path / "images"})
+    measured = measure(Job(0, separate, Series("off")), setup)
+    parts = measured["breakdown"]
+    assert sum(parts.values()) >= 0.999 * measured["step_seconds"]
+    assert min(parts.values()) >= 0 and parts["computation"] > 0 and parts["data"] > 0
+    assert [stats["steps"] for stats in measured["stats"]] == 2 * [measured["steps"]]
+
+
+def test_a_model_that_does_not_fit():
+    pytest.importorskip("tensorflow")
+    with pytest.raises(JobFailed, match="^ResNet18 does not fit the memory of .* 2 ranks need"):
+        measure(Job(0, cell("tensorflow", batch=10**7), Series("off")), SETUP)

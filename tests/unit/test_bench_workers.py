@@ -1,0 +1,110 @@
+"""What the ranks of the scaling benchmark run, in one process and without Horovod."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKERS = Path(__file__).parents[2] / "horovod_opt" / "experiments" / "workers"
+MEMINFO = "MemTotal: 100 kB\nMemAvailable:   2097152 kB\n"
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """Imports a module as a rank does, whose folder is the first of its path."""
+    monkeypatch.syspath_prepend(str(WORKERS))
+    loaded = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - loaded:
+        if str(WORKERS) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+class Ranks:
+    """Stands for one rank of several: the others answer the same, on the hosts given."""
+
+    rank, size = 0, 2
+
+    def __init__(self, hosts: list[str]):
+        self.hosts = hosts
+
+    def exchange(self, value):
+        return [[host, value[1]] for host in self.hosts] if value else None
+
+
+# Memory
+
+
+def test_memory_is_the_hosts_or_the_containers(worker, tmp_path):
+    memory = worker("memory")
+    assert memory.available_bytes(MEMINFO, tmp_path) == 2 * memory.GIB
+    (tmp_path / "memory.current").write_text("1073741824\n")
+    for limit, expected in (("max", 2.0), (str(3 * memory.GIB), 2.0), (str(2 * memory.GIB), 1.0)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert memory.available_bytes(MEMINFO, tmp_path) == expected * memory.GIB
+
+
+def test_ranks_of_a_host_share_its_memory(worker, monkeypatch, capsys):
+    memory = worker("memory")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2 * memory.GIB)
+    memory.require(Ranks(["a", "b"]), "VGG16", 3 * memory.GIB // 2)
+    with pytest.raises(SystemExit):
+        memory.require(Ranks(["a", "a"]), "VGG16", 3 * memory.GIB // 2)
+    error = capsys.readouterr().err
+    assert "VGG16 does not fit the memory of a: 2 ranks need at least 1.5 GiB each" in error
+
+
+# PyTorch's networks
+
+
+@pytest.mark.parametrize("name, parameters", [
+    ("ResNet18", 11_689_512), ("ResNet34", 21_797_672), ("ResNet50", 25_557_032),
+    ("ResNet101", 44_549_160), ("ResNet152", 60_192_808)])
+def test_resnets_have_the_published_parameters(worker, name, parameters):
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        model = worker("torch_models").NETWORKS[name]()
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    assert model(torch.zeros(1, 3, 64, 64, device="meta")).shape == (1, 1000)
+
+
+# The real input
+
+
+@pytest.fixture
+def images(worker, monkeypatch, tmp_path):
+    pytest.importorskip("tensorflow")
+    module = worker("images")
+    monkeypatch.setattr(module, "FILES", 2)
+    monkeypatch.setattr(module, "IMAGES_PER_FILE", 4)
+    module.make(tmp_path / "images")
+    return module, tmp_path / "images"
+
+
+def test_images_are_made_once(images):
+    module, folder = images
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.iterdir()}
+    assert [path.name for path in sorted(before)] == [
+        "train-00000-of-00002", "train-00001-of-00002"]
+    module.make(folder)
+    assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size)
+                      for path in folder.iterdir()}
+
+
+def test_ranks_read_different_records_without_end(images):
+    module, folder = images
+    labels = []
+    for rank in range(2):
+        seen = set()
+        data = module.training_images(folder, 2, 32, rank, 2)
+        for _ in range(6):  # 12 images of 4 that this rank has
+            batch, numbers = next(data)
+            assert batch.shape == (2, 32, 32, 3)
+            assert 0.0 <= float(batch.numpy().min()) < float(batch.numpy().max()) <= 1.0
+            seen |= set(numbers.numpy().tolist())
+        labels.append(seen)
+    assert not labels[0] & labels[1]
+    assert labels[0] | labels[1] == set(range(8))
