@@ -1,6 +1,7 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs and brings on this machine, interleaved with off
+# make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
 # make lint    ruff
@@ -19,7 +20,7 @@ NP ?= 2
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench soak build lint clean
+.PHONY: demo demo-torch test bench report soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -36,6 +37,19 @@ test: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python -m horovod_opt.experiments.overhead $(BENCH_ARGS)
+
+# Each part goes on where an interrupted one ended, or is quick.
+report: $(VENV)/installed
+	$(BIN)/horovod-opt bench --models ResNet50 --pixels 96 --modes gs,nbcs,topo,topo+scp \
+	  --ranks 2 4 --rounds 2 --seconds 4 --breakdown --output report
+	$(BIN)/horovod-opt bench --models ResNet50 --pixels 96 --modes topo --ranks 2 --input real \
+	  --rounds 2 --seconds 4 --output report
+	for mode in off topo; do \
+	  HOROVOD_OPT_MODE=$$mode $(BIN)/horovod-opt profile --label $$mode --output report/$$mode -- \
+	    $(BIN)/horovodrun -np $(NP) python examples/tensorflow2_digits.py || exit; \
+	done
+	$(BIN)/horovod-opt simulate --validate report/bench.json --output report
+	$(BIN)/horovod-opt report report report/off report/topo --output report/report.html
 
 soak: $(VENV)/installed
 	$(BIN)/python tests/soak/run $(SOAK_ARGS)
