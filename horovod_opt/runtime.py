@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from horovod_opt import abi, counters, torch_plan
@@ -18,12 +20,16 @@ from horovod_opt.settings import Settings, SettingsError, load
 # reads this when it starts. A value of the user's own wins. MPICH does so by itself.
 MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
 
+# Names a file for the counters of all ranks at shutdown, besides or instead of the table.
+STATS_JSON = "HOROVOD_OPT_STATS_JSON"
+
 
 @dataclasses.dataclass
 class _Native:
     """A framework's native library after its hvd.init()."""
 
     lib: ctypes.CDLL
+    table: bool = True  # whether the counters are printed, once they were gathered
     reported: bool = False
 
 
@@ -67,6 +73,10 @@ def configure(lib: ctypes.CDLL) -> None:
         error = str(problem).encode(errors="backslashreplace")
     if settings.mode_bits:
         os.environ.setdefault(*MPI_YIELD)
+    table = True
+    if os.environ.get(STATS_JSON):
+        table = bool(settings.stats)
+        settings = dataclasses.replace(settings, stats=1)
     lib.horovod_opt_configure.argtypes = [
         ctypes.POINTER(abi.NativeSettings),
         ctypes.c_char_p,
@@ -77,7 +87,7 @@ def configure(lib: ctypes.CDLL) -> None:
 
     framework = framework_of(lib)
     _initialized.pop(framework, None)
-    _initialized[framework] = _Native(lib)
+    _initialized[framework] = _Native(lib, table)
     if {"topo", "auto"} & set(settings.mode.split("+")):
         if framework == "tensorflow":
             _capture_graphs(lib)
@@ -104,7 +114,8 @@ def raise_init_error(lib: ctypes.CDLL) -> None:
 
 
 def report(lib: ctypes.CDLL) -> None:
-    """Prints the table of all ranks to stderr, once, where they were gathered."""
+    """Prints the table of all ranks to stderr, once, where they were gathered, and writes them to
+    the file that HOROVOD_OPT_STATS_JSON names."""
     native = _initialized.get(framework_of(lib))
     if native is None or native.reported:
         return
@@ -112,9 +123,24 @@ def report(lib: ctypes.CDLL) -> None:
     if ranks == 0:
         return
     native.reported = True
-    from horovod_opt import report_table
+    stats = [_gathered(lib, rank) for rank in range(ranks)]
+    if os.environ.get(STATS_JSON):
+        _write(stats, Path(os.environ[STATS_JSON]))
+    if native.table:
+        from horovod_opt import report_table
 
-    report_table.show([_gathered(lib, rank) for rank in range(ranks)], sys.stderr)
+        report_table.show(stats, sys.stderr)
+
+
+def _write(stats: Sequence[counters.Stats], path: Path) -> None:
+    """At once or not at all: somebody may read it while the job ends."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(json.dumps([dataclasses.asdict(rank) for rank in stats]) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        print(f"horovod-opt: {STATS_JSON}={path} cannot be written: {error.strerror}",
+              file=sys.stderr, flush=True)
 
 
 def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:

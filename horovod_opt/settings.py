@@ -19,8 +19,8 @@ PREFIX = "HOROVOD_OPT_"
 MODES = {"gs": 1, "nbcs": 2, "scp": 4, "topo": 8, "auto": 16}
 OFF = "off"
 
-# Read elsewhere: while the wheel is built, where plans are written to.
-OTHER_SETTINGS = {PREFIX + "UPSTREAM", PREFIX + "PLANS"}
+# Read elsewhere: while the wheel is built, where plans and counters are written to.
+OTHER_SETTINGS = {PREFIX + "UPSTREAM", PREFIX + "PLANS", PREFIX + "STATS_JSON"}
 
 VALID_MODES = (
     f"{OFF}, or {', '.join(MODES)}, or several of these joined by + "

@@ -1,0 +1,1 @@
+"""`horovod-opt profile`: what the threads of every rank of a Horovod job do, seen from /proc."""

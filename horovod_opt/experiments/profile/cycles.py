@@ -1,0 +1,111 @@
+"""The cycles of background threads, from how their counters move in a short burst of reading.
+
+The scheduler adds to a thread's counters when it gives it a core, when it takes it away, and at
+each clock tick in between. Seen every half millisecond or so, that tells when the thread ran, when
+it waited for a core although it could have run (an oversleep, 6.2.4), and when it slept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+RUNNING, WAITING, ASLEEP = "running", "waiting", "asleep"
+
+
+class Reading(NamedTuple):
+    """At `time`, a thread's CPU time and time in a run queue, all in seconds, and how often it was
+    given a core."""
+
+    time: float
+    cpu: float
+    delay: float
+    slices: int
+
+
+class Interval(NamedTuple):
+    """In seconds."""
+
+    start: float
+    end: float
+    state: str
+
+
+def intervals(readings: Sequence[Reading], runs_at_end: bool) -> list[Interval]:
+    """What the thread did, from the first to the last reading without a gap.
+
+    The readings are those that differ from the one before, besides the first and the last.
+    `runs_at_end`: whether the thread was runnable at the last one. Within the time between two
+    readings the order is assumed: asleep, waiting, running. A reading without a new slice means
+    that the thread had kept its core, and that it may have left it when the CPU time that was added
+    was over.
+    """
+    found: list[Interval] = []
+    known = readings[0].time  # up to where it is known what the thread did
+
+    def add(length: float, until: float, state: str) -> None:
+        nonlocal known
+        end = min(known + max(length, 0.0), until)
+        if end > known:
+            if found and found[-1].state == state:
+                found[-1] = found[-1]._replace(end=end)
+            else:
+                found.append(Interval(known, end, state))
+            known = end
+
+    for before, now in zip(readings, readings[1:]):
+        ran, waited = now.cpu - before.cpu, now.delay - before.delay
+        if now.slices != before.slices:
+            add(now.time - known - ran - waited, now.time, ASLEEP)
+            add(waited, now.time, WAITING)
+            add(now.time - known, now.time, RUNNING)
+        else:
+            add(ran, now.time, RUNNING)
+    end = readings[-1].time
+    add(end - known, end, RUNNING if runs_at_end else ASLEEP)
+    return found
+
+
+def oversleeps(readings: Sequence[Reading]) -> list[float]:
+    """How long the thread waited for a core, in seconds, each time that it was given one. Where
+    that happened several times between two readings, their mean as often."""
+    waits: list[float] = []
+    for before, now in zip(readings, readings[1:]):
+        if times := now.slices - before.slices:
+            waits += [(now.delay - before.delay) / times] * times
+    return waits
+
+
+def merge(lanes: Sequence[Sequence[Interval]]) -> list[Interval]:
+    """Several threads as one lane: running if any runs, else waiting if any waits."""
+    if len(lanes) == 1:
+        return list(lanes[0])
+    edges = sorted({edge for lane in lanes for one in lane for edge in (one.start, one.end)})
+    places = [0] * len(lanes)
+    merged: list[Interval] = []
+    for start, end in zip(edges, edges[1:]):
+        states = set()
+        for number, lane in enumerate(lanes):
+            while places[number] < len(lane) and lane[places[number]].end <= start:
+                places[number] += 1
+            if places[number] < len(lane) and lane[places[number]].start <= start:
+                states.add(lane[places[number]].state)
+        state = next((one for one in (RUNNING, WAITING) if one in states), ASLEEP)
+        if merged and merged[-1].state == state:
+            merged[-1] = merged[-1]._replace(end=end)
+        else:
+            merged.append(Interval(start, end, state))
+    return merged
+
+
+def share(lanes: Sequence[Sequence[Interval]], state: str, start: float, end: float) -> float:
+    """Of the time from `start` to `end`, over all lanes, the share in that state."""
+    total = sum(max(0.0, min(one.end, end) - max(one.start, start))
+                for lane in lanes for one in lane if one.state == state)
+    return total / (len(lanes) * (end - start))
+
+
+def clip(lane: Sequence[Interval], start: float, end: float) -> list[Interval]:
+    """The part from `start` to `end`, counted from `start`."""
+    return [Interval(max(one.start, start) - start, min(one.end, end) - start, one.state)
+            for one in lane if one.end > start and one.start < end]
