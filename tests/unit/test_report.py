@@ -180,7 +180,8 @@ PROBE = """<script>addEventListener("load", () => parent.postMessage({
   broken: [...document.images].filter(image => !image.naturalWidth).length,
   fetched: performance.getEntriesByType("resource").length}, "*"))</script>"""
 FRAME = """<!DOCTYPE html><title>none</title>
-  <iframe src="page.html" style="border: 0; width: WIDTHpx; height: 2000px"></iframe><script>addEventListener("message", event => {
+  <iframe src="page.html" style="border: 0; width: WIDTHpx; height: 2000px"></iframe>
+  <script>addEventListener("message", event => {
   document.title = JSON.stringify(event.data) })</script>"""
 
 

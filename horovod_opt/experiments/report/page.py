@@ -17,6 +17,7 @@ import matplotlib
 
 from horovod_opt import __version__
 from horovod_opt.experiments.present import Grid, Picture, Section
+from horovod_opt.experiments.profile.compare import comparison
 from horovod_opt.experiments.report.source import beside_the_source
 
 # The module with the function `section` for each kind of file, in the order of the page.
@@ -55,6 +56,11 @@ def page(documents: Sequence[tuple[Path, dict[str, Any]]], title: str) -> str:
     contents = [document for _, document in ordered]
     beside = beside_the_source(contents)
     parts = [Part(beside, [])] if beside.grids else []
+    profiles = [(document["label"] or path.parent.name, document) for path, document in ordered
+                if document["kind"] == "profile"]
+    if len(profiles) > 1:
+        compared = comparison([name for name, _ in profiles], [one for _, one in profiles])
+        parts.append(Part(compared, [image(picture) for picture in compared.pictures]))
     for path, document in ordered:
         section = importlib.import_module(KINDS[document["kind"]]).section(document)
         source = f"From {path.name}, measured on {_date(document['started'])}."
