@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from horovod_opt import __version__
+from horovod_opt.experiments.bench import command as bench
+from horovod_opt.experiments.profile import command as profile
+from horovod_opt.experiments.report import command as report
+from horovod_opt.experiments.simulate import command as simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog="horovod-opt", description="Looks after an installation of horovod-opt."
+        prog="horovod-opt",
+        description="Looks after an installation of horovod-opt, and shows what it brings.",
     )
     parser.add_argument("--version", action="version", version=f"horovod-opt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -36,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
     doctor.set_defaults(run=_doctor)
     _add_plan(commands)
+    bench.add(commands)
+    profile.add(commands)
+    simulate.add(commands)
+    report.add(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 

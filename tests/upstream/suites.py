@@ -1,7 +1,7 @@
 """Which of upstream's suites are run, and how.
 
-Left out: suites that skip themselves with TensorFlow 2 or without a GPU, and those of MXNet, Spark
-and Ray.
+Left out: suites that skip themselves with TensorFlow 2 or without a GPU, those of MXNet, Spark and
+Ray, and elastic ones whose training script is for TensorFlow 1 (tf.Session, tf.ConfigProto).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Suite:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def _alone(name: str, file: str, seconds: int = 600) -> Suite:
-    return Suite(name, file, seconds, launched=False)
+def _alone(name: str, file: str, seconds: int = 600,
+           environment: Mapping[str, str] | None = None) -> Suite:
+    return Suite(name, file, seconds, launched=False, environment=environment or {})
 
 
 LEGACY_KERAS = {"TF_USE_LEGACY_KERAS": "1"}
@@ -53,6 +54,8 @@ SUITES = (
     _alone("interactive_run", "integration/test_interactiverun.py", 900),
     _alone("elastic_torch", "integration/test_elastic_torch.py", 1200),
     _alone("elastic_tensorflow", "integration/test_elastic_tensorflow2.py", 1800),
+    _alone("legacy_elastic_tensorflow", "integration/test_elastic_tensorflow2.py", 1800,
+           LEGACY_KERAS),
     _alone("torch_elastic_state", "single/test_torch_elastic.py"),
     _alone("run", "single/test_run.py"),
     _alone("elastic_run", "single/test_elastic_run.py"),

@@ -1,0 +1,1 @@
+"""Predicts what the modes bring at any number of ranks; see docs/simulation.md."""

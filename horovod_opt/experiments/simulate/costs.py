@@ -1,0 +1,55 @@
+"""What a collective costs when all ranks are there: the alpha-beta model, hop by hop."""
+
+from __future__ import annotations
+
+import math
+
+from horovod_opt.experiments.simulate.parameters import Parameters
+
+
+def layout(p: Parameters, ranks: int) -> tuple[int, int]:
+    """(nodes, ranks of the fullest node)."""
+    return math.ceil(ranks / p.ranks_per_node), min(ranks, int(p.ranks_per_node))
+
+
+def hops(p: Parameters, ranks: int) -> int:
+    """Rounds of recursive doubling, within the node and then between nodes."""
+    nodes, local = layout(p, ranks)
+    return math.ceil(math.log2(local)) + math.ceil(math.log2(nodes))
+
+
+def small_allreduce(p: Parameters, ranks: int) -> float:
+    """Seconds of an allreduce of a few bytes: recursive doubling, latency only.
+
+    Thakur, Rabenseifner, Gropp, 2005, doi:10.1177/1094342005051521.
+    """
+    nodes, local = layout(p, ranks)
+    return (math.ceil(math.log2(local)) * p.hop_intra_seconds
+            + math.ceil(math.log2(nodes)) * p.hop_inter_seconds)
+
+
+def data_allreduce(p: Parameters, ranks: int, size: float) -> float:
+    """Seconds of an allreduce of `size` bytes over the network or between GPUs.
+
+    The faster of ring and double binary tree, with the formulas by which NCCL 2.4.7 chooses
+    (src/init.cc, ncclTreeThreshold): a tree crosses log2(nodes) levels, a ring every rank. Between
+    two nodes a tree has twice the bandwidth. Where CPUs move the data within a node, only what
+    crosses the network is counted here: see `data_work`.
+    """
+    nodes, local = layout(p, ranks)
+    if ranks == 1 or (p.data_cpu_seconds_per_byte and nodes == 1):
+        return 0.0
+    ring = size / p.ring_bandwidth + p.ring_hop_seconds * (ranks - 1)
+    if nodes == 1:
+        return ring
+    bandwidth = p.tree_bandwidth * (2 if nodes == 2 else 1)
+    tree = (size / bandwidth + p.tree_hop_inter_seconds * math.floor(math.log2(nodes))
+            + p.tree_hop_intra_seconds * (local - 1))
+    return min(ring, tree)
+
+
+def data_work(p: Parameters, ranks: int, size: float) -> float:
+    """CPU seconds of each rank for the same within its node: it sends and receives
+    2 (k - 1) / k of the data of k ranks (reduce-scatter and allgather)."""
+    local = layout(p, ranks)[1]
+    return p.data_cpu_seconds_per_byte * size * 2 * (local - 1) / local

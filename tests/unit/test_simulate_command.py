@@ -1,0 +1,125 @@
+"""`horovod-opt simulate` with the preset: its files, its pictures, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("numpy")
+
+from horovod_opt import cli
+from horovod_opt.experiments import documents, present
+from horovod_opt.experiments.simulate import model, summit
+
+QUICK = ["--ranks", "6,12", "--steps", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _few_steps_and_no_files(monkeypatch, request):
+    """Pictures take longer to write than anything else here."""
+    monkeypatch.setattr(summit, "NETWORKS_RANKS", 12)
+    monkeypatch.setattr(summit, "NETWORKS_STEPS", 2)
+    if "pictures" not in request.node.name:
+        monkeypatch.setattr(present, "show", lambda section, folder: None)
+
+
+def run(tmp_path, *arguments: str) -> int:
+    return cli.main(["simulate", "--output", str(tmp_path / "out"), *arguments])
+
+
+def result(tmp_path) -> dict:
+    return documents.load(tmp_path / "out" / "simulation.json", "simulation")
+
+
+def test_the_preset_gives_results_pictures_and_a_table(tmp_path, capsys):
+    assert run(tmp_path, *QUICK) == 0
+    document = result(tmp_path)
+    assert [(row["ranks"], row["mode"]) for row in document["results"]] == [
+        (ranks, mode) for ranks in (6, 12)
+        for mode in ("off", "gs", "nbcs", "scp", "topo", "topo+scp")]
+    for row in document["results"]:
+        parts = row["breakdown"]
+        assert (parts["compute"] + parts["data"] + parts["overhead"]
+                == pytest.approx(row["step_seconds"]["mean"]))
+        assert 0 < row["efficiency"] <= 1.1 and 0 <= row["background_cpu"] <= 1
+        assert (row["improvement_over_off"] == 0) == (row["mode"] == "off")
+    assert document["source"] == []  # not at these numbers of ranks
+    assert document["cost"]["peak_mib"] > 1
+    pictures = {path.name for path in (tmp_path / "out").glob("*.png")}
+    assert {"simulated-scaling.png", "simulated-timelines.png"} <= pictures
+    printed = capsys.readouterr().out
+    assert "Simulated training" in printed and "FITTED" in printed
+
+
+def test_the_same_seed_writes_the_same_results(tmp_path):
+    found = []
+    for seed in ("4", "4", "5"):
+        assert run(tmp_path, *QUICK, "--modes", "off", "--set", "batch=16", "--seed", seed) == 0
+        found.append(result(tmp_path)["results"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_set_parameter_is_used_and_written_down(tmp_path):
+    assert run(tmp_path, *QUICK, "--modes", "topo", "--set", "compute_seconds=0.5") == 0
+    document = result(tmp_path)
+    assert document["parameters"]["compute_seconds"]["value"] == 0.5
+    assert document["parameters"]["compute_seconds"]["origin"] == "set"
+    assert document["results"][0]["step_seconds"]["mean"] > 0.5
+    assert document["results"][0]["improvement_over_off"] is None
+    assert "source" not in document  # it is another machine now
+
+
+def test_an_interruption_keeps_what_was_simulated(tmp_path, monkeypatch, capsys):
+    simulate = model.simulate
+
+    def interrupted(p, mode, ranks, *arguments, **named):
+        if (mode, ranks) == ("gs", 12):
+            raise KeyboardInterrupt
+        return simulate(p, mode, ranks, *arguments, **named)
+
+    monkeypatch.setattr(model, "simulate", interrupted)
+    assert run(tmp_path, *QUICK, "--modes", "off,gs") == 130
+    assert len(result(tmp_path)["results"]) == 3
+    assert "Interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--modes", "off,fast"], "'fast' is no mode that is simulated; there are off, gs"),
+    (["--ranks", "6,many"], "'many' is not a whole number"),
+    (["--ranks", "0"], "'0' is not a whole number from 1"),
+    (["--set", "input_duty=7"], "input_duty=7 is not a number from 0 to 1"),
+    (["--set", "cores=2.5"], "cores=2.5 is not a whole number from 1 to 4096"),
+    (["--set", "corse=2"], "'corse' is no parameter; there are batch"),
+    (["--set", "cores"], "'cores' is no parameter"),
+    (["--set", "step_seconds=1"], "'step_seconds' is no parameter"),
+    (["--seed", "-1"], "--seed -1"),
+    (["--from", "none.json"], "none.json cannot be read"),
+    (["--validate", "none.json"], "none.json cannot be read"),
+])
+def test_bad_values_are_refused_with_what_is_allowed(tmp_path, capsys, arguments, message):
+    assert run(tmp_path, *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "simulation.json").exists()
+
+
+def test_scp_is_left_out_where_a_rank_has_one_core(tmp_path, capsys):
+    assert run(tmp_path, "--ranks", "6", "--steps", "2", "--modes", "scp,off",
+               "--set", "cores=1") == 0
+    assert [row["mode"] for row in result(tmp_path)["results"]] == ["off"]
+    assert "Left out: scp" in capsys.readouterr().err
+
+
+def test_hits_and_misses_beside_the_source_are_told():
+    step = {"mean": 1.0}
+    rows = [{"mode": "off", "ranks": summit.LARGEST, "efficiency": 0.303, "background_cpu": 0.95,
+             "improvement_over_off": 0.0, "step_seconds": step,
+             "breakdown": {"compute": 0.3, "overhead": 0.46, "data": 0.24}},
+            {"mode": "gs", "ranks": summit.LARGEST, "efficiency": 0.35, "background_cpu": 0.4,
+             "improvement_over_off": 0.02, "step_seconds": step,
+             "breakdown": {"compute": 0.3, "overhead": 0.46, "data": 0.24}}]
+    met = {one["figure"]: one["met"] for one in summit.compare(rows)}
+    assert met == {"weak-scaling efficiency, off": True, "allreduce in a step, off": True,
+                   "of it idle GPU, off": True, "background overhead in a step, off": True,
+                   "improvement, gs": False, "background thread's CPU, off": True}
+    fitted = [one["figure"] for one in summit.compare(rows) if one["fitted"]]
+    assert fitted == ["weak-scaling efficiency, off", "improvement, gs"]
