@@ -39,6 +39,10 @@ class Stats:
     )
     data_seconds: float = _counter("d", "seconds performing collectives on tensors")
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
+    steps: int = _counter(
+        "i", "steps of training: how often the tensor was reduced that was so most often (in mode "
+        "topo the passes of all plans, and what was negotiated before)"
+    )
     planned_passes: int = _counter("i", "times that a plan was gone through (mode topo)")
     planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
     planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")

@@ -92,6 +92,7 @@ GROUPS = {
         Row("  of that asleep", "s", lambda r: r.poll_sleep_seconds, _seconds, in_mode="nbcs"),
         Row("moving data", "s", lambda r: r.data_seconds, _seconds),
         Row("data moved", "MiB", lambda r: r.data_bytes / 2**20, _tenths),
+        Row("steps of training", "", lambda r: r.steps, _count),
         Row("cycles", "", lambda r: r.cycles, _count, in_mode="-topo"),
         Row("rounds of negotiation", "", lambda r: r.cycles, _count, in_mode="topo"),
         Row("  asked for", "", lambda r: r.requested_rounds, _count, in_mode="topo"),

@@ -22,6 +22,8 @@ TEST(Counters, EachAdditionReachesItsCounters) {
   counters.AddPolls(11, 60us);
   counters.AddData(200us, 4096);
   counters.AddData(300us, 1024);
+  counters.SetSteps(6);
+  counters.SetSteps(7);
   const Counters::Values values = counters.Read();
   EXPECT_EQ(values.cycles, 2);
   EXPECT_EQ(values.cycles_slept, 3);
@@ -31,6 +33,7 @@ TEST(Counters, EachAdditionReachesItsCounters) {
   EXPECT_EQ(values.poll_sleep, 60us);
   EXPECT_EQ(values.data, 500us);
   EXPECT_EQ(values.data_bytes, 5120);
+  EXPECT_EQ(values.steps, 7);
 }
 
 TEST(Counters, ResetStartsAgain) {
@@ -40,6 +43,7 @@ TEST(Counters, ResetStartsAgain) {
   counters.AddWait(1us);
   counters.AddPolls(1, 1us);
   counters.AddData(1us, 1);
+  counters.SetSteps(1);
   counters.Reset();
   const Counters::Values values = counters.Read();
   EXPECT_EQ(values.cycles, 0);
@@ -50,6 +54,7 @@ TEST(Counters, ResetStartsAgain) {
   EXPECT_EQ(values.poll_sleep, 0ns);
   EXPECT_EQ(values.data, 0ns);
   EXPECT_EQ(values.data_bytes, 0);
+  EXPECT_EQ(values.steps, 0);
 }
 
 // Under ThreadSanitizer this fails for any counter that is not atomic.

@@ -78,6 +78,7 @@ def test_counters(train, framework, controller, mode):
         # The gradients of every step, and some for what is broadcast first.
         gradients = 4 * (12 * 16 + 16 + 16 * 3 + 3)
         assert end["data_bytes"] > gradients * (len(snapshots) - 2)
+        assert end["steps"] == len(snapshots) - 2
         assert end["data_seconds"] > 0
         assert end["cycles_slept"] <= end["cycles"]
         parts = ("sleep_seconds", "wait_seconds", "data_seconds")

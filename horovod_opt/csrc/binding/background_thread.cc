@@ -135,6 +135,12 @@ DataScope::DataScope(const horovod::common::Response& response,
   for (const auto& entry : entries) {
     if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
   }
+  if (response.response_type() != horovod::common::Response::ALLREDUCE) return;
+  if (topo != nullptr && topo->operations().performing()) return;  // counted as a pass
+  State& state = GlobalState();
+  for (const auto& entry : entries) {
+    state.counters.SetSteps(state.reduced.Add(entry.tensor_name));
+  }
 }
 
 DataScope::~DataScope() {

@@ -25,6 +25,7 @@ Backoff BackoffOf(const HorovodOptSettings& settings) {
 
 void BeginThread(State& state) {
   state.counters.Reset();
+  state.reduced.Reset();
   state.lane_counters.Reset();
   state.topo = nullptr;
   state.init_error.clear();
@@ -72,6 +73,7 @@ HorovodOptStats ReadStats(State& state) {
   out.poll_sleep_seconds = Seconds(values.poll_sleep);
   out.data_seconds = Seconds(values.data + lane.data);
   out.data_bytes = values.data_bytes + lane.bytes;
+  out.steps = values.steps + lane.passes;
   out.planned_passes = lane.passes;
   out.planned_buckets = lane.buckets;
   out.planned_bytes = lane.bytes;

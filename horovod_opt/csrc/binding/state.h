@@ -13,6 +13,7 @@
 #include "horovod_opt/csrc/core/counters.h"
 #include "horovod_opt/csrc/core/lane_counters.h"
 #include "horovod_opt/csrc/core/pacing.h"
+#include "horovod_opt/csrc/core/repeats.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {
@@ -36,6 +37,7 @@ struct State {
   bool Has(int mode) const { return (settings.mode & mode) != 0; }
 
   Counters counters;
+  Repeats reduced;  // names of tensors, negotiated; of the background thread
   GlobalSleep global_sleep{1};
   Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};
   // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not match a

@@ -54,12 +54,13 @@ Counters::Values Counters::Read() const {
           Load(polls_),
           nanoseconds(Load(poll_sleep_)),
           nanoseconds(Load(data_)),
-          Load(data_bytes_)};
+          Load(data_bytes_),
+          Load(steps_)};
 }
 
 void Counters::Reset() {
   for (Counter* counter : {&cycles_, &cycles_slept_, &sleep_, &wait_, &polls_, &poll_sleep_, &data_,
-                           &data_bytes_}) {
+                           &data_bytes_, &steps_}) {
     counter->store(0, std::memory_order_relaxed);
   }
 }

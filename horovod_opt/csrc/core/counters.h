@@ -25,6 +25,7 @@ class Counters {
     std::chrono::nanoseconds poll_sleep;  // the part of `wait` asleep between tests
     std::chrono::nanoseconds data;        // performing collectives on tensors
     std::int64_t data_bytes;
+    std::int64_t steps;  // how often the tensor was reduced that was so most often
   };
 
   Values Read() const;
@@ -44,6 +45,7 @@ class Counters {
     Add(data_, length.count());
     Add(data_bytes_, bytes);
   }
+  void SetSteps(std::int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
   // For a new start (elastic training): before the new writer begins and after the old one ended.
   void Reset();
 
@@ -62,6 +64,7 @@ class Counters {
   Counter poll_sleep_{0};
   Counter data_{0};
   Counter data_bytes_{0};
+  Counter steps_{0};
 };
 
 struct ThreadUsage {
