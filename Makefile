@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOG := build/install.log
 NP ?= 2
+REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
@@ -38,12 +39,11 @@ test: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/python -m horovod_opt.experiments.overhead $(BENCH_ARGS)
 
-# Each part goes on where an interrupted one ended, or is quick.
+# The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed
-	$(BIN)/horovod-opt bench --models ResNet50 --pixels 96 --modes gs,nbcs,topo,topo+scp \
-	  --ranks 2 4 --rounds 2 --seconds 4 --breakdown --output report
-	$(BIN)/horovod-opt bench --models ResNet50 --pixels 96 --modes topo --ranks 2 --input real \
-	  --rounds 2 --seconds 4 --output report
+	$(BIN)/horovod-opt bench $(REPORT_BENCH) --modes gs,nbcs,scp,topo,topo+scp --ranks 2 4 --rounds 2
+	$(BIN)/horovod-opt bench $(REPORT_BENCH) --modes topo --ranks 2 --rounds 1 --breakdown \
+	  --input synthetic,real
 	for mode in off topo; do \
 	  HOROVOD_OPT_MODE=$$mode $(BIN)/horovod-opt profile --label $$mode --output report/$$mode -- \
 	    $(BIN)/horovodrun -np $(NP) python examples/tensorflow2_digits.py || exit; \
