@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from horovod_opt import __version__
+from horovod_opt.arguments import positive
 from horovod_opt.experiments.bench import command as bench
 from horovod_opt.experiments.profile import command as profile
 from horovod_opt.experiments.report import command as report
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     doctor.add_argument(
         "-np",
-        type=_positive,
+        type=positive,
         dest="ranks",
         metavar="N",
         help="ranks on this node (default: as many as the job this runs in has here, else 1)",
@@ -60,12 +61,12 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
     plan.add_argument("path", type=Path, metavar="SCRIPT-OR-GRAPH")
     plan.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT",
                       help="arguments of the script")
-    plan.add_argument("-np", type=_positive, dest="ranks", metavar="N", default=2,
+    plan.add_argument("-np", type=positive, dest="ranks", metavar="N", default=2,
                       help="ranks that run the script (%(default)s)")
     plan.add_argument("--fetch", action="append", default=[], metavar="NAME",
                       help="node or output that is fetched from a GraphDef; may be repeated "
                            "(default: all that nobody reads)")
-    plan.add_argument("--threshold", type=_positive, metavar="BYTES",
+    plan.add_argument("--threshold", type=positive, metavar="BYTES",
                       help="largest bucket of several tensors, of a saved graph")
     plan.add_argument("--svg", type=Path, metavar="FILE",
                       help="picture of the plans (default: the name of SCRIPT-OR-GRAPH with .svg, "
@@ -73,16 +74,6 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
     plan.add_argument("--explain", action="store_true", help="say it in words instead of tables")
     plan.add_argument("--json", action="store_true", help="print the plans as JSON")
     plan.set_defaults(run=_plan)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = "positive number"  # argparse: "invalid positive number value: '0'"
 
 
 def _plan(options: argparse.Namespace) -> int:

@@ -66,7 +66,6 @@ def difference(value: float, base: float) -> float:
     return value - base
 
 
-
 def pairs(values: Mapping[int, float], base: Mapping[int, float],
           how: Callable[[float, float], float | None]) -> list[float]:
     """`how` of each round's pair of values, where a round has both and it is a number."""

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
+from horovod_opt.arguments import positive
 from horovod_opt.experiments import documents
 from horovod_opt.experiments.present import COLOURS, GREY, Grid, Picture, Section, show
 
@@ -167,7 +168,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         prog="python -m horovod_opt.experiments.traversal", description=__doc__.splitlines()[0])
     parser.add_argument("--only", type=_networks, default=list(TABLE_6_1),
                         help="networks, separated by commas (all of Table 6.1)")
-    parser.add_argument("--repeats", type=_positive, default=5,
+    parser.add_argument("--repeats", type=positive, default=5,
                         help="how often each graph is read and analysed (%(default)s)")
     parser.add_argument("--output", type=Path, default=Path("benchmark"),
                         help="directory for traversal.json and traversal.png (%(default)s)")
@@ -180,12 +181,6 @@ def _networks(text: str) -> list[str]:
         if name not in TABLE_6_1:
             raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(TABLE_6_1)}")
     return names
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
 
 
 def main() -> int:

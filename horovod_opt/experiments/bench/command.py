@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horovod_opt.arguments import positive
+
 if TYPE_CHECKING:
     from horovod_opt.experiments.bench.jobs import Cell, Job
     from horovod_opt.experiments.bench.run import Setup
@@ -35,17 +37,17 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--modes", default=MODES,
                         help="what to compare with off (%(default)s); scp is left out where a rank "
                              "has one core")
-    parser.add_argument("--ranks", type=_positive, nargs="+", default=[2, 4], metavar="N",
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4)")
     parser.add_argument("--hosts", metavar="NAME:SLOTS,...", help="as -H of horovodrun")
     parser.add_argument("--hostfile", type=Path, metavar="FILE",
                         help="lines of NAME slots=N (default: those of the Slurm allocation, else "
                              "this host)")
-    parser.add_argument("--batch", type=_positive, metavar="N",
+    parser.add_argument("--batch", type=positive, metavar="N",
                         help="images a rank and step: weak scaling (32 with a GPU, else 4)")
-    parser.add_argument("--global-batch", type=_positive, metavar="N",
+    parser.add_argument("--global-batch", type=positive, metavar="N",
                         help="images a step of all ranks: strong scaling")
-    parser.add_argument("--pixels", type=_positive, metavar="N",
+    parser.add_argument("--pixels", type=positive, metavar="N",
                         help="height and width of the images (as published: 224, 227 or 299)")
     parser.add_argument("--input", default="synthetic", metavar="KINDS",
                         help="synthetic, real (JPEGs that are decoded and distorted) or both as "
@@ -56,7 +58,7 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help="(%(default)s)")
     parser.add_argument("--tf-cnn-benchmarks", type=Path, metavar="PATH",
                         help="run the unmodified tf_cnn_benchmarks of this checkout instead")
-    parser.add_argument("--batches", type=_positive, default=20, metavar="N",
+    parser.add_argument("--batches", type=positive, default=20, metavar="N",
                         help="measured steps of tf_cnn_benchmarks (%(default)s)")
     parser.add_argument("--peers", action="store_true",
                         help="also measure MultiWorkerMirroredStrategy or PyTorch's DDP")
@@ -65,27 +67,17 @@ def add(commands: argparse._SubParsersAction) -> None:
                              "ranks, negotiation, data")
     parser.add_argument("--plain", type=Path, metavar="PYTHON",
                         help="also measure the unpatched Horovod of this Python's environment")
-    parser.add_argument("--rounds", type=_positive, default=3, metavar="N",
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N",
                         help="how often each job is run (%(default)s)")
     parser.add_argument("--seconds", type=float, default=6.0, metavar="S",
                         help="measured in each job, beside those it takes to start (%(default)s)")
-    parser.add_argument("--threads", type=_positive, metavar="N",
+    parser.add_argument("--threads", type=positive, metavar="N",
                         help="intra-op threads of a rank (cores of this host / its ranks)")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S",
                         help="after which a job is killed (%(default)s)")
     parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
                         help="for bench.json and the pictures (%(default)s)")
     parser.set_defaults(run=run)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = "positive number"  # argparse: "invalid positive number value: '0'"
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from horovod_opt.arguments import positive
 from horovod_opt.experiments import documents, launch
 from horovod_opt.experiments.measure import interleave
 from horovod_opt.experiments.overhead import table
@@ -45,13 +46,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                              "has one core")
     parser.add_argument("--only", type=_workloads, default=",".join(SECONDS),
                         help="workloads to run (%(default)s)")
-    parser.add_argument("--ranks", type=_positive, nargs="+", default=[2, 4],
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4],
                         help="ranks that train ResNet50 (2 4); other workloads run with the first")
-    parser.add_argument("--rounds", type=_positive, default=3,
+    parser.add_argument("--rounds", type=positive, default=3,
                         help="how often each job is run (%(default)s)")
     parser.add_argument("--quick", action="store_true",
                         help="one round of half the length, with the first of --ranks")
-    parser.add_argument("--timeout", type=_positive, default=300,
+    parser.add_argument("--timeout", type=positive, default=300,
                         help="seconds after which a job is killed (%(default)s)")
     parser.add_argument("--plain", metavar="PYTHON", type=_python,
                         help="also measure the unpatched Horovod of this Python's environment")
@@ -74,12 +75,6 @@ def _workloads(text: str) -> list[str]:
     if unknown:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(SECONDS)}")
     return _names(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
 
 
 def _python(text: str) -> str:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horovod_opt.arguments import positive
+
 if TYPE_CHECKING:
     from horovod_opt.experiments.simulate.parameters import Setup
 
@@ -41,7 +43,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--ranks", metavar="N,...", help=f"numbers of ranks ({SUMMIT_RANKS}; with "
                         "--from: that of the profile, and up to 256 times as many)")
     parser.add_argument("--modes", default=MODES, metavar="NAMES", help="(%(default)s)")
-    parser.add_argument("--steps", type=_positive, metavar="N",
+    parser.add_argument("--steps", type=positive, metavar="N",
                         help=f"training steps ({SUMMIT_STEPS}; with --from: {PROFILE_STEPS})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
@@ -51,16 +53,6 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--output", type=Path, default=Path("simulation"), metavar="FOLDER",
                         help="for simulation.json and the pictures (%(default)s)")
     parser.set_defaults(run=run)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = "positive number"  # argparse: "invalid positive number value: '0'"
 
 
 def run(options: argparse.Namespace) -> int:
