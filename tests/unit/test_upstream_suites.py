@@ -141,7 +141,7 @@ def run_suite(checkout: Path, text: str, tmp_path: Path, seconds: float,
     file.parent.mkdir()
     file.write_text(text)
     job = Job(Suite("it", "single/test_it.py", launched=False),
-              Column("off", sys.executable, "off"), checkout, ranks=2, controller="mpi")
+              Column("off-2", sys.executable, "off", 2), checkout, controller="mpi")
     return job.run(tmp_path / "out", seconds, tick)
 
 
@@ -211,16 +211,16 @@ def test_hangs():
 
 
 def test_results_survive_and_are_kept_apart(tmp_path):
-    path, about = tmp_path / "results.json", {"ranks": 2}
+    path, about = tmp_path / "results.json", {"controller": "mpi"}
     run = Run({"a": FAILED}, 1.5, "no end after 9 s", "last words")
     Results(path, about, resume=True).add("topo", "torch", run)
     again = Results(path, {**about, "plain": {"horovod": "0.28.1"}}, resume=True)
     assert again.select(["off", "topo"], ["torch"]) == {"off": {}, "topo": {"torch": run}}
     assert again.has("topo", "torch") and not again.has("off", "torch")
     assert Results(path, about, resume=False).runs == again.runs
-    assert Results(path, {"ranks": 4}, resume=False).runs == {}
-    with pytest.raises(environment.Unusable, match="ranks = 2, not 4"):
-        Results(path, {"ranks": 4}, resume=True)
+    assert Results(path, {"controller": "gloo"}, resume=False).runs == {}
+    with pytest.raises(environment.Unusable, match="controller = mpi, not gloo"):
+        Results(path, {"controller": "gloo"}, resume=True)
     path.write_text("[]")
     with pytest.raises(environment.Unusable, match="no results of the suites"):
         Results(path, about, resume=True)
@@ -237,7 +237,7 @@ def test_a_checkout_of_the_right_version_only(checkout, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--modes", "off,fast"], ["--modes", "topo"], ["--suites", "torch,mxnet"], ["--ranks", "0"],
+    ["--modes", "off,fast"], ["--modes", "topo"], ["--suites", "torch,mxnet"], ["--ranks", "2,0"],
     ["--timeout", "soon"]])
 def test_arguments_that_are_refused(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -253,6 +253,26 @@ def test_a_path_that_is_none_is_one_line(monkeypatch, capsys, tmp_path):
     assert error.startswith("error: ") and error.count("\n") == 1
 
 
+def test_every_number_of_ranks_has_its_own_reference(checkout, monkeypatch, capsys, tmp_path):
+    ran = []
+
+    def run(job, folder, seconds, tick):
+        ran.append((job.column.name, job.suite.name))
+        status = "failed" if job.column.name in ("off-2", "topo-3") else "passed"
+        return run_of(a=status)
+
+    monkeypatch.setattr(Job, "run", run)
+    monkeypatch.setattr(command, "examine", lambda python, patched: {})
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["run", str(checkout), "--modes", "off,topo", "--ranks", "2,3",
+                                      "--suites", "torch,util", "--json", str(tmp_path / "r.json")])
+    assert command.main() == 1
+    assert ran == [("off-2", "torch"), ("off-2", "util"), ("topo-2", "torch"), ("topo-2", "util"),
+                   ("off-3", "torch"), ("topo-3", "torch")]
+    printed = capsys.readouterr().out
+    assert "a [topo-3]" in printed and "a [off-2]" not in printed
+
+
 def test_modes_are_named_as_the_setting_names_them():
     assert command.parse_arguments(["path", "--modes", "nbcs+gs,GS,off"]).modes == [
         "gs+nbcs", "gs", "off"]
@@ -262,8 +282,8 @@ def test_the_environment_of_a_column(monkeypatch):
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "1")
     monkeypatch.setenv("HOROVOD_OPT_VERIFY", "1")
     monkeypatch.setenv("HOROVOD_OPT_MODE", "nbcs")
-    ours = Column("topo", "/env/bin/python", "topo").environ()
-    plain = Column("plain", "/env/bin/python", None).environ()
+    ours = Column("topo-2", "/env/bin/python", "topo", 2).environ()
+    plain = Column("plain-2", "/env/bin/python", None, 2).environ()
     assert ours["HOROVOD_OPT_MODE"] == "topo" and ours["HOROVOD_OPT_VERIFY"] == "1"
     assert "HOROVOD_CYCLE_TIME" not in ours
     assert not [name for name in plain if "HOROVOD" in name]

@@ -39,7 +39,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="HOROVOD_OPT_MODE of each column (%(default)s)")
     parser.add_argument("--suites", type=_suites, default=[suite.name for suite in SUITES],
                         help=f"some of {', '.join(suite.name for suite in SUITES)}")
-    parser.add_argument("--ranks", type=_positive, default=2, help="(%(default)s)")
+    parser.add_argument("--ranks", type=_ranks, default="2",
+                        help="numbers of ranks, as in 2,3 (%(default)s)")
     parser.add_argument("--controller", choices=("mpi", "gloo"), default="mpi",
                         help="(%(default)s)")
     parser.add_argument("--plain", metavar="PYTHON",
@@ -73,6 +74,10 @@ def _suites(text: str) -> list[str]:
     return text.split(",")
 
 
+def _ranks(text: str) -> list[int]:
+    return list(dict.fromkeys(map(_positive, text.split(","))))
+
+
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
@@ -99,28 +104,36 @@ def main() -> int:
     console = Console(highlight=False)
     try:
         checkout = check_checkout(arguments.path)
-        about = {"ranks": arguments.ranks, "controller": arguments.controller,
+        about = {"controller": arguments.controller,
                  "versions": examine(sys.executable, patched=True)}
-        columns = [Column(mode, sys.executable, mode) for mode in arguments.modes]
+        builds = [(mode, sys.executable, mode) for mode in arguments.modes]
         if arguments.plain:
             plain = str(Path(arguments.plain).absolute())
             about["plain"] = examine(plain, patched=False)
-            columns.insert(0, Column(PLAIN, plain, None))
+            builds.insert(0, (PLAIN, plain, None))
         results = Results(arguments.json.absolute(), about, arguments.resume)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
         signal.signal(ending, signal.default_int_handler)
-    jobs = [Job(suite, column, checkout, arguments.ranks, arguments.controller)
+    columns = [Column(f"{name}-{ranks}", python, mode, ranks)
+               for ranks in arguments.ranks for name, python, mode in builds]
+    jobs = [Job(suite, column, checkout, arguments.controller)
             for column in columns for suite in SUITES if suite.name in arguments.suites
+            if suite.launched or column.ranks == arguments.ranks[0]  # else ranks mean nothing to it
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:
         run_all(jobs, results, arguments.timeout, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.json} has")
         return INTERRUPTED
+    worse = []
+    for ranks in arguments.ranks:
+        alike = results.select([column.name for column in columns if column.ranks == ranks],
+                               arguments.suites)
+        references = [f"{name}-{ranks}" for name in (PLAIN, OFF)]
+        worse += regressions(alike, [name for name in references if name in alike])
     runs = results.select([column.name for column in columns], arguments.suites)
-    worse = regressions(runs, [name for name in (PLAIN, OFF) if name in runs])
     show(console, runs, worse, everywhere(runs))
     return 1 if worse else 0

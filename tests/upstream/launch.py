@@ -31,6 +31,7 @@ class Column:
     name: str
     python: str
     mode: str | None
+    ranks: int
 
     def environ(self) -> dict[str, str]:
         """The shell's, without Horovod's settings; of ours, HOROVOD_OPT_* but the mode stay."""
@@ -51,12 +52,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Job:
-    """A suite to run: where upstream's tests are, how many ranks, and `mpi` or `gloo`."""
+    """A suite to run, where upstream's tests are, and `mpi` or `gloo`."""
 
     suite: Suite
     column: Column
     checkout: Path
-    ranks: int
     controller: str
 
     def command(self, folder: Path) -> list[str]:
@@ -68,7 +68,7 @@ class Job:
         if not self.suite.launched:
             return pytest
         return [self.column.python, str(HOROVODRUN), f"--{self.controller}",
-                "-np", str(self.ranks), *pytest]
+                "-np", str(self.column.ranks), *pytest]
 
     def run(self, folder: Path, seconds: float, tick: Callable[[int], None]) -> Run:
         """Runs the suite; `folder` is emptied and keeps the ranks' output.
@@ -80,7 +80,7 @@ class Job:
         started = time.monotonic()
         cut = self._execute(folder, seconds, tick)
         logs = [RankLog.read(folder / f"rank-{rank}.jsonl")
-                for rank in range(self.ranks if self.suite.launched else 1)]
+                for rank in range(self.column.ranks if self.suite.launched else 1)]
         if not cut and not all(log.ended for log in logs):
             cut = "the job ended early"
         return Run(merge(logs, cut), round(time.monotonic() - started, 1), cut,
