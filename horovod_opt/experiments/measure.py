@@ -37,9 +37,29 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Noise:
+    """Standard deviation in relation to the mean, and its degrees of freedom."""
+
+    relative: float
+    freedom: int
+
+    @classmethod
+    def of(cls, samples: Sequence[Sequence[float]]) -> Noise | None:
+        """Pooled over samples that have the same noise but different means; None if none of them
+        has two values."""
+        repeated = [sample for sample in samples if len(sample) > 1]
+        freedom = sum(len(sample) - 1 for sample in repeated)
+        if not freedom:
+            return None
+        squares = sum((len(sample) - 1) * (statistics.stdev(sample) / statistics.fmean(sample)) ** 2
+                      for sample in repeated)
+        return cls((squares / freedom) ** 0.5, freedom)
+
+
+@dataclass(frozen=True)
 class Interval:
     """Mean of `n` values and its 95 % confidence interval by Student's t, as if they were normally
-    distributed; of a single value the interval is unknown: `low` and `high` are None."""
+    distributed; `low` and `high` are None if nothing is known of the noise."""
 
     mean: float
     low: float | None
@@ -47,14 +67,18 @@ class Interval:
     n: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
+    def of(cls, values: Sequence[float], noise: Noise | None) -> Interval:
         mean, n = statistics.fmean(values), len(values)
-        if n < 2:
+        if noise is None:
             return cls(mean, None, None, n)
         from scipy.stats import t
 
-        half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
+        half = float(t.ppf(0.975, noise.freedom)) * noise.relative * abs(mean) / n**0.5
         return cls(mean, mean - half, mean + half, n)
+
+    def minus(self, amount: float) -> Interval:
+        ends = (end if end is None else end - amount for end in (self.low, self.high))
+        return Interval(self.mean - amount, *ends, self.n)
 
 
 def ratio(value: float, base: float) -> float | None:

@@ -21,7 +21,7 @@ from horovod_opt.experiments.bench.hosts import Hosts, HostsError
 from horovod_opt.experiments.bench.jobs import BASE, LIMIT, Cell, Job
 from horovod_opt.experiments.bench.pictures import section
 from horovod_opt.experiments.bench.results import rows
-from horovod_opt.experiments.measure import Interval
+from horovod_opt.experiments.measure import Interval, Noise
 from horovod_opt.experiments.present import rich_table, save_pictures
 from horovod_opt.experiments.series import Series
 
@@ -291,11 +291,21 @@ def test_gain_and_efficiency_are_of_pairs_of_a_round():
     assert (topo.background, topo.switches) == (0.5, 2.0)
 
 
+def test_noise_is_pooled_over_samples():
+    # Relative variances 0.5 and 0.02, of one and two degrees of freedom.
+    noise = Noise.of([[1.0, 3.0], [9.0, 10.0, 11.0], [5.0], []])
+    assert noise.freedom == 3
+    assert noise.relative == pytest.approx(((0.5 + 2 * 0.01) / 3) ** 0.5)
+    assert Noise.of([[1.0], []]) is None
+
+
 def test_confidence_interval_is_students():
-    interval = row("topo").images_per_second  # of 15 and 30: t(0.975, 1) = 12.706
+    interval = row("topo").images_per_second  # of 15 and 30, the others of 10, 20 and of 20, 40
     assert interval.mean == 22.5 and interval.n == 2
-    assert interval.high - interval.mean == pytest.approx(12.7062 * 7.5, rel=1e-5)
-    assert interval.mean - interval.low == pytest.approx(12.7062 * 7.5, rel=1e-5)
+    # Each of the three has the relative standard deviation 0.4714; t(0.975, 3) = 3.1824.
+    half = 3.18245 * 0.471405 * 22.5 / 2**0.5
+    assert interval.high - interval.mean == pytest.approx(half, rel=1e-5)
+    assert interval.mean - interval.low == pytest.approx(half, rel=1e-5)
 
 
 def test_one_value_has_no_interval():
@@ -319,7 +329,7 @@ def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
     text = io.StringIO()
     for grid in shown.grids:
         Console(file=text, width=240).print(rich_table(grid))
-    for part in ("22.5 (-72.8 to 118)", "2 of 3", "failed", "0 of 1", "+50.0", "75.0",
+    for part in ("22.5 (-1.37 to 46.4)", "2 of 3", "failed", "0 of 1", "+50.0", "75.0",
                  "computation", "300"):
         assert part in text.getvalue(), part
     files = save_pictures(shown.pictures, tmp_path)

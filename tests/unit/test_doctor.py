@@ -278,7 +278,8 @@ def test_wrong_number_of_ranks(number, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["doctor", "-np", number])
     assert caught.value.code == 2
-    assert f"argument -np: '{number}' is not a whole number of at least 1" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"argument -np: '{number}' is not a whole number of at least 1" in error
 
 
 def test_help_lists_the_commands(capsys):

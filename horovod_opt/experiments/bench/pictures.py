@@ -90,8 +90,9 @@ def table(name: str, found: Sequence[Row]) -> Grid:
         f"Images/s: {name}",
         ("model", "ranks", "series", "images/s", "n", "over off, %", "efficiency, %",
          "thread, % of a core", "switches a step"), lines,
-        "Means with 95 % confidence intervals (Student's t). Gains and efficiencies are of pairs "
-        "of the same round; efficiency is against no communication. Thread: Horovod's background "
+        "Means with 95 % confidence intervals (Student's t, noise pooled over the series of a "
+        "model and number of ranks). Gains and efficiencies are of pairs of the same round; "
+        "efficiency is against no communication. Thread: Horovod's background "
         "thread. Switches: involuntary ones of a rank.")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from horovod_opt.experiments.bench.jobs import BASE, LIMIT, Cell
-from horovod_opt.experiments.measure import Interval, pairs, ratio
+from horovod_opt.experiments.measure import Interval, Noise, pairs, ratio
 
 FIELDS = tuple(Cell.__dataclass_fields__)
 PARTS = ("computation", "waiting", "negotiation", "data")
@@ -41,22 +41,27 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
     for one in measurements:
         cells.setdefault(cell_of(one), []).append(one)
     for cell, mine in cells.items():
-        base, limit = _by_round(mine, BASE), _by_round(mine, LIMIT)
-        for series in sorted(dict.fromkeys(one["series"] for one in mine), key=_first_two):
-            good = [one for one in mine if one["series"] == series and "failed" not in one]
-            values = _by_round(mine, series)
+        names = sorted(dict.fromkeys(one["series"] for one in mine), key=_first_two)
+        values = {name: _by_round(mine, name) for name in names}
+        base, limit = values.get(BASE, {}), values.get(LIMIT, {})
+        images = _intervals({name: list(one.values()) for name, one in values.items()})
+        gains = _intervals({name: pairs(one, base, ratio) for name, one in values.items()
+                            if name != BASE})
+        efficiencies = _intervals({name: pairs(one, limit, ratio) for name, one in values.items()
+                                   if name != LIMIT})
+        for name in names:
+            good = [one for one in mine if one["series"] == name and "failed" not in one]
             yield Row(
-                cell, series, _interval(list(values.values())),
-                gain=None if series == BASE else _interval(
-                    [pair - 1 for pair in pairs(values, base, ratio)]),
-                efficiency=None if series == LIMIT else _interval(pairs(values, limit, ratio)),
+                cell, name, images.get(name),
+                gain=gains[name].minus(1) if name in gains else None,
+                efficiency=efficiencies.get(name),
                 background=_mean(good, lambda stats, one: (
                     stats["background_user_seconds"] + stats["background_system_seconds"])
                     / stats["elapsed_seconds"]),
                 switches=_mean(good, lambda stats, one:
                                stats["process_involuntary_switches"] / one["steps"]),
                 breakdown=_parts(good),
-                failed=sum("failed" in one for one in mine if one["series"] == series))
+                failed=sum("failed" in one for one in mine if one["series"] == name))
 
 
 def _first_two(series: str) -> int:
@@ -68,8 +73,11 @@ def _by_round(cell: Sequence[dict[str, Any]], series: str) -> dict[int, float]:
             if one["series"] == series and "failed" not in one}
 
 
-def _interval(values: list[float]) -> Interval | None:
-    return Interval.of(values) if values else None
+def _intervals(samples: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+    """Of the series of a cell that have values. Few rounds say little about a series' noise alone,
+    so it is estimated from all of them together: a machine is as noisy for one as for another."""
+    noise = Noise.of(list(samples.values()))
+    return {name: Interval.of(values, noise) for name, values in samples.items() if values}
 
 
 def _mean(measurements: Sequence[dict[str, Any]],
