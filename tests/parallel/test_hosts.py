@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from checkpoints import assert_intact
 from hosts import Hosts, NoHosts
@@ -66,7 +68,9 @@ def test_network_drops_under_gloo(hosts, job, mode):
     reports = ended.reports()
     assert list(reports) == [0, 1]
     for report in reports.values():
-        assert report["error"].startswith("HorovodInternalError: Horovod has been shut down")
+        # Which of the two depends on whether tensors were on their way.
+        assert re.match(r"HorovodInternalError: (Horovod has been shut down|.*Timed out waiting)",
+                        report["error"])
         assert ("active" in report["states"]) == (mode == "topo")
     assert_intact(ended, "network")
 
