@@ -151,6 +151,9 @@ def check(graph: Graph) -> None:
             raise problem(node, f"has a key out of bounds, {about.key}")
         if math.prod(about.shape or ()) >= 2**60:
             raise problem(node, f"moves a tensor that is too large, {list(about.shape)}")
+        for factor in (about.prescale, about.postscale):
+            if factor is not None and not math.isfinite(factor):
+                raise problem(node, f"scales by {factor}")
 
 
 def special_types(graph: Graph) -> frozenset[str]:

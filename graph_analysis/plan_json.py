@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from graph_analysis.fusion import COMMON
 from graph_analysis.plan import (
@@ -117,9 +118,12 @@ def _string(value: object, where: str) -> str:
 
 def _number(value: object, where: str) -> float:
     try:
-        return float(_typed(value, where, (int, float), "a number"))
+        number = float(_typed(value, where, (int, float), "a number"))
     except OverflowError:
         raise PlanError(f"{where}: {_short(value)} is too large.") from None
+    if not math.isfinite(number):
+        raise PlanError(f"{where}: {number} is not finite.")
+    return number
 
 
 def _natural(value: object, where: str) -> int:

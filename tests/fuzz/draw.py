@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 # What readers stumble over: signs, ports, separators of lines and fields, digits that are none.
@@ -40,7 +41,7 @@ class Draw:
 
     def anything(self) -> Any:
         """Of any type that JSON has."""
-        return self.choice((self.text, self.number, lambda: self.choice(ODD)))()
+        return self.choice((self.text, self.number, lambda: deepcopy(self.choice(ODD))))()
 
     def or_anything(self, value: Any) -> Any:
         """`value`, and now and then something else."""

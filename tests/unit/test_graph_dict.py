@@ -39,6 +39,7 @@ def node(**fields: object) -> dict:
     (node(controls=[1]), "graph: a: controls: there is no node 1"),
     (node(collective={"sha": []}), "graph: a: collective: 'sha' is unknown"),
     (node(collective={"key": "x"}), "graph: a: collective: key: 'x' has the wrong type"),
+    (node(collective={"prescale": float("nan")}), "graph: a (HorovodAllreduce) scales by nan"),
 ])
 def test_a_mistake_is_reported_with_its_place(source, message):
     with pytest.raises(GraphError, match=re.escape(message)):

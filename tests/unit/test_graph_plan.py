@@ -84,6 +84,7 @@ def slot(document: dict) -> dict:
     (broken(lambda d: slot(d).update(dtype=[])), r"dtype: \[\] is none of"),
     (broken(lambda d: slot(d).update(reduce_op=2)), "reduce_op: 2 is none of 0, 1, 3"),
     (broken(lambda d: slot(d).update(prescale="x")), 'prescale: "x" is not a number'),
+    (broken(lambda d: slot(d).update(prescale=float("nan"))), "prescale: nan is not finite"),
     (broken(lambda d: slot(d).update(prescale=2.0)), r"slots 0 and 1 differ in prescale factor"),
     (broken(lambda d: slot(d).update(after=[0])), "slot 0 cannot come after 0"),
     (broken(lambda d: d["buckets"][0]["slots"][1].update(after=[0])),
