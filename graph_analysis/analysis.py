@@ -10,7 +10,7 @@ from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
 from graph_analysis.fusion import fuse
-from graph_analysis.graph import Collective, Graph
+from graph_analysis.graph import Collective, Graph, GraphError
 from graph_analysis.order import Order
 from graph_analysis.pause import collector_paused
 from graph_analysis.plan import ADASUM, ELEMENT_BYTES, REDUCE_OPS, Plan, Slot, nbytes
@@ -61,19 +61,21 @@ def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
     {"HorovodSize": 2}, for predicates of branches. With `inline_calls` a called function is
     analysed as if written in place; without, it is a node that only carries dependencies.
 
-    Raises GraphError if nodes wait for each other in a circle."""
+    Raises GraphError if nodes wait for each other in a circle, or a function is part of itself."""
     if threshold < 0:
         raise ValueError(f"threshold: {threshold} bytes is negative")
     regions: list[Region] = []
     options = Options(graph, threshold, values or {}, inline_calls, {})
-    counts = _analyze(regions, graph.name, graph, "", options)
+    counts = _analyze(regions, graph.name, (graph,), "", options)
     return Analysis(tuple(regions), concurrent_calls(graph, options.decided), *counts)
 
 
-def _analyze(regions: list[Region], name: str, graph: Graph, negotiated: str,
+def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negotiated: str,
              options: Options) -> tuple[int, int]:
-    """Appends the region and those nested in it. `negotiated`: why nothing in it can be planned,
-    if so. Returns how many nodes and edges run."""
+    """Appends the region of the last of the graphs, each of which is in the one before it, and
+    those nested in it. `negotiated`: why nothing in it can be planned, if so. Returns how many
+    nodes and edges run."""
+    graph = nested[-1]
     expansion = expand(graph, options.values, options.inline_calls, options.decided)
     order = Order(expansion)
     constant = constant_collectives(expansion, order.collectives)
@@ -105,7 +107,9 @@ def _analyze(regions: list[Region], name: str, graph: Graph, negotiated: str,
         negotiated = f"neither of {first} and {second} waits for the other"
     for site in running:
         for role, body in site.bodies:
-            _analyze(regions, f"{inside}{site.name}/{role}", body, negotiated, options)
+            if any(body is outer for outer in nested):
+                raise GraphError(f"{body.name}: {site.name} makes it a part of itself.")
+            _analyze(regions, f"{inside}{site.name}/{role}", (*nested, body), negotiated, options)
     return len(order.topological), order.edges
 
 

@@ -67,3 +67,12 @@ def test_names_may_contain_colons():
                         {"name": "a", "op": "HorovodAllreduce", "inputs": ["x:y"],
                          "collective": {"shape": []}}], "fetches": ["a"]}
     assert analyze(read_dict(source)).regions[0].plan.nbytes == 4
+
+
+def test_a_function_that_is_a_part_of_itself_is_reported():
+    loop = {"nodes": [{"name": "p", "op": "Placeholder"},
+                      {"name": "again", "op": "Case", "calls": ["f"], "inputs": ["p"]},
+                      {"name": "a", "op": "HorovodAllreduce"}], "fetches": ["again", "a"]}
+    source = {**loop, "functions": {"f": loop}}
+    with pytest.raises(GraphError, match="f: again makes it a part of itself"):
+        analyze(read_dict(source))
