@@ -1,8 +1,10 @@
-"""Types of arguments of the commands."""
+"""What the commands have in common: types of their arguments, and an exit status."""
 
 from __future__ import annotations
 
 import argparse
+
+INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 def positive(text: str) -> int:

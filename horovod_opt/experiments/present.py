@@ -56,6 +56,11 @@ class Section:
     pictures: Sequence[Picture] = field(default_factory=tuple)
 
 
+def number(value: float, separator: str = "") -> str:
+    """Three significant digits, without an exponent; `separator` between thousands."""
+    return f"{value:{separator}.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
 def rich_table(grid: Grid) -> Table:
     table = Table(*map(escape, grid.columns), title=escape(grid.title),
                   caption=escape(grid.note) or None)

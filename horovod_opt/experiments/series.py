@@ -12,7 +12,14 @@ from pathlib import Path
 
 from horovod_opt.experiments import launch
 
+BASE = "off"  # what the modes are compared with
+LIMIT = "no communication"
 WORKERS = Path(__file__).parent.resolve() / "workers"
+
+
+def limit_and_base_first(series: str) -> int:
+    """To sort names by, whichever was measured first."""
+    return {LIMIT: 0, BASE: 1}.get(series, 2)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class Series:
                  ) -> list[list[str]]:
         """One command for the launcher or, without communication, one for each process.
 
-        `program` is a file of workers/ and its arguments, `launcher` more options of horovodrun."""
+        `program` is a file of workers/, or any by its absolute path, and its arguments; `launcher`
+        more options of horovodrun."""
         worker = [self.python, str(WORKERS / program[0]), *program[1:], *self.arguments]
         if self.communicates:
             horovodrun = str(Path(self.python).with_name("horovodrun"))

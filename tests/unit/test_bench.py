@@ -18,12 +18,12 @@ from horovod_opt import cli
 from horovod_opt.experiments import documents, launch
 from horovod_opt.experiments.bench import command, hosts, jobs, run
 from horovod_opt.experiments.bench.hosts import Hosts, HostsError
-from horovod_opt.experiments.bench.jobs import BASE, LIMIT, Cell, Job
+from horovod_opt.experiments.bench.jobs import Cell, Job
 from horovod_opt.experiments.bench.pictures import section
 from horovod_opt.experiments.bench.results import rows
 from horovod_opt.experiments.measure import Interval, Noise
 from horovod_opt.experiments.present import rich_table, save_pictures
-from horovod_opt.experiments.series import Series
+from horovod_opt.experiments.series import BASE, LIMIT, Series
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
 

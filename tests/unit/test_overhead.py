@@ -28,7 +28,7 @@ from horovod_opt.experiments.overhead import command as overhead
 from horovod_opt.experiments.overhead import table
 from horovod_opt.experiments.overhead.plot import picture
 from horovod_opt.experiments.present import rich_table, save_pictures
-from horovod_opt.experiments.series import Series, parse_result
+from horovod_opt.experiments.series import BASE, LIMIT, Series, parse_result
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():
@@ -166,15 +166,15 @@ def test_scp_runs_where_every_rank_has_two_cores():
 
 def test_off_and_the_limit_are_measured_whatever_the_modes():
     only = ("--only", "resnet50", "--modes")
-    assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {table.LIMIT, table.BASE, "nbcs"}
+    assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {LIMIT, BASE, "nbcs"}
     assert {job[3] for job in names_of_jobs(*only, "off", "--mpi-yield")} == {
-        table.LIMIT, table.BASE, "off, yielding"}
+        LIMIT, BASE, "off, yielding"}
 
 
 def test_peers_are_measured_where_there_are_any():
     series = {workload: {job[3] for job in names_of_jobs("--only", workload, "--modes", "off")}
               for workload in overhead.SECONDS}
-    common = {table.LIMIT, table.BASE}
+    common = {LIMIT, BASE}
     assert series.pop("resnet50_torch") == {*common, "DDP", "DDP, static graph"}
     assert all(names == common for names in series.values())
 
@@ -217,7 +217,7 @@ def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:
 
 
 MEASUREMENTS = [
-    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(table.LIMIT, 0, 30.0),
+    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(LIMIT, 0, 30.0),
     measured("gs", 1, 12.0), measured("off", 1, 8.0),
     {"workload": "resnet50", "ranks": 2, "series": "gs", "round": 2, "failed": "killed"},
     {"workload": "resnet50", "ranks": 2, "series": "nbcs", "round": 0, "failed": "killed"},
@@ -256,7 +256,7 @@ def test_a_series_without_any_result_is_in_the_table_as_failed():
 def test_table_starts_with_the_limit_and_off():
     series = [row.series for row in table.rows(MEASUREMENTS)
               if row.metric.key == "images_per_second"]
-    assert series == [table.LIMIT, "off", "gs", "nbcs"]
+    assert series == [LIMIT, "off", "gs", "nbcs"]
 
 
 def test_plot_of_incomplete_measurements(tmp_path):

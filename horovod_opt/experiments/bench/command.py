@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horovod_opt.arguments import positive
+from horovod_opt.arguments import INTERRUPTED, positive
 
 if TYPE_CHECKING:
     from horovod_opt.experiments.bench.jobs import Cell, Job
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "horovod-opt bench"
 MODES = "off,gs,nbcs,topo,scp,topo+scp"
-INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 class Refused(ValueError):
@@ -99,8 +98,13 @@ def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setu
 
     from horovod_opt.cores import allowed_cpus, count_cores
     from horovod_opt.experiments.bench import hosts, jobs
-    from horovod_opt.experiments.bench.run import TF_CNN_NAMES, Setup, find_tf_cnn_benchmarks
-    from horovod_opt.experiments.series import Series
+    from horovod_opt.experiments.bench.run import (
+        TF_CNN_NAMES,
+        Setup,
+        find_tf_cnn_benchmarks,
+        has_gpu,
+    )
+    from horovod_opt.experiments.series import BASE, LIMIT, Series
     from horovod_opt.settings import SettingsError, load
 
     script = None
@@ -126,13 +130,13 @@ def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setu
             raise Refused(f"--input: {kind!r} is neither synthetic nor real")
     if "real" in kinds and framework == jobs.TORCH:
         raise Refused("--input real is read by tf.data: leave --framework torch away")
-    series = [Series(jobs.LIMIT, communicates=False), Series(jobs.BASE)]
+    series = [Series(LIMIT, communicates=False), Series(BASE)]
     for mode in dict.fromkeys(options.modes.split(",")):
         try:
             name = load({"HOROVOD_OPT_MODE": mode}).mode
         except SettingsError as error:
             raise Refused(f"--modes: {error}") from error
-        if name != jobs.BASE:
+        if name != BASE:
             series.append(Series(name, name))
     if options.plain:
         if not options.plain.with_name("horovodrun").exists():
@@ -154,7 +158,7 @@ def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setu
             raise Refused(f"--global-batch: {options.global_batch} images are not the same number "
                           f"for each of {ranks} ranks")
         batch = (options.global_batch // ranks if options.global_batch
-                 else options.batch or (32 if _has_gpu() else 4))
+                 else options.batch or (32 if has_gpu() else 4))
         for model in models:
             for kind in kinds:
                 for separate in (False, True)[:1 + options.breakdown]:
@@ -165,10 +169,6 @@ def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setu
     return cells, series, Setup(
         options.seconds, threads, options.timeout,
         (options.images or options.output / "images").absolute(), where, script, options.batches)
-
-
-def _has_gpu() -> bool:
-    return Path("/proc/driver/nvidia/version").exists()
 
 
 def begin(options: argparse.Namespace, setup: Setup) -> dict[str, Any]:
@@ -212,13 +212,11 @@ class Benchmark:
         self.console = Console(stderr=True)
         cores = document["machine"]["cores"]
         planned = jobs.order(cells, series, options.rounds, cores, options.peers)
-        done = [{name: one.get(name) for name in planned[0].key()}
-                for one in document["measurements"] if "failed" not in one]
-        self.jobs = [job for job in planned if job.key() not in done]
+        done = [one for one in document["measurements"] if "failed" not in one]
+        self.jobs = [job for job in planned if not any(map(job.made, done))]
         self.kept = len(planned) - len(self.jobs)
 
     def run(self) -> int:
-        status = 0
         try:
             status = self._measure()
         except KeyboardInterrupt:
@@ -280,8 +278,7 @@ class Benchmark:
             result = {"failed": str(failure)}
         measurement = {**job.key(), "mode": job.series.mode if job.series.communicates else None,
                        **result, "job_seconds": round(time.monotonic() - started, 1)}
-        earlier = [one for one in self.document["measurements"]
-                   if {name: one.get(name) for name in job.key()} != job.key()]
+        earlier = [one for one in self.document["measurements"] if not job.made(one)]
         self.document["measurements"] = [*earlier, measurement]
         documents.save(self.output / "bench.json", self.document)
         return measurement

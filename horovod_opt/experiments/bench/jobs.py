@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from horovod_opt.experiments.measure import interleave
 from horovod_opt.experiments.series import Series
 
-BASE = "off"
-LIMIT = "no communication"
 STRATEGY = "MultiWorkerMirroredStrategy"
 TENSORFLOW, TORCH, TF_CNN = "tensorflow", "torch", "tf_cnn_benchmarks"
 # The published sizes of the images, in pixels.
@@ -53,6 +52,11 @@ class Job:
     def key(self) -> dict:
         """What tells it from the other jobs, as in the JSON file."""
         return {"round": self.round, **asdict(self.cell), "series": self.series.name}
+
+    def made(self, measurement: dict[str, Any]) -> bool:
+        """Whether the measurement is this job's."""
+        key = self.key()
+        return {name: measurement.get(name) for name in key} == key
 
 
 def runs(series: Series, cell: Cell, cores: int) -> bool:

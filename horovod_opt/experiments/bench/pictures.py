@@ -7,10 +7,18 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from horovod_opt.experiments.bench.jobs import BASE, LIMIT
 from horovod_opt.experiments.bench.results import PARTS, Row, rows
 from horovod_opt.experiments.measure import Interval
-from horovod_opt.experiments.present import COLOURS, MODES, Grid, Picture, Section, mode_colour
+from horovod_opt.experiments.present import (
+    COLOURS,
+    MODES,
+    Grid,
+    Picture,
+    Section,
+    mode_colour,
+    number,
+)
+from horovod_opt.experiments.series import BASE, LIMIT
 
 MARKERS = "osD^vP*X"
 PART_COLOURS = dict(zip(PARTS, ("#999999", "#F0E442", "#D55E00", "#0072B2")))
@@ -56,11 +64,6 @@ def _summary(found: Sequence[Row]) -> str:
     best = max(gains, key=lambda row: row.gain.mean)
     return (f"The largest gain over off was {100 * best.gain.mean:.0f} %: {best.series}, "
             f"{best.cell}.")
-
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def _with_interval(interval: Interval | None, scale: float = 1.0, form: str = "") -> str:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.experiments.bench.jobs import BASE, LIMIT, Cell
+from horovod_opt.experiments.bench.jobs import Cell
 from horovod_opt.experiments.measure import Interval, Noise, pairs, ratio
+from horovod_opt.experiments.series import BASE, LIMIT, limit_and_base_first
 
 FIELDS = tuple(Cell.__dataclass_fields__)
 PARTS = ("computation", "waiting", "negotiation", "data")
@@ -41,7 +42,7 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
     for one in measurements:
         cells.setdefault(cell_of(one), []).append(one)
     for cell, mine in cells.items():
-        names = sorted(dict.fromkeys(one["series"] for one in mine), key=_first_two)
+        names = sorted(dict.fromkeys(one["series"] for one in mine), key=limit_and_base_first)
         values = {name: _by_round(mine, name) for name in names}
         base, limit = values.get(BASE, {}), values.get(LIMIT, {})
         images = _intervals({name: list(one.values()) for name, one in values.items()})
@@ -62,10 +63,6 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
                                stats["process_involuntary_switches"] / one["steps"]),
                 breakdown=_parts(good),
                 failed=sum("failed" in one for one in mine if one["series"] == name))
-
-
-def _first_two(series: str) -> int:
-    return {LIMIT: 0, BASE: 1}.get(series, 2)
 
 
 def _by_round(cell: Sequence[dict[str, Any]], series: str) -> dict[int, float]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from horovod_opt.experiments import launch
 from horovod_opt.experiments.bench.hosts import Hosts
-from horovod_opt.experiments.bench.jobs import LIMIT, TF_CNN, TORCH, Cell, Job
-from horovod_opt.experiments.series import WORKERS, parse_result
+from horovod_opt.experiments.bench.jobs import TF_CNN, TORCH, Cell, Job
+from horovod_opt.experiments.series import LIMIT, WORKERS, parse_result
 
 # As the networks are called there; the others it takes from another repository.
 TF_CNN_NAMES = {"ResNet50": "resnet50", "ResNet101": "resnet101", "ResNet152": "resnet152",
@@ -82,17 +82,16 @@ def worker(cell: Cell, setup: Setup) -> list[str]:
 def _tf_cnn(job: Job, setup: Setup) -> dict:
     cell, series = job.cell, job.series
     update = "horovod" if series.communicates else "replicated"
-    program = [series.python, str(setup.tf_cnn_benchmarks), f"--variable_update={update}",
+    program = [str(setup.tf_cnn_benchmarks), f"--variable_update={update}",
                f"--model={TF_CNN_NAMES[cell.model]}", f"--batch_size={cell.batch}",
                f"--num_intra_threads={setup.threads}", f"--num_batches={setup.tf_cnn_batches}",
                f"--num_warmup_batches={TF_CNN_WARM_UP}",
-               *_tf_cnn_device()]
+               *(["--device=gpu"] if has_gpu() else ["--device=cpu", "--data_format=NHWC"])]
     if cell.input == "real":
         program += [f"--data_dir={setup.images}", "--data_name=imagenet"]
-    commands = [program] * cell.ranks
+    commands = [[series.python, *program]] * cell.ranks
     if series.communicates:
-        commands = [[str(Path(series.python).with_name("horovodrun")), "-np", str(cell.ranks),
-                     *setup.hosts.options(), *program]]
+        commands = series.commands(program, cell.ranks, setup.hosts.options())
     environ = {**series.environ(), "TF_USE_LEGACY_KERAS": "1"}
     output = launch.execute(commands, environ, setup.timeout)
     total = total_images_per_second(output, cell.ranks, shared=series.communicates)
@@ -112,10 +111,8 @@ def total_images_per_second(output: str, ranks: int, shared: bool) -> float:
     return sum(totals) / ranks if shared else sum(totals)
 
 
-def _tf_cnn_device() -> list[str]:
-    if Path("/proc/driver/nvidia/version").exists():
-        return ["--device=gpu"]
-    return ["--device=cpu", "--data_format=NHWC"]
+def has_gpu() -> bool:
+    return Path("/proc/driver/nvidia/version").exists()
 
 
 def find_tf_cnn_benchmarks(path: Path) -> Path:

@@ -15,13 +15,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from horovod_opt.arguments import positive
+from horovod_opt.arguments import INTERRUPTED, positive
 from horovod_opt.experiments import documents, launch
 from horovod_opt.experiments.measure import interleave
 from horovod_opt.experiments.overhead import table
 from horovod_opt.experiments.overhead.section import section
 from horovod_opt.experiments.present import show
-from horovod_opt.experiments.series import Series, run
+from horovod_opt.experiments.series import BASE, LIMIT, Series, run
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
@@ -35,7 +35,6 @@ PEERS = {"resnet50_torch": (
     Series("DDP, static graph", communicates=False, arguments=("--ddp", "--static-graph")),
 )}
 MODES = "off,gs,nbcs,topo,scp,topo+scp"
-INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -85,8 +84,8 @@ def _python(text: str) -> str:
 
 
 def all_series(arguments: argparse.Namespace) -> list[Series]:
-    series = [Series(table.LIMIT, communicates=False), Series(table.BASE)]
-    series += [Series(mode, mode) for mode in arguments.modes if mode != table.BASE]
+    series = [Series(LIMIT, communicates=False), Series(BASE)]
+    series += [Series(mode, mode) for mode in arguments.modes if mode != BASE]
     if arguments.mpi_yield:
         series.append(Series("off, yielding", environment={
             "OMPI_MCA_mpi_yield_when_idle": "1"}))

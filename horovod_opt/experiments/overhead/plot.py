@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from horovod_opt.experiments.overhead.table import BASE, LIMIT, Metric, Row, number, rows
-from horovod_opt.experiments.present import COLOURS, GREY, Picture
+from horovod_opt.experiments.overhead.table import Metric, Row, rows
+from horovod_opt.experiments.present import COLOURS, GREY, Picture, number
+from horovod_opt.experiments.series import BASE, LIMIT
 
 
 def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:

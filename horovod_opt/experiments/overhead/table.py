@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from horovod_opt.experiments.measure import Spread, compare, difference, ratio
-from horovod_opt.experiments.present import Grid
-
-BASE = "off"
-LIMIT = "no communication"
+from horovod_opt.experiments.present import Grid, number
+from horovod_opt.experiments.series import BASE, limit_and_base_first
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,8 @@ def rows(measurements: Sequence[dict]) -> Iterator[Row]:
         for ranks in dict.fromkeys(m["ranks"] for m in mine):
             cell = [m for m in mine if m["ranks"] == ranks]
             base = _by_round(cell, BASE, metric)
-            for series in sorted(dict.fromkeys(m["series"] for m in cell), key=_first_two):
+            names = dict.fromkeys(m["series"] for m in cell)
+            for series in sorted(names, key=limit_and_base_first):
                 values = _by_round(cell, series, metric)
                 yield Row(
                     metric, ranks, series,
@@ -68,11 +67,6 @@ def rows(measurements: Sequence[dict]) -> Iterator[Row]:
                     against_off=compare(values, base, metric.against) if series != BASE else None,
                     values=list(values.values()),
                     failed=sum("failed" in m for m in cell if m["series"] == series))
-
-
-def _first_two(series: str) -> int:
-    """The limit and the base come first, whichever was measured first."""
-    return {LIMIT: 0, BASE: 1}.get(series, 2)
 
 
 def _by_round(cell: Sequence[dict], series: str, metric: Metric) -> dict[int, float]:
@@ -123,8 +117,3 @@ def _interval(spread: Spread, form: Callable[[float], str]) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"

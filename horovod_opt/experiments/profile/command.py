@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from horovod_opt.arguments import INTERRUPTED
+
 NAME = "horovod-opt profile"
 
 
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         _say(str(error))
         return 2
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def _say(text: str) -> None:

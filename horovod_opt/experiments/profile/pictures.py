@@ -128,7 +128,7 @@ def _classes(document: Mapping) -> Picture:
         ("waiting for a core, threads at a time",
          lambda rank, name: rate(rank, name, "run_delay_seconds")),
     )
-    names = [name for name in classes_of(document["ranks"])]
+    names = classes_of(ranks)
     for panel, (label, value) in zip(panels, quantities):
         left = [0.0] * len(ranks)
         for name in names:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horovod_opt.arguments import positive
+from horovod_opt.arguments import INTERRUPTED, positive
 
 if TYPE_CHECKING:
     from horovod_opt.experiments.simulate.parameters import Setup
@@ -21,7 +21,6 @@ SUMMIT_RANKS = "6,24,96,384,1536,6144,24576"
 SUMMIT_STEPS = 500  # source, 6.2.1
 PROFILE_STEPS = 50
 PROFILE_NODES = (1, 4, 16, 64, 256)  # of as many ranks as the profile has
-INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 class Refused(ValueError):
@@ -115,6 +114,7 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
     Raises:
         ParameterError, Refused: one is unknown, or none is possible.
     """
+    from horovod_opt.experiments.series import BASE
     from horovod_opt.experiments.simulate import model, study
 
     asked = list(dict.fromkeys(text.split(",")))
@@ -126,7 +126,7 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
               file=sys.stderr)
     if not modes:
         raise Refused("--modes: none of them is possible")
-    return sorted(modes, key=lambda mode: mode != study.BASE)
+    return sorted(modes, key=lambda mode: mode != BASE)
 
 
 def choose_ranks(options: argparse.Namespace, setup: Setup) -> list[int]:

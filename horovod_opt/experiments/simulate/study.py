@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from horovod_opt.experiments.series import BASE
 from horovod_opt.experiments.simulate import model
 from horovod_opt.experiments.simulate.parameters import Parameters
-
-BASE = "off"
 
 
 def possible(p: Parameters, mode: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from horovod_opt.experiments import present
 from horovod_opt.experiments.present import Grid
 
 PARTS = ("compute", "overhead", "data")
@@ -14,8 +15,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+    return present.number(value, ",")
 
 
 def unit(document: dict[str, Any]) -> str:

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from horovod_opt.experiments.series import LIMIT
 from horovod_opt.experiments.simulate import calibrate, model, study
 from horovod_opt.experiments.simulate.parameters import ParameterError, Setup
 
-LIMIT = "no communication"
 # In these MPI moves the data and nobody's spinning hides what it costs; off comes last.
 CALIBRATING = ("gs", "gs+nbcs", "nbcs", "topo", "off")
 BAND = 0.15  # relative error that the model is meant to stay within

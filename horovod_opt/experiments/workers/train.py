@@ -11,19 +11,14 @@ from pathlib import Path
 
 import memory
 import tensorflow as tf
+import training
 from models import CLASSES, NETWORKS
 from rank import Rank, Window
-
-LEARNING_RATE = 0.01
-WARM_UP = 8  # steps; mode topo has its plan after three and cuts it anew after five more
+from training import LEARNING_RATE, WARM_UP
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=NETWORKS, required=True)
-    parser.add_argument("--batch", type=int, required=True, help="images a rank and step")
-    parser.add_argument("--pixels", type=int, help="height and width; default: as published")
-    parser.add_argument("--threads", type=int, default=1, help="intra-op threads (%(default)s)")
+    parser = training.parser(__doc__, NETWORKS, pixels=None)
     parser.add_argument("--images", type=Path,
                         help="folder of TFRecords with JPEGs; without it the input is synthetic")
     parser.add_argument("--separate", action="store_true",
@@ -110,7 +105,7 @@ def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Window, dic
     `computation` ends when the gradients are there; `waiting` when the last rank of this host has
     its own; `data` is what the counters count, and `negotiation` what is left of the reduction.
     """
-    ends: list[tuple[float, float, float]] = []
+    ends: list[tuple[float, float]] = []  # of the computation, and of the reduction
 
     def step() -> None:
         images, labels = next(data)
@@ -122,17 +117,17 @@ def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Window, dic
         ended = time.monotonic()
         trainer.update(reduced)
         tf.test.experimental.sync_devices()
-        ends.append((computed, ended, time.monotonic()))
+        ends.append((computed, ended))
 
     window = rank.measure(step, WARM_UP)
     measured = ends[-window.steps:]
     # Clocks are the same on one host only.
-    times = rank.exchange([socket.gethostname(), [computed for computed, _, _ in measured]])
+    times = rank.exchange([socket.gethostname(), [computed for computed, _ in measured]])
     last = [max(step) for step in zip(*(of_rank for host, of_rank in times
                                         if host == socket.gethostname()))]
-    reduction = sum(reduced - computed for computed, reduced, _ in measured) / window.steps
+    reduction = sum(reduced - computed for computed, reduced in measured) / window.steps
     waiting = sum(max(0.0, latest - computed)
-                  for latest, (computed, _, _) in zip(last, measured)) / window.steps
+                  for latest, (computed, _) in zip(last, measured)) / window.steps
     data_seconds = (window.counters or {}).get("data_seconds", 0.0) / window.steps
     return window, {
         "computation": window.seconds - reduction, "waiting": waiting, "data": data_seconds,
@@ -159,9 +154,7 @@ def main() -> None:
         window, parts = separated(rank, trainer, data)
     else:
         window = train(rank, trainer.step, data)
-    rank.report({"images_per_second": rank.size * rank.options.batch / window.seconds,
-                 "step_seconds": window.seconds, "steps": window.steps},
-                counters=window.counters, parts=parts)
+    training.report(rank, window, parts=parts)
 
 
 if __name__ == "__main__":

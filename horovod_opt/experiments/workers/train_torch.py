@@ -8,20 +8,15 @@ from __future__ import annotations
 import argparse
 
 import torch
+import training
 from rank import Rank
 from torch import nn
 from torch_models import NETWORKS
-
-LEARNING_RATE = 0.01
-WARM_UP = 8  # steps; mode topo has its plan after three and cuts it anew after five more
+from training import LEARNING_RATE, WARM_UP
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=NETWORKS, required=True)
-    parser.add_argument("--batch", type=int, required=True, help="images a rank and step")
-    parser.add_argument("--pixels", type=int, default=224, help="height and width (%(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="intra-op threads (%(default)s)")
+    parser = training.parser(__doc__, NETWORKS, pixels=224)
     parser.add_argument("--ddp", action="store_true")
     parser.add_argument("--static-graph", action="store_true", help="of --ddp")
     return parser
@@ -61,9 +56,7 @@ def main() -> None:
         return loss.item()
 
     window = rank.measure(step, WARM_UP)
-    rank.report({"images_per_second": rank.size * options.batch / window.seconds,
-                 "step_seconds": window.seconds, "steps": window.steps},
-                counters=window.counters)
+    training.report(rank, window)
 
 
 if __name__ == "__main__":
