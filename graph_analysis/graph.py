@@ -132,7 +132,7 @@ CALLEES = dict.fromkeys(IFS | WHILES, 2)
 
 def check(graph: Graph) -> None:
     """Raises GraphError if a branch, loop or call has too few parts, too many, or others, and if
-    a collective has what no tensor can have."""
+    a collective is a call or an argument as well, or has what no tensor can have."""
     def problem(node: int, text: str) -> GraphError:
         return GraphError(f"{graph.name}: {graph.names[node]} ({graph.ops[node]}) {text}.")
 
@@ -146,7 +146,12 @@ def check(graph: Graph) -> None:
         op = graph.ops[node]
         if not names or op not in CASES and len(names) != CALLEES.get(op, 1):
             raise problem(node, f"calls {len(names)} functions instead of {CALLEES.get(op, 1)}")
+    args = set(graph.args)
     for node, about in graph.collectives.items():
+        if node in graph.calls:
+            raise problem(node, "is a collective and calls a function")
+        if node in args:
+            raise problem(node, "is a collective and an argument")
         if not 0 <= about.key < 2**63:
             raise problem(node, f"has a key out of bounds, {about.key}")
         if math.prod(about.shape or ()) >= 2**60:

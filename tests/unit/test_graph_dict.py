@@ -40,6 +40,8 @@ def node(**fields: object) -> dict:
     (node(collective={"sha": []}), "graph: a: collective: 'sha' is unknown"),
     (node(collective={"key": "x"}), "graph: a: collective: key: 'x' has the wrong type"),
     (node(collective={"prescale": float("nan")}), "graph: a (HorovodAllreduce) scales by nan"),
+    (node(calls=["f"]), "graph: a (HorovodAllreduce) is a collective and calls a function"),
+    ({**node(), "args": ["a"]}, "graph: a (HorovodAllreduce) is a collective and an argument"),
 ])
 def test_a_mistake_is_reported_with_its_place(source, message):
     with pytest.raises(GraphError, match=re.escape(message)):
