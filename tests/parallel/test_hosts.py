@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from checkpoints import assert_intact
@@ -56,6 +60,30 @@ def test_demo(hosts, job, controller):
     assert first["passes"] == second["passes"] > 500
     for host, bytes_received in hosts.received().items():
         assert bytes_received - before[host] > first["bytes"], "not through shared memory"
+
+
+def test_benchmark(hosts, need, tmp_path):
+    """Ranks of each host take part, and without communication those of this one stand for all."""
+    need("torch", "mpi")
+    hosts.mend()
+    before = hosts.received()
+    ended = hosts.on_first(
+        subprocess.run,
+        [sys.executable, "-m", "horovod_opt.cli", "bench", "--hosts", "h1:1,h2:1", "--ranks", "2",
+         "--framework", "torch", "--models", "ResNet18", "--pixels", "32", "--batch", "2",
+         "--modes", "topo", "--rounds", "1", "--seconds", "0.5", "--output", tmp_path],
+        env={**os.environ, "PATH": hosts.path}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads((tmp_path / "bench.json").read_text())
+    assert document["settings"]["hosts"] == [["h1", 1], ["h2", 1]]
+    found = {one["series"]: one for one in document["measurements"]}
+    assert sorted(found) == ["no communication", "off", "topo"]
+    assert all(one["images_per_second"] > 0 for one in found.values())
+    least = sum(stats["data_bytes"] for series in ("off", "topo")
+                for stats in found[series]["stats"]) / 2
+    assert least > 0
+    for host, bytes_received in hosts.received().items():
+        assert bytes_received - before[host] > least, "not through shared memory"
 
 
 @pytest.mark.parametrize("mode", ["off", "topo"])

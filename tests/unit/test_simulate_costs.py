@@ -34,6 +34,13 @@ def test_data_allreduce_by_hand():
     assert costs.data_allreduce(p, 48, size) == pytest.approx(size / 10e9 + 47 * 6e-6)
 
 
+def test_work_within_a_node_by_hand():
+    p = SUMMIT.changed("test", data_cpu_seconds_per_byte=1e-10).parameters  # 6 ranks a node
+    assert costs.data_work(p, 96, 1e8, planned=True) == pytest.approx(0.03)
+    assert costs.data_work(p, 96, 1e8, planned=False) == pytest.approx(0.02 + 0.05 * 5 / 6)
+    assert costs.data_work(p, 2, 1e8, planned=False) == pytest.approx(0.045)
+
+
 @given(st.integers(2, 20_000), st.floats(1, 1e9), st.floats(1, 1e9))
 def test_more_data_never_costs_less(ranks, one, other):
     low, high = sorted((one, other))

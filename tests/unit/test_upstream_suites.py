@@ -17,6 +17,7 @@ sys.path.insert(0, str(UPSTREAM))
 
 import command
 import environment
+import launch
 from launch import Column, Job
 from outcomes import JOB, Failure, Outcome, RankLog, Run, everywhere, merge, regressions
 from report import show
@@ -136,11 +137,11 @@ def test_a_suite_that_the_reference_has_not_run_is_no_regression():
 
 
 def run_suite(checkout: Path, text: str, tmp_path: Path, seconds: float,
-              tick: Callable[[int], None] = lambda done: None) -> Run:
+              tick: Callable[[int], None] = lambda done: None, launched: bool = False) -> Run:
     file = checkout / "test" / "single" / "test_it.py"
     file.parent.mkdir()
     file.write_text(text)
-    job = Job(Suite("it", "single/test_it.py", launched=False),
+    job = Job(Suite("it", "single/test_it.py", launched=launched),
               Column("off-2", sys.executable, "off", 2), checkout, controller="mpi")
     return job.run(tmp_path / "out", seconds, tick)
 
@@ -176,7 +177,7 @@ class TestParts(unittest.TestCase):
         "TestParts::test_some": PASSED,
         "TestParts::test_none": Outcome("skipped", "Skipped: no GPU"),
     }
-    assert (tmp_path / "out" / "rank-0.xml").exists()
+    assert (tmp_path / "out" / "part-1" / "rank-0.xml").exists()
 
 
 def test_a_suite_that_cannot_be_imported_fails(checkout, tmp_path):
@@ -189,6 +190,31 @@ def test_a_hang_is_a_failure_with_its_last_words(checkout, tmp_path):
     run = run_suite(checkout, "def test_never(): pass\n", tmp_path, 0)
     assert run.tests == {JOB: Outcome("failed", "no end after 0 s")}
     assert run.cut == "no end after 0 s" and "--- job.txt" in run.tail
+
+
+def test_the_tests_after_one_in_which_all_ranks_stand_still_run_as_well(
+        checkout, tmp_path, monkeypatch):
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text("""
+import os, subprocess, sys
+at = sys.argv.index("-np")
+ranks = [subprocess.Popen(sys.argv[at + 2:], env={**os.environ, "HOROVOD_RANK": str(rank)})
+         for rank in range(int(sys.argv[at + 1]))]
+sys.exit(max(rank.wait() for rank in ranks))
+""")
+    monkeypatch.setattr(launch, "HOROVODRUN", launcher)
+    monkeypatch.setattr(launch, "STILL_SECONDS", 1)
+    run = run_suite(checkout, """
+import os, time
+def test_first(): pass
+def test_waits(): time.sleep(1000)
+def test_second(): assert os.environ["HOROVOD_RANK"] == "0", "not here"
+def test_waits_again(): time.sleep(1000)
+""", tmp_path, 100, launched=True)
+    waited = Outcome("failed", "all ranks stood still")
+    assert run.tests == {"test_first": PASSED, "test_waits": waited, "test_waits_again": waited,
+                         "test_second": Outcome("failed", "rank 1: AssertionError: not here")}
+    assert run.cut == ""
 
 
 def test_an_interrupted_job_is_ended_with_its_children(checkout, tmp_path):

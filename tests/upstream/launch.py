@@ -1,8 +1,13 @@
-"""Runs one suite as a job, ends it when it takes too long, and reads what its ranks wrote."""
+"""Runs one suite as a job, ends it when it takes too long, and reads what its ranks wrote.
+
+A test in which all ranks stand still has failed, and another job runs those after it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from outcomes import RankLog, Run, merge
+from outcomes import Outcome, RankLog, Run, merge
 from suites import Suite
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +26,9 @@ HERE = Path(__file__).resolve().parent
 HOROVODRUN = HERE.parent / "parallel" / "workers" / "horovodrun.py"
 MARKER = "UPSTREAM_SUITES_JOB"
 TAIL_LINES = 40
-STACKS_SECONDS = 120  # a test that takes longer writes the stacks of its threads
+STACKS_SECONDS = 80  # a test that takes longer writes the stacks of its threads
+STILL_SECONDS = 90  # without a test that begins or ends: many times what one takes
+STOOD_STILL = "all ranks stood still"
 
 
 @dataclass(frozen=True)
@@ -78,13 +85,23 @@ class Job:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         started = time.monotonic()
-        cut = self._execute(folder, seconds, tick)
-        logs = [RankLog.read(folder / f"rank-{rank}.jsonl")
-                for rank in range(self.column.ranks if self.suite.launched else 1)]
-        if not cut and not all(log.ended for log in logs):
-            cut = "the job ended early"
-        return Run(merge(logs, cut), round(time.monotonic() - started, 1), cut,
-                   _tail(folder) if cut else "")
+        tests: dict[str, Outcome] = {}
+        for number in itertools.count(1):
+            part = folder / f"part-{number}"
+            part.mkdir()
+            (part / "done.json").write_text(json.dumps([*tests]))
+            cut = self._execute(
+                part, seconds, lambda more, before=len(tests): tick(before + more))
+            logs = [RankLog.read(part / f"rank-{rank}.jsonl")
+                    for rank in range(self.column.ranks if self.suite.launched else 1)]
+            if not cut and not all(log.ended for log in logs):
+                cut = "the job ended early"
+            if tests and not cut and not any(log.outcomes for log in logs):
+                break  # it was the last test in which they stood still
+            tests |= merge(logs, cut)
+            if cut != STOOD_STILL or not any(log.running for log in logs):
+                break
+        return Run(tests, round(time.monotonic() - started, 1), cut, _tail(part) if cut else "")
 
     def _execute(self, folder: Path, seconds: float, tick: Callable[[int], None]) -> str:
         marker = uuid.uuid4().hex
@@ -95,12 +112,19 @@ class Job:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True)
             try:
-                deadline = time.monotonic() + seconds
-                while process.poll() is None and time.monotonic() < deadline:
+                begun = moved = time.monotonic()
+                written = 0
+                while process.poll() is None:
+                    now = time.monotonic()
+                    if now >= begun + seconds:
+                        return f"no end after {seconds:g} s"
+                    before, written = written, sum(
+                        path.stat().st_size for path in folder.glob("*.jsonl"))
+                    moved = now if written != before else moved
+                    if self.suite.launched and written and now >= moved + STILL_SECONDS:
+                        return STOOD_STILL
                     tick(len(RankLog.read(folder / "rank-0.jsonl").outcomes))
                     time.sleep(0.5)
-                if process.poll() is None:
-                    return f"no end after {seconds:g} s"
                 return f"the job ended with exit code {process.poll()}" if process.poll() else ""
             finally:
                 _kill(marker)

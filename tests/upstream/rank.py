@@ -2,6 +2,8 @@
 
     python rank.py FOLDER PYTEST_ARGUMENT...
 
+Tests that FOLDER/done.json lists are left out.
+
 pytest writes its junit XML at the end, so a rank that hangs would leave none. This one leaves in
 FOLDER, for rank N, rank-N.jsonl: a line for each test that begins, each outcome, and the end; also
 rank-N.txt, what it printed, and rank-N.xml.
@@ -26,11 +28,15 @@ class Diary:
     With `"subtest": true`, the outcome is that of a part of the test, and more will follow.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, done: set[str]) -> None:
         self._file = path.open("w", buffering=1)
+        self._done = done
 
     def write(self, **line: object) -> None:
         self._file.write(json.dumps(line) + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if _name(item.nodeid) not in self._done]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.write(test=_name(nodeid))
@@ -70,11 +76,15 @@ def main() -> int:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     sys.path.pop(0)  # this folder, whose modules the suites must not find
-    diary = Diary(folder / f"rank-{rank}.jsonl")
+    done = set(json.loads((folder / "done.json").read_text()))
+    diary = Diary(folder / f"rank-{rank}.jsonl", done)
     code = pytest.main([f"--junitxml={folder / f'rank-{rank}.xml'}", *arguments], plugins=[diary])
     diary.write(end=int(code))
     # A rank with a failed test would otherwise end the others, which may still be at work.
-    return 0 if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else int(code)
+    well = [pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED]
+    if done:
+        well.append(pytest.ExitCode.NO_TESTS_COLLECTED)
+    return 0 if code in well else int(code)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from horovod_opt.experiments.profile.classes import BACKGROUND, HELPERS, INPUT
-from horovod_opt.experiments.simulate import model, summit
+from horovod_opt.experiments.simulate import costs, model, summit
 from horovod_opt.experiments.simulate.parameters import ParameterError, Setup
 
 NETWORK = ("ring_hop_seconds", "ring_bandwidth", "tree_hop_intra_seconds", "tree_hop_inter_seconds",
@@ -130,10 +130,10 @@ def _data(stats: Mapping[str, Any], settings: Mapping[str, float], step: float,
             "one rank, or mode topo); remedy: profile mode off, or "
             + " ".join(f"--set {name}=..." for name in names))
     steps = stats["elapsed_seconds"] / step
-    volume = 2 * (stats["size"] - 1) / stats["size"]
+    times = costs.passes(stats["size"], planned=False)
     return {
         "gradient_bytes": (moved / steps, "measured: stats"),
-        "data_cpu_seconds_per_byte": (stats["data_seconds"] * share / moved / volume,
+        "data_cpu_seconds_per_byte": (stats["data_seconds"] * share / moved / times,
                                       "measured: stats, times the share of a core"),
     }
 

@@ -48,8 +48,15 @@ def data_allreduce(p: Parameters, ranks: int, size: float) -> float:
     return min(ring, tree)
 
 
-def data_work(p: Parameters, ranks: int, size: float) -> float:
-    """CPU seconds of each rank for the same within its node: it sends and receives
-    2 (k - 1) / k of the data of k ranks (reduce-scatter and allgather)."""
-    local = layout(p, ranks)[1]
-    return p.data_cpu_seconds_per_byte * size * 2 * (local - 1) / local
+def passes(local: int, planned: bool) -> float:
+    """How often each of `local` ranks of a node goes through the data to reduce it there.
+
+    With MPI: into the fusion buffer and out of it, and in reduce-scatter and allgather (k - 1) / k
+    of the data each, copied into shared memory and out of it, and once added. With a plan: into
+    shared memory, through the own k-th of all k ranks' data, and out again."""
+    return 3 if planned else 2 + 5 * (local - 1) / local
+
+
+def data_work(p: Parameters, ranks: int, size: float, planned: bool) -> float:
+    """CPU seconds of each rank to reduce `size` bytes within its node."""
+    return p.data_cpu_seconds_per_byte * size * passes(layout(p, ranks)[1], planned)

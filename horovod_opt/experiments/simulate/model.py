@@ -66,6 +66,8 @@ def check(p: Parameters, mode: str, ranks: int) -> None:
 class _Training:
     """What negotiated and planned steps have in common."""
 
+    planned: bool
+
     def __init__(self, p: Parameters, modes: Sequence[str], ranks: int, steps: int, seed: int,
                  trace: bool, done: Callable[[], None]):
         self.p, self.modes, self.ranks, self.done = p, modes, ranks, done
@@ -130,7 +132,7 @@ class _Training:
         buffers = max(1, math.ceil(size / buffer - 1e-9))
         network = buffers * costs.data_allreduce(p, self.ranks, size / buffers)
         everyone = np.ones(cores.shape, bool)
-        work = costs.data_work(p, self.ranks, size) + packing
+        work = costs.data_work(p, self.ranks, size, self.planned) + packing
         _, share = cores.sharing(cores.shape[1], real_work=True)
         free = start + work / float(share.min())
         cores.advance(start, free, everyone, real_work=True)
@@ -155,6 +157,8 @@ class _Training:
 
 class _Negotiated(_Training):
     """Modes off, gs, nbcs, scp: cycles, with a meeting of all in each."""
+
+    planned = False
 
     def train(self) -> None:
         if self.now == 0.0:
@@ -232,6 +236,8 @@ class _Negotiated(_Training):
 
 class _Planned(_Training):
     """Mode topo: a bucket is reduced when the last rank has it complete, and nobody polls."""
+
+    planned = True
 
     def train(self) -> None:
         p = self.p

@@ -54,7 +54,7 @@ class Parameters:
     fusion_bytes: float = _parameter("bytes", 1, 1e13, "HOROVOD_FUSION_THRESHOLD")
     bucket_bytes: float = _parameter("bytes", 1, 1e13, "largest bucket of mode topo")
     data_cpu_seconds_per_byte: float = _parameter(
-        "s/byte", 0, 1, "CPU time of moving and adding within a node; 0: the GPUs do it")
+        "s/byte", 0, 1, "CPU time of going through the data once within a node; 0: the GPUs do it")
     ring_hop_seconds: float = _parameter("s", 0, 1, "ring allreduce: each rank but one")
     ring_bandwidth: float = _parameter("bytes/s", 1, 1e15, "ring allreduce: bytes reduced a second")
     tree_hop_intra_seconds: float = _parameter("s", 0, 1, "tree: each rank of a node but one")
