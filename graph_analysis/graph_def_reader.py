@@ -142,14 +142,16 @@ def _shape(graph: Graph, number: int, node_defs, first: int,
            shapes: Mapping[int, Optional[tuple[int, ...]]]) -> Optional[tuple[int, ...]]:
     """The shape of what the collective moves: that of its input, which an operation may have
     handed through."""
-    while number >= first:
+    for _ in range(len(graph)):  # more steps only in a circle, which the analysis reports
+        if number < first:
+            return shapes[number]
         known = _output_shape(node_defs[number - first].attr)
         if known is not None:
             return known
         if graph.ops[number] not in SAME_SHAPE or not graph.inputs[number]:
             return None
         number = graph.inputs[number][0]
-    return shapes[number]
+    return None
 
 
 def _output_shape(attributes) -> Optional[tuple[int, ...]]:

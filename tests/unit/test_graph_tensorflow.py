@@ -333,6 +333,14 @@ def test_the_outputs_of_a_switch_have_names_in_a_function(tmp_path):
     assert [name for name, _ in region.unplanned] == ["c/no"]
 
 
+def test_allreduces_in_a_circle_are_reported(tmp_path):
+    (tmp_path / "graph.pbtxt").write_text("".join(
+        f'node {{ name: "{name}" op: "HorovodAllreduce" input: "{before}" }}'
+        for name, before in ("ab", "ba")))
+    with pytest.raises(GraphError, match="the graph has a cycle"):
+        analyze(read_graph_def(tmp_path / "graph.pbtxt", ["a"]))
+
+
 def test_an_allgather_does_not_hand_its_shape_on():
     @tf.function
     def reduce(x):
