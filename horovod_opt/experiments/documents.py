@@ -53,8 +53,7 @@ def load(path: Path, *kinds: str) -> dict[str, Any]:
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind not in kinds:
         raise DocumentError(
-            f"{path} is not the JSON of {' or '.join(f'horovod-opt {one}' for one in kinds)}: its "
-            f"kind is {kind!r}")
+            f"{path} is no {' or '.join(kinds)} of horovod-opt: its kind is {kind!r}")
     if document.get("version") != VERSION:
         raise DocumentError(
             f"{path} is of version {document.get('version')!r}, this horovod-opt reads version "

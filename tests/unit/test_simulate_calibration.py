@@ -102,7 +102,7 @@ def test_half_a_file_and_another_kind_of_file_are_refused(tmp_path, capsys):
     assert "is not JSON, or only a part of it" in capsys.readouterr().err
     path.write_text(whole)
     assert run(tmp_path, "--validate", str(path)) == 2
-    assert "is not the JSON of horovod-opt bench" in capsys.readouterr().err
+    assert "is no bench of horovod-opt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option, document, lost", [
