@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import subprocess
 import sys
 import types
@@ -105,13 +106,27 @@ def test_comparison():
     assert list(second[:6]) == ["real", "topo", "1", "60.0", "170", "8.50"]
 
 
-def test_command_compares(tmp_path, capsys):
+@pytest.fixture
+def paths(tmp_path) -> list[str]:
+    """Two profiles, the second without a label."""
     paths = []
     for label in ("synthetic", ""):
         folder = tmp_path / f"run-{label}"
         folder.mkdir()
         documents.save(folder / "profile.json", profile_of(rank_of(0, 5.0, 100), label=label))
         paths.append(str(folder / "profile.json"))
+    return paths
+
+
+def test_the_report_compares_profiles(paths, tmp_path):
+    pytest.importorskip("jinja2")
+    assert cli.main(["report", *paths, "--output", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<img") == 3 + 2 * 4  # beside each other, and each alone
+    assert re.search("<td[^>]*>synthetic</td>", page) and re.search("<td[^>]*>run-</td>", page)
+
+
+def test_command_compares(paths, tmp_path, capsys):
     output = tmp_path / "compared"
     assert cli.main(["profile", "--output", str(output), "--compare", *paths]) == 0
     printed = capsys.readouterr().out
