@@ -222,6 +222,20 @@ def test_two_ranks_on_two_cores_lose_a_third_to_the_one_that_spins():
     assert mean_step(p, "off", 2, steps=4) == pytest.approx(0.3 * 3 / 2, rel=0.08)
 
 
+@pytest.mark.parametrize("ranks, hops", [(2, 1), (3, 2), (4, 2)])
+def test_who_spins_on_a_shared_core_answers_when_it_is_its_turn(ranks, hops):
+    """All compute and spin: each thread has `share` of a core, and waits for the others' slices."""
+    p = shared(run_delay_seconds=0.002, ranks_per_node=ranks, yields=1)
+    off, gs = (model._Negotiated(p, [mode], ranks, 1, 0, False, lambda: None)
+               for mode in ("off", "gs"))
+    off.cores.begin(0.0, off.draws)
+    share = 2 / (2 * ranks)
+    assert off.turns() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
+    assert gs.turns() == 0.0  # it yields
+    alone = dataclasses.replace(p, shared_cores=0, cores=1)
+    assert model._Negotiated(alone, ["off"], ranks, 1, 0, False, lambda: None).turns() == 0.0
+
+
 def test_moving_data_takes_cpu_from_the_computation():
     p = shared(gradient_window=0.5, yields=1)
     work = costs.data_work(p, 2, p.gradient_bytes, planned=True)

@@ -163,8 +163,8 @@ class _Negotiated(_Training):
     def train(self) -> None:
         if self.now == 0.0:
             self.cycle_start = np.zeros(self.cores.shape)
-            self.meeting = (costs.hops(self.p, self.ranks),
-                            costs.small_allreduce(self.p, self.ranks), self.naps)
+            self.hops = costs.hops(self.p, self.ranks)
+            self.allreduce = costs.small_allreduce(self.p, self.ranks)
         self.sent = 0.0
         if self.ranks == 1:  # Horovod leaves out the allreduces
             self.cores.advance(self.now, self.now + 1e3 * self.p.compute_seconds, None)
@@ -186,7 +186,7 @@ class _Negotiated(_Training):
         self.record("asleep", now, now + sleep)
         self.record("overslept", now + sleep, wake)
         self.cycle_start = wake
-        leave = meet(wake, *self.meeting)
+        leave = self.meet(wake)
         cores.background_seconds += p.poll_seconds * self.ranks
         self.record("napping" if self.naps else "waiting", wake, leave)
         seen = self.compute(now, wake, leave)
@@ -197,8 +197,24 @@ class _Negotiated(_Training):
             self.now = self.move(leave, size, p.fusion_bytes)
             self.sent = ready
 
+    def meet(self, arrivals: np.ndarray) -> float:
+        return meet(arrivals, self.hops, self.allreduce + self.turns(), self.naps)
+
+    def turns(self) -> float:
+        """Seconds until ranks that share their cores have answered each other in every hop.
+
+        Who spins answers when it is its turn: with a share s of a core, in slices of
+        `run_delay_seconds`, it waits for 1 - s of the time, and then half of slice (1 / s - 1) on
+        average. Who yields or has a core of its own is not kept waiting."""
+        cores = self.cores
+        if self.naps or cores.yields or cores.partitioned:
+            return 0.0
+        share = float(cores.sharing(cores.shape[1])[1].min())
+        wait = self.p.run_delay_seconds * (1 - share) ** 2 / (2 * share)
+        return math.ceil(math.log2(cores.shape[1])) * wait
+
     def agree(self, now: float) -> float:
-        leave = meet(np.full(self.cores.shape, now), *self.meeting)
+        leave = self.meet(np.full(self.cores.shape, now))
         self.cores.advance(now, leave, np.ones(self.cores.shape, bool))
         self.record("waiting", now, leave)
         return leave
