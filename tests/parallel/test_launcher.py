@@ -61,6 +61,7 @@ class Job:
     def run(self, *arguments: object) -> Job:
         environ = {**os.environ, **self.environment, "HOME": str(self.folder)}
         environ.pop("VIRTUAL_ENV", None)
+        environ.pop("PYTHONUNBUFFERED", None)
         path = [entry for entry in environ["PATH"].split(os.pathsep) if Path(entry) != BIN]
         environ["PATH"] = os.pathsep.join(path)
         identity = {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}
