@@ -154,7 +154,7 @@ def test_bad_input(arguments, message, tmp_path, monkeypatch, capfd):
         code = end.code
     assert code == 2
     assert message in capfd.readouterr().err
-    assert not list(tmp_path.rglob("*.json"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, capfd):

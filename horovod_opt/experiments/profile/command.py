@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from horovod_opt.experiments.profile.job import NotStarted
 
     command = options.job[1:] if options.job[:1] == ["--"] else options.job
+    new = not os.path.exists(options.output)
     try:
         try:
             options.output.mkdir(parents=True, exist_ok=True)
@@ -80,6 +82,10 @@ def run(options: argparse.Namespace) -> int:
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        if new:
+            with contextlib.suppress(OSError):  # of a folder with something in it, or never made
+                options.output.rmdir()
 
 
 def _say(text: str) -> None:
