@@ -68,10 +68,11 @@ class Cores:
         self.rest_left.fill(self.parameters.compute_seconds - self._window)
         self.ready.fill(np.inf)
         self.working, self._start = True, start
-        self._slower = self._slower_by_spinning = None
+        self._slower, self._slower_by_spinning = np.float64(1.0), None
         if self._window:
-            self._slower, self._slower_by_spinning = (self._draw(mean, draws)
-                                                      for mean in self._waits)
+            waits, by_spinning = (self._draw(mean, draws) for mean in self._waits)
+            self._slower = self._slower if waits is None else 1.0 + waits
+            self._slower_by_spinning = by_spinning
 
     def _draw(self, waits: float, draws: np.random.Generator) -> np.ndarray | None:
         """A compound Poisson sum of exponential delays, per second of the window."""
@@ -99,12 +100,10 @@ class Cores:
     def rates(self, share: np.ndarray, running: np.ndarray | None,
               wanted: float = 1.0) -> np.ndarray:
         """Window seconds that each rank gets through in a second."""
-        slower = 1.0
-        if self._slower is not None:
-            slower = slower + self._slower
+        slower = self._slower
         if self._slower_by_spinning is not None and running is not None:
             slower = slower + self._slower_by_spinning * running * wanted
-        return np.broadcast_to(share / slower, self.shape)
+        return share / slower
 
     def advance(self, begin: np.ndarray | float, end: np.ndarray | float,
                 running: np.ndarray | None, real_work: bool = False) -> None:
@@ -121,9 +120,8 @@ class Cores:
                 _, share = self.sharing(spinners, real_work)
                 self.background_seconds += float(np.sum(share * spinners * (end - begin)))
             return
-        shape = (self.shape[0], 1)
-        clock = np.maximum(np.broadcast_to(begin, shape), self._start)
-        left = np.maximum(np.broadcast_to(end, shape) - clock, 0)
+        clock = np.maximum(begin, self._start)
+        left = np.maximum(end - clock, 0)
         if running is not None:  # before the step begins, nobody else wants the cores
             before = np.minimum(clock, end) - begin
             self.background_seconds += float(np.sum(np.maximum(before, 0) * spinners))

@@ -207,11 +207,12 @@ class _Negotiated(_Training):
         `run_delay_seconds`, it waits for 1 - s of the time, and then half of slice (1 / s - 1) on
         average. Who yields or has a core of its own is not kept waiting."""
         cores = self.cores
-        if self.naps or cores.yields or cores.partitioned:
+        hops = math.ceil(math.log2(cores.shape[1]))
+        if not hops or self.naps or cores.yields or cores.partitioned:
             return 0.0
         share = float(cores.sharing(cores.shape[1])[1].min())
         wait = self.p.run_delay_seconds * (1 - share) ** 2 / (2 * share)
-        return math.ceil(math.log2(cores.shape[1])) * wait
+        return hops * wait
 
     def agree(self, now: float) -> float:
         leave = self.meet(np.full(self.cores.shape, now))
