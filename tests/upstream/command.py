@@ -28,6 +28,7 @@ from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
 INTERRUPTED = 130  # what a shell reports for SIGINT
+WIDTH = 140  # characters, where the output is no terminal
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -102,6 +103,8 @@ def run_all(jobs: list[Job], results: Results, timeout: int | None, console: Con
 def main() -> int:
     arguments = parse_arguments()
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     try:
         checkout = check_checkout(arguments.path)
         about = {"controller": arguments.controller,
