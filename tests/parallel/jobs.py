@@ -71,6 +71,8 @@ def run_job(
                 "PYTHONUNBUFFERED": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3",
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",
+                # What a killed mpirun leaves ends any later one that gets its process ID.
+                "TMPDIR": str(folder),
                 MARKER: marker,
                 **environment,
             },

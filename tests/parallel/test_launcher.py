@@ -60,6 +60,8 @@ class Job:
 
     def run(self, *arguments: object) -> Job:
         environ = {**os.environ, **self.environment, "HOME": str(self.folder)}
+        if not self.user:
+            environ["TMPDIR"] = str(self.folder)  # see jobs.py
         environ.pop("VIRTUAL_ENV", None)
         environ.pop("PYTHONUNBUFFERED", None)
         path = [entry for entry in environ["PATH"].split(os.pathsep) if Path(entry) != BIN]

@@ -45,6 +45,7 @@ def run_profile(folder: Path, *command: str, meanwhile: Callable = lambda proces
              "--interval", "0.1", "--", *command],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs or err,
             env={**inherited, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
+                 "TMPDIR": str(folder),  # see jobs.py
                  "TERM": "xterm", "COLUMNS": "120", "LINES": "40", MARKER: marker, **environment})
         try:
             if terminal:

@@ -44,8 +44,9 @@ def train(state: ObjectState) -> None:
         state.with_three += hvd.size() == 3
         if state.step == GROWS:
             note(planned())
-            hosts.with_suffix(".part").write_text("localhost:3\n")
-            hosts.with_suffix(".part").rename(hosts)  # it is read at any time
+            if hvd.rank() == 0:
+                hosts.with_suffix(".part").write_text("localhost:3\n")
+                hosts.with_suffix(".part").rename(hosts)  # it is read at any time
         if state.step > GROWS:
             time.sleep(0.1)  # the launcher looks for new hosts every second
         state.weights = weights.numpy().tolist()
