@@ -29,7 +29,8 @@ def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
 
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     lines = -(-len(panels) // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.9 * lines), layout="constrained")
+    width = max(4.6, 0.75 * len(names))  # names of series stand side by side
+    figure = Figure(figsize=(width * columns, 3.9 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, ((metric, ranks), panel) in zip(axes.flat, panels.items()):
         _panel(axis, metric, ranks, panel, colours)
@@ -57,7 +58,8 @@ def _panel(axis, metric: Metric, ranks: int, panel: Sequence[Row], colours: dict
     top = max([row.spread.high for row in panel])
     for position, row in enumerate(bars):
         axis.text(position, row.spread.high + 0.025 * top, number(row.spread.median),
-                  ha="center", va="bottom", fontsize=9)
+                  ha="center", va="bottom", fontsize=9,
+                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
     for row in panel:
         if row.series == LIMIT:
             axis.axhline(row.spread.median, color="black", linestyle="--", linewidth=1.2,

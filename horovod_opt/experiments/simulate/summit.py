@@ -17,7 +17,7 @@ from horovod_opt.experiments.simulate.parameters import Setup
 NCCL = "published: NCCL 2.4.7, src/init.cc, ncclTreeThreshold"
 RESNET50 = "published: He et al., 2016, doi:10.1109/CVPR.2016.90"
 NETWORK = "assumed: between neighbours in EDR InfiniBand, with the MPI's own work"
-POLL = "measured here: gs takes 2.5 to 4.6 % of a core in cycles of 1 ms, idle (README)"
+POLL = "measured here: gs takes 2.9 to 5.0 % of a core in cycles of 1 ms, idle (README)"
 OURS = "default of the setting (docs/settings.md)"
 
 TABLE: dict[str, tuple[float, str]] = {
