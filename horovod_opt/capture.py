@@ -18,7 +18,7 @@ from typing import Any
 
 import graph_analysis
 from horovod_opt.native_plan import native_text
-from horovod_opt.planner import bucket_bytes
+from horovod_opt.planner import Planner, bucket_bytes
 from horovod_opt.region_file import write_region
 
 KEY = "opt_key"
@@ -26,17 +26,13 @@ PLANNED_OP = "HorovodAllreduce"
 
 
 class Capture:
-    """Reads graphs and hands their plans over. One per process.
+    """Reads graphs and hands their plans over to `planner`. One per process.
 
-    `add` takes a plan as the native side reads it; `reject` takes a plan's hash and a reason. What
-    is found is also written to `folder`, if there is one.
+    What is found is also written to `folder`, if there is one.
     """
 
-    def __init__(self, add: Callable[[str], None], reject: Callable[[str, str], None],
-                 is_first_rank: Callable[[], bool], folder: str = ""):
-        self._add = add
-        self._reject = reject
-        self._is_first_rank = is_first_rank
+    def __init__(self, planner: Planner, folder: str = ""):
+        self._planner = planner
         self._keys = itertools.count(1)
         self._lock = threading.RLock()
         self._functions: dict[str, list[str]] = {}  # function name -> hashes of its plans
@@ -64,11 +60,11 @@ class Capture:
         operation._set_attr(KEY, attr_value_pb2.AttrValue(i=next(self._keys)))
         self._has_keys = True
 
-    def function(self, name: str, graph: Any) -> None:
-        """A FuncGraph that is about to become the function `name`."""
+    def function(self, name: str, graph: Any, function: Any) -> None:
+        """A FuncGraph that has become the function `name`; as long as `function` lives, it can run."""
         with self._lock:
             if self._has_keys:
-                self._plan(name, lambda: graph_analysis.read_func_graph(graph))
+                self._plan(name, function, lambda: graph_analysis.read_func_graph(graph))
 
     def run(self, graph: Any, fetches: list) -> None:
         """A tf.Graph that is about to be run for `fetches`, tensors or operations."""
@@ -80,9 +76,9 @@ class Capture:
             seen.add(run)
             name = f"run of {', '.join(run)}"
             short = name if len(name) <= 80 else name[:77] + "..."
-            self._plan(short, lambda: graph_analysis.read_graph(graph, fetches))
+            self._plan(short, graph, lambda: graph_analysis.read_graph(graph, fetches))
 
-    def _plan(self, name: str, read: Callable[[], graph_analysis.Graph]) -> None:
+    def _plan(self, name: str, owner: Any, read: Callable[[], graph_analysis.Graph]) -> None:
         try:
             analysis = graph_analysis.analyze(read(), bucket_bytes(), VALUES, inline_calls=False)
         except Exception as error:  # what cannot be planned can still be trained
@@ -98,17 +94,27 @@ class Capture:
             if region.plan is None:
                 continue
             self._functions.setdefault(name, []).append(region.plan.hash)
-            self._add(native_text(region.plan, bucket_bytes()))
+            text = native_text(region.plan, bucket_bytes())
+            self._planner.add(text)
+            weakref.finalize(owner, self._planner.remove, text).atexit = False
         for function, reason in analysis.concurrent_calls:
             for plan in self._functions.get(function, ()):
-                self._reject(plan, f"{function}: {reason}")
+                self._planner.reject(plan, f"{function}: {reason}")
+        names = [region.name for region in analysis.regions]
+        weakref.finalize(owner, self._forget, name, names).atexit = False
+
+    def _forget(self, function: str, regions: list[str]) -> None:
+        """Of a graph that is gone. No lock: it may be called wherever Python collects garbage."""
+        self._functions.pop(function, None)
+        for region in regions:
+            self.unplanned.pop(region, None)
 
     def _write(self, region: graph_analysis.Region) -> None:
-        if self._folder and self._is_first_rank() and (region.plan or region.unplanned):
+        if self._folder and self._planner.is_first_rank() and (region.plan or region.unplanned):
             write_region(region, Path(self._folder))
 
     def _say(self, text: str) -> None:
-        if text not in self._said and self._is_first_rank():
+        if text not in self._said and self._planner.is_first_rank():
             print(f"horovod-opt: {text}", file=sys.stderr, flush=True)
         self._said.add(text)
 
@@ -130,10 +136,11 @@ def install(capture: Capture) -> None:
 
     def from_func_graph(name, graph, *args, **kwargs):
         capture.give_keys(graph)
+        function = make_function(name, graph, *args, **kwargs)
         # A branch or the body of a loop is planned with the function around it.
         if not isinstance(graph, bodies):
-            capture.function(name if isinstance(name, str) else name.decode(), graph)
-        return make_function(name, graph, *args, **kwargs)
+            capture.function(name if isinstance(name, str) else name.decode(), graph, function)
+        return function
 
     def _extend_graph(self):
         capture.give_keys(self.graph)

@@ -40,7 +40,7 @@ class PlanStatus:
     name          the function, the run of a session, or the branch or loop that it belongs to
     hash          equal on all ranks that have the same plan
     state         "shadowed" (its first passes are negotiated and checked), "ready" (waits for other
-                  ranks), "active", or "negotiated" (for good)
+                  ranks, or for its next pass), "active", or "negotiated" (for good)
     reason        why it is not active
     passes        times that it was gone through
     buckets       names of the tensors of each bucket, in order

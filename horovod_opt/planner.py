@@ -20,6 +20,7 @@ class Planner:
     def __init__(self, lib: ctypes.CDLL):
         self._lib = lib
         lib.horovod_opt_add_plan.restype = ctypes.c_char_p
+        lib.horovod_opt_remove_plan.restype = None
         lib.horovod_opt_use_key.argtypes = [ctypes.c_int64]
         lib.horovod_opt_use_key.restype = None
 
@@ -28,6 +29,10 @@ class Planner:
         problem = self._lib.horovod_opt_add_plan(text.encode(errors="replace"))
         if problem:
             raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")
+
+    def remove(self, text: str) -> None:
+        """The graph of a plan is gone; `text` as it was added."""
+        self._lib.horovod_opt_remove_plan(text.encode(errors="replace"))
 
     def reject(self, plan: str, reason: str) -> None:
         """From now on the plan with that hash stays negotiated, on every rank."""

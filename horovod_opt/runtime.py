@@ -102,7 +102,7 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
 
     planner = Planner(lib)
     folder = os.environ.get("HOROVOD_OPT_PLANS", "")
-    capture.install(capture.Capture(planner.add, planner.reject, planner.is_first_rank, folder))
+    capture.install(capture.Capture(planner, folder))
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:

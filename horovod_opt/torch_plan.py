@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,10 @@ class GradientPlan:
         plan = _plan(native, title, [(name, {**record, "key": self._keys[name]})
                                      for name, record in gradients])
         if plan is not None:
-            native.add(native_text(plan, bucket_bytes()))
+            text = native_text(plan, bucket_bytes())
+            native.add(text)
+            # It lives as long as the optimizer that holds it.
+            weakref.finalize(self, native.remove, text).atexit = False
 
     def before_allreduce(self, name: str) -> None:
         """This thread is about to have the gradient of `name` reduced."""

@@ -9,7 +9,13 @@ namespace {
 
 Statement Says(Stand stand, std::uint64_t begun = 0, const std::string& reason = "",
                std::vector<std::int64_t> times = {}) {
-  return {"p", stand, begun, reason, std::move(times), {}};
+  Statement statement;
+  statement.hash = "p";
+  statement.stand = stand;
+  statement.begun = begun;
+  statement.reason = reason;
+  statement.times = std::move(times);
+  return statement;
 }
 
 // Of one plan, from what each rank says; the ranks' rows are as they travel.
@@ -24,9 +30,9 @@ Decision Decided(const std::vector<Statement>& by_rank) {
 
 TEST(Council, RowsKeepEveryField) {
   const std::vector<Statement> statements{
-      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, 2}},
-      {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}, {}},
-      {"r", Stand::kCaptured, 1, " ", {1}, {0}},
+      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, 2}, {9, 8}, true, true, false, 77},
+      {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, false, false, true, 0},
+      {"r", Stand::kCaptured, 1, " ", {1}, {0}, {5}, true, false, true, 1},
   };
   const auto read = FromRow(ToRow(statements));
   ASSERT_EQ(read.size(), statements.size());
@@ -36,6 +42,11 @@ TEST(Council, RowsKeepEveryField) {
     EXPECT_EQ(read[i].begun, statements[i].begun);
     EXPECT_EQ(read[i].times, statements[i].times);
     EXPECT_EQ(read[i].gpu_slots, statements[i].gpu_slots);
+    EXPECT_EQ(read[i].completed, statements[i].completed);
+    EXPECT_EQ(read[i].bound, statements[i].bound);
+    EXPECT_EQ(read[i].under_way, statements[i].under_way);
+    EXPECT_EQ(read[i].whole, statements[i].whole);
+    EXPECT_EQ(read[i].idle_ms, statements[i].idle_ms);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -78,7 +89,7 @@ TEST(Council, OneRankIsEnough) {
   struct {
     Stand stand;
     Decision::Kind kind;
-  } const cases[] = {{Stand::kFailed, Decision::kReject},
+  } const cases[] = {{Stand::kFailed, Decision::kEnd},
                      {Stand::kEnding, Decision::kEnd},
                      {Stand::kPausing, Decision::kPause}};
   for (const auto& one : cases) {
@@ -88,7 +99,7 @@ TEST(Council, OneRankIsEnough) {
     EXPECT_EQ(decision.reason, "rank 1: because");
     EXPECT_EQ(decision.from_pass, 10u) << "no pass that any rank has begun is split";
   }
-  EXPECT_EQ(Decided({Says(Stand::kReady), Says(Stand::kFailed)}).kind, Decision::kReject);
+  EXPECT_EQ(Decided({Says(Stand::kReady), Says(Stand::kFailed)}).kind, Decision::kEnd);
 }
 
 TEST(Council, WhatEndsForGoodGoesFirst) {
@@ -96,7 +107,7 @@ TEST(Council, WhatEndsForGoodGoesFirst) {
             Decision::kEnd);
   const Decision decision = Decided({Says(Stand::kPausing, 1, "a"), Says(Stand::kEnding, 1, "b"),
                                      Says(Stand::kFailed, 1, "c"), Says(Stand::kFailed, 1, "d")});
-  EXPECT_EQ(decision.kind, Decision::kReject);
+  EXPECT_EQ(decision.kind, Decision::kEnd);
   EXPECT_EQ(decision.reason, "rank 2: c");
 }
 
@@ -115,13 +126,71 @@ TEST(Council, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {
             Decision::kPause);
 }
 
+// Invariant 4.
+TEST(Council, AnEndTellsWhichBucketsAreCompleteEverywhere) {
+  Statement first = Says(Stand::kActive, 9), second = Says(Stand::kEnding, 9, "no");
+  first.completed = {4, 5, 6};
+  second.completed = {5, 5, 5};
+  const Decision decision = Decided({first, Says(Stand::kCaptured), second});
+  EXPECT_EQ(decision.kind, Decision::kEnd);
+  EXPECT_EQ(decision.everywhere, (std::vector<std::uint64_t>{4, 5, 5}));
+  EXPECT_EQ(decision.anywhere, (std::vector<std::uint64_t>{5, 5, 6}));
+}
+
+// Invariant 5.
+TEST(Council, TicketsAreFreeWhenNothingIsUnderWayAnywhere) {
+  Statement quiet = Says(Stand::kEnded), busy = quiet;
+  busy.under_way = true;
+  EXPECT_EQ(Decided({quiet, quiet}).kind, Decision::kFree);
+  EXPECT_EQ(Decided({quiet, busy}).kind, Decision::kWait);
+  EXPECT_EQ(Decided({Says(Stand::kCaptured), quiet}).kind, Decision::kFree) << "heard of it later";
+}
+
+TEST(Council, APlanMayRestIfItsLastPassIsOverEverywhere) {
+  Statement quiet = Says(Stand::kActive, 7);
+  quiet.idle_ms = 30;
+  Statement other = quiet;
+  other.idle_ms = 4;
+  const Decision decision = Decided({quiet, other});
+  EXPECT_EQ(decision.kind, Decision::kWait);
+  EXPECT_TRUE(decision.may_rest);
+  EXPECT_EQ(decision.idle_ms, 30) << "on rank 0";
+  EXPECT_EQ(decision.from_pass, 8u);
+  for (int why = 0; why < 4; ++why) {
+    Statement not_quiet = other;
+    if (why == 0) not_quiet.under_way = true;
+    if (why == 1) not_quiet.whole = false;
+    if (why == 2) not_quiet.begun = 8;
+    if (why == 3) not_quiet.stand = Stand::kPausing;
+    EXPECT_FALSE(Decided({quiet, not_quiet}).may_rest) << why;
+  }
+}
+
+TEST(Council, APlanThatRestsIsNotAboutToBeReady) {
+  const Decision decision = Decided({Says(Stand::kResting, 7), Says(Stand::kReady, 8)});
+  EXPECT_EQ(decision.kind, Decision::kWait);
+  EXPECT_EQ(decision.reason, "");
+}
+
+TEST(Council, ForgetsWhatNoRankHasAGraphOf) {
+  Statement gone = Says(Stand::kActive, 7);
+  gone.bound = false;
+  EXPECT_EQ(Decided({gone, gone}).kind, Decision::kForget);
+  EXPECT_EQ(Decided({gone, Says(Stand::kActive, 7)}).kind, Decision::kWait);
+  Statement busy = gone;
+  busy.under_way = true;
+  EXPECT_EQ(Decided({gone, busy}).kind, Decision::kWait);
+}
+
 TEST(Council, OneDecisionAPlanInTheOrderOfHashes) {
-  const Statement ready{"q", Stand::kReady, 1, "", {}, {}};
-  const Statement failed{"a", Stand::kFailed, 0, "no", {}, {}};
+  Statement ready = Says(Stand::kReady, 1);
+  Statement failed = Says(Stand::kFailed, 0, "no");
+  ready.hash = "q";
+  failed.hash = "a";
   const auto decisions = Decide({ToRow({ready, failed}), ToRow({ready})});
   ASSERT_EQ(decisions.size(), 2u);
   EXPECT_EQ(decisions[0].hash, "a");
-  EXPECT_EQ(decisions[0].kind, Decision::kReject);
+  EXPECT_EQ(decisions[0].kind, Decision::kEnd);
   EXPECT_EQ(decisions[1].hash, "q");
   EXPECT_EQ(decisions[1].kind, Decision::kCommit);
   EXPECT_EQ(decisions[1].from_pass, 2u);

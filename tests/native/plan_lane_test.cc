@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "sample_plans.h"
 
 namespace horovod_opt {
@@ -13,17 +16,34 @@ constexpr int kShadowPasses = 2;
 // One rank, alone or with others whose rows the test writes.
 class PlanLaneTest : public testing::Test {
  protected:
-  PlanLane::Arrived Send(std::int64_t key, std::int64_t bytes = 4,
-                         const std::string& problem = "") {
+  Route Arrive(std::int64_t key, std::int64_t bytes = 4, const std::string& problem = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();
     return lane_.Arrive(key, bytes, {}, problem, arrival);
   }
-  Route Arrive(std::int64_t key) { return Send(key).route; }
 
   PlanLane::Outcome Council(const std::vector<std::string>& others = {}) {
-    std::vector<std::string> rows{lane_.MeetingRow(times_)};
+    std::vector<std::string> rows{lane_.MeetingRow(times_, PlanLane::Clock::now() + later_)};
     rows.insert(rows.end(), others.begin(), others.end());
     return lane_.Apply(rows);
+  }
+
+  // What another rank says of plan p.
+  static Statement Says(Stand stand, std::uint64_t begun, const std::string& reason = "") {
+    Statement statement;
+    statement.hash = "p";
+    statement.stand = stand;
+    statement.begun = begun;
+    statement.reason = reason;
+    return statement;
+  }
+
+  // One pass in the planned lane.
+  void Planned(const Plan& plan) {
+    for (const Slot& slot : plan.slots) {
+      tickets_.clear();
+      EXPECT_EQ(Arrive(slot.key), Route::kPlanned);
+      for (int ticket : tickets_) lane_.Finished(lane_.Take(ticket));
+    }
   }
 
   // Adds the plan and makes it active.
@@ -45,6 +65,7 @@ class PlanLaneTest : public testing::Test {
 
   std::vector<int> tickets_;  // announced
   int meetings_ = 0;
+  std::chrono::seconds later_{0};
   bool times_ = false;
   PlanLane lane_{kCapacity, [this](int ticket) { tickets_.push_back(ticket); },
                  [this] { ++meetings_; }};
@@ -132,7 +153,7 @@ TEST_F(PlanLaneTest, RejectionFromOutside) {
 }
 
 TEST_F(PlanLaneTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
-  const std::string other = ToRow({{"p", Stand::kFailed, 0, "no", {}, {}}});
+  const std::string other = ToRow({Says(Stand::kFailed, 0, "no")});
   EXPECT_EQ(Council({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});
 }
 
@@ -142,18 +163,138 @@ TEST_F(PlanLaneTest, WhereNothingCanBePlanned) {
   for (int pass = 0; pass < 2 * kShadowPasses; ++pass) EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(ReportOf("p").state, "negotiated");
   EXPECT_EQ(ReportOf("p").reason, "no memory");
-  Council({ToRow({{"p", Stand::kReady, 2, "", {}, {}}})});
+  Council({ToRow({Says(Stand::kReady, 2)})});
   EXPECT_EQ(ReportOf("p").reason, "rank 0: no memory");
 }
 
-TEST_F(PlanLaneTest, MoreBucketsThanTicketsAreRejected) {
+TEST_F(PlanLaneTest, PlansInUseKeepTheirTickets) {
   Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
   Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
-  EXPECT_EQ(ReportOf("q").state, "negotiated");
-  EXPECT_EQ(ReportOf("q").reason, "all plans together have more than 5 buckets");
+  EXPECT_EQ(ReportOf("p").state, "active") << "used a moment ago";
+  EXPECT_EQ(ReportOf("q").state, "ready");
+  EXPECT_EQ(ReportOf("q").reason, "plans in use have 3 of 5 buckets, and this one needs 3");
   EXPECT_EQ(Arrive(11), Route::kNegotiated);
   Activate(MakePlan("r", 2, {{0}, {1}}, 21));
   EXPECT_EQ(ReportOf("r").state, "active");
+}
+
+TEST_F(PlanLaneTest, WhatWasNotUsedForTheLongestTimeGivesItsTicketsToOthers) {
+  const Plan p = MakePlan("p", 2, {{0}, {1}}, 1), q = MakePlan("q", 2, {{0}, {1}}, 11);
+  const Plan r = MakePlan("r", 2, {{0}, {1}}, 21);
+  Activate(q);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  Activate(p);
+  Planned(p);
+  later_ = std::chrono::seconds(5);
+  Activate(r);
+  EXPECT_EQ(ReportOf("q").state, "ready");
+  EXPECT_EQ(ReportOf("q").reason,
+            "its place was given to other plans; active again after its next pass");
+  EXPECT_EQ(ReportOf("p").state, "active");
+  Planned(p);
+  Planned(r);
+  EXPECT_FALSE(lane_.WantsCouncil());
+  EXPECT_EQ(Arrive(11), Route::kNegotiated);
+  EXPECT_TRUE(lane_.WantsCouncil());
+  Council();
+  EXPECT_EQ(ReportOf("q").state, "active");
+  EXPECT_EQ(Arrive(12), Route::kNegotiated) << "of the pass that was begun before";
+  Planned(q);
+}
+
+// Invariant 5 of council.h.
+TEST_F(PlanLaneTest, WhatIsUnderWayDoesNotGiveItsTickets) {
+  Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
+  Arrive(1);
+  later_ = std::chrono::seconds(5);
+  Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
+  EXPECT_EQ(ReportOf("p").state, "active");
+  EXPECT_EQ(ReportOf("q").state, "ready");
+}
+
+TEST_F(PlanLaneTest, AnEndedPlanGivesItsTicketsOnceItsBucketsAreReduced) {
+  Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
+  Arrive(1);  // its ticket is 0
+  lane_.Reject("p", "no more");
+  Council();
+  Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
+  EXPECT_EQ(ReportOf("q").state, "ready") << "one of p's is complete and not reduced";
+  lane_.Finished(lane_.Take(0));
+  Council();
+  EXPECT_EQ(ReportOf("q").state, "active");
+}
+
+// Invariant 6 of plan_run.h.
+TEST_F(PlanLaneTest, WhatIsOwedIsAnnouncedInTheNextCouncil) {
+  Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
+  Arrive(1);
+  tickets_.clear();
+  Statement other = Says(Stand::kEnding, kShadowPasses + 1, "no more");
+  other.completed = {0, 1, 0};
+  EXPECT_EQ(Council({ToRow({other})}).negotiated.size(), 1u);
+  EXPECT_TRUE(lane_.WantsCouncil());
+  EXPECT_TRUE(tickets_.empty()) << "others may not know yet that there is nothing in them";
+  Council();
+  EXPECT_EQ(tickets_, std::vector<int>{1});
+  EXPECT_TRUE(lane_.Take(0).slots.empty());
+  EXPECT_TRUE(lane_.Take(1).slots.empty());
+  Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
+  EXPECT_EQ(ReportOf("q").state, "active") << "all tickets are free";
+}
+
+TEST_F(PlanLaneTest, AGraphThatIsGoneTakesItsKeysAlong) {
+  Plan first = MakePlan("p", 1, {{0}}, 1), second = MakePlan("p", 1, {{0}}, 11);
+  Activate(first);
+  lane_.Add(second);
+  lane_.Remove(first);
+  Council();
+  EXPECT_EQ(Arrive(11), Route::kPlanned);
+  lane_.Finished(lane_.Take(0));
+  lane_.Remove(second);
+  Council({ToRow({Says(Stand::kActive, kShadowPasses + 1)})});
+  EXPECT_EQ(lane_.Reports().size(), 1u) << "another rank has it still";
+  Council();
+  EXPECT_TRUE(lane_.Reports().empty());
+  lane_.Remove(second);
+  Activate(MakePlan("p", 1, {{0}}, 21));
+  EXPECT_EQ(ReportOf("p").state, "active");
+}
+
+TEST_F(PlanLaneTest, AsksForTheCouncilWhenManyGraphsAreGone) {
+  for (int i = 0; i <= 64; ++i) {
+    const Plan plan = MakePlan("p" + std::to_string(i), 1, {{0}}, 1 + i);
+    lane_.Add(plan);
+    EXPECT_FALSE(lane_.WantsCouncil());
+    lane_.Remove(plan);
+  }
+  EXPECT_TRUE(lane_.WantsCouncil());
+  Council();
+  EXPECT_TRUE(lane_.Reports().empty());
+}
+
+TEST_F(PlanLaneTest, AGraphThatIsGoneMayRunOnceMore) {
+  Activate(MakePlan("p", 1, {{0}}, 1));
+  lane_.Add(MakePlan("p", 1, {{0}}, 11));
+  lane_.Remove(MakePlan("p", 1, {{0}}, 1));
+  EXPECT_EQ(Arrive(1), Route::kPlanned);
+  lane_.Finished(lane_.Take(0));
+  for (int i = 0; i < 64; ++i) {
+    lane_.Add(MakePlan("p", 1, {{0}}, 100 + i));
+    lane_.Remove(MakePlan("p", 1, {{0}}, 100 + i));
+  }
+  EXPECT_EQ(Arrive(1), Route::kNegotiated) << "but not long after";
+}
+
+// As with a model whose sequences have another length in each step: every plan becomes active, and
+// what is kept does not grow.
+TEST_F(PlanLaneTest, AHundredThousandRetraces) {
+  for (std::int64_t i = 0; i < 100000; ++i) {
+    const Plan plan = MakePlan("p" + std::to_string(i), 2, {{0}, {1}}, 1 + 2 * i);
+    Activate(plan);
+    Planned(plan);
+    lane_.Remove(plan);
+    ASSERT_LE(lane_.Reports().size(), 2u);
+  }
 }
 
 TEST_F(PlanLaneTest, NoTicketsForNewBucketsKeepsTheOldOnes) {
@@ -166,44 +307,61 @@ TEST_F(PlanLaneTest, NoTicketsForNewBucketsKeepsTheOldOnes) {
     }
   }
   EXPECT_TRUE(lane_.WantsCouncil());
-  const std::string slow = ToRow({{"p", Stand::kActive, 7, "", {}, {}}});
+  const std::string slow = ToRow({Says(Stand::kActive, 7)});
+  const auto timed = [](std::vector<std::int64_t> times) {
+    Statement statement = Says(Stand::kActive, 7);
+    statement.times = std::move(times);
+    return ToRow({statement});
+  };
   // All apart: 3 new buckets where 2 tickets are left.
   lane_.MeetingRow(true);
-  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {0, 5000, 10000}, {}}}), slow});
+  lane_.Apply({timed({0, 5000, 10000}), slow});
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {1}, {2}}));
   EXPECT_EQ(ReportOf("p").state, "active");
   // Fused: the threshold allows two of them.
   lane_.MeetingRow(true);
-  lane_.Apply({ToRow({{"p", Stand::kActive, 7, "", {20, 10, 0}, {}}}), slow});
+  lane_.Apply({timed({20, 10, 0}), slow});
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{2, 1}, {0}}));
   EXPECT_EQ(Arrive(1), Route::kPlanned);
   EXPECT_EQ(tickets_.back(), 4);
 }
 
-TEST_F(PlanLaneTest, ADifferentTensorIsNamed) {
+TEST_F(PlanLaneTest, ADifferentTensorIsNegotiatedOnEveryRankAndNamed) {
   Activate(MakePlan("p", 2, {{0}, {1}}));
-  const auto longer = Send(1, 8);
-  EXPECT_EQ(longer.route, Route::kDiffers);
-  EXPECT_EQ(longer.reason, "tensor 'a' of plan p cannot be reduced: it has 8 bytes, planned are 4");
-  EXPECT_EQ(Send(2, 4, "it is on a GPU").reason,
-            "tensor 'b' of plan p cannot be reduced: it is on a GPU");
-  EXPECT_EQ(Arrive(1), Route::kPlanned);
+  EXPECT_EQ(Arrive(1, 8), Route::kHeld);
+  EXPECT_TRUE(lane_.WantsCouncil());
+  const auto outcome = Council();
+  EXPECT_EQ(outcome.negotiated.size(), 1u);
+  EXPECT_EQ(outcome.rejected, std::vector<std::string>{
+                                  "plan p (p): rank 0: 'a': it has 8 bytes, planned are 4"});
+  Activate(MakePlan("q", 2, {{0}, {1}}, 11));
+  EXPECT_EQ(Arrive(12, 4, "it is reduced by Adasum"), Route::kHeld);
+  EXPECT_EQ(Council().rejected,
+            std::vector<std::string>{"plan q (q): rank 0: 'b': it is reduced by Adasum"});
+}
+
+TEST_F(PlanLaneTest, WhatOthersWaitForIsTakenBackWhenTheirTensorDiffers) {
+  Activate(MakePlan("p", 3, {{0, 1}, {2}}));
+  Arrive(1);
+  Arrive(3);
+  Statement other = Says(Stand::kEnding, kShadowPasses, "'b': it is green");
+  other.completed = {0, 0};
+  EXPECT_EQ(Council({ToRow({other})}).negotiated.size(), 2u);
+  EXPECT_EQ(Arrive(2), Route::kNegotiated);
 }
 
 TEST_F(PlanLaneTest, DifferentInTheFirstPassFailsThePlan) {
   lane_.Add(MakePlan("p", 2, {{0}, {1}}));
-  EXPECT_EQ(Send(2, 8).route, Route::kNegotiated);
+  EXPECT_EQ(Arrive(2, 8), Route::kNegotiated);
   EXPECT_EQ(Council().rejected, std::vector<std::string>{
                                     "plan p (p): rank 0: 'b': it has 8 bytes, planned are 4"});
 }
 
-TEST_F(PlanLaneTest, ZerosAlsoForAPlanThatWasRejectedBeforeTheRankJoined) {
+TEST_F(PlanLaneTest, ZerosForWhatOthersHaveBegunWhenTheRankJoined) {
   Activate(MakePlan("p", 1, {{0}}));
-  // Rank 1 has begun two passes more than this one.
-  Council({ToRow({{"p", Stand::kEnding, kShadowPasses + 2, "no more", {}, {}}})});
-  EXPECT_TRUE(tickets_.empty());
   lane_.Join();
-  Council({""});
+  // Rank 1 has begun two passes more than this one.
+  Council({ToRow({Says(Stand::kActive, kShadowPasses + 2)})});
   EXPECT_EQ(tickets_, std::vector<int>{0});
   EXPECT_EQ(lane_.Take(0).arrivals[0], nullptr);
   EXPECT_EQ(tickets_, (std::vector<int>{0, 0}));
@@ -255,7 +413,7 @@ TEST_F(PlanLaneTest, AfterRefuseNoBucketBecomesComplete) {
 TEST_F(PlanLaneTest, AfterRefuseAJoinedRankSuppliesNoMoreZeros) {
   Activate(MakePlan("p", 1, {{0}}));
   lane_.Join();
-  Council({ToRow({{"p", Stand::kActive, kShadowPasses + 2, "", {}, {}}})});
+  Council({ToRow({Says(Stand::kActive, kShadowPasses + 2)})});
   EXPECT_EQ(tickets_, std::vector<int>{0});
   lane_.Refuse();
   EXPECT_EQ(lane_.Take(0).arrivals.at(0), nullptr);

@@ -31,7 +31,7 @@ class PlanLaneThreads : public testing::Test {
     for (int pass = 1; pass <= kPasses; ++pass) {
       for (int slot : {first_slot, first_slot + 1}) {
         ArrivalPtr arrival = std::make_unique<Numbered>(slot);
-        const Route route = lane_.Arrive(1 + slot, 4, {}, "", arrival).route;
+        const Route route = lane_.Arrive(1 + slot, 4, {}, "", arrival);
         ASSERT_TRUE(route == Route::kNegotiated || route == Route::kPlanned ||
                     route == Route::kHeld);
         if (route == Route::kNegotiated) Reduced(arrival);
@@ -123,7 +123,7 @@ TEST(PlanLaneRefuse, IsTheEndForArrivalsUnderWay) {
     lane.Add(MakePlan("p", 1, {{0}}));
     const auto arrive = [&] {
       ArrivalPtr arrival = std::make_unique<Arrival>();
-      return lane.Arrive(1, 4, {}, "", arrival).route;
+      return lane.Arrive(1, 4, {}, "", arrival);
     };
     while (!lane.WantsCouncil()) arrive();
     lane.Apply({lane.MeetingRow(false)});

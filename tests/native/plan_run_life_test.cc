@@ -27,10 +27,25 @@ class PlanShadowTest : public testing::Test {
     for (int slot : {0, 1}) EXPECT_EQ(Arrive(slot), Route::kNegotiated);
   }
 
-  Stand StandHeld(bool joined = false) { return run_.Hold(joined, false).stand; }
+  Statement Hold(bool joined = false) { return run_.Hold(joined, false, PlanRun::Clock::now()); }
+  Stand StandHeld(bool joined = false) { return Hold(joined).stand; }
 
   PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0) {
-    return run_.Apply({"p", kind, from_pass, "they say", {}}, 0, {});
+    Decision decision;
+    decision.kind = kind;
+    decision.from_pass = from_pass;
+    decision.reason = "they say";
+    // As if this were the only rank.
+    decision.everywhere = decision.anywhere = Hold().completed;
+    return run_.Apply(decision, {0, 1}, {});
+  }
+
+  // New buckets {{b, a}}, of which the ticket is 2.
+  PlanRun::Released Recut(std::uint64_t from_pass) {
+    Decision decision;
+    decision.kind = Decision::kRecut;
+    decision.from_pass = from_pass;
+    return run_.Apply(decision, {2}, {{1, 0}});
   }
 
   void Shadow() {
@@ -67,7 +82,7 @@ TEST_F(PlanShadowTest, IsReadyOnceEverySlotHasArrivedInAllPassesThatAreShadowed)
   EXPECT_EQ(StandHeld(), Stand::kReady);
   Apply(Decision::kWait);
   EXPECT_FALSE(Send(1).news);
-  EXPECT_EQ(run_.Hold(false, false).begun, kLast + 1);
+  EXPECT_EQ(Hold().begun, kLast + 1);
 }
 
 TEST_F(PlanShadowTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
@@ -87,9 +102,8 @@ TEST_F(PlanShadowTest, FailsIfTheFirstPassDiffers) {
   EXPECT_TRUE(arrived.news);
   EXPECT_EQ(run_.reason(), "'b': it is green");
   EXPECT_EQ(StandHeld(), Stand::kFailed);
-  EXPECT_FALSE(run_.Settled());
-  Apply(Decision::kReject, kLast + 1);
-  EXPECT_TRUE(run_.Settled());
+  Apply(Decision::kEnd, kLast + 1);
+  EXPECT_EQ(run_.stand(), Stand::kEnded);
   EXPECT_EQ(run_.reason(), "they say");
   Pass();
 }
@@ -117,7 +131,10 @@ TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheCouncilHasMet) {
   EXPECT_EQ(StandHeld(), Stand::kEnding);
   EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 1u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
-  EXPECT_TRUE(run_.Settled());
+  EXPECT_EQ(run_.stand(), Stand::kEnded);
+  run_.End("again");
+  EXPECT_EQ(run_.stand(), Stand::kEnded);
+  EXPECT_EQ(run_.reason(), "they say");
 }
 
 TEST_F(PlanEndTest, EndDuringACouncilWaitsForTheNextOne) {
@@ -126,9 +143,9 @@ TEST_F(PlanEndTest, EndDuringACouncilWaitsForTheNextOne) {
     StandHeld();
     run_.End("no more");
     EXPECT_EQ(Arrive(0), Route::kHeld);
-    const auto released = run_.Apply({"p", kind, kLast + 1, "they say", {}}, 2, {{1, 0}});
+    const auto released = kind == Decision::kWait ? Apply(kind) : Recut(kLast + 1);
     EXPECT_TRUE(released.negotiated.empty() && released.tickets.empty());
-    const Statement statement = run_.Hold(false, false);
+    const Statement statement = Hold();
     EXPECT_EQ(statement.stand, Stand::kEnding);
     EXPECT_EQ(statement.reason, "no more");
   }
@@ -141,12 +158,13 @@ TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
   EXPECT_EQ(Arrive(0), Route::kHeld);
   EXPECT_TRUE(Apply(Decision::kCommit, kLast + 1).tickets.empty());
   EXPECT_EQ(Arrive(1), Route::kHeld);
-  const Statement statement = run_.Hold(false, false);
+  const Statement statement = Hold();
   EXPECT_EQ(statement.stand, Stand::kEnding);
   EXPECT_EQ(statement.reason, "no more");
   EXPECT_EQ(statement.begun, kLast);
-  // Another rank has begun a pass in the planned lane.
-  EXPECT_EQ(Apply(Decision::kEnd, kLast + 2).tickets, (std::vector<int>{0, 1}));
+  const auto released = Apply(Decision::kEnd);
+  EXPECT_EQ(released.negotiated.size(), 2u);
+  EXPECT_TRUE(released.tickets.empty());
 }
 
 TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
@@ -155,7 +173,7 @@ TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kHeld);
   EXPECT_EQ(Apply(Decision::kPause, kLast + 1).negotiated.size(), 1u);
-  const Statement statement = run_.Hold(false, false);
+  const Statement statement = Hold();
   EXPECT_EQ(statement.stand, Stand::kFailed);
   EXPECT_EQ(statement.reason, "no more");
 }
@@ -164,7 +182,7 @@ TEST_F(PlanEndTest, AFailureKeepsItsReasonUntilItIsDecided) {
   EXPECT_EQ(StandHeld(), Stand::kReady);
   run_.Fail("because");
   Apply(Decision::kWait);
-  EXPECT_EQ(run_.Hold(false, false).reason, "because");
+  EXPECT_EQ(Hold().reason, "because");
 }
 
 TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
@@ -172,7 +190,7 @@ TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
   Apply(Decision::kWait);
   EXPECT_EQ(run_.stand(), Stand::kReady);
   Commit(kLast + 1);
-  const Statement statement = run_.Hold(true, false);
+  const Statement statement = Hold(true);
   EXPECT_EQ(statement.stand, Stand::kPausing);
   EXPECT_EQ(statement.reason, "has joined");
   Apply(Decision::kPause, kLast + 1);
@@ -197,7 +215,7 @@ TEST_F(PlanEndTest, ZerosAfterWhatTheRankHasSentItself) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
   StandHeld(true);
-  Apply(Decision::kEnd, kLast + 3);
+  Apply(Decision::kPause, kLast + 3);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{1}));
   std::vector<int> tickets;
   const Work sent = run_.Take(0, tickets);
@@ -206,6 +224,28 @@ TEST_F(PlanEndTest, ZerosAfterWhatTheRankHasSentItself) {
   const Work zeros = run_.Take(0, tickets);
   EXPECT_EQ(zeros.pass, kLast + 2);
   EXPECT_EQ(zeros.arrivals[0], nullptr);
+}
+
+// Else a bucket could become complete after this rank has said which ones are.
+TEST_F(PlanEndTest, NoZerosWhileHeld) {
+  Commit(kLast + 3);
+  StandHeld(true);
+  Apply(Decision::kPause, kLast + 5);
+  EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{0, 1}));
+  StandHeld(true);
+  EXPECT_EQ(Take(0).second, std::vector<int>{});
+  Apply(Decision::kWait);
+  EXPECT_EQ(run_.SupplyZeros(), std::vector<int>{0});
+}
+
+// What others have begun is negotiated: the join supplies zeros there.
+TEST_F(PlanEndTest, NoZerosOnceThePlanHasEnded) {
+  Commit(kLast + 3);
+  StandHeld(true);
+  Apply(Decision::kPause, kLast + 5);
+  run_.Fail("no more");
+  Apply(Decision::kEnd, kLast + 5);
+  EXPECT_TRUE(run_.SupplyZeros().empty());
 }
 
 TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
@@ -238,7 +278,7 @@ TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveShadowsItToo) {
 TEST_F(PlanEndTest, RestartKeepsTheNewBuckets) {
   Commit(kLast + 1);
   StandHeld();
-  run_.Apply({"p", Decision::kRecut, kLast + 1, "", {}}, 2, {{1, 0}});
+  Recut(kLast + 1);
   run_.Restart();
   Shadow();
   Commit(kLast + 1);
@@ -252,7 +292,7 @@ TEST_F(PlanEndTest, RestartInAPassFailsAndItsBucketsCanStillBeTaken) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
   StandHeld();
-  run_.Apply({"p", Decision::kRecut, kLast + 2, "", {}}, 2, {{1, 0}});
+  Recut(kLast + 2);
   run_.Restart();
   EXPECT_EQ(StandHeld(), Stand::kFailed);
   EXPECT_EQ(run_.reason(), "a pass was under way when all ranks had joined");

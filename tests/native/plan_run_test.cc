@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "sample_plans.h"
@@ -32,7 +33,7 @@ std::vector<int> NumbersOf(const std::vector<ArrivalPtr>& arrivals) {
 class PlanRunTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kLast = 2;
-  static constexpr int kBase = 10;
+  static constexpr int kBase = 10;  // first ticket
 
   PlanRunTest() {
     for (std::uint64_t pass = 1; pass <= kLast; ++pass) Negotiated();
@@ -74,13 +75,28 @@ class PlanRunTest : public testing::Test {
     return work;
   }
 
-  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0, int base = kBase,
-                          Buckets recut = {}) {
-    return run_.Apply({"p", kind, from_pass, "they say", {}}, base, std::move(recut));
+  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0,
+                          std::vector<int> tickets = {kBase, kBase + 1}, Buckets recut = {}) {
+    return run_.Apply({"p", kind, from_pass, "they say", {}, {}, {}, false, 0}, std::move(tickets),
+                      std::move(recut));
+  }
+
+  Statement Hold(bool times = false) { return run_.Hold(false, times, now_); }
+
+  // As if this were the only rank, or `others` had completed each bucket so often.
+  PlanRun::Released End(std::vector<std::uint64_t> others = {}) {
+    const auto own = Hold().completed;
+    if (others.empty()) others = own;
+    Decision decision{"p", Decision::kEnd, run_.begun() + 1, "they say", {}, own, own, false, 0};
+    for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
+      decision.everywhere[bucket] = std::min(own[bucket], others[bucket]);
+      decision.anywhere[bucket] = std::max(own[bucket], others[bucket]);
+    }
+    return run_.Apply(decision, {}, {});
   }
 
   PlanRun::Released Decided(Decision::Kind kind, std::uint64_t from_pass = 0) {
-    run_.Hold(false, false);
+    Hold();
     return Apply(kind, from_pass);
   }
 
@@ -108,7 +124,7 @@ TEST_F(PlanRunTest, TheNthArrivalOfASlotBelongsToPassN) {
 }
 
 TEST_F(PlanRunTest, AHeldArrivalCountsToo) {
-  run_.Hold(false, false);
+  Hold();
   EXPECT_EQ(Arrive(0).route, Route::kHeld);
   EXPECT_EQ(NumbersOf(Apply(Decision::kCommit, kLast + 2).negotiated), std::vector<int>{1});
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);
@@ -128,7 +144,7 @@ TEST_F(PlanRunTest, AnArrivalThatOverlapsIsRefusedAndNotCounted) {
 }
 
 TEST_F(PlanRunTest, HeldArrivalsOverlapOnlyIfThePlannedLaneTakesThem) {
-  run_.Hold(false, false);
+  Hold();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(2).route, Route::kHeld);
   const auto released = Apply(Decision::kCommit, kLast + 3);
   EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
@@ -145,46 +161,196 @@ TEST_F(PlanRunTest, PlannedAreThePassesFromTheCommitToTheEnd) {
   Negotiated();
   Planned();
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);  // pass kLast + 3
-  Decided(Decision::kEnd, kLast + 4);
+  Decided(Decision::kPause, kLast + 4);
   EXPECT_EQ(Arrive(2).ticket, kBase + 1);
   Take(kBase + 1);
   EXPECT_EQ(Arrive(2).route, Route::kNegotiated);
-  EXPECT_EQ(Arrive(0).route, Route::kNegotiated) << "whatever is in the bucket";
+  EXPECT_EQ(Arrive(1).ticket, kBase);
+  Take(kBase);
+  EXPECT_EQ(Arrive(0).route, Route::kNegotiated);
 }
 
-TEST_F(PlanRunTest, ARejectionDoesNotProlongWhatWasPaused) {
+TEST_F(PlanRunTest, AnEndDoesNotProlongWhatWasPaused) {
   Commit(kLast + 1);
   Decided(Decision::kPause, kLast + 1);
   Negotiated();
-  Decided(Decision::kReject, kLast + 3);
+  EXPECT_TRUE(End().negotiated.empty());
   Negotiated();
 }
 
-TEST_F(PlanRunTest, ADifferentTensorIsRefusedInAPlannedPassAndNotCounted) {
+TEST_F(PlanRunTest, ADifferentTensorEndsThePlanAndIsNegotiated) {
   Commit(kLast + 2);
   EXPECT_EQ(Arrive(2, "it is green").route, Route::kNegotiated);
-  EXPECT_EQ(Arrive(2, "it is green").route, Route::kDiffers);
-  EXPECT_EQ(Arrive(2).ticket, kBase + 1);
-  EXPECT_EQ(Take(kBase + 1).pass, kLast + 2);
+  EXPECT_EQ(run_.stand(), Stand::kActive) << "not in a planned pass";
+  const auto arrived = Arrive(2, "it is green");
+  EXPECT_EQ(arrived.route, Route::kHeld);
+  EXPECT_TRUE(arrived.news);
+  EXPECT_EQ(Arrive(0).route, Route::kHeld) << "all of it waits for the council";
+  const Statement statement = Hold();
+  EXPECT_EQ(statement.stand, Stand::kEnding);
+  EXPECT_EQ(statement.reason, "'c': it is green");
+  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+  Negotiated();
 }
 
-TEST_F(PlanRunTest, ADifferentTensorNeverBecomesPlannedWhileItIsHeld) {
+TEST_F(PlanRunTest, ADifferentTensorThatIsHeldEndsThePlanIfItsPassBecomesPlanned) {
   Arrive(0);
-  run_.Hold(false, false);
+  Hold();
   EXPECT_EQ(Arrive(1, "it is green").route, Route::kHeld) << "its pass has begun: never planned";
-  EXPECT_EQ(Arrive(0, "it is green").route, Route::kDiffers);
-  EXPECT_EQ(NumbersOf(Apply(Decision::kCommit, kLast + 2).negotiated), std::vector<int>{2});
+  EXPECT_EQ(Arrive(0, "it is blue").route, Route::kHeld);
+  const auto released = Apply(Decision::kCommit, kLast + 2);
+  EXPECT_TRUE(released.news);
+  EXPECT_TRUE(released.negotiated.empty());
+  EXPECT_EQ(Hold().reason, "'a': it is blue");
+  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+}
+
+TEST_F(PlanRunTest, AnotherShapeIsADifference) {
+  EXPECT_EQ(run_.See(0, false, {}), "");
+  EXPECT_EQ(run_.See(0, false, {2, 3}), "it has the shape [2, 3], and had [] in its first pass");
+  PlanRun run(MakePlan("p", 1, {{0}}));
+  EXPECT_EQ(run.See(0, false, {2, 3}), "");
+  EXPECT_EQ(run.See(0, false, {2, 3}), "");
+  EXPECT_EQ(run.See(0, false, {6}), "it has the shape [6], and had [2, 3] in its first pass");
+}
+
+// Invariant 6.
+TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
+  Commit(kLast + 1);
+  Arrive(0);
+  Arrive(2);  // complete here
+  const auto released = End({0, 0});
+  EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(released.owed.empty()) << "it was announced";
+  EXPECT_TRUE(Hold().under_way) << "and is still in nobody's log";
+  Apply(Decision::kWait);
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_FALSE(Hold().under_way);
+  Apply(Decision::kWait);
+  Negotiated();
+}
+
+TEST_F(PlanRunTest, AnEndLeavesWhatIsCompleteEverywhere) {
+  Commit(kLast + 1);
+  Arrive(2);
+  EXPECT_TRUE(End({0, 1}).negotiated.empty());
+  EXPECT_TRUE(Hold().under_way);
+  Apply(Decision::kWait);
+  const Work work = Take(kBase + 1);
+  EXPECT_EQ(NumbersOf(work.arrivals), std::vector<int>{1});
+  EXPECT_TRUE(Hold().under_way) << "not reduced";
+  Apply(Decision::kWait);
+  run_.Finished(work);
+  EXPECT_FALSE(Hold().under_way);
+}
+
+TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
+  Commit(kLast + 1);
+  Arrive(0);
+  const auto released = End({1, 1});
+  EXPECT_EQ(NumbersOf(released.negotiated), std::vector<int>{1});
+  EXPECT_EQ(released.owed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_TRUE(released.news) << "in the next council";
+  EXPECT_TRUE(End().negotiated.empty()) << "once";
+  EXPECT_TRUE(Take(kBase).slots.empty());
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_FALSE(Hold().under_way);
+}
+
+TEST_F(PlanRunTest, TakenBackInTheSecondPassOfABucket) {
+  Commit(kLast + 1);
+  Planned();
+  Arrive(2);
+  Arrive(1);
+  const auto released = End({1, 1});
+  EXPECT_EQ(released.negotiated.size(), 2u);
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+}
+
+TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextPass) {
+  Commit(kLast + 1);
+  Planned();
+  const auto freed = Decided(Decision::kRest, kLast + 2).freed;
+  EXPECT_EQ(freed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_FALSE(run_.Committed());
+  EXPECT_EQ(Hold().stand, Stand::kResting);
+  Apply(Decision::kWait);
+  EXPECT_EQ(run_.reason(), "they say");
+  const auto arrived = Arrive(0);
+  EXPECT_EQ(arrived.route, Route::kNegotiated);
+  EXPECT_TRUE(arrived.news);
+  EXPECT_EQ(Hold().stand, Stand::kReady);
+  Apply(Decision::kCommit, kLast + 3, {20, 21});
+  EXPECT_EQ(Arrive(1).route, Route::kNegotiated);
+  EXPECT_EQ(Arrive(2).route, Route::kNegotiated);
+  EXPECT_EQ(Arrive(2).ticket, 21);
+  EXPECT_EQ(Take(21).pass, kLast + 3);
+}
+
+TEST_F(PlanRunTest, RestsWithTheBucketsThatItHad) {
+  Commit(kLast + 1);
+  Hold();
+  Apply(Decision::kRecut, kLast + 1, {20, 21}, {{2, 0}, {1}});
+  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).freed, (std::vector<int>{kBase, kBase + 1, 20, 21}));
+  EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
+  Arrive(1);
+  Hold();
+  Apply(Decision::kCommit, kLast + 2, {5, 6});
+  EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
+}
+
+TEST_F(PlanRunTest, ForgottenItStartsAnewWithWhatHasArrivedSince) {
+  Commit(kLast + 1);
+  Planned();
+  Hold();
+  Arrive(1);
+  const auto released = Apply(Decision::kForget);
+  EXPECT_EQ(released.freed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_EQ(released.negotiated.size(), 1u);
+  EXPECT_EQ(run_.stand(), Stand::kCaptured);
+  EXPECT_EQ(run_.begun(), 1u);
+  Arrive(0);
+  Arrive(2);
+  Negotiated();
+  EXPECT_EQ(run_.stand(), Stand::kReady);
+}
+
+TEST_F(PlanRunTest, SaysWhatTheCouncilNeedsToGiveItsTicketsAway) {
+  Commit(kLast + 1);
+  now_ += 3s;
+  Statement statement = Hold();
+  EXPECT_FALSE(statement.under_way);
+  EXPECT_TRUE(statement.whole);
+  Arrive(2);
+  statement = Hold();
+  EXPECT_TRUE(statement.under_way) << "held";
+  EXPECT_FALSE(statement.whole);
+  EXPECT_EQ(statement.idle_ms, 0);
+  EXPECT_EQ(statement.completed, (std::vector<std::uint64_t>{0, 0}));
+  Apply(Decision::kWait);
+  Arrive(0);
+  now_ += 2s;
+  statement = Hold();
+  EXPECT_EQ(statement.completed, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(statement.idle_ms, 2000);
+  Apply(Decision::kWait);
+  Arrive(1);
+  run_.Finished(Take(kBase));
+  run_.Finished(Take(kBase + 1));
+  statement = Hold();
+  EXPECT_FALSE(statement.under_way);
+  EXPECT_TRUE(statement.whole);
 }
 
 // Invariant 3.
 TEST_F(PlanRunTest, WhileHeldNothingIsLetThroughAndNoPassBegins) {
   Commit(kLast + 1);
-  EXPECT_EQ(run_.Hold(false, false).begun, kLast);
+  EXPECT_EQ(Hold().begun, kLast);
   EXPECT_EQ(Arrive(2).route, Route::kHeld);
   const auto arrived = Arrive(0);
   EXPECT_EQ(arrived.route, Route::kHeld);
   EXPECT_EQ(arrived.ticket, kNoTicket);
-  EXPECT_EQ(run_.Hold(false, false).begun, kLast);
+  EXPECT_EQ(Hold().begun, kLast);
   const auto released = Apply(Decision::kWait);
   EXPECT_EQ(released.tickets, std::vector<int>{kBase + 1});
   EXPECT_TRUE(released.negotiated.empty());
@@ -194,8 +360,8 @@ TEST_F(PlanRunTest, WhileHeldNothingIsLetThroughAndNoPassBegins) {
 }
 
 TEST_F(PlanRunTest, HeldArrivalsTakeTheLaneThatIsDecided) {
-  for (const auto kind : {Decision::kCommit, Decision::kEnd}) {
-    run_.Hold(false, false);
+  for (const auto kind : {Decision::kCommit, Decision::kPause}) {
+    Hold();
     for (int slot : {1, 2, 0}) EXPECT_EQ(Arrive(slot).route, Route::kHeld);
     const auto released = Apply(kind, run_.begun() + 1);
     if (kind == Decision::kCommit) {
@@ -247,8 +413,8 @@ TEST_F(PlanRunTest, ANewCutAppliesFromItsPassAndTheOldOneCompletes) {
   Commit(kLast + 1);
   Arrive(0);
   Arrive(2);
-  run_.Hold(false, false);
-  Apply(Decision::kRecut, kLast + 2, 20, {{2, 0}, {1}});
+  Hold();
+  Apply(Decision::kRecut, kLast + 2, {20, 21}, {{2, 0}, {1}});
   EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
   Take(kBase + 1);
   EXPECT_EQ(Arrive(2).ticket, kNoTicket);  // pass kLast + 2
@@ -265,19 +431,19 @@ TEST_F(PlanRunTest, TimesAreMeansOfFivePassesAndAskForANewCutOnce) {
   Commit(kLast + 1);
   for (int pass = 0; pass < 5; ++pass) {
     EXPECT_FALSE(progress_.news);
-    EXPECT_TRUE(run_.Hold(false, true).times.empty());
+    EXPECT_TRUE(Hold(true).times.empty());
     Apply(Decision::kWait);
     Planned();
   }
   EXPECT_TRUE(progress_.news);
-  EXPECT_TRUE(run_.Hold(false, false).times.empty());
-  EXPECT_EQ(run_.Hold(false, true).times, (std::vector<std::int64_t>{2000, 1000, 0}));
-  Apply(Decision::kRecut, kLast + 6, 20, {{2}, {1, 0}});
+  EXPECT_TRUE(Hold().times.empty());
+  EXPECT_EQ(Hold(true).times, (std::vector<std::int64_t>{2000, 1000, 0}));
+  Apply(Decision::kRecut, kLast + 6, {20, 21}, {{2}, {1, 0}});
   Planned();
   EXPECT_FALSE(progress_.news);
-  EXPECT_TRUE(run_.Hold(false, true).times.empty());
+  EXPECT_TRUE(Hold(true).times.empty());
   run_.Restart();
-  EXPECT_TRUE(run_.Hold(false, true).times.empty());
+  EXPECT_TRUE(Hold(true).times.empty());
 }
 
 TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {

@@ -14,7 +14,7 @@ PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
     : program_(std::move(program)), random_(seed), calls_(kCapacity, 0) {
   const int size = static_cast<int>(program_.passes[0].size());
   for (int rank = 0; rank < size; ++rank) {
-    ranks_.push_back(std::make_unique<Rank>([this, rank, size](int ticket) {
+    ranks_.push_back(std::make_unique<Rank>(program_.capacity, [this, rank, size](int ticket) {
       Rank& self = *ranks_[rank];
       ++self.readies[ticket];
       EXPECT_LE(self.readies[ticket], self.takes[ticket] + 1) << "announced twice: " << ticket;
@@ -23,6 +23,7 @@ PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
     Rank& self = *ranks_.back();
     self.threads.resize(program_.threads.size());
     self.added.resize(program_.plans.size());
+    self.graph.resize(program_.plans.size());
     for (const Plan& plan : program_.plans) self.arrivals.emplace_back(plan.slots.size(), 0);
     self.readies.resize(kCapacity);
     self.takes.resize(kCapacity);
@@ -92,11 +93,7 @@ void PlanSimulation::Framework(int rank) {
   const auto& slots = program_.plans[plan].slots;
   if (!self.added[plan]) {
     self.added[plan] = true;
-    Plan own = program_.plans[plan];
-    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      own.slots[slot].key = Key(rank, plan, static_cast<int>(slot));
-    }
-    if (plan != 0 || rank != program_.without_plan) self.lane.Add(own);
+    if (plan != 0 || rank != program_.without_plan) self.lane.Add(Own(rank, plan));
   }
   if (!thread.running) {
     thread.running = true;
@@ -114,7 +111,19 @@ void PlanSimulation::Framework(int rank) {
       static_cast<int>(slots.size())) {
     thread.running = false;
     ++thread.executed;
+    if (program_.retraces == 0 || Below(program_.retraces) != 0) return;
+    self.lane.Remove(Own(rank, plan));
+    self.added[plan] = false;
+    ++self.graph[plan];
   }
+}
+
+Plan PlanSimulation::Own(int rank, int plan) const {
+  Plan own = program_.plans[plan];
+  for (std::size_t slot = 0; slot < own.slots.size(); ++slot) {
+    own.slots[slot].key = 100000 * ranks_[rank]->graph[plan] + Key(rank, plan, static_cast<int>(slot));
+  }
+  return own;
 }
 
 void PlanSimulation::Send(int rank, int plan, int slot) {
@@ -122,11 +131,14 @@ void PlanSimulation::Send(int rank, int plan, int slot) {
   const std::uint64_t pass = ++self.arrivals[plan][slot];
   const Tensor tensor(plan, slot, pass, self.epoch);
   ArrivalPtr arrival = std::make_unique<Tensor>(tensor);
-  const Route route = self.lane.Arrive(Key(rank, plan, slot), 4, {}, "", arrival).route;
+  const bool differs = !program_.different.empty() && plan == 0 && slot == 0 &&
+                       program_.different[rank] == pass;
+  const std::int64_t key = Own(rank, plan).slots[slot].key;
+  const Route route = self.lane.Arrive(key, differs ? 8 : 4, {}, "", arrival);
   EXPECT_EQ(arrival == nullptr, route != Route::kNegotiated);
-  if (route == Route::kHeld) return;
+  if (route != Route::kNegotiated) return;
   TakesLane(tensor, route);
-  if (route == Route::kNegotiated) self.negotiated[{plan, slot}] = pass;
+  self.negotiated[{plan, slot}] = pass;
 }
 
 // Every rank must come to the same result, however early or late it does.
@@ -164,7 +176,7 @@ void PlanSimulation::Lane(int rank) {
     return;
   }
   ++self.finished;
-  self.lane.Finished(self.work);
+  if (!self.work.slots.empty()) self.lane.Finished(self.work);
   for (const ArrivalPtr& arrival : self.work.arrivals) {
     if (arrival == nullptr) continue;
     const auto& tensor = static_cast<const Tensor&>(*arrival);
@@ -175,7 +187,8 @@ void PlanSimulation::Lane(int rank) {
 
 void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
   const Rank& self = *ranks_[rank];
-  const auto what = std::make_tuple(work.plan->hash, work.pass, work.slots);
+  const std::uint64_t pass = work.slots.empty() ? 0 : work.pass;
+  const auto what = std::make_tuple(work.plan->hash, pass, work.slots);
   if (position == reduced_.size()) reduced_.push_back(what);
   EXPECT_EQ(reduced_[position], what) << "the ranks reduce different buckets";
   EXPECT_EQ(work.ticket, log_[position]);
@@ -188,7 +201,11 @@ void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
     const auto& tensor = static_cast<const Tensor&>(*work.arrivals[i]);
     EXPECT_EQ(program_.plans[tensor.plan].hash, work.plan->hash);
     EXPECT_EQ(tensor.slot, work.slots[i]);
-    EXPECT_EQ(tensor.pass, work.pass);
+    EXPECT_EQ(passes_.emplace(position, tensor.pass).first->second, tensor.pass)
+        << "different passes are reduced together";
+    if (program_.retraces == 0) {
+      EXPECT_EQ(tensor.pass, work.pass);
+    }
     EXPECT_EQ(tensor.epoch, self.epoch);
     TakesLane(tensor, Route::kPlanned);
   }
@@ -212,7 +229,8 @@ void PlanSimulation::Background(int rank) {
   if (self.took_part) return;
   self.took_part = true;
   if (phase_ == Phase::kRows) {
-    self.row = self.lane.MeetingRow(program_.recut && rank == 0);
+    self.row = self.lane.MeetingRow(program_.recut && rank == 0,
+                                    PlanLane::Clock::now() + program_.idle);
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
     for (const auto& one : ranks_) rows.push_back(one->row);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,8 @@ struct Tensor : Arrival {
 
 class PlanSimulation {
  public:
+  static constexpr int kCapacity = 256;
+
   struct Program {
     std::vector<Plan> plans;  // their keys differ from rank to rank
     // Framework threads; each executes its plans by turns. A pass ends when all of it is reduced.
@@ -41,9 +44,13 @@ class PlanSimulation {
     std::vector<std::pair<int, std::function<void(PlanLane&)>>> disturbances;  // by rank
     // Steps until all of them have happened, about.
     int disturbed_for = 2000;
+    // In which of its passes a rank sends slot 0 of plan 0 with another size; 0: never.
+    std::vector<std::uint64_t> different;
+    // Graphs come and go: between two passes, once in so many times; 0: never.
+    int retraces = 0;
+    int capacity = kCapacity;
+    std::chrono::seconds idle{0};  // what the ranks believe to have passed at a council
   };
-
-  static constexpr int kCapacity = 256;
 
   static std::int64_t Key(int rank, int plan, int slot) { return 1 + rank + 100 * plan + slot; }
 
@@ -66,10 +73,11 @@ class PlanSimulation {
     std::vector<Sent> slots;
   };
   struct Rank {
-    Rank(std::function<void(int)> ready) : lane(kCapacity, std::move(ready), [] {}) {}
+    Rank(int capacity, std::function<void(int)> ready) : lane(capacity, std::move(ready), [] {}) {}
     PlanLane lane;
     std::vector<Thread> threads;
     std::vector<bool> added;
+    std::vector<int> graph;  // by plan: number of the one that shows its keys
     std::vector<std::vector<std::uint64_t>> arrivals;            // by plan, slot; this epoch
     std::map<std::pair<int, int>, std::uint64_t> negotiated;  // plan, slot -> pass
     std::size_t taken = 0;                                    // entries of the log
@@ -86,6 +94,7 @@ class PlanSimulation {
   void Step(int rank);
   void Framework(int rank);
   void Send(int rank, int thread, int slot);
+  Plan Own(int rank, int plan) const;
   void Lane(int rank);
   void Check(int rank, const Work& work, std::size_t position);
   void Background(int rank);
@@ -107,6 +116,7 @@ class PlanSimulation {
   std::vector<int> log_;
   std::vector<int> calls_;  // of `ready`, by ticket
   std::vector<std::tuple<std::string, std::uint64_t, std::vector<int>>> reduced_;  // by entry
+  std::map<std::size_t, std::uint64_t> passes_;  // of the tensors, by entry
   std::map<std::tuple<int, int, std::uint64_t, int>, Route> routes_;  // plan, epoch, pass, slot
   std::vector<std::string> rejected_;
 };

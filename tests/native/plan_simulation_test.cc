@@ -131,6 +131,66 @@ TEST(PlanSimulation, RejectedAtAnyMoment) {
   EXPECT_LT(late, static_cast<int>(kSeeds) / 2);
 }
 
+TEST(PlanSimulation, ADifferentTensorAtAnyMoment) {
+  int planned = 0, ended = 0;
+  ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
+    Program program = OnePlan(random, ranks, 25);
+    program.plans.push_back(RandomPlan(random, "q"));
+    program.threads = {{0}, {1}};
+    program.recut = seed % 2 == 0;
+    if (seed % 3 == 0) {
+      auto& uneven = program.passes.emplace_back();
+      for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 10));
+    }
+    const std::uint64_t when = 1 + random() % 24;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const bool also = rank == 0 || random() % 2 == 0;  // all of them, now and then
+      program.different.push_back(also ? when + random() % 2 : 0);
+    }
+    PlanSimulation job(program, seed);
+    job.Run();
+    planned += job.PlannedPasses(0, 0);
+    ended += static_cast<int>(job.rejected().size());
+    EXPECT_GT(job.PlannedPasses(1, 0), 0) << "another plan goes on";
+  });
+  EXPECT_GT(planned, static_cast<int>(kSeeds));
+  EXPECT_GT(ended, static_cast<int>(kSeeds) / 2);
+}
+
+TEST(PlanSimulation, GraphsComeAndGo) {
+  int planned = 0;
+  ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
+    Program program;
+    program.plans = {RandomPlan(random, "p"), RandomPlan(random, "q")};
+    program.threads = {{0, 0, 1}};
+    program.recut = seed % 2 == 0;
+    program.retraces = 2 + static_cast<int>(seed % 5);
+    program.passes = {std::vector<int>(ranks, 60)};
+    PlanSimulation job(program, seed);
+    job.Run();
+    planned += job.PlannedPasses(0, 0);
+    EXPECT_TRUE(job.rejected().empty());
+  });
+  EXPECT_GT(planned, 5 * static_cast<int>(kSeeds));
+}
+
+TEST(PlanSimulation, PlansRestByTurns) {
+  int planned = 0;
+  ForSeeds([&](std::uint32_t seed, Random&, int ranks) {
+    Program program;
+    program.plans = {MakePlan("p", 3, {{0}, {1}, {2}}), MakePlan("q", 2, {{0}, {1}}),
+                     MakePlan("r", 3, {{0, 1}, {2}}), MakePlan("s", 4, {{0}, {1}, {2}, {3}})};
+    program.capacity = 5;
+    program.threads = {{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}};
+    program.idle = std::chrono::seconds(5);
+    program.passes = {std::vector<int>(ranks, 8 * 16)};
+    PlanSimulation job(program, seed);
+    job.Run();
+    for (int plan = 0; plan < 4; ++plan) planned += job.PlannedPasses(plan, 0);
+  });
+  EXPECT_GT(planned, 30 * static_cast<int>(kSeeds));
+}
+
 TEST(PlanSimulation, RejectedWhileRanksJoin) {
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 0);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import pytest
@@ -22,13 +23,22 @@ class Recorder:
     """Stands for the native side: keeps each plan as its lines, by kind."""
 
     def __init__(self):
+        self.texts: list[str] = []
+        self.removed: list[str] = []
         self.plans: list[dict[str, list[list[str]]]] = []
         self.rejected: list[tuple[str, str]] = []
 
     def add(self, text: str) -> None:
+        self.texts.append(text)
         lines = [line.split("\t") for line in text.splitlines()]
         kinds = ("plan", "slot", "bucket")
         self.plans.append({k: [line[1:] for line in lines if line[0] == k] for k in kinds})
+
+    def remove(self, text: str) -> None:
+        self.removed.append(text)
+
+    def is_first_rank(self) -> bool:
+        return True
 
     def reject(self, plan: str, reason: str) -> None:
         self.rejected.append((plan, reason))
@@ -54,7 +64,7 @@ def planner(monkeypatch):
     for name in ("_extend_graph", "_do_run"):
         monkeypatch.setattr(session.BaseSession, name, getattr(session.BaseSession, name))
     recorder = Recorder()
-    recorder.capture = Capture(recorder.add, recorder.reject, lambda: True)
+    recorder.capture = Capture(recorder)
     capturing.install(recorder.capture)
     with two_ranks():
         yield recorder
@@ -174,6 +184,18 @@ def test_each_fetch_of_a_session_is_planned_once(planner):
     assert planner.names == [["a", "b"], ["a"]]
 
 
+def test_a_function_that_is_gone_takes_its_plan_along(planner):
+    kept = trace(lambda x: reduced(x, "a"), 4)
+    traced = trace(lambda x: reduced(x, "b"), 4)
+    assert planner.names == [["a"], ["b"]]
+    del traced
+    gc.collect()
+    assert planner.removed == planner.texts[1:]
+    assert kept.name
+    capture = planner.capture
+    assert [len(capture._functions), len(capture.unplanned)] == [1, 0]
+
+
 def test_operations_that_are_added_later_have_keys(planner):
     with tf.Graph().as_default(), tf.compat.v1.Session() as running:
         x = tf.compat.v1.placeholder(tf.float32, [1])
@@ -184,7 +206,7 @@ def test_operations_that_are_added_later_have_keys(planner):
 
 
 def test_regions_are_written_to_a_folder(planner, tmp_path):
-    capturing.install(Capture(planner.add, planner.reject, lambda: True, str(tmp_path)))
+    capturing.install(Capture(planner, str(tmp_path)))
     trace(lambda x: reduced(x, "a"), 4)
     file, = tmp_path.glob("*.json")
     assert read_region(file).plan.hash == planner.hashes[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +15,14 @@ class Native:
 
     def __init__(self):
         self.added: list[str] = []
+        self.removed: list[str] = []
         self.used: list[int] = []
 
     def add(self, text: str) -> None:
         self.added.append(text)
+
+    def remove(self, text: str) -> None:
+        self.removed.append(text)
 
     def use_key(self, key: int) -> None:
         self.used.append(key)
@@ -53,6 +58,14 @@ def test_every_allreduce_carries_its_key(native):
     for name in ("a", "b", "another"):
         plan.before_allreduce(name)
     assert native.used == [keys["allreduce.a"], keys["allreduce.b"]]
+
+
+def test_the_plan_goes_with_the_optimizer(native):
+    plan = planned(native, a=record(4))
+    assert native.removed == []
+    del plan
+    gc.collect()
+    assert native.removed == native.added != []
 
 
 def test_two_optimizers_have_one_plan_and_keys_of_their_own(native):

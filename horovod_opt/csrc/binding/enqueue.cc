@@ -46,10 +46,10 @@ Status EnqueueTensorAllreduce(std::int64_t key,
     entry.callback = callback;
     entry.process_set_id = process_set_id;
     const Reduction reduction = planned->reduction;
+    planned->shape = tensor->shape().to_vector();
     ArrivalPtr arrival = std::move(planned);
-    const auto arrived = topo->plans().Arrive(key, tensor->size(), reduction,
-                                              Obstacle(process_set_id, reduce_op), arrival);
-    switch (arrived.route) {
+    switch (topo->plans().Arrive(key, tensor->size(), reduction,
+                                 Obstacle(process_set_id, reduce_op), arrival)) {
       case Route::kPlanned:
         return Status::OK();
       case Route::kHeld:
@@ -57,8 +57,6 @@ Status EnqueueTensorAllreduce(std::int64_t key,
         return Status::OK();
       case Route::kOverlaps:
         return horovod::common::DUPLICATE_NAME_ERROR;
-      case Route::kDiffers:
-        return Status::InvalidArgument(arrived.reason);
       case Route::kNegotiated:
         break;
     }

@@ -1,5 +1,4 @@
 // What Python calls about plans, through ctypes.
-#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <sstream>
@@ -18,9 +17,15 @@ void AddPlan(const std::string& text) {
   Plan plan = ParsePlan(text);
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  if (std::find(state.plans.begin(), state.plans.end(), text) != state.plans.end()) return;
-  state.plans.push_back(text);
+  if (!state.plans.insert(text).second) return;
   if (Topo* topo = state.topo) topo->plans().Add(std::move(plan));
+}
+
+void RemovePlan(const std::string& text) {
+  State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (state.plans.erase(text) == 0) return;
+  if (Topo* topo = state.topo) topo->plans().Remove(ParsePlan(text));
 }
 
 std::string Joined(const std::vector<int>& numbers) {
@@ -59,6 +64,9 @@ const char* horovod_opt_add_plan(const char* text) {
   }
   return problem.c_str();
 }
+
+// The graph that the plan was made of is gone; `text` as it was added.
+void horovod_opt_remove_plan(const char* text) { horovod_opt::RemovePlan(text); }
 
 // From now on the plan stays negotiated, on every rank.
 void horovod_opt_reject_plan(const char* hash, const char* reason) {

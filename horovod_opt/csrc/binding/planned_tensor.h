@@ -1,12 +1,16 @@
 // A tensor on its way through the planned lane.
 #pragma once
 
+#include <string>
+
 #include "horovod/common/common.h"
 #include "horovod_opt/csrc/core/plan_run.h"
 
 namespace horovod_opt {
 
 struct PlannedTensor : Arrival {
+  std::string Name() const override { return entry.tensor_name; }
+
   horovod::common::TensorTableEntry entry;
   Reduction reduction;
 };

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ struct State {
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point ended;
   ThreadUsage usage_at_end;
-  std::vector<std::string> plans;  // as Python has handed them over, for every start
+  std::set<std::string> plans;  // as Python has handed them over, for every start
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
 

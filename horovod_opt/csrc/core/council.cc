@@ -24,16 +24,48 @@ std::vector<int> RanksWithout(const ByRank& statements, int ranks, Stand at_leas
   return missing;
 }
 
+template <class Is>
+bool All(const ByRank& statements, const Is& is) {
+  return std::all_of(statements.begin(), statements.end(),
+                     [&](const auto& one) { return is(one.second); });
+}
+
+bool IsQuiet(const Statement& statement) { return !statement.under_way; }
+
+void Combine(const ByRank& statements, Decision& decision) {
+  for (const auto& [rank, statement] : statements) {
+    const auto& own = statement.completed;
+    if (own.empty()) continue;  // heard of the plan after it had ended
+    if (decision.everywhere.empty()) decision.everywhere = decision.anywhere = own;
+    for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
+      decision.everywhere.at(bucket) = std::min(decision.everywhere[bucket], own[bucket]);
+      decision.anywhere.at(bucket) = std::max(decision.anywhere[bucket], own[bucket]);
+    }
+  }
+}
+
+// All of it has arrived equally often on every rank, and nothing is under way.
+bool MayRest(const ByRank& statements) {
+  const Statement& first = statements.begin()->second;
+  return All(statements, [&](const Statement& one) {
+    return one.stand == Stand::kActive && one.whole && IsQuiet(one) && one.begun == first.begun;
+  });
+}
+
 Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks) {
   Decision decision;
   decision.hash = hash;
   for (const auto& [rank, statement] : statements) {
     decision.from_pass = std::max(decision.from_pass, statement.begun + 1);
   }
+  if (All(statements, [](const Statement& one) { return !one.bound && IsQuiet(one); })) {
+    decision.kind = Decision::kForget;
+    return decision;
+  }
   const struct {
     Stand stand;
     Decision::Kind kind;
-  } vetoes[] = {{Stand::kFailed, Decision::kReject},
+  } vetoes[] = {{Stand::kFailed, Decision::kEnd},
                 {Stand::kEnding, Decision::kEnd},
                 {Stand::kPausing, Decision::kPause}};
   for (const auto& veto : vetoes) {
@@ -41,19 +73,27 @@ Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks)
       if (statement.stand != veto.stand) continue;
       decision.kind = veto.kind;
       decision.reason = On(rank, statement.reason);
+      if (veto.kind == Decision::kEnd) Combine(statements, decision);
       return decision;
     }
   }
+  if (!All(statements, [](const Statement& one) { return one.stand < Stand::kEnded; })) {
+    if (All(statements, IsQuiet)) decision.kind = Decision::kFree;
+    return decision;
+  }
   const auto not_ready = RanksWithout(statements, ranks, Stand::kReady);
   if (!not_ready.empty()) {
-    decision.reason = "waits for its first passes on " + Ranges("rank", not_ready);
+    if (All(statements, [](const Statement& one) { return one.stand != Stand::kResting; })) {
+      decision.reason = "waits for its first passes on " + Ranges("rank", not_ready);
+    }
     return decision;
   }
   const Statement& first = statements.begin()->second;
   for (const auto& [rank, statement] : statements) {
     if (statement.gpu_slots == first.gpu_slots) continue;
-    decision.kind = first.stand == Stand::kReady ? Decision::kReject : Decision::kEnd;
+    decision.kind = Decision::kEnd;
     decision.reason = On(rank, "other tensors are on GPUs than on rank 0");
+    Combine(statements, decision);
     return decision;
   }
   if (first.stand == Stand::kReady) {
@@ -61,8 +101,25 @@ Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks)
   } else if (!first.times.empty()) {
     decision.kind = Decision::kRecut;
     decision.times = first.times;
+  } else if (MayRest(statements)) {
+    decision.may_rest = true;
+    decision.idle_ms = first.idle_ms;
   }
   return decision;
+}
+
+template <class Number>
+void Write(std::ostream& row, const std::vector<Number>& numbers) {
+  row << ' ' << numbers.size();
+  for (const Number number : numbers) row << ' ' << number;
+}
+
+template <class Number>
+void Read(std::istream& row, std::vector<Number>& numbers) {
+  std::size_t size = 0;
+  row >> size;
+  numbers.resize(size);
+  for (Number& number : numbers) row >> number;
 }
 
 }  // namespace
@@ -72,11 +129,11 @@ std::string ToRow(const std::vector<Statement>& statements) {
   for (const Statement& one : statements) {
     std::string reason = one.reason;
     std::replace(reason.begin(), reason.end(), '\n', ' ');
-    row << one.hash << ' ' << static_cast<int>(one.stand) << ' ' << one.begun << ' '
-        << one.times.size();
-    for (std::int64_t time : one.times) row << ' ' << time;
-    row << ' ' << one.gpu_slots.size();
-    for (int slot : one.gpu_slots) row << ' ' << slot;
+    row << one.hash << ' ' << static_cast<int>(one.stand) << ' ' << one.begun << ' ' << one.bound
+        << ' ' << one.under_way << ' ' << one.whole << ' ' << one.idle_ms;
+    Write(row, one.times);
+    Write(row, one.gpu_slots);
+    Write(row, one.completed);
     row << ' ' << reason << '\n';
   }
   return row.str();
@@ -89,15 +146,12 @@ std::vector<Statement> FromRow(const std::string& row) {
     std::istringstream fields(line);
     Statement one;
     int stand = 0;
-    std::size_t times = 0;
-    fields >> one.hash >> stand >> one.begun >> times;
+    fields >> one.hash >> stand >> one.begun >> one.bound >> one.under_way >> one.whole >>
+        one.idle_ms;
     one.stand = static_cast<Stand>(stand);
-    one.times.resize(times);
-    for (std::int64_t& time : one.times) fields >> time;
-    std::size_t gpu_slots = 0;
-    fields >> gpu_slots;
-    one.gpu_slots.resize(gpu_slots);
-    for (int& slot : one.gpu_slots) fields >> slot;
+    Read(fields, one.times);
+    Read(fields, one.gpu_slots);
+    Read(fields, one.completed);
     fields.get();
     std::getline(fields, one.reason);
     statements.push_back(one);

@@ -7,9 +7,6 @@
 namespace horovod_opt {
 namespace {
 
-// Keys count up from 1; each has a place in a table, however few are used.
-constexpr std::int64_t kMostKey = std::int64_t{1} << 24;
-
 std::vector<std::string> Split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
@@ -51,7 +48,6 @@ std::vector<int> Numbers(const std::string& text, std::size_t below) {
 Slot ParseSlot(const std::vector<std::string>& fields, std::size_t slots_before) {
   Slot slot;
   slot.key = Integer(fields.at(1), 1);
-  if (slot.key > kMostKey) throw std::out_of_range(fields.at(1));
   slot.bytes = Integer(fields.at(2), 0);
   slot.reduction.dtype = static_cast<int>(Integer(fields.at(3), 0));
   slot.reduction.reduce_op = static_cast<int>(Integer(fields.at(4), 0));

@@ -13,6 +13,14 @@ namespace {
 constexpr std::uint64_t kShadowPasses = 2;
 constexpr std::uint64_t kTimedPasses = 5;
 
+std::string Text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (std::int64_t dimension : shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(dimension);
+  }
+  return "[" + text + "]";
+}
+
 }  // namespace
 
 std::string Describe(const Work& work) {
@@ -34,8 +42,13 @@ PlanRun::PlanRun(Plan plan)
       offset_sum_us_(plan_.slots.size(), 0),
       offsets_(plan_.slots.size(), 0) {}
 
-void PlanRun::See(int slot, bool gpu) {
-  if (places_[slot].arrivals == 0) plan_.slots[slot].reduction.gpu = gpu;
+std::string PlanRun::See(int slot, bool gpu, const std::vector<std::int64_t>& shape) {
+  Place& place = places_[slot];
+  if (place.arrivals == 0) plan_.slots[slot].reduction.gpu = gpu;
+  if (!place.seen) place.shape = shape;
+  place.seen = true;
+  if (shape == place.shape) return "";
+  return "it has the shape " + Text(shape) + ", and had " + Text(place.shape) + " in its first pass";
 }
 
 PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
@@ -47,17 +60,20 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
     result.route = Route::kOverlaps;
     return result;
   }
-  // While held, the council may be about to make this pass a planned one.
-  const bool may_be_planned = held_ && stand_ == Stand::kReady && pass > begun_;
-  if (!difference.empty() && (IsPlanned(pass) || may_be_planned)) {
-    result.route = Route::kDiffers;
-    return result;
-  }
   place.arrivals = pass;
+  last_arrival_ = now;
+  if (!difference.empty() && !held_ && IsPlanned(pass)) {
+    Differs(slot, difference);
+    result.news = true;
+  }
   if (stand_ == Stand::kCaptured) result.news = Shadow(slot, pass, difference);
   if (stand_ == Stand::kReady && pass == kPatientPasses && begun_ < pass) result.news = true;
+  if (stand_ == Stand::kResting) {
+    stand_ = Stand::kReady;
+    result.news = true;
+  }
   if (held_) {
-    waiting_.push_back({slot, pass, std::move(arrival)});
+    waiting_.push_back({slot, pass, difference, std::move(arrival)});
     result.route = Route::kHeld;
     return result;
   }
@@ -66,6 +82,12 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
   result.route = Route::kPlanned;
   result.ticket = Put(slot, pass, std::move(arrival), now);
   return result;
+}
+
+void PlanRun::Differs(int slot, const std::string& difference) {
+  stand_ = Stand::kEnding;
+  reason_ = "'" + plan_.slots[slot].name + "': " + difference;
+  held_ = true;
 }
 
 bool PlanRun::Shadow(int slot, std::uint64_t pass, const std::string& difference) {
@@ -105,11 +127,33 @@ PlanRun::Cut& PlanRun::CutOf(std::uint64_t pass) {
   return *cut;
 }
 
-PlanRun::Cut* PlanRun::CutWith(int ticket) {
-  for (Cut& cut : cuts_) {
-    if (cut.base <= ticket && ticket < cut.base + static_cast<int>(cut.buckets.size())) return &cut;
+PlanRun::Bucket* PlanRun::BucketOf(int ticket, Cut*& cut, std::size_t& index) {
+  for (Cut& one : cuts_) {
+    for (std::size_t i = 0; i < one.state.size(); ++i) {
+      if (one.state[i].ticket != ticket) continue;
+      cut = &one;
+      index = i;
+      return &one.state[i];
+    }
   }
   return nullptr;
+}
+
+template <class Do>
+void PlanRun::ForEachBucket(const Do& act) {
+  for (Cut& cut : cuts_) {
+    for (std::size_t i = 0; i < cut.state.size(); ++i) act(cut.state[i], cut.buckets[i]);
+  }
+}
+
+void PlanRun::Empty(Bucket& bucket, const std::vector<int>& slots) {
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (bucket.filled[i]) places_[slots[i]].busy = false;
+  }
+  bucket.arrivals.clear();
+  bucket.arrivals.resize(slots.size());
+  bucket.filled.assign(slots.size(), false);
+  bucket.missing = static_cast<int>(slots.size());
 }
 
 int PlanRun::Put(int slot, std::uint64_t pass, ArrivalPtr arrival, Clock::time_point now) {
@@ -128,7 +172,9 @@ int PlanRun::Put(int slot, std::uint64_t pass, ArrivalPtr arrival, Clock::time_p
   if (--bucket.missing > 0) return kNoTicket;
   bucket.last_arrival = now;
   ++times_last_[slot];
-  return cut.base + index;
+  ++bucket.completed;
+  ++outstanding_;
+  return bucket.ticket;
 }
 
 void PlanRun::Time(int slot, std::uint64_t pass, Clock::time_point now) {
@@ -143,24 +189,36 @@ void PlanRun::Time(int slot, std::uint64_t pass, Clock::time_point now) {
 }
 
 Work PlanRun::Take(int ticket, std::vector<int>& tickets) {
-  Cut* cut = CutWith(ticket);
-  Bucket& bucket = cut->state[ticket - cut->base];
-  if (bucket.missing != 0) throw std::logic_error("a bucket is due that is not complete here");
-  Work work{&plan_, ticket, bucket.pass, cut->buckets[ticket - cut->base], std::move(bucket.arrivals),
-            bucket.last_arrival};
-  bucket.arrivals.clear();
-  bucket.arrivals.resize(work.slots.size());
-  bucket.filled.assign(work.slots.size(), false);
-  bucket.missing = static_cast<int>(work.slots.size());
-  for (int slot : work.slots) places_[slot].busy = false;
-  if (zeros_) tickets = SupplyZeros();
+  Cut* cut = nullptr;
+  std::size_t index = 0;
+  Bucket* const bucket = BucketOf(ticket, cut, index);
+  if (bucket == nullptr) throw std::logic_error("a bucket is due that no plan has");
+  Work work;
+  work.plan = &plan_;
+  work.ticket = ticket;
+  work.pass = bucket->pass;
+  if (bucket->taken_back) {
+    bucket->taken_back = false;
+    --outstanding_;
+    return work;
+  }
+  if (bucket->missing != 0) throw std::logic_error("a bucket is due that is not complete here");
+  work.slots = cut->buckets[index];
+  work.arrivals = std::move(bucket->arrivals);
+  work.last_arrival = bucket->last_arrival;
+  Empty(*bucket, work.slots);
+  if (zeros_ && !held_) tickets = SupplyZeros();
   return work;
 }
 
 PlanRun::Progress PlanRun::Finished(const Work& work) {
   Progress progress;
-  Cut* cut = CutWith(work.ticket);  // none if all ranks have joined meanwhile
-  if (cut != nullptr) progress.pass_over = ++cut->done % cut->buckets.size() == 0;
+  --outstanding_;
+  Cut* cut = nullptr;  // none if all ranks have joined meanwhile
+  std::size_t index = 0;
+  if (BucketOf(work.ticket, cut, index) != nullptr) {
+    progress.pass_over = ++cut->done % cut->buckets.size() == 0;
+  }
   passes_done_ += progress.pass_over;
   if (!recut_asked_ && passes_done_ >= kTimedPasses) {
     recut_asked_ = true;
@@ -183,12 +241,27 @@ std::vector<int> PlanRun::SupplyZeros() {
   return tickets;
 }
 
-Statement PlanRun::Hold(bool joined, bool times) {
+Statement PlanRun::Hold(bool joined, bool times, Clock::time_point now) {
   held_ = true;
-  Statement statement{plan_.hash, stand_, begun_, reason_, {}, {}};
+  Statement statement;
+  statement.hash = plan_.hash;
+  statement.stand = stand_;
+  statement.begun = begun_;
+  statement.reason = reason_;
   for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
     if (plan_.slots[slot].reduction.gpu) statement.gpu_slots.push_back(static_cast<int>(slot));
   }
+  bool filled = false;
+  ForEachBucket([&](const Bucket& bucket, const std::vector<int>& slots) {
+    statement.completed.push_back(bucket.completed);
+    filled = filled || bucket.missing < static_cast<int>(slots.size());
+  });
+  statement.under_way = filled || outstanding_ > 0 || !waiting_.empty();
+  statement.whole = std::all_of(places_.begin(), places_.end(), [&](const Place& place) {
+    return place.arrivals == places_[0].arrivals;
+  });
+  statement.idle_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && stand_ == Stand::kActive) {
     statement.stand = Stand::kPausing;
     statement.reason = "has joined";
@@ -203,39 +276,107 @@ Statement PlanRun::Hold(bool joined, bool times) {
   return statement;
 }
 
-PlanRun::Released PlanRun::Apply(const Decision& decision, int base, Buckets recut) {
+PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> tickets, Buckets recut) {
+  Released released;
   switch (decision.kind) {
     case Decision::kWait:
-      if (stand_ < Stand::kActive) reason_ = decision.reason;
+      if (stand_ < Stand::kActive && stand_ != Stand::kResting) reason_ = decision.reason;
       break;
     case Decision::kCommit:
       if (stand_ == Stand::kReady) reason_.clear();
       stand_ = stand_ == Stand::kReady ? Stand::kActive : Stand::kEnding;
       planned_from_ = decision.from_pass;
       planned_until_ = kNever;
-      if (cuts_.empty()) AddCut(0, base, plan_.buckets);
+      if (cuts_.empty()) AddCut(0, tickets, Buckets(buckets()));
       break;
     case Decision::kRecut:
       recut_ = true;
-      AddCut(decision.from_pass, base, std::move(recut));
+      AddCut(decision.from_pass, tickets, std::move(recut));
       break;
     case Decision::kPause:
       if (stand_ == Stand::kActive) reason_ = decision.reason;
       stand_ = stand_ == Stand::kActive ? Stand::kCaptured : Stand::kFailed;
       planned_until_ = decision.from_pass;
       break;
+    case Decision::kRest:
+      if (stand_ == Stand::kActive) {
+        stand_ = Stand::kResting;
+        reason_ = decision.reason;
+      }
+      planned_from_ = planned_until_ = kNever;
+      rested_ = Buckets(buckets());
+      Free(released);
+      break;
     case Decision::kEnd:
-    case Decision::kReject:
-      stand_ = Stand::kFailed;
-      announced_ = true;
-      reason_ = decision.reason;
-      if (planned_from_ != kNever) planned_until_ = std::min(planned_until_, decision.from_pass);
+      if (stand_ != Stand::kEnded) reason_ = decision.reason;
+      stand_ = Stand::kEnded;
+      planned_from_ = planned_until_ = kNever;
+      zeros_ = false;
+      TakeBack(decision, released);
+      break;
+    case Decision::kFree:
+      Free(released);
+      break;
+    case Decision::kForget:
+      Forget(released);
       break;
   }
+  Release(released);
+  return released;
+}
 
+// Everything complete on all ranks stays: it is reduced.
+void PlanRun::TakeBack(const Decision& decision, Released& released) {
+  std::size_t number = 0;
+  ForEachBucket([&](Bucket& bucket, const std::vector<int>& slots) {
+    const std::uint64_t everywhere = decision.everywhere.at(number);
+    const std::uint64_t anywhere = decision.anywhere.at(number++);
+    const bool complete_everywhere = bucket.completed == everywhere && bucket.missing == 0;
+    if (complete_everywhere) return;
+    for (ArrivalPtr& arrival : bucket.arrivals) {
+      if (arrival != nullptr) released.negotiated.push_back(std::move(arrival));
+    }
+    Empty(bucket, slots);
+    if (anywhere == everywhere) return;
+    bucket.taken_back = true;
+    if (bucket.completed == anywhere) return;
+    bucket.completed = anywhere;
+    ++outstanding_;
+    released.owed.push_back(bucket.ticket);
+    released.news = true;
+  });
+}
+
+void PlanRun::Free(Released& released) {
+  ForEachBucket([&](const Bucket& bucket, const std::vector<int>&) {
+    released.freed.push_back(bucket.ticket);
+  });
+  cuts_.clear();
+}
+
+// Starts anew, as a rank does that hears of the plan only now. What has arrived since Hold() is the
+// first that counts.
+void PlanRun::Forget(Released& released) {
+  Free(released);
+  std::vector<HeldArrival> waiting = std::move(waiting_);
+  *this = PlanRun(std::move(plan_));
+  for (HeldArrival& one : waiting) {
+    See(one.slot, plan_.slots[one.slot].reduction.gpu, one.arrival->shape);
+    Arrive(one.slot, one.difference, one.arrival, Clock::now());
+    released.negotiated.push_back(std::move(one.arrival));
+  }
+}
+
+// Lets the held arrivals go, unless the plan has to end first.
+void PlanRun::Release(Released& released) {
+  for (const HeldArrival& one : waiting_) {
+    if (one.difference.empty() || !IsPlanned(one.pass)) continue;
+    Differs(one.slot, one.difference);
+    released.news = true;
+    break;
+  }
   held_ = stand_ == Stand::kEnding;
-  if (held_) return {};
-  Released released;
+  if (held_) return;
   for (HeldArrival& one : waiting_) {
     begun_ = std::max(begun_, one.pass);
     if (!IsPlanned(one.pass)) {
@@ -249,13 +390,11 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, int base, Buckets rec
     }
   }
   waiting_.clear();
-  return released;
 }
 
-void PlanRun::AddCut(std::uint64_t from_pass, int base, Buckets buckets) {
+void PlanRun::AddCut(std::uint64_t from_pass, const std::vector<int>& tickets, Buckets buckets) {
   Cut cut;
   cut.from_pass = from_pass;
-  cut.base = base;
   cut.where.resize(plan_.slots.size());
   for (std::size_t index = 0; index < buckets.size(); ++index) {
     const std::size_t size = buckets[index].size();
@@ -263,6 +402,7 @@ void PlanRun::AddCut(std::uint64_t from_pass, int base, Buckets buckets) {
       cut.where[buckets[index][position]] = {static_cast<int>(index), static_cast<int>(position)};
     }
     Bucket bucket;
+    bucket.ticket = tickets.at(index);
     bucket.arrivals.resize(size);
     bucket.filled.assign(size, false);
     bucket.missing = static_cast<int>(size);
@@ -279,12 +419,12 @@ void PlanRun::Restart() {
   planned_from_ = planned_until_ = kNever;
   unseen_ = static_cast<int>(places_.size());
   if (std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.busy; })) {
-    return Fail("a pass was under way when all ranks had joined");
+    if (stand_ != Stand::kEnded) Fail("a pass was under way when all ranks had joined");
+    return;
   }
-  if (cuts_.size() > 1) cuts_.erase(cuts_.begin(), cuts_.end() - 1);
-  if (!cuts_.empty()) cuts_[0].from_pass = 0;
+  for (Cut& cut : cuts_) cut.from_pass = 0;
   // Active still: all have joined in the round in which they said so.
-  if (stand_ == Stand::kReady || stand_ == Stand::kActive) stand_ = Stand::kCaptured;
+  if (stand_ != Stand::kEnding && stand_ < Stand::kFailed) stand_ = Stand::kCaptured;
 }
 
 void PlanRun::Fail(const std::string& reason) {
@@ -293,6 +433,7 @@ void PlanRun::Fail(const std::string& reason) {
 }
 
 void PlanRun::End(const std::string& reason) {
+  if (stand_ == Stand::kEnded) return;
   if (stand_ != Stand::kActive && stand_ != Stand::kEnding) return Fail(reason);
   stand_ = Stand::kEnding;
   reason_ = reason;
@@ -311,6 +452,19 @@ std::vector<ArrivalPtr> PlanRun::Drain() {
     }
   }
   return all;
+}
+
+std::vector<std::string> PlanRun::NamesWaitingSince(Clock::time_point since) const {
+  std::vector<std::string> names;
+  for (const Cut& cut : cuts_) {
+    for (const Bucket& bucket : cut.state) {
+      if (bucket.first_arrival > since) continue;
+      for (const ArrivalPtr& arrival : bucket.arrivals) {
+        if (arrival != nullptr) names.push_back(arrival->Name());
+      }
+    }
+  }
+  return names;
 }
 
 std::vector<PlanRun::Waiting> PlanRun::WaitingSince(Clock::time_point since) const {
