@@ -8,6 +8,7 @@ list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}
      ${HOROVOD_OPT_BINDING}/cross_nodes.cc
      ${HOROVOD_OPT_BINDING}/enqueue.cc
      ${HOROVOD_OPT_BINDING}/global_sleep.cc
+     ${HOROVOD_OPT_BINDING}/mismatch.cc
      ${HOROVOD_OPT_BINDING}/node_memory.cc
      ${HOROVOD_OPT_BINDING}/order_thread.cc
      ${HOROVOD_OPT_BINDING}/plan_api.cc
@@ -15,6 +16,7 @@ list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}
      ${HOROVOD_OPT_BINDING}/planned_operations.cc
      ${HOROVOD_OPT_BINDING}/rank_rows.cc
      ${HOROVOD_OPT_BINDING}/scp.cc
+     ${HOROVOD_OPT_BINDING}/split_watch.cc
      ${HOROVOD_OPT_BINDING}/stall.cc
      ${HOROVOD_OPT_BINDING}/state.cc
      ${HOROVOD_OPT_BINDING}/topo.cc
