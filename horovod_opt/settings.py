@@ -181,6 +181,15 @@ class Settings:
         (0, 1),
         modes=("topo",),
     )
+    deterministic: int = _setting(
+        0,
+        "1: two runs of a job that do the same are equal bit for bit: each tensor is reduced by "
+        "itself, by Horovod's own operations, in the first steps of a plan and later, whatever "
+        "arrives together with it. The sums are those of mode off with HOROVOD_FUSION_THRESHOLD=0. "
+        "Slower with many small tensors. Not with HOROVOD_AUTOTUNE.",
+        "",
+        (0, 1),
+    )
     stats: int = _setting(
         0,
         "1: print one table with the counters of all ranks at shutdown.",
@@ -221,7 +230,7 @@ def load(environ: Mapping[str, str]) -> Settings:
             problems.append(str(error))
     if not problems:
         settings = Settings(**values)
-        problems = _contradictions(settings)
+        problems = _contradictions(settings, environ)
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
@@ -282,17 +291,22 @@ def _misspelt(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _contradictions(settings: Settings) -> list[str]:
-    if settings.nbcs_sleep_min_us <= settings.nbcs_sleep_max_us:
-        return []
-    low, high = (row for row in TABLE if row.field.startswith("nbcs_sleep"))
-    return [
-        (
+def _contradictions(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    problems = []
+    tunes = environ.get("HOROVOD_AUTOTUNE", "").strip()
+    if settings.deterministic and tunes not in ("", "0"):
+        problems.append(
+            f"{PREFIX}DETERMINISTIC=1 and HOROVOD_AUTOTUNE={_quote(tunes)}: the tuner fuses tensors "
+            "by what it measures, in no two runs alike. Unset one of them."
+        )
+    if settings.nbcs_sleep_min_us > settings.nbcs_sleep_max_us:
+        low, high = (row for row in TABLE if row.field.startswith("nbcs_sleep"))
+        problems.append(
             f"{low.name}={settings.nbcs_sleep_min_us} is greater than "
             f"{high.name}={settings.nbcs_sleep_max_us} (defaults: {low.default} and {high.default} "
             "us). Lower the first or raise the second."
         )
-    ]
+    return problems
 
 
 def help_text() -> str:

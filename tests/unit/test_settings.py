@@ -112,6 +112,16 @@ def test_first_sleep_above_the_longest():
     assert load({"HOROVOD_OPT_NBCS_SLEEP_MIN_US": str(default)}).nbcs_sleep_min_us == default
 
 
+def test_the_tuner_is_not_deterministic():
+    both = {"HOROVOD_OPT_DETERMINISTIC": "1", "HOROVOD_AUTOTUNE": "1"}
+    with pytest.raises(SettingsError) as raised:
+        load(both)
+    assert "HOROVOD_OPT_DETERMINISTIC=1 and HOROVOD_AUTOTUNE='1'" in str(raised.value)
+    assert "Unset one of them" in str(raised.value)
+    for name, value in (("HOROVOD_AUTOTUNE", "0"), ("HOROVOD_OPT_DETERMINISTIC", "0")):
+        load({**both, name: value})
+
+
 def test_misspelt_names():
     message = error_of(NBCS_SLEEP_MAX="200")
     assert "HOROVOD_OPT_NBCS_SLEEP_MAX='200': there is no such setting." in message

@@ -78,6 +78,8 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
   if (state.Has(HOROVOD_OPT_MODE_SCP)) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
   }
+  // A tensor of its own in each operation: what is fused with it would change the order of its sum.
+  if (state.settings.deterministic) horovod.parameter_manager.SetTensorFusionThresholdBytes(0, true);
   state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
   if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod, perform);
   if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {

@@ -98,7 +98,7 @@ bool PlannedOperations::PerformUntilRound() {
 void PlannedOperations::Perform(Work& work) {
   const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
   ProcessSet& everybody = horovod_.process_set_table.Get(0);
-  // The autotuner may have made the fusion buffer smaller than the bucket.
+  // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be deterministic.
   const bool fused = FusedBytes(work) <= everybody.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;

@@ -42,6 +42,7 @@ class PlannedOperations {
   PlannedOperations(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
                     PlanLane& plans, LaneCounters& counters, bool everything, bool verify);
 
+  bool everything() const { return everything_; }
   bool Performs(const Work& work) const;
 
   // --- the planned lane's thread, in the order of the log ---
