@@ -32,14 +32,14 @@ class CrossNodes {
   bool Allreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
                  horovod::common::ReduceOp reduce_op);
 
-  // What is under way ends at once, here and sooner or later on the others. Any thread.
+  // Waits for what is under way end at once, here and sooner or later on the others. Any thread.
   void Abandon() {
     abandoned_ = true;
     Interrupt();
   }
 
-  // Something may be under way that nobody waits for any more: its memory must stay.
-  bool abandoned() const { return abandoned_; }
+  // Something may be under way that cannot be ended: this and the memory of what it moves must stay.
+  virtual bool MustStay() const { return false; }
 
   // Why the others cannot be reached; empty: they can, or nobody wants to.
   const std::string& problem() const { return problem_; }

@@ -26,6 +26,9 @@ class MpiCrossNodes : public CrossNodes {
 
   ~MpiCrossNodes() override { MPI_Comm_free(&comm_); }
 
+  // MPI cannot cancel a collective.
+  bool MustStay() const override { return incomplete_; }
+
  protected:
   bool DoAnd(std::vector<std::uint64_t>& words) override {
     words_ = words;  // as long-lived as what is under way
@@ -63,6 +66,7 @@ class MpiCrossNodes : public CrossNodes {
       throw std::runtime_error("MPI_Iallreduce failed");
     }
     int done = 0;
+    incomplete_ = true;
     PollUntil(
         [&] {
           if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
@@ -71,6 +75,7 @@ class MpiCrossNodes : public CrossNodes {
           return done || abandoned_;
         },
         backoff_);
+    incomplete_ = done == 0;
     return done != 0;
   }
 
@@ -78,6 +83,7 @@ class MpiCrossNodes : public CrossNodes {
   Backoff backoff_;
   std::vector<std::uint64_t> words_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  bool incomplete_ = false;  // read after the thread that waited has ended
 };
 
 }  // namespace

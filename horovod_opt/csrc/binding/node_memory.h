@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "horovod_opt/csrc/core/doorbell.h"
 #include "horovod_opt/csrc/core/groups.h"
 #include "horovod_opt/csrc/core/node_allreduce.h"
+#include "horovod_opt/csrc/core/presence.h"
 #include "horovod_opt/csrc/core/ready_log.h"
 #include "horovod_opt/csrc/core/shared_segment.h"
 
@@ -20,7 +22,8 @@ namespace horovod_opt {
 
 class NodeMemory {
  public:
-  // Collective. Every rank gets one, or nullptr and the same `error`.
+  // Collective. Every rank gets one, or nullptr and the same `error`. To be destroyed by the thread
+  // that calls this, whose end the other ranks notice, too.
   static std::unique_ptr<NodeMemory> Share(horovod::common::Controller& controller,
                                            const Groups& groups, std::string& error);
 
@@ -31,10 +34,17 @@ class NodeMemory {
   ReadyLog& order() const { return *order_; }
   NodeAllreduce& allreduce() { return *allreduce_; }
 
+  // Why the group cannot go on; empty: its ranks are all there.
+  std::string Missing() const;
+
+  ~NodeMemory();
+
  private:
   NodeMemory(SharedSegment segment, const Groups& groups);
 
   SharedSegment segment_;
+  const std::vector<int> ranks_;
+  Presence presence_;
   Doorbell* doorbell_;
   ReadyLog* ready_;
   ReadyLog* order_;

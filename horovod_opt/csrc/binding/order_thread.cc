@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <exception>
+
 namespace horovod_opt {
 
 OrderThread::OrderThread(NodeMemory& node, CrossNodes& cross, LaneCounters& counters)
@@ -28,7 +30,12 @@ void OrderThread::Finish() {
 void OrderThread::Run() {
   pthread_setname_np(pthread_self(), "hvd-order");
   counters_.BeginThread();
-  failed_ = !order_.Run();
+  try {
+    if (!order_.Run()) failure_ = cross_.problem();
+  } catch (const std::exception& problem) {
+    failure_ = problem.what();
+  }
+  failed_ = !failure_.empty();
   counters_.EndThread();
 }
 

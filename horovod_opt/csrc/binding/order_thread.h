@@ -23,8 +23,8 @@ class OrderThread {
   // Ends the threads of all leaders after the same entry. Collective over the leaders.
   void Finish();
 
-  // Why the other leaders cannot be reached; empty: they can.
-  std::string Failure() const { return failed_ ? cross_.problem() : ""; }
+  // Why the thread has ended before Finish(); empty: it has not.
+  std::string Failure() const { return failed_ ? failure_ : ""; }
 
  private:
   void Run();
@@ -33,6 +33,7 @@ class OrderThread {
   LaneCounters& counters_;
   CrossOrder order_;
   std::atomic<bool> failed_{false};
+  std::string failure_;  // written before failed_ is set
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <stdexcept>
 #include <utility>
 
@@ -103,12 +104,17 @@ void PlannedLane::Fail(std::string failure) {
   failed_ = true;
 }
 
+// Nothing must leave a thread: it would end the process without a word to the other ranks.
 void PlannedLane::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
   counters_.BeginThread();
-  int ticket;
-  for (std::uint64_t position = 0; node_.order().Next(position, ticket, end_, waits_); ++position) {
-    if (stop_ || !Perform(ticket)) break;
+  try {
+    int ticket;
+    for (std::uint64_t position = 0; node_.order().Next(position, ticket, end_, waits_); ++position) {
+      if (stop_ || !Perform(ticket)) break;
+    }
+  } catch (const std::exception& problem) {
+    Fail(problem.what());
   }
   counters_.EndThread();
   ended_.set_value();
@@ -120,6 +126,7 @@ bool PlannedLane::Perform(int ticket) {
     return true;
   }
   Work work = plans_.Take(ticket);
+  if (work.slots.empty()) return true;
   if (!operations_.Performs(work)) return Reduce(std::move(work));
   operations_.Hand(std::move(work));
   return true;
@@ -137,7 +144,7 @@ bool PlannedLane::IsSameEverywhere(std::uint64_t tag) {
   return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
 }
 
-bool PlannedLane::Reduce(Work work) {
+Status PlannedLane::Allreduce(const Work& work) {
   const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
   const auto dtype = static_cast<DataType>(reduction.dtype);
   const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
@@ -150,31 +157,41 @@ bool PlannedLane::Reduce(Work work) {
     };
   }
   const auto segments = SegmentsOf(work);
+  const std::uint64_t tag = Tag(work);
+  try {
+    if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
+      throw std::logic_error("the nodes reduce different buckets");
+    }
+    if (node_.allreduce().Run(segments, ArithmeticOf(dtype, reduce_op), reduction.prescale,
+                              postscale, over_nodes, tag, stop_, waits_)) {
+      return Status::OK();
+    }
+  } catch (const std::logic_error&) {
+    Fail(Describe(work));
+    return Status::UnknownError("the ranks were about to reduce different tensors; this rank " +
+                                failure_);
+  }
+  if (cross_ != nullptr && !cross_->problem().empty()) {
+    Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
+  }
+  return horovod::common::SHUT_DOWN_ERROR;
+}
+
+bool PlannedLane::Reduce(Work work) {
   const auto start = Clock::now();
-  bool reduced = false;
-  Status status = horovod::common::SHUT_DOWN_ERROR;
+  Status status;
   {
     TimelineScope timeline(horovod_, work);
     try {
-      const std::uint64_t tag = Tag(work);
-      if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
-        throw std::logic_error("the nodes reduce different buckets");
-      }
-      reduced = node_.allreduce().Run(segments, ArithmeticOf(dtype, reduce_op), reduction.prescale,
-                                      postscale, over_nodes, tag, stop_, waits_);
-      if (!reduced && cross_ != nullptr && !cross_->problem().empty()) {
-        Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
-      }
-    } catch (const std::logic_error&) {
-      Fail(Describe(work));
-      status = Status::UnknownError("the ranks were about to reduce different tensors; this rank " +
-                                    failure_);
+      status = Allreduce(work);
+    } catch (const std::exception& problem) {
+      Fail(problem.what() + (", " + Describe(work)));
+      status = Status::UnknownError("a planned reduction failed: " + failure_);
     }
   }
-  if (reduced) {
-    status = Status::OK();
+  if (status.ok()) {
     std::int64_t bytes = 0;
-    for (const Segment& segment : segments) bytes += segment.bytes;
+    for (int slot : work.slots) bytes += work.plan->slots[slot].bytes;
     const auto now = Clock::now();
     counters_.AddBucket(bytes, now - start, now - work.last_arrival);
     counters_.SetWakeups(waits_.wakeups);
@@ -183,7 +200,7 @@ bool PlannedLane::Reduce(Work work) {
   for (const ArrivalPtr& arrival : work.arrivals) {
     if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);
   }
-  return reduced;
+  return status.ok();
 }
 
 }  // namespace horovod_opt

@@ -41,7 +41,7 @@ class PlannedLane {
   void Finish(std::chrono::seconds patience);
 
   // Why the lane stands still: what this rank was about to reduce when the ranks found that they
-  // differ, or that it cannot reach the others. Empty: it does not.
+  // differ, that it cannot reach the others, or that something else went wrong. Empty: it does not.
   std::string Failure() const;
 
  private:
@@ -49,6 +49,7 @@ class PlannedLane {
   // These return false if the lane stands still from now on.
   bool Perform(int ticket);
   bool Reduce(Work work);
+  horovod::common::Status Allreduce(const Work& work);
   bool IsSameEverywhere(std::uint64_t tag);
   void Fail(std::string failure);
   std::uint64_t Tag(const Work& work) const;

@@ -21,7 +21,14 @@ using horovod::common::Status;
 using Clock = std::chrono::steady_clock;
 
 // What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
-enum Agenda { kNegotiation = 1, kCouncil = 2, kFailure = 4, kStall = 8 };
+enum Agenda {
+  kNegotiation = 1,
+  kCouncil = 2,
+  kFailure = 4,
+  kStall = 8,
+  kLateNegotiated = 16,  // both on any ranks: the same tensor may be meant
+  kLatePlanned = 32,
+};
 
 // How late a request of another group is noticed at the latest, and which part of the time since the
 // last one if that is longer.
@@ -60,7 +67,8 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
             node_->ready().Ready(ticket, static_cast<int>(groups_.ranks.size()));
           },
           [this] { RequestRound(); }),
-      operations_(horovod, perform, plans_, state.lane_counters, state.settings.shared_memory == 0,
+      operations_(horovod, perform, plans_, state.lane_counters,
+                  state.settings.shared_memory == 0 || state.settings.deterministic != 0,
                   state.settings.verify != 0) {
   const std::string problem = Connect();
   if (node_ != nullptr) doorbell_ = &node_->doorbell();
@@ -141,6 +149,10 @@ void Topo::AwaitRound(std::uint64_t round) {
     if (operations_.Wait(deadline)) continue;
     Request(round);
     if (!Failure().empty()) return;  // nothing comes any more
+    // A rank of the group may have died in a bucket before the round. One of another group is missed
+    // by those of this one that reduce with it.
+    const std::string missing = node_->Missing();
+    if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
     deadline = Clock::now() + kLookAgain;
   }
 }
@@ -158,7 +170,7 @@ std::chrono::nanoseconds Topo::LongestWait() {
 
 std::string Topo::Failure() const {
   if (order_ != nullptr && !order_->Failure().empty()) {
-    return "cannot reach the other nodes (" + order_->Failure() + ")";
+    return "has lost the order of the nodes (" + order_->Failure() + ")";
   }
   return lane_ == nullptr ? "" : lane_->Failure();
 }
@@ -170,6 +182,10 @@ void Topo::Meet() {
   const std::string failure = Failure();
   if (!failure.empty()) own |= kFailure;
   if (stall_.Due(plans_)) own |= kStall;
+  const int waits = split_.Look(
+      plans_, [this] { return horovod_.process_set_table.Get(0).tensor_queue.Names(); });
+  if (waits & SplitWatch::kNegotiated) own |= kLateNegotiated;
+  if (waits & SplitWatch::kPlanned) own |= kLatePlanned;
   std::vector<long long> agenda{own};
   controller.CrossRankBitwiseOr(agenda, 1);
   if (agenda[0] & kNegotiation) {
@@ -181,6 +197,7 @@ void Topo::Meet() {
     throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
                              Listed(GatherRows(controller, failure)));
   }
+  if ((agenda[0] & kLateNegotiated) && (agenda[0] & kLatePlanned)) EndSplitPlans();
   if (agenda[0] & kCouncil) HoldCouncil();
   if (agenda[0] & kStall) ReportStall();
   if (stall_.ShouldEnd(plans_)) horovod_.shut_down = true;
@@ -191,7 +208,7 @@ void Topo::HoldCouncil() {
   const bool times = state_.settings.recut != 0 && controller.GetRank() == 0;
   auto outcome = plans_.Apply(GatherRows(controller, plans_.MeetingRow(times)));
   state_.lane_counters.AddCouncil();
-  if (!rounds_in_log_ && plans_.AnyCommitted(state_.settings.shared_memory == 0)) {
+  if (!rounds_in_log_ && plans_.AnyCommitted(operations_.everything())) {
     rounds_in_log_ = true;
     // Whoever has asked for the next round so far has put nothing into the log.
     if (groups_.index == 0) node_->ready().Ready(kRoundTicket, 1);
@@ -201,6 +218,11 @@ void Topo::HoldCouncil() {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
   for (const std::string& line : outcome.rejected) Say(horovod_, line + "; it stays negotiated");
+}
+
+void Topo::EndSplitPlans() {
+  const auto rows = GatherRows(*horovod_.global_controller, split_.Row());
+  for (const auto& [plan, reason] : SplitWatch::Split(rows)) plans_.Reject(plan, reason);
 }
 
 void Topo::ReportStall() {
@@ -235,12 +257,11 @@ void Topo::Close() {
     std::lock_guard<std::shared_mutex> lock(closing_);
     doorbell_ = nullptr;
   }
-  if (data_connection_ != nullptr && data_connection_->abandoned()) {
-    // MPI may still write to their memory.
+  if (data_connection_ != nullptr && data_connection_->MustStay()) {
     data_connection_.release();
     node_.release();
   }
-  if (order_connection_ != nullptr && order_connection_->abandoned()) order_connection_.release();
+  if (order_connection_ != nullptr && order_connection_->MustStay()) order_connection_.release();
   order_connection_.reset();
   data_connection_.reset();
   node_.reset();

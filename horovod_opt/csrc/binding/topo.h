@@ -15,6 +15,7 @@
 #include "order_thread.h"
 #include "planned_lane.h"
 #include "planned_operations.h"
+#include "split_watch.h"
 #include "stall.h"
 #include "state.h"
 
@@ -62,6 +63,7 @@ class Topo {
   void Meet();
   void HoldCouncil();
   void ReportStall();
+  void EndSplitPlans();
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
@@ -75,6 +77,7 @@ class Topo {
   std::chrono::nanoseconds listening_{std::chrono::milliseconds(1)};  // until other groups are heard
   std::chrono::steady_clock::time_point last_request_ = std::chrono::steady_clock::now();
   StallWatch stall_;
+  SplitWatch split_;
   Doorbell own_doorbell_;  // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun
   // Rounds take their place in the log, since an active plan uses Horovod's operations.

@@ -17,6 +17,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/plan_lane.cc
     ${CMAKE_CURRENT_LIST_DIR}/plan_run.cc
+    ${CMAKE_CURRENT_LIST_DIR}/presence.cc
     ${CMAKE_CURRENT_LIST_DIR}/ranges.cc
     ${CMAKE_CURRENT_LIST_DIR}/ready_log.cc
     ${CMAKE_CURRENT_LIST_DIR}/recut.cc

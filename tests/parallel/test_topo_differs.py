@@ -1,0 +1,78 @@
+"""Mode topo when a rank sends another tensor than its plan says: as in mode off, all ranks get the
+same error, which names the tensor and what each has sent, and a script that catches it goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+RANKS, FAULT, STEPS = 3, 15, 25
+NODES = {"HOROVOD_OPT_NODE_RANKS": "1"}
+KINDS = {
+    "mpi": {"off": {}, "one": {}, "nodes": NODES},
+    "gloo": {"off": {}, "one": {}, "nodes": NODES,
+             "operations": {"HOROVOD_OPT_SHARED_MEMORY": "0"}},
+}
+CASES = {
+    "shape": r"float32 \[3\], sum, .*; rank 2: allreduce of float32 \[4\]",
+    "retraced shape": r"float32 \[3\], sum, .*; rank 2: allreduce of float32 \[4\]",
+    "retraced type": r"float32 \[3\], sum, .*; rank 2: allreduce of float64 \[3\]",
+}
+PLANNED = [(controller, kind) for controller, kinds in KINDS.items() for kind in kinds
+           if kind != "off"]
+
+
+@pytest.fixture
+def reports(shared_job):
+    def reports(controller: str) -> list[dict]:
+        job = shared_job("topo_differs", json.dumps(KINDS[controller]), framework="tensorflow",
+                         controller=controller, ranks=RANKS).succeeded()
+        found = list(job.reports().values())
+        assert len(found) == RANKS
+        return found
+
+    return reports
+
+
+def said(seen: list) -> str:
+    """The error, which must come in the step of the fault and in no other."""
+    assert len(seen) == STEPS
+    assert [step for step, one in enumerate(seen) if isinstance(one, str)] == [FAULT]
+    return seen[FAULT].splitlines()[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("controller, kind", PLANNED)
+def test_all_ranks_get_the_same_error_and_go_on(reports, controller, kind, case):
+    errors = set()
+    for report in reports(controller):
+        planned, negotiated = report[kind][case]["seen"], report["off"][case]["seen"]
+        assert said(planned).replace(kind, "off", 1) == said(negotiated)
+        errors.add(said(planned))
+        for step in {*range(STEPS)} - {FAULT}:
+            assert planned[step] == negotiated[step]
+    (error,) = errors
+    expected = rf"Mismatched .* Tensor '[^']*{kind}\.[^']*first[^']*': ranks 0-1: allreduce of "
+    assert re.search(expected + CASES[case], error)
+
+
+@pytest.mark.parametrize("controller, kind", PLANNED)
+def test_what_differs_from_the_plan_alike_everywhere_is_reduced(reports, controller, kind):
+    for report in reports(controller):
+        seen = report[kind]["everywhere"]["seen"]
+        assert [one for one in seen if isinstance(one, str)] == []
+        assert len(seen) == STEPS
+        assert seen == report["off"]["everywhere"]["seen"]
+
+
+@pytest.mark.parametrize("controller, kind", PLANNED)
+def test_it_was_planned_until_then(reports, controller, kind):
+    for report in reports(controller):
+        for case in CASES:
+            (passes,), (state,) = report[kind][case]["passes"], report[kind][case]["states"]
+            assert FAULT - 5 <= passes <= FAULT
+            assert state == "negotiated"
+        (reason,) = report[kind]["shape"]["reasons"]
+        assert re.fullmatch(r"rank 2: '[^']*first[^']*': it has 16 bytes, planned are 12", reason)
