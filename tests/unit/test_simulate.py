@@ -11,7 +11,7 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.experiments.simulate import costs, model, summit
+from horovod_opt.experiments.simulate import costs, model, negotiated, summit
 from horovod_opt.experiments.simulate.cores import Cores, no_idle_core
 from horovod_opt.experiments.simulate.parameters import ParameterError, Parameters
 from horovod_opt.experiments.simulate.waits import Naps, meet
@@ -106,13 +106,6 @@ def test_without_randomness_and_contention_a_step_is_compute_cycle_meeting_and_d
     for step in result.steps:  # a cycle begins every 5 ms; gs ends its own with one more meeting
         latency = step - 0.052 - data
         assert meeting <= latency + 1e-12 and latency <= p.cycle_seconds + 2 * meeting + 1e-12
-
-
-def test_without_randomness_topo_takes_compute_packing_and_data():
-    p = summit_with(**CALM)
-    data = 2 * costs.data_allreduce(p, 96, p.gradient_bytes / 2)
-    expected = p.compute_seconds + p.tensors * p.tensor_seconds / 2 + data
-    assert model.simulate(p, "topo", 96, 3, seed=0).steps == pytest.approx([expected] * 3)
 
 
 def test_gs_is_off_and_an_agreement_when_nobody_oversleeps():
@@ -226,14 +219,14 @@ def test_two_ranks_on_two_cores_lose_a_third_to_the_one_that_spins():
 def test_who_spins_on_a_shared_core_answers_when_it_is_its_turn(ranks, hops):
     """All compute and spin: each thread has `share` of a core, and waits for the others' slices."""
     p = shared(run_delay_seconds=0.002, ranks_per_node=ranks, yields=1)
-    off, gs = (model._Negotiated(p, [mode], ranks, 1, 0, False, lambda: None)
+    off, gs = (negotiated.Negotiated(p, [mode], ranks, 1, 0, False, lambda: None)
                for mode in ("off", "gs"))
     off.cores.begin(0.0, off.draws)
     share = 2 / (2 * ranks)
     assert off.turns() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
     assert gs.turns() == 0.0  # it yields
     alone = dataclasses.replace(p, shared_cores=0, cores=1)
-    assert model._Negotiated(alone, ["off"], ranks, 1, 0, False, lambda: None).turns() == 0.0
+    assert negotiated.Negotiated(alone, ["off"], ranks, 1, 0, False, lambda: None).turns() == 0.0
 
 
 def test_moving_data_takes_cpu_from_the_computation():

@@ -60,3 +60,40 @@ def passes(local: int, planned: bool) -> float:
 def data_work(p: Parameters, ranks: int, size: float, planned: bool) -> float:
     """CPU seconds of each rank to reduce `size` bytes within its node."""
     return p.data_cpu_seconds_per_byte * size * passes(layout(p, ranks)[1], planned)
+
+
+# Mode topo
+
+FLAT = 128 * 2**10  # bytes of all ranks of a group up to which they are reduced at one go
+CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: csrc/core/node_allreduce.h
+
+
+def groups(p: Parameters, ranks: int) -> tuple[int, int]:
+    """(groups of ranks that share memory, ranks of each): all are equally large."""
+    _, local = layout(p, ranks)
+    size = math.gcd(local, ranks)
+    return ranks // size, size
+
+
+def cross_hops(groups: int) -> int:
+    """Rounds of recursive doubling between one rank of each group."""
+    return math.ceil(math.log2(groups))
+
+
+def chunks(size: float) -> int:
+    """In how many pieces a group reduces `size` bytes."""
+    return math.ceil(size / CHUNK)
+
+
+def barriers(groups: int, group: int, size: float) -> int:
+    """How often the ranks of a group meet to reduce `size` bytes."""
+    if group == 1:
+        return 0
+    return 1 if groups == 1 and size * group <= FLAT else chunks(size) + 1
+
+
+def tree_allreduce(p: Parameters, groups: int, size: float) -> float:
+    """Seconds of an allreduce of `size` bytes up a binomial tree and down again, as Open MPI's
+    nonblocking one does it in place (5.0, ompi/mca/coll/libnbc/nbc_iallreduce.c). A link carries
+    twice what a ring reduces."""
+    return 2 * cross_hops(groups) * (p.hop_inter_seconds + size / (2 * p.ring_bandwidth))

@@ -1,0 +1,183 @@
+"""What mode topo is charged in the simulation: agreement, tested waits, barriers, rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from horovod_opt.experiments.simulate import costs, model, summit
+from horovod_opt.experiments.simulate.listening import Listening
+from horovod_opt.experiments.simulate.parameters import Parameters
+from horovod_opt.experiments.simulate.planned import Planned
+from horovod_opt.experiments.simulate.waits import Naps
+
+CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
+NO_ROUNDS = 60  # seconds; longer than any simulation here
+
+
+def gpus(**values: float) -> Parameters:
+    """Summit, whose gradients are all there at once and which moves them in two buckets."""
+    return summit.setup().changed("test", **{**CALM, **values}).parameters
+
+
+def cpus(**values: float) -> Parameters:
+    """Nodes of two ranks with a core each, and four buckets of 4 MiB."""
+    return gpus(**{
+        "ranks_per_node": 2, "cores": 2, "shared_cores": 1, "cis_window": 1, "yields": 1,
+        "dispatches_per_second": 0, "compute_seconds": 0.3, "cycle_seconds": 2e-3,
+        "tensor_seconds": 0, "gradient_bytes": 16 * 2**20, "bucket_bytes": 4 * 2**20,
+        "data_cpu_seconds_per_byte": 1e-12, **values})
+
+
+def topo(p: Parameters, ranks: int, steps: int = 4) -> model.Result:
+    return model.simulate(p, "topo", ranks, steps, seed=0)
+
+
+def planned(p: Parameters, ranks: int) -> Planned:
+    return Planned(p, ["topo"], ranks, 1, 0, False, lambda: None)
+
+
+# Which ranks share memory
+
+@pytest.mark.parametrize("ranks, groups", [
+    (1, (1, 1)), (4, (1, 4)), (6, (1, 6)), (8, (4, 2)), (9, (3, 3)), (96, (16, 6))])
+def test_groups_are_equally_large_and_none_is_larger_than_a_node(ranks, groups):
+    assert costs.groups(gpus(), ranks) == groups
+
+
+# The agreement of the leaders
+
+@pytest.mark.parametrize("ranks, hops", [(6, 0), (12, 1), (96, 4)])
+def test_a_bucket_begins_when_the_nodes_have_agreed(ranks, hops):
+    p = gpus(hop_inter_seconds=1e-3)
+    data = 2 * costs.data_allreduce(p, ranks, p.gradient_bytes / 2)
+    packing = p.tensors * p.tensor_seconds / 2
+    assert min(topo(p, ranks).steps) == pytest.approx(
+        p.compute_seconds + hops * 1e-3 + packing + data)
+
+
+def test_a_leader_that_naps_holds_up_the_agreement_until_its_next_test():
+    lane = planned(gpus(), 12)
+    lane.agree(np.array([0.0, 300e-6]))  # it tests after 20, 60, 140, 300, 620 us, and some
+    assert lane.agreed == pytest.approx(300e-6 + 2e-6)
+    late = planned(gpus(), 12)
+    late.agree(np.array([0.0, 301e-6]))
+    assert late.agreed == pytest.approx(620e-6 + 2e-6)
+    assert late.cores.background_seconds == pytest.approx(
+        2 * 30e-6 + Naps(gpus()).share * (622e-6 + 622e-6 - 301e-6))
+
+
+def test_a_leader_is_woken_unless_it_comes_from_the_last_agreement():
+    p = gpus(timer_slack_seconds=50e-6)
+    lane = planned(p, 12)
+    lane.agree(np.full(2, 1e-3))
+    assert lane.joined == pytest.approx([1.05e-3] * 2)
+    agreed = lane.agreed
+    lane.agree(np.array([agreed / 2, agreed + 1e-3]))
+    assert lane.joined == pytest.approx([agreed, agreed + 1.05e-3])
+
+
+@pytest.mark.parametrize("window, agreements", [(0, 1), (0.5, 4)])
+def test_what_is_ready_together_is_agreed_on_together(window, agreements):
+    result = topo(cpus(gradient_window=window), 4, steps=3)
+    assert result.cycles == 3 * 4
+    assert result.agreements == 3 * agreements
+
+
+def test_one_node_agrees_on_nothing():
+    assert topo(cpus(gradient_window=0.5), 2).agreements == 0
+
+
+def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
+    lane = planned(cpus(gradient_window=0.5), 4)
+    lane.marks.extend([(1.0, np.array([[0.1, 0.6], [0.2, 0.2]])),
+                       (3.0, np.array([[0.5, 0.7], [0.2, 0.6]]))])
+    assert lane.crossed(0.4) == pytest.approx(np.array([[2.5, 1.0], [3.0, 2.0]]))
+
+
+# The reduction
+
+def test_a_tested_collective_ends_with_a_test_and_each_hop_before_waits_half_a_nap():
+    naps = Naps(gpus(timer_slack_seconds=50e-6))  # tests after 70, 160, 290, 500 us
+    assert naps.tested(100e-6, 1) == pytest.approx(160e-6)
+    assert naps.tested(300e-6, 1) == pytest.approx(500e-6)
+    assert naps.tested(300e-6, 2) == pytest.approx(500e-6)  # held up until 405
+    assert naps.tested(300e-6, 4) == pytest.approx(870e-6)  # held up until 615
+
+
+@pytest.mark.parametrize("ranks, levels", [(4, 1), (8, 2), (10, 3)])
+def test_a_bucket_crosses_the_network_in_chunks_that_are_tested(ranks, levels):
+    p = cpus()
+    size = 2 * 2**20
+    seconds = 2 * levels * (p.hop_inter_seconds + size / (2 * p.ring_bandwidth))
+    lane = planned(p, ranks)
+    assert lane.network(2 * size) == pytest.approx(2 * lane.naps.tested(seconds, 2 * levels))
+    assert lane.network(2 * size) > 2 * seconds
+    assert planned(p, 2).network(2 * size) == 0  # one node
+
+
+def test_operations_of_gpus_are_not_tested():
+    p = gpus()
+    assert planned(p, 96).network(64e6) == costs.data_allreduce(p, 96, 64e6)
+
+
+@pytest.mark.parametrize("groups, group, size, barriers", [
+    (1, 2, 64 * 2**10, 1), (1, 2, 65 * 2**10, 2), (2, 2, 64 * 2**10, 2), (1, 2, 4 * 2**20, 3),
+    (2, 2, 4 * 2**20, 3), (2, 1, 4 * 2**20, 0)])
+def test_the_ranks_of_a_node_meet_once_or_once_a_chunk_and_once_more(groups, group, size, barriers):
+    assert costs.barriers(groups, group, size) == barriers
+
+
+def test_a_barrier_costs_a_wake_up():
+    p = cpus(poll_seconds=1e-3)
+    without = costs.data_work(p, 2, 4 * 2**20, planned=True)
+    assert planned(p, 2).work(4 * 2**20) == pytest.approx(without + 3e-3)
+    assert planned(gpus(), 6).work(64e6) == pytest.approx(  # Horovod's own operations have none
+        161 * 10e-6 * 64e6 / gpus().gradient_bytes)
+
+
+# Rounds of negotiation
+
+def test_a_node_waits_for_a_ring_and_several_look_less_and_less_often():
+    alone = Listening(0.1, groups=1)
+    assert [alone.wait(quiet) for quiet in (0.0, 1.0, 9.0)] == [0.1] * 3
+    several = Listening(0.1, groups=2)
+    assert [several.wait(0.0) for _ in range(6)] == [1e-3, 2e-3, 4e-3, 8e-3, 10e-3, 10e-3]
+    # One more of the last length; from then on each may be a twentieth of the quiet time.
+    assert [several.wait(quiet) for quiet in (1.0, 1.0, 1.0, 1.0)] == pytest.approx(
+        [10e-3, 20e-3, 40e-3, 50e-3])
+    assert [several.wait(9.0) for _ in range(5)][-3:] == [0.1] * 3
+
+
+def test_a_round_comes_after_each_heartbeat_and_costs_cpu_time():
+    quiet, busy = (topo(cpus(heartbeat_seconds=heartbeat), 2, steps=10)
+                   for heartbeat in (NO_ROUNDS, 0.05))
+    assert quiet.rounds == 0
+    assert busy.rounds == pytest.approx(sum(busy.steps) / 0.05, rel=0.05)
+    spent = (busy.background_cpu - quiet.background_cpu) * sum(busy.steps) / busy.rounds
+    assert spent >= 3 * 30e-6  # a wake-up and two meetings
+    # Planned buckets have a thread of their own and do not wait for a round.
+    assert max(busy.steps) < max(quiet.steps) + 1e-3
+
+
+def test_between_nodes_rounds_come_more_often():
+    one, two = (topo(cpus(), ranks, steps=4) for ranks in (2, 4))
+    assert 0 < one.rounds < two.rounds
+
+
+def test_a_bucket_on_gpus_waits_for_the_round_that_is_before_it_in_the_log():
+    slow = {"hop_intra_seconds": 5e-3}  # two meetings of three hops: 30 ms
+    quiet, busy = (topo(gpus(heartbeat_seconds=heartbeat, **slow), 6, steps=20)
+                   for heartbeat in (NO_ROUNDS, 0.05))
+    assert quiet.rounds == 0 and quiet.steps == pytest.approx([quiet.steps[0]] * 20)
+    assert busy.rounds > 5
+    longer = [step - quiet.steps[0] for step in busy.steps]
+    assert min(longer) >= -1e-12 and 0.005 < max(longer) < 0.031
+
+
+def test_on_gpus_the_nodes_agree_on_rounds_as_on_buckets():
+    result = topo(gpus(), 12, steps=5)
+    assert result.rounds > 0
+    assert 5 <= result.agreements <= 5 + result.rounds
+    assert topo(gpus(), 6, steps=5).agreements == 0
