@@ -9,7 +9,7 @@ pytest.importorskip("numpy")
 
 from horovod_opt import cli
 from horovod_opt.experiments import documents, present
-from horovod_opt.experiments.simulate import model, summit
+from horovod_opt.experiments.simulate import model, pictures, summit, tables
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
 
@@ -119,7 +119,52 @@ def test_hits_and_misses_beside_the_source_are_told():
              "breakdown": {"compute": 0.3, "overhead": 0.46, "data": 0.24}}]
     met = {one["figure"]: one["met"] for one in summit.compare(rows)}
     assert met == {"weak-scaling efficiency, off": True, "allreduce in a step, off": True,
-                   "of it idle GPU, off": True, "background overhead in a step, off": True,
-                   "improvement, gs": False, "background thread's CPU, off": True}
+                   "of it idle GPU, off": False, "background overhead in a step, off": True,
+                   "improvement, gs": False, "background thread's CPU, off": False}
     fitted = [one["figure"] for one in summit.compare(rows) if one["fitted"]]
     assert fitted == ["weak-scaling efficiency, off", "improvement, gs"]
+
+
+@pytest.mark.parametrize("value, low, high, met", [
+    (0.86, 1.0, 1.0, True), (0.84, 1.0, 1.0, False), (1.14, 1.0, 1.0, True),
+    (0.60, 0.6, 0.9, True), (0.90, 0.6, 0.9, True), (0.59, 0.6, 0.9, False),
+    (0.91, 0.6, 0.9, False)])
+def test_a_figure_is_met_nearby_and_a_range_inside(value, low, high, met):
+    assert summit.is_met(value, low, high) == met
+
+
+def test_fitted_and_predicted_figures_are_counted_apart():
+    rows = [{"source": [0.1, 0.1], "fitted": fitted, "met": met}
+            for fitted, met in ((True, True), (True, False), (False, True), (False, False),
+                                (False, False))]
+    text = summit.counts([*rows, {"source": None, "fitted": False, "met": None}])
+    assert text == ("Of 3 figures that were not used for fitting, 1 are met; of 2 that were, 1.")
+    document = {"source": [{"figure": "a", "section": "6", "simulated": 0.1, **row}
+                           for row in rows]}
+    grid, = tables.source(document)
+    assert [(row[-2], row[-1]) for row in grid.rows] == [
+        ("fitted", "yes"), ("fitted", "no"), ("predicted", "yes"), ("predicted", "no"),
+        ("predicted", "no")]
+    assert text in grid.note
+
+
+def test_the_network_that_was_used_for_fitting_is_marked():
+    rows = {one["network"]: one for one in summit.networks(seed=0)}
+    assert [name for name, one in rows.items() if one["fitted"]] == ["ResNet50"]
+    assert {name for name, one in rows.items() if one["met"] is not None} == {
+        "ResNet50", "GoogLeNet", "Inception-v3", "VGG16"}
+    drawn = pictures.networks({"networks": list(rows.values())}).figure.axes[0]
+    hollow = [line for line in drawn.lines if line.get_marker() == "s" and len(line.get_xdata())]
+    assert [line.get_xdata()[0] for line in hollow] == [48]
+
+
+def test_in_the_picture_what_was_used_for_fitting_is_hollow():
+    results = [{"ranks": ranks, "mode": mode, "improvement_over_off": 0.1}
+               for ranks in (6, summit.LARGEST) for mode in ("gs", "scp")]
+    source = [{"figure": f"improvement, {mode}", "source": [0.1, 0.1], "fitted": mode == "gs"}
+              for mode in ("gs", "scp")]
+    axis = pictures.improvement({"results": results, "source": source}).figure.axes[0]
+    marks = [line for line in axis.lines if line.get_marker() == "<" and len(line.get_xdata())]
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [True, False]
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == ["gs", "scp", "source, fitted to", "source, not used"]

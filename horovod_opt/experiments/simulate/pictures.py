@@ -10,16 +10,18 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from horovod_opt.experiments.present import GREY, Picture, Section, mode_colour
-from horovod_opt.experiments.simulate import tables
+from horovod_opt.experiments.simulate import summit, tables
 
 MARKERS = "osD^vP*Xh"
 PARTS = {"compute": ("#B8BEC6", "compute"),
          "overhead": ("#D55E00", "overhead: waiting in the negotiation, cycles"),
          "waiting": ("#F0E442", "waiting in the data's allreduce"),
          "data": ("#0072B2", "data moved")}
+SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
 LANES = {"asleep": ("#9ecae1", "asleep"), "overslept": ("#f2a33a", "overslept"),
          "waiting": ("#d7301f", "waits in MPI, spinning"),
          "napping": ("#7fc8a9", "waits, asleep between tests"), "data": ("#2f9e5b", "data")}
+FITTED_TO, NOT_USED = "source, fitted to", "source, not used"
 SOURCE = " Compare Figures {} of the source."
 
 
@@ -52,6 +54,8 @@ def _summary(document: dict[str, Any]) -> str:
         + (f", {100 * one['improvement_over_off']:+.1f} % over off"
            if one["improvement_over_off"] is not None and one["mode"] != "off" else "")
         for one in there) + "."
+    if document.get("source"):
+        text += f" Beside the source: {summit.counts(document['source'])}"
     job = document["profiled"]
     same = next((one for one in document["results"]
                  if job and (one["mode"], one["ranks"]) == (job["mode"], job["ranks"])), None)
@@ -107,7 +111,7 @@ def scaling(document: dict[str, Any]) -> Picture:
     below.set_ylabel("efficiency, %")
     if document["preset"] == "summit":
         below.plot([24_576], [30.3], "x", color="black", markersize=9, markeredgewidth=2,
-                   label="source: off, 30.3 %")
+                   label="source: off, 30.3 %, fitted to")
         below.legend(*[[one[-1]] for one in below.get_legend_handles_labels()], frameon=False,
                      fontsize=10, loc="lower left")
     return Picture("simulated-scaling", "Weak scaling, simulated",
@@ -123,13 +127,15 @@ def improvement(document: dict[str, Any]) -> Picture:
     caption = "How much faster than off each mode trains."
     rows = [one for one in document.get("source", ())
             if one["figure"].startswith("improvement, ")]
-    for index, one in enumerate(rows):
-        mode = one["figure"].split(", ")[1]
-        right = 24_576 * 1.35
-        axis.plot([right], [100 * one["source"][0]], "_", color=mode_colour(mode), markersize=16,
-                  markeredgewidth=3)
+    for one in rows:
+        colour = mode_colour(one["figure"].split(", ")[1])
+        axis.plot([24_576 * 1.45], [100 * one["source"][0]], "<", color=colour, markersize=9,
+                  markerfacecolor="white" if one["fitted"] else colour)
     if rows:
-        caption += " Dashes at the right: the source's largest improvement of each mode."
+        axis.plot([], [], "<", color=GREY, markersize=9, markerfacecolor="white", label=FITTED_TO)
+        axis.plot([], [], "<", color=GREY, markersize=9, label=NOT_USED)
+        caption += (" Triangles at the right: the source's largest improvement of each mode, hollow"
+                    " if it was used for fitting.")
     axis.legend(frameon=False, fontsize=10, ncols=3, loc="lower center",
                 bbox_to_anchor=(0.5, 1.0))
     return Picture("simulated-improvement", "Improvement over off, simulated",
@@ -232,9 +238,11 @@ def networks(document: dict[str, Any]) -> Picture:
         if one["source"]:
             low, high = (100 * bound for bound in one["source"])
             axis.errorbar([window], [(low + high) / 2], [[(high - low) / 2]] * 2, color="black",
-                          marker="x", capsize=4)
+                          marker=SOURCE_MARKER[one["fitted"]], markerfacecolor="white", capsize=4)
     axis.plot([], [], "o", color=mode_colour("topo"), label="simulated")
-    axis.errorbar([], [], [], color="black", marker="x", capsize=4, label="source")
+    for fitted, label in ((False, NOT_USED), (True, FITTED_TO)):
+        axis.errorbar([], [], [], color="black", marker=SOURCE_MARKER[fitted],
+                      markerfacecolor="white", capsize=4, label=label)
     axis.margins(x=0.15, y=0.2)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("CIS window, % of a step")
@@ -243,7 +251,8 @@ def networks(document: dict[str, Any]) -> Picture:
     axis.spines[["top", "right"]].set_visible(False)
     return Picture("simulated-networks", "CIS window and improvement, simulated",
                    "The window in which graph scheduling and input pipeline both run (6.4.2; "
-                   "Figure 6.20 has the curves). Nothing is fitted to these.", figure)
+                   "Figure 6.20 has the curves). ResNet50's 21 % was used for fitting, at 24,576 "
+                   "ranks.", figure)
 
 
 def validation(document: dict[str, Any]) -> Picture:

@@ -14,7 +14,6 @@ import numpy as np
 
 from horovod_opt.experiments.simulate import costs
 from horovod_opt.experiments.simulate.listening import Listening
-from horovod_opt.experiments.simulate.parameters import Parameters
 from horovod_opt.experiments.simulate.training import Training
 from horovod_opt.experiments.simulate.waits import meet
 

@@ -52,6 +52,8 @@ def measure(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: 
             "waiting_for_the_slowest": parts["waiting"]},
         "background_cpu": result.background_cpu,
         "cycles_per_step": result.cycles / steps,
+        "agreements_per_step": result.agreements / steps,
+        "rounds_per_step": result.rounds / steps,
         **({"timeline": result.trace} if trace else {}),
     }
 

@@ -117,7 +117,12 @@ NETWORKS = (
 )
 NETWORKS_RANKS = 1_536
 NETWORKS_STEPS = 100
-HIT = 0.15  # relative difference up to which a prediction counts as met
+HIT = 0.15  # relative difference up to which a figure counts as met; a range is not widened
+
+
+def is_met(value: float, low: float, high: float) -> bool:
+    """Whether the source says the same: near its figure, or inside its range."""
+    return low <= value <= high if low < high else abs(value - low) <= HIT * low
 
 
 def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
@@ -134,8 +139,19 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
             "simulated": value, "fitted": figure.fitted,
             "largest": max(_value(one, figure.kind) for one in mine)
             if figure.kind == "improvement" else None,
-            "met": (1 - HIT) * figure.low <= value <= (1 + HIT) * figure.high})
+            "met": is_met(value, figure.low, figure.high)})
     return rows
+
+
+def counts(rows: Sequence[dict]) -> str:
+    """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
+    def met(fitted: bool) -> tuple[int, int]:
+        mine = [row["met"] for row in rows if row["source"] and row["fitted"] == fitted]
+        return sum(mine), len(mine)
+
+    (predicted, predictions), (near, fitted) = met(False), met(True)
+    return (f"Of {predictions} figures that were not used for fitting, {predicted} are met; of "
+            f"{fitted} that were, {near}.")
 
 
 def _value(row: dict, kind: str) -> float | None:
@@ -162,6 +178,8 @@ def networks(seed: int) -> list[dict[str, Any]]:
         off, topo = (statistics.fmean(
             model.simulate(p, mode, NETWORKS_RANKS, NETWORKS_STEPS, seed).steps)
             for mode in ("off", "topo"))
+        gain = off / topo - 1
         rows.append({"network": one.name, "ranks": NETWORKS_RANKS, "window": one.window,
-                     "source": one.gain, "simulated": off / topo - 1})
+                     "source": one.gain, "simulated": gain, "fitted": one is base,
+                     "met": is_met(gain, *one.gain) if one.gain else None})
     return rows
