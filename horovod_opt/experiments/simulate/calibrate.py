@@ -21,6 +21,7 @@ COMMON = {
     "nbcs_sleep_min_seconds": summit.TABLE["nbcs_sleep_min_seconds"],
     "nbcs_sleep_max_seconds": summit.TABLE["nbcs_sleep_max_seconds"],
     "heartbeat_seconds": summit.TABLE["heartbeat_seconds"],
+    "request_seconds": summit.TABLE["request_seconds"],
     "poll_seconds": summit.TABLE["poll_seconds"],
     "yields": (1, "source of this project: mpi_yield_when_idle in every mode but off"),
     "hop_intra_seconds": (1e-6, "assumed"),

@@ -41,6 +41,8 @@ class Parameters:
     nbcs_sleep_min_seconds: float = _parameter("s", 1e-6, 1, "HOROVOD_OPT_NBCS_SLEEP_MIN_US")
     nbcs_sleep_max_seconds: float = _parameter("s", 1e-6, 1, "HOROVOD_OPT_NBCS_SLEEP_MAX_US")
     heartbeat_seconds: float = _parameter("s", 1e-3, 60, "HOROVOD_OPT_HEARTBEAT_MS")
+    request_seconds: float = _parameter(
+        "s", 0, 1e6, "topo: from one negotiated tensor, such as a metric, to the next; 0: none")
     poll_seconds: float = _parameter(
         "s", 0, 0.1, "CPU time of a wake-up with a test or a small allreduce")
     yields: float = _parameter(

@@ -111,12 +111,14 @@ class Planned(Training):
     # The negotiated lane
 
     def negotiate(self) -> Generator[float, float, None]:
-        """Rounds for which nobody has a request: the ranks tell each other so, and look which
-        cached tensors are ready. Yields when something happens next, gets the time."""
+        """Rounds: the ranks tell each other what they want, and look which cached tensors are
+        ready. Yields when something happens next, gets the time."""
         p, now = self.p, 0.0
         hops, cost = costs.hops(p, self.ranks), costs.small_allreduce(p, self.ranks)
+        request = p.request_seconds or math.inf  # when somebody has the next one
         while True:
-            now = yield now + max(self.listening.wait(now), p.cycle_seconds)
+            due = now + max(self.listening.wait(now), p.cycle_seconds)
+            now = yield max(now, min(due, request)) if self.groups == 1 else due
             self.asked = now
             arrivals = now + self.wake_up()
             if self.shared_thread:  # the first of a group to wake up puts the round into its log
@@ -132,6 +134,9 @@ class Planned(Training):
             self.meeting = True
             now = yield end
             self.meeting, self.asked = False, math.inf
+            if request <= now:
+                self.listening.asked(now)
+                request = now + p.request_seconds
 
     # The framework
 

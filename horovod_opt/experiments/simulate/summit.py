@@ -38,6 +38,7 @@ TABLE: dict[str, tuple[float, str]] = {
     "nbcs_sleep_min_seconds": (20e-6, OURS),
     "nbcs_sleep_max_seconds": (500e-6, OURS),
     "heartbeat_seconds": (0.1, OURS),
+    "request_seconds": (0, "assumed: only gradients are reduced"),
     "poll_seconds": (30e-6, POLL),
     "yields": (0, "source, 6.2.4: MPI_Allreduce spins"),
     "hop_intra_seconds": (1e-6, NETWORK),

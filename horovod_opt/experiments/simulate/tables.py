@@ -59,7 +59,7 @@ def source(document: dict[str, Any]) -> list[Grid]:
             ("figure", "section", "source, %", "simulated, %", "", "met"),
             [(one["figure"], one["section"], _range(one["source"]),
               percent(one["simulated"]), _kind(one), "yes" if one["met"] else "no")
-             for one in document["source"]],
+             for one in sorted(document["source"], key=lambda one: not one["fitted"])],
             f"{summit.counts(document['source'])} {MET} The source's improvements are 'up to', "
             "over all numbers of GPUs; the simulated ones are at 24,576."))
     if document.get("networks"):
