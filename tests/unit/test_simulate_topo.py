@@ -186,6 +186,6 @@ def test_a_bucket_on_gpus_waits_for_the_round_that_is_before_it_in_the_log():
 def test_on_gpus_the_nodes_agree_on_rounds_as_on_buckets():
     result = topo(gpus(heartbeat_seconds=0.05), 12, steps=5)
     assert result.rounds > 0
-    assert 5 <= result.agreements <= 5 + result.rounds
+    assert 5 < result.agreements <= 5 + result.rounds
     alone = topo(gpus(heartbeat_seconds=0.05), 6, steps=5)
     assert alone.rounds > 0 and alone.agreements == 0
