@@ -34,15 +34,24 @@ class GradientPlan:
 
     def __init__(self, native: Planner, title: str, gradients: Sequence[tuple[str, Record]]):
         self._native = native
+        self._title = title
+        self._keys: dict[str, int] = {}
+        self._add(gradients)
+
+    def _add(self, gradients: Sequence[tuple[str, Record]]) -> None:
         gradients = [(name, record) for name, record in gradients if record["dtype"] in DTYPES]
-        self._keys = {name: next(_keys) for name, _ in gradients}
-        plan = _plan(native, title, [(name, {**record, "key": self._keys[name]})
-                                     for name, record in gradients])
+        self._keys.update((name, next(_keys)) for name, _ in gradients)
+        plan = _plan(self._native, self._title, [(name, {**record, "key": self._keys[name]})
+                                                 for name, record in gradients])
         if plan is not None:
             text = native_text(plan, bucket_bytes())
-            native.add(text)
+            self._native.add(text)
             # It lives as long as the optimizer that holds it.
-            weakref.finalize(self, native.remove, text).atexit = False
+            weakref.finalize(self, self._native.remove, text).atexit = False
+
+    def extend(self, optimizer: Any, parameters: Iterable[Any]) -> None:
+        """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
+        self._add(_gradients(optimizer, parameters))
 
     def before_allreduce(self, name: str) -> None:
         """This thread is about to have the gradient of `name` reduced."""
@@ -73,17 +82,22 @@ def of(optimizer: Any) -> GradientPlan | None:
     another process set."""
     if planner is None or optimizer.process_set.process_set_id != 0:
         return None
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    title = f"DistributedOptimizer ({type(optimizer).__name__})"
+    return GradientPlan(planner, title, _gradients(optimizer, parameters))
+
+
+def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Record]]:
+    """As they are sent, compressed or not; the last parameter first."""
     scaling = (1.0, 1.0)
     if optimizer.op == AVERAGE:
         scaling = 1.0 / optimizer.gradient_predivide_factor, optimizer.gradient_predivide_factor
     gradients = []
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.requires_grad:
-                sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
-                gradients.append((optimizer._parameter_names.get(parameter), {
-                    "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
-                    "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
-                }))
-    title = f"DistributedOptimizer ({type(optimizer).__name__})"
-    return GradientPlan(planner, title, gradients[::-1])
+    for parameter in parameters:
+        if parameter.requires_grad:
+            sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+            gradients.append((optimizer._parameter_names.get(parameter), {
+                "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
+                "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
+            }))
+    return gradients[::-1]

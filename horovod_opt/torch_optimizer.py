@@ -1,0 +1,280 @@
+"""What PyTorch's optimizers do today and hvd.DistributedOptimizer did not.
+
+Its class is made when an optimizer is wrapped: the methods of upstream's class, then those of
+Reducing or ReducingAdasum, then the class of that optimizer. What is here is therefore called as
+super() by upstream's methods.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterable
+from numbers import Real
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+_reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: those in use, a WeakSet
+
+
+class Reducing:
+    """Stands between upstream's methods and the optimizer that is wrapped."""
+
+    _reduces = False  # whether there is anybody to reduce gradients with
+    _steps = 0  # with a closure
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        """Becomes `optimizer`: its defaults, state and hooks, and attributes of its class."""
+        vars(self).update(vars(optimizer))
+        vars(self).pop("step", None)  # a scheduler's, which calls the step of `optimizer`
+        self.param_groups = list(optimizer.param_groups)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        number, group = len(self.param_groups) - 1, self.param_groups[-1]
+        new = group["params"]
+        names = group.get("param_names") or [f"allreduce.noname.{number}.{i}"
+                                             for i in range(len(new))]
+        taken = {name: parameter for parameter, name in self._parameter_names.items()}
+        for name, parameter in zip(names, new):
+            if taken.get(name, parameter) is not parameter:
+                self.param_groups.pop()
+                raise ValueError(f"add_param_group: another parameter is called {name!r} already; "
+                                 "its gradient is reduced under that name")
+        for name, parameter in zip(names, new):
+            self._parameter_names.setdefault(parameter, name)
+            self._allreduce_delay[parameter] = self.backward_passes_per_step
+        self._watch(new)
+
+    def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
+        """From now on, reduces the gradients of those that require one."""
+        new = [parameter for parameter in parameters
+               if parameter.requires_grad and parameter not in self._requires_update]
+        if not self._reduces or not new:
+            return
+        for parameter in new:
+            if self._groups is not None:
+                self._p_to_group[parameter] = (parameter,)
+                self._group_counts[(parameter,)] = 0
+            self._requires_update.add(parameter)
+            parameter.register_post_accumulate_grad_hook(self._gradient_hook(parameter))
+        if self._opt_plan:
+            self._opt_plan.extend(self, new)
+
+    def _gradient_hook(self, parameter: torch.Tensor) -> Callable:
+        """Runs when a gradient of `parameter` is there; does nothing once this optimizer is gone,
+        as a script may train a model with one optimizer after the other."""
+        reducers = _reducers.setdefault(parameter, weakref.WeakSet())
+        reducers.add(self)
+        this = weakref.ref(self)
+
+        def hook(*_: Any) -> None:
+            optimizer = this()
+            if optimizer is None:
+                return
+            if len(reducers) > 1:
+                name = optimizer._parameter_names[parameter]
+                raise RuntimeError(f"two of hvd.DistributedOptimizer reduce the gradient of {name}:"
+                                   " delete the one that is not needed any more")
+            optimizer._make_hook(parameter)()
+
+        return hook
+
+    def _follow_requires_grad(self) -> list[torch.Tensor]:
+        """Parameters may have been frozen or unfrozen since the last step.
+
+        Returns the frozen ones without a gradient. They take part, as ranks and plans expect them,
+        and have none afterwards: with zeros, momentum and weight decay would still change them.
+        """
+        self._watch(parameter for group in self.param_groups for parameter in group["params"])
+        return [parameter for parameter in self._requires_update
+                if not parameter.requires_grad and parameter.grad is None]
+
+    def _step_with(self, closure: Callable[[], Any], **options: Any) -> Any:
+        """A step that computes its gradients itself, once or several times (LBFGS).
+
+        Each evaluation has the gradients of all ranks, and a loss that is the same on all of them:
+        the line search must take the same way everywhere.
+        """
+        if not self._reduces:
+            return super().step(closure, **options)
+
+        def evaluate() -> Any:
+            self._synchronized = False
+            return self._reduce_evaluation(closure())
+
+        self._steps += 1
+        self._reduce_evaluation(None)  # what was computed before the step
+        result = super().step(evaluate, **options)
+        if self._handles:
+            raise RuntimeError(
+                "hvd.DistributedOptimizer: the step has evaluated another closure than the one "
+                "that step() was given, so its gradients have not been reduced. A hook registered "
+                "by register_step_pre_hook() may call the closure that it finds, but not replace "
+                "it.")
+        self._synchronized = False
+        return result
+
+    def _reduce_evaluation(self, loss: Any) -> Any:
+        """Reduces the gradients if any rank has computed some; the loss as the gradients are."""
+        from horovod.torch.mpi_ops import Sum, allgather
+
+        scalar = isinstance(loss, Real) or torch.is_tensor(loss) and loss.numel() == 1
+        own = [float(loss) if scalar else 0.0, scalar, bool(self._handles), self._steps]
+        rows = allgather(torch.tensor([own], dtype=torch.float64), process_set=self.process_set,
+                         name="DistributedOptimizer.step.closure")
+        losses, scalars, computed, steps = rows.T.tolist()
+        if len(set(steps)) > 1:
+            raise RuntimeError(
+                "hvd.DistributedOptimizer: ranks have evaluated the closure a different number of "
+                f"times: they are in steps {_by_rank(self, steps)}. Were parameters and state of "
+                "the optimizer equal on all ranks before the first step? "
+                "hvd.broadcast_parameters() makes them equal.")
+        if len(set(scalars)) > 1:
+            kinds = ["a number" if flag else "none" for flag in scalars]
+            raise RuntimeError("hvd.DistributedOptimizer: the closure has to return the loss on "
+                               f"all ranks or on none: {_by_rank(self, kinds)}")
+        if any(computed):
+            if not self._should_synchronize:
+                raise RuntimeError(
+                    "hvd.DistributedOptimizer: step(closure) was called in skip_synchronize(), but "
+                    "the closure computes gradients and does not call synchronize() after that")
+            self.synchronize()
+        if not scalar:
+            return loss
+        total = sum(losses) if self.op == Sum else sum(losses) / len(losses)
+        return torch.full_like(loss.detach(), total) if torch.is_tensor(loss) else total
+
+    def __copy__(self) -> Any:
+        raise TypeError("hvd.DistributedOptimizer: a shallow copy would reduce the gradients of "
+                        "the same parameters a second time; copy.deepcopy((model, optimizer)) "
+                        "copies both")
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        """Pickles the optimizer that was wrapped, which is wrapped again when it is loaded.
+
+        Horovod must be running there. Hooks are not pickled; PyTorch does not, either.
+        """
+        from horovod.torch.optimizer import DistributedOptimizer, global_process_set
+
+        wrapped = _class_of(self).__new__(_class_of(self))
+        vars(wrapped).update((name, value) for name, value in vars(self).items()
+                             if name not in self._ours and name != "step")
+        arguments = {**self._arguments, "named_parameters":
+                     [(name, parameter) for parameter, name in self._parameter_names.items()],
+                     "backward_passes_per_step": self.backward_passes_per_step}
+        if arguments["process_set"] is global_process_set:
+            del arguments["process_set"]  # the default, which is one object
+        return _wrap_again, (DistributedOptimizer, wrapped, arguments)
+
+
+NO_PRE_HOOKS = ("op=hvd.Adasum: a hook before step() would come too late, as the steps of single "
+                "parameters are made during the backward pass")
+
+
+class ReducingAdasum(Reducing):
+    """Adasum reduces updates: the step of a parameter is made when its gradient is there."""
+
+    _groups = _opt_plan = None
+    _reduces = True
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise ValueError(
+                f"op=hvd.Adasum with {type(optimizer).__name__}: it needs a closure in each step, "
+                "and Adasum makes the steps of single parameters during the backward pass")
+        if optimizer._optimizer_step_pre_hooks:
+            raise ValueError(NO_PRE_HOOKS)
+        super().__init__(optimizer)
+        self._patch_step_function()
+
+    def register_step_pre_hook(self, hook: Any) -> Any:
+        raise ValueError(NO_PRE_HOOKS)
+
+    def step_of_one(self) -> None:
+        """The step of the optimizer that was wrapped, for the one parameter in its groups."""
+        step = _class_of(self).step
+        getattr(step, "__wrapped__", step)(self)  # without its hooks: those are step()'s
+
+    def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
+        new = [parameter for parameter in parameters
+               if parameter.requires_grad and parameter not in self._requires_update]
+        for parameter in new:
+            self._starting_models[parameter] = torch.zeros_like(parameter, requires_grad=False)
+        super()._watch(new)
+
+
+def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
+               ) -> torch.optim.Optimizer:
+    """`optimizer` with upstream's `methods`; the arguments are those of hvd.DistributedOptimizer.
+
+    Raises: ValueError, if it reduces gradients already.
+    """
+    if isinstance(optimizer, Reducing):
+        raise ValueError("hvd.DistributedOptimizer: the optimizer is one already")
+    _install()
+    parameters = inspect.signature(methods.__init__).parameters
+    between = ReducingAdasum if "op" not in parameters else Reducing
+    cls = type(type(optimizer).__name__, (between, type(optimizer)), dict(vars(methods)))
+    known = {name: value for name, value in arguments.items() if name in parameters}
+    distributed = cls(optimizer, **known)
+    distributed._arguments = {name: value for name, value in arguments.items()
+                              if name != "named_parameters"}
+    distributed._ours = vars(distributed).keys() - vars(optimizer).keys() | {"_ours"}
+    return distributed
+
+
+def _wrap_again(wrap: Callable, optimizer: torch.optim.Optimizer, arguments: dict
+                ) -> torch.optim.Optimizer:
+    return wrap(optimizer, **arguments)
+
+
+def _class_of(optimizer: Reducing) -> type:
+    """The class of the optimizer that was wrapped."""
+    return type(optimizer).__bases__[1]
+
+
+def _by_rank(optimizer: Reducing, values: list) -> str:
+    return ", ".join(f"{int(value) if isinstance(value, float) else value} on rank {rank}"
+                     for rank, value in zip(optimizer.process_set.ranks, values))
+
+
+@functools.cache
+def _install() -> None:
+    """GradScaler looks at the gradients before step(): it has to see those that are reduced.
+
+    Then they are finite on all ranks or on none, and all skip the same steps.
+    """
+    scaler = torch.amp.GradScaler
+    unscale, step = scaler.unscale_, scaler.step
+
+    def reduce(self: Any, optimizer: Any) -> bool:
+        """Whether it is for this to reduce the gradients, and not for the script."""
+        if not isinstance(optimizer, Reducing) or not self.is_enabled():
+            return False
+        if isinstance(optimizer, ReducingAdasum):
+            raise ValueError("GradScaler with op=hvd.Adasum: updates are made during the backward "
+                             "pass, of gradients that are still scaled")
+        if optimizer._should_synchronize and not optimizer._synchronized:
+            optimizer.synchronize()
+        return optimizer._should_synchronize
+
+    @functools.wraps(unscale)
+    def unscale_reduced(self: Any, optimizer: Any) -> None:
+        reduce(self, optimizer)
+        unscale(self, optimizer)
+
+    @functools.wraps(step)
+    def step_reduced(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not reduce(self, optimizer):
+            return step(self, optimizer, *args, **kwargs)
+        with optimizer.skip_synchronize():
+            result = step(self, optimizer, *args, **kwargs)
+        optimizer._synchronized = False  # also if the step was skipped
+        return result
+
+    scaler.unscale_, scaler.step = unscale_reduced, step_reduced

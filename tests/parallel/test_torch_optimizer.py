@@ -1,0 +1,83 @@
+"""hvd.DistributedOptimizer takes whatever today's torch.optim.Optimizer takes.
+
+Each program of workers/torch_optimizer.py runs on two ranks with it, and in one process without.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# Which program uses each of an optimizer's public methods.
+METHODS = {
+    "OptimizerPostHook": "step_hooks",  # types of hooks
+    "OptimizerPreHook": "step_hooks",
+    "add_param_group": "add_param_group",
+    "load_state_dict": "save_and_load",
+    "profile_hook_step": "profile_hook_step",
+    "register_load_state_dict_post_hook": "state_dict_hooks",
+    "register_load_state_dict_pre_hook": "state_dict_hooks",
+    "register_state_dict_post_hook": "state_dict_hooks",
+    "register_state_dict_pre_hook": "state_dict_hooks",
+    "register_step_post_hook": "step_hooks",
+    "register_step_pre_hook": "step_hooks",
+    "state_dict": "save_and_load",
+    "step": "step_with_closure",
+    "zero_grad": "zero_grad",
+}
+ERRORS = {
+    "in_skip_synchronize": "RuntimeError: hvd.DistributedOptimizer: step(closure) was called in "
+                           "skip_synchronize(), but the closure",
+    "on_one_rank": "has to return the loss on all ranks or on none: none on rank 0, a number on "
+                   "rank 1",
+    "closure_replaced": "may call the closure that it finds, but not replace it",
+    "other_parameters_on_each_rank": "they are in steps 2 on rank 0, 1 on rank 1",
+    "same_name": "another parameter is called 'weight' already",
+    "twice": "ValueError: hvd.DistributedOptimizer: the optimizer is one already",
+    "two_at_once": "two of hvd.DistributedOptimizer reduce the gradient of allreduce.noname",
+    "shallow_copy": "TypeError: hvd.DistributedOptimizer: a shallow copy",
+    "adasum_scaler": "ValueError: GradScaler with op=hvd.Adasum",
+}
+MODES = ("off", "topo")
+
+
+@pytest.fixture(params=MODES)
+def reports(request, shared_job):
+    job = shared_job("torch_optimizer", OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1")
+    reports = job.succeeded().reports()
+    assert list(reports) == [0, 1]
+    assert all((report[request.param]["passes"] > 0) == (request.param == "topo")
+               for report in reports.values())
+    return [report[request.param] for report in reports.values()]
+
+
+def test_does_what_one_process_does_without_horovod(reports):
+    for report in reports:
+        assert {name: seen for name, seen in report["programs"].items() if seen} == {}
+
+
+def test_every_method_and_class_is_tried(reports):
+    methods = {name for name in dir(torch.optim.Optimizer) if not name.startswith("_")}
+    assert methods == set(METHODS)
+    for report in reports:
+        programs = report["programs"]
+        assert set(METHODS.values()) <= set(programs)
+        assert {"optim.Adam", "optim.LBFGS", "lr_scheduler.OneCycleLR"} <= set(programs)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_says_why_not(reports, name):
+    for report in reports:
+        assert ERRORS[name] in report["errors"][name]
+
+
+def test_adasum(reports):
+    for report in reports:
+        assert report["adasum"]["same"]
+        assert "before step() would come too late" in report["adasum"]["hook"]
+
+
+def test_process_set_of_one_rank(reports):
+    for report in reports:
+        assert report["process set"]["same"]
