@@ -27,10 +27,12 @@ def load_model(keras: Any, wrap_optimizer: Callable, filepath: Any, custom_optim
     if optimizer is None:
         return model
 
-    distributed = wrap_optimizer(lambda: optimizer)()
+    is_hdf5 = is_open or str(filepath).endswith((".h5", ".hdf5"))
+    # From HDF5 Keras builds it for no variables at all, and drops what the file says about them.
+    made = type(optimizer).from_config(optimizer.get_config()) if is_hdf5 else optimizer
+    distributed = wrap_optimizer(lambda: made)()
     optimizer.__class__ = type(distributed)
-    if is_open or str(filepath).endswith((".h5", ".hdf5")):
-        # Keras has built it for no variables at all, and dropped what the file says about them.
+    if is_hdf5:
         vars(optimizer).clear()
         vars(optimizer).update(vars(distributed))
         optimizer.build(model.trainable_variables)

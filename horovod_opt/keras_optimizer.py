@@ -6,6 +6,7 @@ Keras 3 takes the gradients in the model's train_step() and hands them to the op
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -98,10 +99,28 @@ class Reducer:
         return tf.cast(lowest, tf.bool)
 
 
-def distribute(optimizer: Any, make_reducer: Callable[[], Reducer]) -> Any:
-    """A new optimizer of the same configuration that reduces its gradients."""
+def distribute(optimizer: Any, *arguments: Any) -> Any:
+    """`optimizer`, with its variables and all that it has been told, reducing its gradients.
+
+    `arguments`: those of Reducer. Raises: ValueError.
+    """
     keras_hooks.install()
-    return _reducing(type(optimizer), make_reducer).from_config(optimizer.get_config())
+    if keras_hooks.reducer_of(optimizer) is not None:
+        raise ValueError("hvd.DistributedOptimizer: the optimizer is one already")
+    if getattr(optimizer, "_distributed", False):
+        raise ValueError("hvd.DistributedOptimizer: another one has been made of this optimizer "
+                         "and has its variables: make an optimizer for each")
+    make_reducer = functools.partial(Reducer, *arguments)
+    cls = _reducing(type(optimizer), make_reducer)
+    distributed = cls.__new__(cls)
+    vars(distributed).update(vars(optimizer))
+    distributed._use(make_reducer())
+    optimizer._distributed = True
+    return distributed
+
+
+def _distribute_unpickled(unpickle: Callable, file: Any, arguments: tuple) -> Any:
+    return distribute(unpickle(file), *arguments)
 
 
 def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
@@ -112,7 +131,23 @@ def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
 
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
-            self._reducer = make_reducer()
+            self._use(make_reducer())
+
+        def _use(self, reducer: Reducer) -> None:
+            if reducer.helper:
+                for name in "gradient_accumulation_steps", "ema_overwrite_frequency":
+                    if getattr(self, name, None):
+                        raise ValueError(
+                            f"hvd.DistributedOptimizer(backward_passes_per_step="
+                            f"{reducer.helper.backward_passes_per_step}) of an optimizer with "
+                            f"{name}={getattr(self, name)}: that counts iterations, which are "
+                            "passes then and not steps. Use one of the two.")
+            self._reducer = reducer
+
+        def __reduce__(self) -> tuple:
+            """As Keras pickles an optimizer: its configuration, without its state."""
+            _, (file,) = super().__reduce__()
+            return _distribute_unpickled, (base._unpickle_model, file, make_reducer.args)
 
         @property
         def variables(self) -> list:
@@ -155,6 +190,9 @@ def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
             grads = list(grads)
             if trainable_variables is None:
                 variables = self._trainable_variables
+                if len(grads) != len(variables):  # an error, or nothing to do
+                    super().apply(grads)
+                    return
             else:
                 variables = trainable_variables = list(trainable_variables)
                 if not self.built:

@@ -86,6 +86,34 @@ def test_iterations_count_every_pass(reports, version, kind):
         assert report["optimizers"]["values"][f"passes, {kind}"] == [5, 1]
 
 
+@pytest.mark.parametrize("kind", ["class", "argument", ""])
+def test_methods_and_arguments_do_what_they_do_without_horovod(reports, kind):
+    """workers/keras_methods.py: each program with hvd.DistributedOptimizer and without."""
+    for report in reports(KERAS_3):
+        programs = {name: seen for name, seen in report["methods"]["programs"].items()
+                    if name.startswith(kind)}
+        assert len(programs) >= 14
+        assert {name: seen for name, seen in programs.items() if seen} == {}
+
+
+def test_every_method_and_argument_is_tried(reports):
+    for report in reports(KERAS_3):
+        assert report["methods"]["missed"] == []
+
+
+@pytest.mark.parametrize("name, why", {
+    "twice": "the optimizer is one already",
+    "twice, scaled": "the optimizer is one already",
+    "used": "another one has been made of this optimizer",
+    "accumulated": "backward_passes_per_step=2) of an optimizer with gradient_accumulation_steps=2",
+    "averaged": "backward_passes_per_step=2) of an optimizer with ema_overwrite_frequency=3",
+}.items())
+def test_says_why_not(reports, name, why):
+    for report in reports(KERAS_3):
+        error = report["methods"]["errors"][name]
+        assert error.startswith("ValueError: hvd.DistributedOptimizer") and why in error
+
+
 # fit()
 
 

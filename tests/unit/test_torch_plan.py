@@ -119,3 +119,19 @@ def test_which_optimizers_are_planned(native, monkeypatch):
     monkeypatch.setattr(torch_plan, "planner", native)
     assert torch_plan.of(optimizer(process_set=1)) is None
     assert native.added == []
+
+
+def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch_plan, "planner", native)
+    one = optimizer()
+    plan = torch_plan.of(one)
+    late = torch.nn.Parameter(torch.zeros(5))
+    one._parameter_names[late] = "late"
+    plan.extend(one, [late])
+    first, second = native.added
+    assert [slot[-1] for slot in slots(second)] == ["allreduce.late"]
+    assert slots(second)[0][1:6] == ["10", "6", "0", "0.25", "4.0"]
+    for name in ("weight", "late"):
+        plan.before_allreduce(name)
+    assert native.used == [int(slots(first)[1][0]), int(slots(second)[0][0])]

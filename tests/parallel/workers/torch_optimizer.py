@@ -579,8 +579,9 @@ def twice() -> None:
 
 def two_at_once() -> None:
     run = Run(True)
-    one, other = run.sgd(), run.sgd()
+    optimizers = run.sgd(), run.sgd()
     run.loss(0).backward()
+    optimizers[0].synchronize()  # and so they are in use until here
 
 
 def shallow_copy() -> None:

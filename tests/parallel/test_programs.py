@@ -1,0 +1,48 @@
+"""Programs that train as users do: in topo they end with the weights that they have in off.
+
+Two ranks: two numbers have one sum in any order, so weights are equal bit for bit.
+"""
+
+from __future__ import annotations
+
+import jobs
+import pytest
+
+# Worker, program, passes that are planned at least: of twelve steps the first two are negotiated,
+# and those until the ranks have agreed.
+PROGRAMS = [
+    ("tensorflow", "functions_in_threads", 3 * 7),
+    ("tensorflow", "text", 7),
+    ("torch", "gan", 2 * 7),
+    ("torch", "compiled", 7),
+]
+
+
+def seen_by_ranks(reports: dict[int, dict], program: str) -> list[dict]:
+    assert list(reports) == [0, 1]
+    seen = [report[program] for report in reports.values()]
+    assert seen[0]["moved"] == seen[1]["moved"], "ranks end with different weights"
+    return seen
+
+
+@pytest.mark.parametrize("framework, program, passes", PROGRAMS)
+def test_same_weights_as_off(shared_job, framework, program, passes):
+    job = shared_job(f"programs_{framework}", framework=framework,
+                     OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1")
+    for seen in seen_by_ranks(job.succeeded().reports(), program):
+        assert seen["weights"] > 0 and seen["moved"] > 0
+        assert (seen["different"], seen["distance"]) == (0, 0)
+        assert seen["off"] == 0
+        assert seen["passes"] >= passes, seen["plans"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_gradient_of_more_than_two_gigabytes(job, monkeypatch):
+    """Needs 16 GiB of memory, and minutes."""
+    monkeypatch.setattr(jobs, "HANG_SECONDS", 1500)
+    reports = job("programs_large", OMPI_MCA_mpi_yield_when_idle="1").succeeded().reports()
+    for seen in seen_by_ranks(reports, "large"):
+        assert seen["weights"] == 3 and seen["moved"] > 0
+        assert (seen["different"], seen["distance"]) == (0, 0)
+        assert seen["passes"] == 3, seen["plans"]
