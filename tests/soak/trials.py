@@ -18,7 +18,7 @@ MODES = ("off", "gs", "nbcs", "gs+nbcs", "auto", "scp", "nbcs+scp", "topo+scp", 
 HARMLESS, ENDS_ROUND, ENDS_JOB, REFUSED = (
     ("late", "stopped"), ("raise", "shutdown", "never"), ("killed",), ("disagree",))
 
-# Upstream keeps what an earlier hvd.init() of the process was told: one choice for each trial.
+# Upstream's, one choice for all rounds of a trial.
 UPSTREAM = {
     "HOROVOD_FUSION_THRESHOLD": ("0", "64", "4096", "262144"),
     "HOROVOD_CYCLE_TIME": ("0.1", "5", "20"),

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from trials import ENDS_JOB, ENDS_ROUND, REFUSED, Round, Trial
 
-# What Horovod says on ranks that did nothing wrong; the latter two of calls after it has ended.
-OURS = ("Horovod has been shut down", "HorovodInternalError",
-        "Horovod has not been initialized", "has not been registered")
-CULPRIT = {"raise": ("a bug in the training script",), "shutdown": ("Horovod",), "never": OURS}
+# What Horovod says, by the kind of fault. A rank that is killed breaks off what is under way.
+SHUT_DOWN = "Horovod has been shut down"
+OTHERS = {"raise": (SHUT_DOWN,), "shutdown": (SHUT_DOWN,), "never": (SHUT_DOWN,),
+          "killed": (SHUT_DOWN, "HorovodInternalError")}
+CULPRIT = {"raise": ("a bug in the training script",), "never": (SHUT_DOWN,),
+           "shutdown": (SHUT_DOWN, "Horovod has not been initialized")}
 
 
 def problems(trial: Trial, code: int, hung: bool, survivors: Sequence[str],
@@ -55,7 +57,7 @@ def _round(one: Round, rank: int, seen: Mapping) -> list[str]:
     # thread go on with the graph, so that it is what stays away.
     if kind == "never" and not error:
         return found
-    expected = CULPRIT[kind] if kind in ENDS_ROUND and rank == one.fault.rank else OURS
+    expected = (CULPRIT if kind in CULPRIT and rank == one.fault.rank else OTHERS)[kind]
     if not any(text in error for text in expected):
         found.append(f"after {kind} on rank {one.fault.rank}: {error or 'no error'}")
     return found

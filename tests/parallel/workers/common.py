@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(sys.argv[1])
@@ -41,11 +42,11 @@ def start_mpi(library: ctypes.CDLL) -> None:
 
 
 @contextlib.contextmanager
-def running(hvd, mode: str, **environment: str):
+def running(hvd, mode: str, process_sets: Sequence = (), **environment: str):
     """Horovod between hvd.init() and hvd.shutdown(), in `mode` and with more variables."""
     environment = {"HOROVOD_OPT_MODE": mode, **environment}
     os.environ.update(environment)
-    hvd.init()
+    hvd.init(process_sets=process_sets)
     try:
         yield
     finally:
