@@ -29,7 +29,8 @@ class Build(build):
     def run(self):
         try:
             shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left behind
-            self.distribution.environment = environment.discover()
+            self.distribution.environment = environment.discover(
+                supported=self.distribution.extras_require)
             say(self.distribution.environment.summary())
             say("fetching and patching upstream")
             source_tree.prepare(UPSTREAM)

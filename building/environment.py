@@ -13,8 +13,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from building import BuildError
 
@@ -61,8 +65,12 @@ class Environment:
         return "\n".join(lines)
 
 
-def discover(environ=os.environ) -> Environment:
-    """Looks around. Raises BuildError, naming the remedy, if Horovod cannot be built here."""
+def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None = None
+             ) -> Environment:
+    """Looks around. Raises BuildError, naming the remedy, if Horovod cannot be built here.
+
+    `supported`: the extras of pyproject.toml, which say which versions of the frameworks are.
+    """
     variables = _without_isolation(environ)
     scripts = Path(sysconfig.get_path("scripts"))
     variables["PATH"] = os.pathsep.join([str(scripts), variables.get("PATH", os.defpath)])
@@ -72,6 +80,10 @@ def discover(environ=os.environ) -> Environment:
         raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt brings "
                          f"its own horovod: run '{sys.executable} -m pip uninstall horovod' first")
     frameworks = _frameworks(installed, variables)
+    for framework in frameworks:
+        _check_version(framework, installed, supported or {})
+        # CMake then fails if it cannot find one, instead of building without it.
+        variables[f"HOROVOD_WITH_{FRAMEWORKS[framework][1]}"] = "1"
     mpicxx = _mpicxx(variables)
     gloo = variables.get("HOROVOD_WITHOUT_GLOO") != "1"
     if mpicxx is None and not gloo:
@@ -119,6 +131,25 @@ def _frameworks(installed, variables) -> dict[str, str]:
                          "HOROVOD_WITHOUT_TENSORFLOW, HOROVOD_WITHOUT_PYTORCH), then install "
                          "horovod-opt")
     return found
+
+
+def _check_version(framework: str, installed, supported: Mapping[str, Sequence[str]]) -> None:
+    """A release candidate or a build of a release counts as that release."""
+    distributions, name = FRAMEWORKS[framework]
+    distribution = next(each for each in distributions if each in installed)
+    found = installed[distribution][0]
+    version = Version(Version(found).base_version)
+    for requirement in map(Requirement, supported.get(distributions[0], ())):
+        if version in requirement.specifier:
+            continue
+        bounds = {each.operator: Version(each.version) for each in requirement.specifier}
+        nearest = bounds[">="]
+        if version > nearest:  # the last minor release below the upper bound
+            nearest = f"{bounds['<'].major}.{bounds['<'].minor - 1}"
+        raise BuildError(f"{framework} {found} is installed, but horovod-opt can be built with "
+                         f"{requirement} only; the nearest version that works is {nearest}: pip "
+                         f"install '{distribution}=={nearest}.*' first, or leave {framework} out "
+                         f"(HOROVOD_WITHOUT_{name}=1)")
 
 
 def _mpicxx(variables) -> Path | None:

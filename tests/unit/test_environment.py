@@ -94,6 +94,48 @@ def test_excluded_framework_is_left_out(install):
     assert "frameworks   TensorFlow 2.21.0\n" in found.summary()
 
 
+SUPPORTED = {"tensorflow": ["tensorflow>=2.16,<2.22"], "torch": ["torch<2.14,>=2.4"],
+             "test": ["pytest"]}
+
+
+@pytest.mark.parametrize("version", ["2.16", "2.16.0rc1", "2.20.1", "2.21.0", "2.21.3+cpu"])
+def test_supported_version(version, install):
+    install(**{"tensorflow-cpu": [version, "/site"]}, **TORCH)
+    found = environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
+    assert found.frameworks == {"TensorFlow": version, "PyTorch": "2.13.0"}
+
+
+@pytest.mark.parametrize("distribution, version, said", [
+    ("tensorflow-cpu", "2.15.1", "TensorFlow 2.15.1 is installed, but horovod-opt can be built "
+     "with tensorflow<2.22,>=2.16 only; the nearest version that works is 2.16: pip install "
+     "'tensorflow-cpu==2.16.*' first, or leave TensorFlow out (HOROVOD_WITHOUT_TENSORFLOW=1)"),
+    ("tensorflow", "2.22.0rc0", "the nearest version that works is 2.21: "),
+    ("torch", "1.13.1+cu117", "the nearest version that works is 2.4: pip install 'torch==2.4.*'"),
+    ("torch", "2.14.0.dev20260101", "the nearest version that works is 2.13: "),
+    ("torch", "3.0", "the nearest version that works is 2.13: "),
+])
+def test_unsupported_version(distribution, version, said, install):
+    install(**{distribution: [version, "/site"]})
+    with pytest.raises(BuildError) as caught:
+        environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
+    assert said in str(caught.value)
+
+
+def test_unsupported_version_that_is_left_out(install):
+    install(**TENSORFLOW, torch=["2.14.0", "/site"])
+    found = environment.discover({"PATH": os.environ["PATH"], "HOROVOD_WITHOUT_PYTORCH": "1"},
+                                 SUPPORTED)
+    assert found.frameworks == {"TensorFlow": "2.21.0"}
+
+
+def test_cmake_must_find_what_was_found(install):
+    """It would build without a framework that it cannot import."""
+    install(**TENSORFLOW, **TORCH)
+    variables = discover(HOROVOD_WITHOUT_PYTORCH="1").variables
+    assert variables["HOROVOD_WITH_TENSORFLOW"] == "1"
+    assert "HOROVOD_WITH_PYTORCH" not in variables
+
+
 def test_installed_distributions_are_found():
     found = environment._installed(os.environ)
     assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
@@ -302,9 +344,10 @@ def pip(site: Path, *arguments: object, **variables: str) -> subprocess.Complete
 @pytest.mark.parametrize("distributions, variables, message", [
     ([], {}, "no framework found in "),
     ([("torch", "2.13.0"), ("horovod", "0.28.1")], {}, "horovod 0.28.1 is already installed in "),
+    ([("torch", "2.99.0")], {}, "PyTorch 2.99.0 is installed, but horovod-opt can be built with "),
     ([("tensorflow", "2.21.0")], {"HOROVOD_OPT_UPSTREAM": "/missing.tar.gz"},
      "HOROVOD_OPT_UPSTREAM=/missing.tar.gz: no such file"),
-], ids=["no-framework", "another-horovod", "no-file"])
+], ids=["no-framework", "another-horovod", "another-version", "no-file"])
 def test_pip_install_is_refused(distributions, variables, message, clone, site):
     for name, version in distributions:
         fake(site, name, version)
