@@ -152,6 +152,7 @@ def test_a_rank_ends(job, controller, mode, how):
 def test_the_launcher_ends(job, controller, mode, how):
     ended = job("fault_ends", how, controller=controller, HOROVOD_OPT_MODE=mode)
     assert not ended.hung, ended.output
+    assert ended.code != 0
     assert not ended.survivors
     assert_intact(ended, how, step=None)
 

@@ -104,9 +104,12 @@ def test_network_drops_under_gloo(hosts, job, mode):
 
 @pytest.mark.parametrize("mode", ["off", "topo"])
 def test_network_drops_under_mpi(hosts, job, mode):
-    """Open MPI's daemons notice, and end the ranks."""
+    """Open MPI's daemons notice, and end the ranks; mpirun's own status would be 0."""
     ended = job("fault_ends", "network", controller="mpi", HOROVOD_OPT_MODE=mode, **SHORT)
     assert not ended.hung, ended.output
+    assert ended.code == 1
+    for rank, host in enumerate(("h1", "h2")):
+        assert f"rank {rank} on {host} was killed, or its host was lost" in ended.output
     assert not ended.survivors
     assert not hosts.processes()
     assert ended.reports() == {}

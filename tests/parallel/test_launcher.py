@@ -148,6 +148,62 @@ def test_ranks_arguments_and_environment(job, controller, ranks):
         assert {name: each["environment"].get(name) for name in VALUES} == VALUES
 
 
+# Without -np
+
+
+@pytest.fixture
+def three_gpus(tmp_path) -> dict[str, str]:
+    """An environment with an nvidia-smi that lists them."""
+    command = tmp_path / "gpus" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\nfor i in 0 1 2; do echo GPU $i: NVIDIA H100; done\n")
+    command.chmod(0o755)
+    return {"PATH": os.pathsep.join([str(command.parent), os.environ["PATH"]])}
+
+
+@pytest.mark.usefixtures("one_core")
+def test_ranks_for_the_cpus(job, controller):
+    assert len(job.report(controller)) == 1
+    assert "horovodrun: 1 rank: no GPU, and 1 CPU; -np sets another number" in job.output
+
+
+def test_ranks_for_the_gpus(job, controller, three_gpus):
+    job.environment = three_gpus
+    assert len(job.report(controller)) == 3
+    assert "horovodrun: 3 ranks: one for each GPU" in job.output
+
+
+def test_ranks_for_the_gpus_that_are_visible(job, controller, three_gpus):
+    job.environment = {**three_gpus, "CUDA_VISIBLE_DEVICES": "0,2"}
+    assert len(job.report(controller)) == 2
+
+
+def test_ranks_for_the_slots_of_the_hosts(job, controller, three_gpus):
+    job.environment = three_gpus
+    assert len(job.report(controller, "-H", "localhost:2")) == 2
+    assert "horovodrun: 2 ranks: the slots of the hosts localhost:2" in job.output
+
+
+def test_ranks_for_the_slots_of_a_host_file(job, controller):
+    file = job.folder / "hosts"
+    file.write_text("localhost slots=3\n")
+    assert len(job.report(controller, "--hostfile", file)) == 3
+
+
+def test_ranks_for_the_tasks_of_slurm(job, need, three_gpus):
+    need("gloo")
+    job.environment = {**three_gpus, "SLURM_JOB_NODELIST": "localhost",
+                       "SLURM_TASKS_PER_NODE": "2"}
+    assert len(job.report("--gloo")) == 2
+    assert "horovodrun: 2 ranks: the tasks of Slurm's allocation, localhost:2" in job.output
+
+
+def test_no_command(job):
+    job.run()
+    assert job.code == 2
+    assert "no command to run" in job.output
+
+
 @pytest.mark.usefixtures("one_core")
 def test_more_ranks_than_cores(job, controller):
     assert len(job.report(controller, "-np", 4)) == 4
@@ -352,6 +408,24 @@ def test_user_options_for_open_mpi(command_line, version, dash):
     assert f" {dash}mca a b train -bind-to two words" in joined
     assert arguments[arguments.index("plm_rsh_args") - 1] == f"{dash}mca"
     assert arguments[arguments.index("plm_rsh_args") + 1] == "-p 22"
+
+
+SEVERAL_HOSTS = {"hosts": "localhost:2,elsewhere.invalid:2"}
+
+
+@pytest.mark.parametrize("version", [OPEN_MPI_4, OPEN_MPI_5])
+def test_ranks_on_several_hosts_say_how_they_ended(command_line, version):
+    arguments = command_line(version, **SEVERAL_HOSTS)
+    *_, python, isolated, no_site, script, first, second, third = arguments
+    assert [python, isolated, no_site] == [sys.executable, "-I", "-S"]
+    assert Path(script).name == "rank_end.py"
+    assert [first, second, third] == TRAIN
+    assert arguments[arguments.index("HOROVOD_OPT_LAUNCHER") - 1] == "-x"
+
+
+def test_ranks_under_hydra_are_started_as_they_are(command_line):
+    arguments = command_line(HYDRA, **SEVERAL_HOSTS)
+    assert arguments[-len(TRAIN) - 1 :] == ["NCCL_SOCKET_IFNAME=lo", *TRAIN]
 
 
 def test_command_line_for_hydra(command_line):

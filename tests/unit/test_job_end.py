@@ -1,0 +1,161 @@
+"""Whether all ranks of a job have ended well, whatever mpirun says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from horovod_opt import rank_end
+
+# In place of mpirun: two ranks, of which `fault` may kill one with its group, and a status.
+MPIRUN = """
+import os, signal, subprocess, sys, time
+fault, status, *command = sys.argv[1:]
+ranks = [subprocess.Popen(command, env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)},
+                          start_new_session=True) for rank in range(2)]
+
+def end(*_):
+    for rank in ranks:
+        os.killpg(rank.pid, signal.SIGKILL)
+    os._exit(9)
+
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+open("mpirun", "w").close()
+if fault:
+    while len(os.listdir(".")) < 3:
+        time.sleep(0.01)
+    os.killpg(ranks[1].pid, signal.SIGKILL)
+codes = [rank.wait() for rank in ranks]
+sys.exit(int(status) if status else max(codes))
+"""
+HOROVODRUN = """
+import os, sys
+from horovod_opt import job_end
+job_end.LAST_WORDS_SECONDS = 0.5
+end = job_end.JobEnd()
+mpirun, fault, status, *command = sys.argv[1:]
+sys.exit(end.run([sys.executable, mpirun, fault, status, *end.watched(command)],
+                 end.environment(os.environ, ["lo"])))
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Starts a job of two ranks of a Python program, in the folder `files`."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "mpirun.py").write_text(MPIRUN)
+    (tmp_path / "horovodrun.py").write_text(HOROVODRUN)
+    started = []
+
+    def job(program: str, fault: str = "", status: str = "") -> subprocess.Popen:
+        started.append(subprocess.Popen(
+            [sys.executable, tmp_path / "horovodrun.py", tmp_path / "mpirun.py", fault, status,
+             sys.executable, "-c", "import os, sys, time; "
+             "rank = int(os.environ['OMPI_COMM_WORLD_RANK']); " + program],
+            cwd=tmp_path / "files", text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield job
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+STARTED = "open(str(rank), 'w').close(); "
+
+
+def test_all_end_well(job):
+    ended = job("print('well', rank)")
+    out, err = ended.communicate()
+    assert (ended.returncode, err) == (0, "")
+    assert sorted(out.split("\n")) == ["", "well 0", "well 1"]
+
+
+def test_status_of_mpirun(job):
+    ended = job("sys.exit(3 * rank)")
+    assert (ended.communicate()[1], ended.returncode) == ("", 3)
+
+
+def test_a_rank_that_mpirun_lost(job):
+    """It says 0 for a rank that was killed with all that belongs to it."""
+    ended = job(STARTED + "time.sleep(60 * rank)", fault="kill", status="0")
+    _, err = ended.communicate()
+    assert ended.returncode == 1
+    assert f"rank 1 on {os.uname().nodename} was killed, or its host was lost" in err
+    assert "rank 0" not in err
+
+
+@pytest.mark.parametrize("program, said", [
+    ("sys.exit(5 * rank)", "ended with status 5"),
+    ("rank and os.kill(os.getpid(), 11)", "was ended by signal 11"),
+])
+def test_a_rank_that_mpirun_does_not_mind(job, program, said):
+    ended = job(program, status="0")
+    _, err = ended.communicate()
+    assert ended.returncode == 1
+    assert said in err
+    assert "rank 0" not in err
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_horovodrun_is_that_of_mpirun(job, tmp_path, end):
+    running = job(STARTED + "time.sleep(60)")
+    while len(os.listdir(tmp_path / "files")) < 3:
+        time.sleep(0.01)
+    mpirun, = (int(pid) for pid in
+               Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split())
+    process = psutil.Process(mpirun)
+    running.send_signal(end)
+    assert running.wait() != 0
+    process.wait()
+
+
+# What starts the program of a rank
+
+
+def run(*program: object, **how: object) -> subprocess.CompletedProcess:
+    """With the name of a launcher that nobody can reach."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", rank_end.__file__, *map(str, program)],
+        env={**os.environ, rank_end.LAUNCHER: "key,9,127.0.0.1"}, capture_output=True, text=True,
+        **how)
+
+
+def test_the_program_is_as_without():
+    seen = "[sys.argv[1:], sys.stdin.read(), dict(os.environ)]"
+    script = f"import json, os, sys; print(json.dumps({seen}))"
+    ended = run(sys.executable, "-c", script, "-bind-to", "two words", "", input="some\nlines")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    arguments, read, environ = json.loads(ended.stdout)
+    assert arguments == ["-bind-to", "two words", ""]
+    assert read == "some\nlines"
+    assert environ == dict(os.environ)
+
+
+@pytest.mark.parametrize("script, code", [
+    ("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -signal.SIGTERM), ("kill -KILL $$", -9),
+])
+def test_the_status_is_the_programs(script, code):
+    assert run("sh", "-c", script).returncode == code
+
+
+def test_a_program_that_is_not_there():
+    ended = run("no-such-program")
+    assert ended.returncode == 127
+    assert "cannot run no-such-program: No such file or directory" in ended.stderr
+
+
+def test_a_program_may_handle_the_signals_of_its_group():
+    script = "trap 'echo handled; exit 5' TERM; kill -TERM 0; while :; do sleep 0.01; done"
+    ended = run("sh", "-c", script, start_new_session=True)
+    assert (ended.returncode, ended.stdout) == (5, "handled\n")
