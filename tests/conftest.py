@@ -1,7 +1,7 @@
 """With --skips FILE, every skip fails the run that the file does not list with its reason.
 
-A line of the file is the test as pytest names it, a tab, and the reason; # begins a comment. A listed
-test that is no longer skipped fails the run, too.
+A line of the file is the test as pytest names it, a tab, and the reason; # begins a comment. A
+listed test that is no longer skipped fails the run, too.
 """
 
 from __future__ import annotations
