@@ -34,7 +34,7 @@ class Summary:
 
     tests: int
     failed: int
-    skipped: int
+    skipped: dict[str, str]  # why, by test
 
 
 def tool(name: str) -> str | None:
@@ -88,10 +88,18 @@ def test(ctest: str, build: Path) -> tuple[Summary, str]:
     if not report.exists():
         raise Failed(f"ctest failed:\n{run.stdout}")
     suite = ElementTree.parse(report).getroot()
-    tests, failed, skipped = (int(suite.get(key, 0)) for key in ("tests", "failures", "skipped"))
+    tests, failed = (int(suite.get(key, 0)) for key in ("tests", "failures"))
     if tests == 0 or (run.returncode != 0 and failed == 0):
         raise Failed(f"ctest failed:\n{run.stdout}")
+    skipped = {case.get("name", ""): skip_reason(case.findtext("system-out") or "")
+               for case in suite.iter("testcase") if case.find("skipped") is not None}
     return Summary(tests, failed, skipped), run.stdout
+
+
+def skip_reason(output: str) -> str:
+    """GoogleTest prints `file:line: Skipped`, and below it the reason."""
+    _, _, after = output.partition(": Skipped\n")
+    return after.partition("\n")[0] or "no reason given"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -129,10 +137,13 @@ def main(arguments: list[str] | None = None) -> int:
         if summary.failed > 0:
             print(output)
             all_passed = False
-        passed = summary.tests - summary.failed - summary.skipped
+        for test_name, reason in summary.skipped.items():
+            print(f"native {name:8} skipped {test_name}: {reason}")
+        passed = summary.tests - summary.failed - len(summary.skipped)
         seconds = time.monotonic() - start
         print(
-            f"native {name:8} {passed} passed, {summary.failed} failed, {summary.skipped} skipped"
+            f"native {name:8} {passed} passed, {summary.failed} failed, "
+            f"{len(summary.skipped)} skipped"
             f"   {seconds:.1f} s",
             flush=True,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,16 @@ import pytest
 
 
 @pytest.mark.parametrize("build", ["plain", "thread", "address"])
-def test_native(build: str) -> None:
+def test_native(build: str, subtests: pytest.Subtests) -> None:
+    """What GoogleTest skips is skipped here, too."""
     command = [sys.executable, str(Path(__file__).with_name("run.py")), build]
     run = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert run.returncode == 0, f"{' '.join(command)}\n{run.stdout}"
+    skipped = re.findall(r"^native \w+ +skipped (\S+): (.*)$", run.stdout, re.MULTILINE)
+    number = re.search(r" (\d+) skipped ", run.stdout)
+    assert number and int(number[1]) == len(skipped)
+    for name, reason in skipped:
+        with subtests.test(name):
+            pytest.skip(f"{name}: {reason}")

@@ -46,7 +46,7 @@ mount -t tmpfs none /run && mkdir /run/sshd && exec "$3" -D -e -f "$2/sshd_confi
 
 
 class NoHosts(Exception):
-    """What this machine lacks for them."""
+    """What must be installed for them, or that this is not root."""
 
 
 def _call(*command: object) -> str:
@@ -59,7 +59,8 @@ def _call(*command: object) -> str:
 
 
 class Hosts:
-    """Started by the constructor, which raises NoHosts; gone after close()."""
+    """Started by the constructor; gone after close(). Raises NoHosts, or OSError if one of the
+    programs fails."""
 
     def __init__(self, folder: Path):
         missing = [name for name in PROGRAMS if not shutil.which(name, path=SEARCH)]
@@ -75,9 +76,6 @@ class Hosts:
         try:
             self._lay_cable()
             self._start()
-        except OSError as error:
-            self.close()
-            raise NoHosts(str(error)) from error
         except BaseException:
             self.close()
             raise

@@ -6,30 +6,44 @@ import os
 
 import pytest
 
+from horovod_opt import cores
+
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="mode scp needs two cores for one rank"
 )
 
 # The number behind a mode is HOROVOD_OPT_SCP_CORE.
-MODES = ("scp", "scp,0", "nbcs+scp", "gs+scp", "off")
+MODES = ("scp", "scp,0", "nbcs+scp", "gs+scp", "off", "auto")
+# To Gloo two names are two hosts: so each of two ranks has all cores of this one. Under MPI that
+# takes hosts of their own, see test_hosts.py.
+HOW = {
+    "mpi": {"ranks": 1},
+    "gloo": {"ranks": 2, "options": (
+        *("--gloo", "-np", 2, "-H", "localhost:1,127.0.0.1:1", "--network-interfaces", "lo"),
+    )},
+}
 
 
 @pytest.fixture
 def seen(shared_job):
-    def seen(controller: str, mode: str) -> dict:
-        job = shared_job("cores", *MODES, ranks=1, controller=controller)
-        return job.succeeded().reports()[0][mode]
+    """By rank; all of them are there."""
+
+    def seen(controller: str, mode: str) -> list[dict]:
+        how = HOW[controller]
+        job = shared_job("cores", *MODES, controller=controller, **how)
+        reports = job.succeeded().reports()
+        assert list(reports) == list(range(how["ranks"]))
+        return [report[mode] for report in reports.values()]
 
     return seen
 
 
 EACH = [(controller, mode) for controller in ("mpi", "gloo") for mode in MODES]
-APART = [(controller, mode) for controller, mode in EACH if mode != "off"]
+APART = [(controller, mode) for controller, mode in EACH if "scp" in mode]
 
 
-@pytest.mark.parametrize("controller, mode", APART)
-def test_cores_are_apart(seen, controller, mode):
-    run = seen(controller, mode)
+def assert_apart(run: dict) -> None:
+    """The background thread has cores of its own."""
     (background,) = run["during"]["background"]
     all_cpus = set(run["before"]["rest"][0])
     assert background
@@ -38,37 +52,58 @@ def test_cores_are_apart(seen, controller, mode):
         assert set(cpus) == all_cpus - set(background)
 
 
-@pytest.mark.parametrize("controller, mode", APART)
-def test_a_new_thread_stays_off_the_background_core(seen, controller, mode):
-    run = seen(controller, mode)
-    assert run["new"] == run["during"]["rest"][0]
-
-
-@pytest.mark.parametrize("controller, mode", APART)
-def test_shutdown_restores_all_threads(seen, controller, mode):
-    run = seen(controller, mode)
-    everything = run["before"]["rest"][0]
-    assert run["after"]["background"] == []
-    assert all(cpus == everything for cpus in run["after"]["rest"])
-    assert run["new_after"] == everything
-
-
-@pytest.mark.parametrize("controller", ["mpi", "gloo"])
-def test_which_core(seen, controller):
-    (last,) = seen(controller, "scp")["during"]["background"]
-    (first,) = seen(controller, "scp,0")["during"]["background"]
-    assert max(first) < min(last)
-
-
-@pytest.mark.parametrize("controller", ["mpi", "gloo"])
-def test_off_pins_nothing(seen, controller):
-    run = seen(controller, "off")
+def assert_together(run: dict) -> None:
     assert len(run["during"]["background"]) == 1
     threads = run["during"]["background"] + run["during"]["rest"]
     assert all(cpus == run["before"]["rest"][0] for cpus in threads)
 
 
+@pytest.mark.parametrize("controller, mode", APART)
+def test_cores_are_apart(seen, controller, mode):
+    for run in seen(controller, mode):
+        assert_apart(run)
+
+
+@pytest.mark.parametrize("controller, mode", APART)
+def test_a_new_thread_stays_off_the_background_core(seen, controller, mode):
+    for run in seen(controller, mode):
+        assert run["new"] == run["during"]["rest"][0]
+
+
+@pytest.mark.parametrize("controller, mode", APART)
+def test_shutdown_restores_all_threads(seen, controller, mode):
+    for run in seen(controller, mode):
+        everything = run["before"]["rest"][0]
+        assert run["after"]["background"] == []
+        assert all(cpus == everything for cpus in run["after"]["rest"])
+        assert run["new_after"] == everything
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_which_core(seen, controller):
+    for of_last, of_first in zip(seen(controller, "scp"), seen(controller, "scp,0")):
+        (last,) = of_last["during"]["background"]
+        (first,) = of_first["during"]["background"]
+        assert max(first) < min(last)
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_off_pins_nothing(seen, controller):
+    for run in seen(controller, "off"):
+        assert_together(run)
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_auto_is_topo_and_scp_where_there_are_cores(seen, controller):
+    for run in seen(controller, "auto"):
+        assert run["states"] == ["active"]
+        if cores.count_cores(run["before"]["rest"][0]) >= 4:
+            assert_apart(run)
+        else:
+            assert_together(run)
+
+
 @pytest.mark.parametrize("controller, mode", EACH)
 def test_training_works(seen, controller, mode):
-    losses = seen(controller, mode)["losses"]
-    assert losses == pytest.approx([64 * 0.8 ** (2 * step) for step in range(5)])
+    for run in seen(controller, mode):
+        assert run["losses"] == pytest.approx([64 * 0.8 ** (2 * step) for step in range(5)])

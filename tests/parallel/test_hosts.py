@@ -27,8 +27,8 @@ SHORT = {
 def hosts(tmp_path_factory):
     try:
         hosts = Hosts(tmp_path_factory.mktemp("hosts"))
-    except NoHosts as error:
-        pytest.skip(str(error))
+    except NoHosts as missing:
+        pytest.skip(str(missing))
     yield hosts
     hosts.close()
 
@@ -60,6 +60,26 @@ def test_demo(hosts, job, controller):
     assert first["passes"] == second["passes"] > 500
     for host, bytes_received in hosts.received().items():
         assert bytes_received - before[host] > first["bytes"], "not through shared memory"
+
+
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="mode scp needs two cores for one rank"
+)
+def test_cores_are_apart_on_both_hosts(job):
+    modes = ("scp", "topo+scp")
+    reports = job("cores", *modes, controller="mpi").succeeded().reports()
+    assert list(reports) == [0, 1]
+    for report in reports.values():
+        for mode in modes:
+            run = report[mode]
+            (background,) = run["during"]["background"]
+            everything = set(run["before"]["rest"][0])
+            assert background
+            assert set(background) < everything
+            assert all(set(cpus) == everything - set(background) for cpus in run["during"]["rest"])
+            assert all(set(cpus) == everything for cpus in run["after"]["rest"])
+            assert run["losses"] == pytest.approx([64 * 0.8 ** (2 * step) for step in range(5)])
+        assert report["topo+scp"]["states"] == ["active"]
 
 
 def test_benchmark(hosts, need, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html.parser
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +19,6 @@ from horovod_opt.experiments.present import Grid
 from horovod_opt.experiments.report.page import machines, numbers
 from horovod_opt.experiments.report.source import beside_the_source
 
-INSTALL_SECONDS = 300
 BROWSER_SECONDS = 120
 
 
@@ -162,16 +160,9 @@ def test_columns_of_numbers_are_those_that_begin_with_one():
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Debian's, installed if it is not there and this is root on Debian."""
-    if not shutil.which("chromium") and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (["apt-get", "-qq", "update"],
-                        ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"]):
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                           timeout=INSTALL_SECONDS,
-                           env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
     found = shutil.which("chromium")
     if not found:
-        pytest.skip("there is no chromium, and Debian's package could not be installed")
+        pytest.skip("there is no chromium (Debian: chromium)")
     return found
 
 

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,12 @@ def report(**values: object) -> None:
     path = FOLDER / f"rank-{RANK}.json"
     path.with_suffix(".part").write_text(json.dumps(values))
     path.with_suffix(".part").rename(path)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def report_in_any_case() -> None:
+    """From now on the launcher cannot end this rank by SIGTERM before it has called report()."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def start_mpi(library: ctypes.CDLL) -> None:

@@ -9,6 +9,8 @@ import torch
 from common import report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
+import horovod_opt
+
 
 def masks() -> dict[str, list]:
     """CPUs by thread: of those called hvd-background, and of the others."""
@@ -56,11 +58,13 @@ for mode in sys.argv[2:]:
     with running(hvd, name, **environment):
         losses = train()
         during, new = masks(), of_a_new_thread()
+        states = [plan.state for plan in horovod_opt.plans()]
     results[mode] = {
         "before": before,
         "during": during,
         "new": new,
         "losses": losses,
+        "states": states,
         "after": masks(),
         "new_after": of_a_new_thread(),
     }

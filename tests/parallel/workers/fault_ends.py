@@ -10,7 +10,7 @@ import sys
 import horovod.torch as hvd
 import psutil
 import torch
-from common import report
+from common import report, report_in_any_case
 from fault_common import STEPS, fail, train
 
 
@@ -52,6 +52,8 @@ OTHERS_END = {
 faulthandler.dump_traceback_later(100)
 torch.set_num_threads(1)
 how = sys.argv[2]
+if how in RANK_ENDS:
+    report_in_any_case()
 hvd.init()
 seen = train(how, {**RANK_ENDS, **OTHERS_END}[how], steps=STEPS if how in RANK_ENDS else math.inf)
 report(**seen)

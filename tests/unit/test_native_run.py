@@ -1,0 +1,45 @@
+"""What tests/native/run.py reads out of ctest's report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "native"))
+
+import run
+
+REPORT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="(empty)" tests="3" failures="0" disabled="0" skipped="2" time="1">
+  <testcase name="Affinity.Pin" time="0.1" status="notrun">
+    <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+    <system-out>[ RUN      ] Affinity.Pin
+../affinity_test.cc:35: Skipped
+needs 2 CPUs, this process has 1
+[  SKIPPED ] Affinity.Pin (0 ms)
+</system-out>
+  </testcase>
+  <testcase name="Cores.Read" time="0.1" status="notrun">
+    <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+    <system-out>[  SKIPPED ] Cores.Read (0 ms)
+</system-out>
+  </testcase>
+  <testcase name="Plan.Ends" time="0.1" status="run"><system-out>fine</system-out></testcase>
+</testsuite>
+"""
+
+
+def test_skips_have_reasons(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    def ctest(command: list[str]) -> subprocess.CompletedProcess:
+        (tmp_path / "ctest.xml").write_text(REPORT)
+        return subprocess.CompletedProcess(command, 0, "")
+
+    monkeypatch.setattr(run, "call", ctest)
+    monkeypatch.setattr(run, "launcher", lambda build: [])
+    summary, _ = run.test("ctest", tmp_path)
+    assert (summary.tests, summary.failed) == (3, 0)
+    assert summary.skipped == {"Affinity.Pin": "needs 2 CPUs, this process has 1",
+                               "Cores.Read": "no reason given"}
