@@ -13,12 +13,12 @@ import horovod_opt
 
 
 def masks() -> dict[str, list]:
-    """CPUs by thread: of those called hvd-background, and of the others."""
+    """CPUs by thread: of hvd-background and those it started (hvd-...), and of the others."""
     found = {"background": [], "rest": []}
     for tid in map(int, os.listdir("/proc/self/task")):
         try:
             with open(f"/proc/self/task/{tid}/comm") as file:
-                kind = "background" if file.read().strip() == "hvd-background" else "rest"
+                kind = "background" if file.read().startswith("hvd-") else "rest"
             cpus = sorted(os.sched_getaffinity(tid))
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread of an import that has ended meanwhile
