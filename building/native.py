@@ -25,6 +25,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
           f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
           f"-DCMAKE_CXX_COMPILER={_compiler_argument(env)}",
           f"-DCMAKE_BUILD_TYPE={config}",
+          "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",  # for tests/binding
           f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY_{config.upper()}={libraries}",
           f"-DPYTHON_EXECUTABLE={sys.executable}",
           f"-DHOROVOD_OPT_SOURCE_DIR={ROOT}",

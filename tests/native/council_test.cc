@@ -30,7 +30,7 @@ Decision Decided(const std::vector<Statement>& by_rank) {
 
 TEST(Council, RowsKeepEveryField) {
   const std::vector<Statement> statements{
-      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, 2}, {9, 8}, true, true, false, 77},
+      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, kMainMemory, 15}, {9, 8}, true, true, false, 77},
       {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, false, false, true, 0},
       {"r", Stand::kCaptured, 1, " ", {1}, {0}, {5}, true, false, true, 1},
   };
@@ -41,7 +41,7 @@ TEST(Council, RowsKeepEveryField) {
     EXPECT_EQ(read[i].stand, statements[i].stand);
     EXPECT_EQ(read[i].begun, statements[i].begun);
     EXPECT_EQ(read[i].times, statements[i].times);
-    EXPECT_EQ(read[i].gpu_slots, statements[i].gpu_slots);
+    EXPECT_EQ(read[i].devices, statements[i].devices);
     EXPECT_EQ(read[i].completed, statements[i].completed);
     EXPECT_EQ(read[i].bound, statements[i].bound);
     EXPECT_EQ(read[i].under_way, statements[i].under_way);
@@ -117,6 +117,39 @@ TEST(Council, RecutsByTheTimesOfRank0) {
   EXPECT_EQ(decision.kind, Decision::kRecut);
   EXPECT_EQ(decision.from_pass, 9u);
   EXPECT_EQ(decision.times, (std::vector<std::int64_t>{300, 100}));
+}
+
+Statement IsReadyOn(Devices devices) {
+  Statement statement = Says(Stand::kReady, 2);
+  statement.devices = std::move(devices);
+  return statement;
+}
+
+TEST(Council, EveryRankLearnsTheDevicesOfAll) {
+  const Decision decision = Decided({IsReadyOn({0, kMainMemory, 0, 0}),
+                                     IsReadyOn({1, kMainMemory, 1, 2}),
+                                     IsReadyOn({0, kMainMemory, 0, 0})});
+  EXPECT_EQ(decision.kind, Decision::kCommit);
+  ASSERT_EQ(decision.devices.size(), 4u);
+  EXPECT_EQ(*decision.devices[0], (Devices{0, 1, 0}));
+  EXPECT_EQ(*decision.devices[1], (Devices{kMainMemory, kMainMemory, kMainMemory}));
+  EXPECT_EQ(decision.devices[2], decision.devices[0]) << "the same object";
+  EXPECT_EQ(*decision.devices[3], (Devices{0, 2, 0}));
+}
+
+TEST(Council, NothingIsSaidOfDevicesWhereAllIsInMainMemory) {
+  const Decision decision = Decided({IsReadyOn({}), IsReadyOn({})});
+  EXPECT_EQ(decision.kind, Decision::kCommit);
+  EXPECT_TRUE(decision.devices.empty());
+}
+
+TEST(Council, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
+  for (const Devices& other : {Devices{}, Devices{0, 0}, Devices{kMainMemory, 0}}) {
+    const Decision decision =
+        Decided({IsReadyOn({0, kMainMemory}), IsReadyOn({1, kMainMemory}), IsReadyOn(other)});
+    EXPECT_EQ(decision.kind, Decision::kEnd);
+    EXPECT_EQ(decision.reason, "rank 2: other tensors are on GPUs than on rank 0");
+  }
 }
 
 TEST(Council, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {

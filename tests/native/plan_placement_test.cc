@@ -11,7 +11,7 @@ namespace horovod_opt {
 namespace {
 
 constexpr int kCapacity = 20;
-const Reduction kHost, kGpu{0, 0, 1.0, 1.0, true};
+const Reduction kHost, kGpu{0, 0, 1.0, 1.0, 0}, kOtherGpu{0, 0, 1.0, 1.0, 1};
 
 class PlanPlacement : public testing::Test {
  protected:
@@ -53,13 +53,14 @@ TEST_F(PlanPlacement, IsLearnedInTheFirstPass) {
   EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kPlanned);
   ASSERT_EQ(ready_.size(), 2u);
   const Work first = lanes_[0].Take(ready_[0]);
-  EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.gpu);
+  EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.OnGpu());
   EXPECT_EQ(Describe(first), "plan p (p), pass 3, bucket 0: a");
   lanes_[0].Take(ready_[1]);
   EXPECT_EQ(Pass(0, {kHost}), Route::kHeld);
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("it is not on a GPU, and was in its first pass"), std::string::npos);
+  EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first pass"),
+            std::string::npos);
 }
 
 TEST_F(PlanPlacement, PlansInMainMemoryOnly) {
@@ -78,22 +79,69 @@ TEST_F(PlanPlacement, AChangeInTheSecondPassFailsThePlan) {
   Pass(0, {kGpu});
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("'a': it is on a GPU, and was not in its first pass"), std::string::npos);
+  EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first pass"),
+            std::string::npos);
+}
+
+TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
+  Add(MakePlan("p", 3, {{0, 1}, {2}}));
+  for (int pass = 0; pass < 3; ++pass) {
+    Pass(0, {kGpu, kGpu, kHost});
+    Pass(1, {kOtherGpu, kOtherGpu, kHost});
+    if (pass == 1) EXPECT_TRUE(Meet().empty());
+  }
+  ASSERT_EQ(ready_.size(), 2u);
+  const Work fused = lanes_[0].Take(ready_[0]);
+  ASSERT_EQ(fused.slots, (std::vector<int>{0, 1}));
+  for (int slot : fused.slots) EXPECT_EQ(*fused.plan->slots[slot].devices, (Devices{0, 1}));
+  const Work alone = lanes_[0].Take(ready_[1]);
+  EXPECT_EQ(*alone.plan->slots[alone.slots[0]].devices, (Devices{kMainMemory, kMainMemory}));
+}
+
+TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
+  Plan plan = MakePlan("p", 2, {{0}, {1}});
+  Add(plan);
+  const auto pass = [&] {
+    Pass(0, {kGpu, kGpu});
+    Pass(1, {kGpu, kOtherGpu});
+  };
+  pass();
+  pass();
+  EXPECT_TRUE(Meet().empty());
+  for (int passes = 0; passes < 5; ++passes) {
+    ready_.clear();
+    pass();
+    ASSERT_EQ(ready_.size(), 2u);
+    for (PlanLane& lane : lanes_) {
+      for (int ticket : {ready_[0], ready_[1]}) lane.Finished(lane.Take(ticket));
+    }
+  }
+  const std::vector<std::string> rows{lanes_[0].MeetingRow(true), lanes_[1].MeetingRow(false)};
+  ASSERT_FALSE(FromRow(rows[0]).at(0).times.empty());
+  for (PlanLane& lane : lanes_) {
+    lane.Apply(rows);
+    EXPECT_EQ(lane.Reports().at(0).buckets, (Buckets{{0}, {1}}));
+  }
 }
 
 TEST_F(PlanPlacement, AMixedBucketIsNamed) {
-  for (const bool gpu_first : {false, true}) {
+  const struct {
+    Reduction b, c;
+    std::string reason;
+  } cases[] = {{kGpu, kHost, "'b' is on GPU 0, and 'c' in its bucket in main memory"},
+               {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
+               {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
+  for (const auto& one : cases) {
     PlanLane lane(kCapacity, [](int) {}, [] {});
     lane.Add(MakePlan("p", 3, {{0}, {1, 2}}));
+    const Reduction reductions[] = {kHost, one.b, one.c};
     for (int pass = 0; pass < 2; ++pass) {
       for (std::int64_t key : {1, 2, 3}) {
         ArrivalPtr arrival = std::make_unique<Arrival>();
-        lane.Arrive(key, 4, (key == 2) == gpu_first ? kGpu : kHost, "", arrival);
+        lane.Arrive(key, 4, reductions[key - 1], "", arrival);
       }
     }
-    const std::string expected = gpu_first ? "'b' is on a GPU, and 'c' in its bucket is not"
-                                           : "'c' is on a GPU, and 'b' in its bucket is not";
-    EXPECT_EQ(lane.Reports().at(0).reason, expected);
+    EXPECT_EQ(lane.Reports().at(0).reason, one.reason);
   }
 }
 

@@ -56,6 +56,17 @@ TEST(Recut, AnotherReductionBeginsABucket) {
   EXPECT_EQ(Recut(plan, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
 }
 
+TEST(Recut, TensorsOnOtherDevicesOfAnyRankBeginABucket) {
+  Plan plan = Independent(4, 100);
+  const auto same = std::make_shared<const Devices>(Devices{0, 1});
+  plan.slots[0].devices = plan.slots[1].devices = same;
+  // Where this rank's own tensors are does not matter: the ranks would cut differently.
+  plan.slots[2].devices = std::make_shared<const Devices>(Devices{0, 2});
+  EXPECT_EQ(Recut(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
+  plan.slots[1].reduction.device = 5;
+  EXPECT_EQ(Recut(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
+}
+
 TEST(Recut, WhatComesMuchLaterIsNotWaitedFor) {
   EXPECT_EQ(Recut(Independent(4, 100), Times{0, 1000, 2000, 3001}), (Buckets{{0, 1, 2}, {3}}));
   // A tenth of a long pass.
@@ -84,7 +95,7 @@ TEST(Recut, AnyPlanKeepsItsRules) {
         EXPECT_EQ(place[slot], -1);
         place[slot] = static_cast<int>(index);
         bytes += plan.slots[slot].bytes;
-        EXPECT_TRUE(plan.slots[slot].reduction == plan.slots[buckets[index][0]].reduction);
+        EXPECT_TRUE(plan.slots[slot].reduction.IsLike(plan.slots[buckets[index][0]].reduction));
         for (int other : plan.slots[slot].after) {
           EXPECT_NE(place[other], -1);
           EXPECT_LT(place[other], place[slot]);

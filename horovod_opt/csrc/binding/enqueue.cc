@@ -15,6 +15,8 @@ thread_local std::int64_t next_key = 0;
 using horovod::common::ReduceOp;
 using horovod::common::Status;
 
+static_assert(kMainMemory == CPU_DEVICE_ID, "as the plan says it");
+
 std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
   if (process_set_id != 0) return "it belongs to another process set";
   if (reduce_op == ReduceOp::ADASUM) return "it is reduced by Adasum";
@@ -35,7 +37,7 @@ Status EnqueueTensorAllreduce(std::int64_t key,
   if (topo != nullptr) {
     auto planned = std::make_unique<PlannedTensor>();
     planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor,
-                          device != CPU_DEVICE_ID};
+                          device};
     auto& entry = planned->entry;
     entry.tensor_name = name;
     entry.context = context;

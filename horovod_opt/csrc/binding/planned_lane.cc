@@ -9,6 +9,7 @@
 #include "arithmetic.h"
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/core/await_data.h"
 #include "horovod_opt/csrc/core/hash.h"
 #include "planned_tensor.h"
 
@@ -158,6 +159,7 @@ Status PlannedLane::Allreduce(const Work& work) {
   }
   const auto segments = SegmentsOf(work);
   const std::uint64_t tag = Tag(work);
+  if (!AwaitData(work.arrivals, stop_)) return horovod::common::SHUT_DOWN_ERROR;
   try {
     if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
       throw std::logic_error("the nodes reduce different buckets");

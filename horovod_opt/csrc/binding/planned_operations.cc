@@ -33,6 +33,18 @@ std::int64_t FusedBytes(const Work& work) {
   return bytes;
 }
 
+// All tensors of a bucket are on the same devices: see Mixture() of a plan, and recut.h.
+Response ResponseTo(const Slot& slot, int ranks) {
+  Response response;
+  response.set_response_type(Response::ALLREDUCE);
+  response.set_tensor_type(static_cast<DataType>(slot.reduction.dtype));
+  response.set_reduce_op(static_cast<ReduceOp>(slot.reduction.reduce_op));
+  response.set_prescale_factor(slot.reduction.prescale);
+  response.set_postscale_factor(slot.reduction.postscale);
+  response.set_devices(slot.devices == nullptr ? Devices(ranks, CPU_DEVICE_ID) : *slot.devices);
+  return response;
+}
+
 }  // namespace
 
 PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperation perform,
@@ -46,7 +58,7 @@ PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperati
       verify_(verify) {}
 
 bool PlannedOperations::Performs(const Work& work) const {
-  return everything_ || work.plan->slots[work.slots[0]].reduction.gpu;
+  return everything_ || work.plan->slots[work.slots[0]].reduction.OnGpu();
 }
 
 void PlannedOperations::Hand(Work work) { Add({false, std::move(work)}); }
@@ -96,19 +108,14 @@ bool PlannedOperations::PerformUntilRound() {
 }
 
 void PlannedOperations::Perform(Work& work) {
-  const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
+  const Slot& first = work.plan->slots[work.slots[0]];
   ProcessSet& everybody = horovod_.process_set_table.Get(0);
   // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be deterministic.
   const bool fused = FusedBytes(work) <= everybody.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;
-  Response response;
-  response.set_response_type(Response::ALLREDUCE);
-  response.set_tensor_type(static_cast<DataType>(reduction.dtype));
-  response.set_reduce_op(static_cast<ReduceOp>(reduction.reduce_op));
-  response.set_prescale_factor(reduction.prescale);
-  response.set_postscale_factor(reduction.postscale);
-  const int element = everybody.controller->GetTypeSize(static_cast<DataType>(reduction.dtype));
+  const Response response = ResponseTo(first, everybody.controller->GetSize());
+  const int element = everybody.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
   performing_ = &work;
   next_ = 0;

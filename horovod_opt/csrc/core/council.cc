@@ -52,6 +52,26 @@ bool MayRest(const ByRank& statements) {
   });
 }
 
+std::vector<bool> OnGpus(const Devices& by_slot) {
+  std::vector<bool> on_gpus;
+  for (int device : by_slot) on_gpus.push_back(device != kMainMemory);
+  return on_gpus;
+}
+
+// Of a plan about which every rank has said the same number of devices.
+std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& statements) {
+  std::vector<std::shared_ptr<const Devices>> by_slot(statements.begin()->second.devices.size());
+  std::map<Devices, std::shared_ptr<const Devices>> known;
+  for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
+    Devices devices;
+    for (const auto& [rank, statement] : statements) devices.push_back(statement.devices[slot]);
+    auto& shared = known[devices];
+    if (shared == nullptr) shared = std::make_shared<const Devices>(devices);
+    by_slot[slot] = shared;
+  }
+  return by_slot;
+}
+
 Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks) {
   Decision decision;
   decision.hash = hash;
@@ -90,7 +110,7 @@ Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks)
   }
   const Statement& first = statements.begin()->second;
   for (const auto& [rank, statement] : statements) {
-    if (statement.gpu_slots == first.gpu_slots) continue;
+    if (OnGpus(statement.devices) == OnGpus(first.devices)) continue;
     decision.kind = Decision::kEnd;
     decision.reason = On(rank, "other tensors are on GPUs than on rank 0");
     Combine(statements, decision);
@@ -98,6 +118,7 @@ Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks)
   }
   if (first.stand == Stand::kReady) {
     decision.kind = Decision::kCommit;
+    decision.devices = DevicesBySlot(statements);
   } else if (!first.times.empty()) {
     decision.kind = Decision::kRecut;
     decision.times = first.times;
@@ -132,7 +153,7 @@ std::string ToRow(const std::vector<Statement>& statements) {
     row << one.hash << ' ' << static_cast<int>(one.stand) << ' ' << one.begun << ' ' << one.bound
         << ' ' << one.under_way << ' ' << one.whole << ' ' << one.idle_ms;
     Write(row, one.times);
-    Write(row, one.gpu_slots);
+    Write(row, one.devices);
     Write(row, one.completed);
     row << ' ' << reason << '\n';
   }
@@ -150,7 +171,7 @@ std::vector<Statement> FromRow(const std::string& row) {
         one.idle_ms;
     one.stand = static_cast<Stand>(stand);
     Read(fields, one.times);
-    Read(fields, one.gpu_slots);
+    Read(fields, one.devices);
     Read(fields, one.completed);
     fields.get();
     std::getline(fields, one.reason);

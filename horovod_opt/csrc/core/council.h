@@ -12,7 +12,8 @@
 //    split between the lanes.
 // 3. A plan becomes active only if every rank has it and its first passes went as planned everywhere.
 //    A rank that has joined says so of no plan: it would never send its tensors. The same tensors
-//    are on GPUs everywhere, so that every rank reduces them in the same way.
+//    are on GPUs everywhere, so that every rank reduces them in the same way; on which GPU may
+//    differ from rank to rank, and every rank knows it of all.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
 // 5. The tickets of a plan are given to others, and a plan is forgotten, only when nothing of it is
@@ -20,8 +21,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "plan.h"
 
 namespace horovod_opt {
 
@@ -43,7 +47,8 @@ struct Statement {
   std::uint64_t begun = 0;          // passes begun on this rank
   std::string reason;               // of kEnding and kFailed
   std::vector<std::int64_t> times;  // us after the start of a pass, by slot; empty: no new cut
-  std::vector<int> gpu_slots;       // whose tensors are on a GPU
+  // Of this rank's tensors, by slot; empty: all are in main memory.
+  Devices devices;
   // By bucket, those of an earlier cut first: how often all of its tensors have arrived here.
   std::vector<std::uint64_t> completed;
   bool bound = true;       // a graph that this rank has still shows its keys
@@ -69,6 +74,8 @@ struct Decision {
   std::uint64_t from_pass = 0;      // of kCommit, kRecut: the first; of kPause, kRest: the first no more
   std::string reason;               // of kWait, kPause, kRest, kEnd
   std::vector<std::int64_t> times;  // of kRecut
+  // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
+  std::vector<std::shared_ptr<const Devices>> devices;
   // Of kEnd: how often each bucket was complete on every rank, and how often on any.
   std::vector<std::uint64_t> everywhere, anywhere;
   // Of kWait: the plan can rest instead, and for how long rank 0 has not needed it.

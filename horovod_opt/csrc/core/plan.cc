@@ -81,7 +81,7 @@ void CheckComplete(const Plan& plan) {
     if (bucket.empty()) throw std::invalid_argument("a plan has an empty bucket");
     for (int slot : bucket) {
       ++times[slot];
-      if (!(plan.slots[slot].reduction == plan.slots[bucket[0]].reduction)) {
+      if (!plan.slots[slot].reduction.IsLike(plan.slots[bucket[0]].reduction)) {
         throw std::invalid_argument("a bucket mixes reductions: " + plan.slots[slot].name);
       }
     }
@@ -119,11 +119,11 @@ std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& re
   if (bytes != slot.bytes) {
     return "it has " + std::to_string(bytes) + " bytes, planned are " + std::to_string(slot.bytes);
   }
-  if (reduction.gpu != slot.reduction.gpu) {
-    return reduction.gpu ? "it is on a GPU, and was not in its first pass"
-                         : "it is not on a GPU, and was in its first pass";
+  if (reduction.device != slot.reduction.device) {
+    return "it is " + reduction.Where() + ", and was " + slot.reduction.Where() +
+           " in its first pass";
   }
-  if (!(reduction == slot.reduction)) {
+  if (!reduction.IsLike(slot.reduction)) {
     return "its dtype, reduce operation or scaling is not the planned one";
   }
   return "";

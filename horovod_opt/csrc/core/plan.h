@@ -2,22 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace horovod_opt {
 
-// What must be equal for two tensors to be reduced in one bucket.
+// Instead of a GPU's number, as upstream's CPU_DEVICE_ID.
+constexpr int kMainMemory = -1;
+
+// The device of a tensor on each rank.
+using Devices = std::vector<int>;
+
 struct Reduction {
   int dtype = 0;      // horovod::common::DataType
   int reduce_op = 0;  // horovod::common::ReduceOp
   double prescale = 1.0;
   double postscale = 1.0;
-  bool gpu = false;  // where the tensor is; a plan learns it in its first pass
+  int device = kMainMemory;  // where the tensor is on this rank; a plan learns it in its first pass
 
-  bool operator==(const Reduction& other) const {
+  bool OnGpu() const { return device != kMainMemory; }
+  std::string Where() const {
+    return OnGpu() ? "on GPU " + std::to_string(device) : "in main memory";
+  }
+  // Wherever they are.
+  bool IsLike(const Reduction& other) const {
     return dtype == other.dtype && reduce_op == other.reduce_op && prescale == other.prescale &&
-           postscale == other.postscale && gpu == other.gpu;
+           postscale == other.postscale;
   }
 };
 
@@ -28,6 +39,9 @@ struct Slot {
   Reduction reduction;
   std::vector<int> after;  // slots that it depends on directly
   std::string name;
+  // Since the ranks have agreed on it; equal ones of a plan are the same object. nullptr: it is in
+  // main memory on every rank.
+  std::shared_ptr<const Devices> devices;
 };
 
 using Buckets = std::vector<std::vector<int>>;  // slots by bucket, in order

@@ -109,7 +109,7 @@ Route PlanLane::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& re
   PlanRun::Arrived arrived;
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
-    const std::string shape = entry.run.See(number, reduction.gpu, arrival->shape);
+    const std::string shape = entry.run.See(number, reduction.device, arrival->shape);
     const Slot& slot = entry.run.plan().slots[number];
     if (difference.empty()) difference = Difference(slot, bytes, reduction);
     if (difference.empty()) difference = shape;
@@ -307,7 +307,7 @@ bool PlanLane::AnyCommitted(bool anywhere) const {
     std::lock_guard<std::mutex> guard(entry->mutex);
     if (!entry->run.Committed()) continue;
     for (const Slot& slot : entry->run.plan().slots) {
-      if (anywhere || slot.reduction.gpu) return true;
+      if (anywhere || slot.reduction.OnGpu()) return true;
     }
   }
   return false;

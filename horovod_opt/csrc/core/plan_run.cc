@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 namespace horovod_opt {
@@ -42,9 +41,9 @@ PlanRun::PlanRun(Plan plan)
       offset_sum_us_(plan_.slots.size(), 0),
       offsets_(plan_.slots.size(), 0) {}
 
-std::string PlanRun::See(int slot, bool gpu, const std::vector<std::int64_t>& shape) {
+std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& shape) {
   Place& place = places_[slot];
-  if (place.arrivals == 0) plan_.slots[slot].reduction.gpu = gpu;
+  if (place.arrivals == 0) plan_.slots[slot].reduction.device = device;
   if (!place.seen) place.shape = shape;
   place.seen = true;
   if (shape == place.shape) return "";
@@ -113,9 +112,9 @@ std::string PlanRun::Mixture() const {
     const Slot& first = plan_.slots[bucket[0]];
     for (int slot : bucket) {
       const Slot& other = plan_.slots[slot];
-      if (other.reduction.gpu == first.reduction.gpu) continue;
-      const auto& [host, device] = first.reduction.gpu ? std::tie(other, first) : std::tie(first, other);
-      return "'" + device.name + "' is on a GPU, and '" + host.name + "' in its bucket is not";
+      if (other.reduction.device == first.reduction.device) continue;
+      return "'" + first.name + "' is " + first.reduction.Where() + ", and '" + other.name +
+             "' in its bucket " + other.reduction.Where();
     }
   }
   return "";
@@ -248,8 +247,9 @@ Statement PlanRun::Hold(bool joined, bool times, Clock::time_point now) {
   statement.stand = stand_;
   statement.begun = begun_;
   statement.reason = reason_;
-  for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
-    if (plan_.slots[slot].reduction.gpu) statement.gpu_slots.push_back(static_cast<int>(slot));
+  const auto on_gpu = [](const Slot& slot) { return slot.reduction.OnGpu(); };
+  if (std::any_of(plan_.slots.begin(), plan_.slots.end(), on_gpu)) {
+    for (const Slot& slot : plan_.slots) statement.devices.push_back(slot.reduction.device);
   }
   bool filled = false;
   ForEachBucket([&](const Bucket& bucket, const std::vector<int>& slots) {
@@ -287,6 +287,9 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> tick
       stand_ = stand_ == Stand::kReady ? Stand::kActive : Stand::kEnding;
       planned_from_ = decision.from_pass;
       planned_until_ = kNever;
+      for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
+        plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
+      }
       if (cuts_.empty()) AddCut(0, tickets, Buckets(buckets()));
       break;
     case Decision::kRecut:
@@ -361,7 +364,7 @@ void PlanRun::Forget(Released& released) {
   std::vector<HeldArrival> waiting = std::move(waiting_);
   *this = PlanRun(std::move(plan_));
   for (HeldArrival& one : waiting) {
-    See(one.slot, plan_.slots[one.slot].reduction.gpu, one.arrival->shape);
+    See(one.slot, plan_.slots[one.slot].reduction.device, one.arrival->shape);
     Arrive(one.slot, one.difference, one.arrival, Clock::now());
     released.negotiated.push_back(std::move(one.arrival));
   }

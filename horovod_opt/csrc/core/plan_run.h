@@ -32,6 +32,8 @@ struct Arrival {
   virtual ~Arrival() = default;
   virtual std::string Name() const { return ""; }
   std::vector<std::int64_t> shape;
+  // Its data may be read; from then on always.
+  virtual bool DataReady() { return true; }
 };
 using ArrivalPtr = std::unique_ptr<Arrival>;
 
@@ -72,9 +74,9 @@ class PlanRun {
     int ticket = kNoTicket;  // of the bucket that is complete now
     bool news = false;       // the council should hear of it
   };
-  // Whether the arriving tensor of `slot` is on a GPU, and its shape: in the first pass the plan
-  // learns them. Before Arrive(). What the shape differs from; empty: it does not.
-  std::string See(int slot, bool gpu, const std::vector<std::int64_t>& shape);
+  // Where the arriving tensor of `slot` is, and its shape: in the first pass the plan learns them.
+  // Before Arrive(). What the shape differs from; empty: it does not.
+  std::string See(int slot, int device, const std::vector<std::int64_t>& shape);
   // Takes `arrival` if the route is kPlanned or kHeld. `difference`: see plan.h. A tensor that is not
   // the planned one ends a plan that is active.
   Arrived Arrive(int slot, const std::string& difference, ArrivalPtr& arrival, Clock::time_point now);

@@ -49,7 +49,8 @@ Buckets Recut(const Plan& plan, const std::vector<std::int64_t>& times_us) {
   const auto joins = [&](const Slot& slot, std::int64_t time) {
     if (buckets.empty()) return false;
     const auto& last = buckets.back();
-    return slot.reduction == plan.slots[last[0]].reduction &&
+    const Slot& first = plan.slots[last[0]];
+    return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
            bytes + slot.bytes <= plan.threshold && time - previous <= late &&
            std::none_of(slot.after.begin(), slot.after.end(), [&](int other) {
              return std::find(last.begin(), last.end(), other) != last.end();

@@ -2,6 +2,7 @@
 set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/agreement.cc
+    ${CMAKE_CURRENT_LIST_DIR}/await_data.cc
     ${CMAKE_CURRENT_LIST_DIR}/backoff.cc
     ${CMAKE_CURRENT_LIST_DIR}/bucket_data.cc
     ${CMAKE_CURRENT_LIST_DIR}/council.cc

@@ -1,0 +1,69 @@
+"""Planned sums of tensors whose data comes late; reports the wrong ones, by pass."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import sys
+
+import horovod.torch as hvd
+import torch
+from common import RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+import horovod_opt
+
+PASSES = 20  # the buckets are cut anew in one of them
+TENSORS, ELEMENTS, LATE_MS = 3, 1000, 3
+FIRST_KEY = 1
+FLOAT32, SUM = 7, 1  # as in horovod/common/message.h
+
+library_file, settings = sys.argv[2], ast.literal_eval(sys.argv[3])
+library = ctypes.CDLL(library_file)
+library.late_data_sum.restype = ctypes.c_bool
+library.late_data_sum.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_float,
+                                  ctypes.c_int, ctypes.POINTER(ctypes.c_float)]
+
+
+def add_plan() -> None:
+    """Two tensors that are fused, and one that is not."""
+    slots = [f"slot\t{FIRST_KEY + i}\t{4 * ELEMENTS}\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{i}"
+             for i in range(TENSORS)]
+    text = "\n".join(["plan\tlate\t1000000\tlate data", *slots, "bucket\t0,1", "bucket\t2", ""])
+    native = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan
+    native.restype, native.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
+    problem = native(text.encode())
+    assert not problem, problem
+
+
+def wrong_sums(number: int) -> list[float]:
+    """The first element of each tensor, if any of its elements is wrong. `number`: of the pass."""
+    results = (ctypes.c_float * (TENSORS * ELEMENTS))()
+    value = float(number * (1 + RANK))
+    assert library.late_data_sum(FIRST_KEY, TENSORS, ELEMENTS, value, LATE_MS, results)
+    sums = torch.tensor(list(results)).reshape(TENSORS, ELEMENTS)
+    expected = number * sum(range(1, 1 + hvd.size()))
+    return [] if bool((sums == expected).all()) else sums[:, 0].tolist()
+
+
+def observe() -> dict:
+    add_plan()
+    before = horovod_opt.stats().planned_passes
+    wrong = {}
+    for number in range(1, PASSES + 1):
+        found = wrong_sums(number)
+        if found:
+            wrong[number] = found
+        hvd.allreduce(torch.zeros(1), name="negotiated")  # autotuning needs some
+    (plan,) = horovod_opt.plans()
+    planned = horovod_opt.stats().planned_passes - before
+    return {"passes": PASSES, "planned_passes": planned, "state": plan.state, "wrong": wrong}
+
+
+torch.set_num_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+reports = {}
+for name, variables in settings.items():
+    with running(hvd, "topo", **variables):
+        reports[name] = observe()
+report(**reports)
