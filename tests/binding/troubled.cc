@@ -1,0 +1,63 @@
+// Tensors that make trouble when they are read, on the thread that reduces planned ones.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <future>
+#include <new>
+#include <string>
+
+#include "fakes.h"
+#include "horovod_opt/csrc/binding/enqueue.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::Status;
+
+enum class Trouble { kNone, kThrows, kKills };
+
+class TroubledTensor : public FakeTensor {
+ public:
+  TroubledTensor(std::int64_t elements, Trouble trouble) : FakeTensor(elements), trouble_(trouble) {}
+
+  const void* data() const override {
+    if (trouble_ == Trouble::kThrows) throw std::bad_alloc();
+    if (trouble_ == Trouble::kKills) kill(getpid(), SIGKILL);
+    return FakeTensor::data();
+  }
+
+ private:
+  const Trouble trouble_;
+};
+
+}  // namespace
+}  // namespace horovod_opt
+
+// Sums a tensor on `device` with key 1 and one in main memory with key 2 over the ranks, both of ones.
+// The latter makes `trouble` when it is read. What went wrong, or the first element of the sum.
+extern "C" const char* troubled_sum(int device, int trouble) {
+  using namespace horovod_opt;
+  static std::string said;
+  constexpr std::int64_t kElements = 10;
+  const std::shared_ptr<FakeTensor> tensors[] = {
+      std::make_shared<FakeTensor>(kElements),
+      std::make_shared<TroubledTensor>(kElements, static_cast<Trouble>(trouble))};
+  std::promise<Status> done[2];
+  for (int i = 0; i < 2; ++i) {
+    for (float& value : tensors[i]->values()) value = 1;
+    const auto enqueued = EnqueueTensorAllreduce(
+        1 + i, std::make_shared<FakeContext>(), tensors[i], tensors[i], {},
+        "key." + std::to_string(1 + i), i == 0 ? device : CPU_DEVICE_ID,
+        [&done, i](const Status& status) { done[i].set_value(status); }, horovod::common::SUM, 1.0,
+        1.0, 0);
+    if (!enqueued.ok()) done[i].set_value(enqueued);
+  }
+  said.clear();
+  for (auto& one : done) {
+    const Status status = one.get_future().get();
+    if (!status.ok()) said = status.reason();
+  }
+  if (said.empty()) said = std::to_string(tensors[1]->values()[0]);
+  return said.c_str();
+}

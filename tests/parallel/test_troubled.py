@@ -1,0 +1,53 @@
+"""Trouble on the thread that reduces planned tensors ends the job with an error, and no rank waits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "binding"))
+
+from against_horovod import HERE, compile_library  # noqa: E402
+
+MAIN_MEMORY, GPU = -1, 0
+THROWS, KILLS = 1, 2
+FAULT = 6
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory) -> Path:
+    return compile_library(HERE / "troubled.cc", tmp_path_factory.mktemp("troubled") / "it.so",
+                           "torch")
+
+
+@pytest.mark.parametrize("device", [MAIN_MEMORY, GPU])
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_an_exception_ends_the_job_with_its_message(job, need, library, controller, device):
+    need("torch", controller)
+    ended = job("troubled", library, device, THROWS, controller=controller)
+    assert not ended.hung, ended.output
+    reports = ended.reports()
+    assert list(reports) == [0, 1]
+    for report in reports.values():
+        assert report["states"] == ["active"]
+        assert report["seen"][:FAULT] == ["2.000000"] * FAULT
+    assert "Horovod has been shut down" in reports[0]["seen"][FAULT]
+    assert "std::bad_alloc, plan trouble" in reports[1]["seen"][FAULT]
+    assert "The ranks cannot go on together" in ended.output
+    assert "std::bad_alloc" in ended.output
+
+
+@pytest.mark.parametrize("device", [MAIN_MEMORY, GPU])
+def test_a_rank_that_dies_in_a_bucket_is_missed(job, need, library, device):
+    """With a tensor on a GPU beside it, rounds are entries of the log, behind the bucket. Under
+    Gloo, as in elastic jobs."""
+    need("torch", "gloo")
+    ended = job("troubled", library, device, KILLS, controller="gloo")
+    assert not ended.hung, ended.output
+    reports = ended.reports()
+    assert list(reports) == [0]
+    assert reports[0]["states"] == ["active"]
+    assert reports[0]["seen"][:FAULT] == ["2.000000"] * FAULT
+    assert "Horovod has been shut down" in reports[0]["seen"][FAULT]
