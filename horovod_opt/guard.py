@@ -2,7 +2,7 @@
 
 Without this, `pip install horovod` over ours, or another copy earlier on the path, would
 train in silence without the mode. horovod_opt.pth arms the guard at the start of a Python
-that has HOROVOD_OPT_MODE in its environment.
+that has HOROVOD_OPT_MODE in its environment, and refuses every horovod if that fails.
 """
 
 import os

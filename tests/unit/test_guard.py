@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -32,10 +33,11 @@ def fake_horovod(folder: Path, version: str, body: str = "") -> Path:
     return package
 
 
-def run(site: Path, code: str, path: str = "", **environ: str) -> subprocess.CompletedProcess:
+def run(site: Path, code: str, path: str = "", *options: str, **environ: str
+        ) -> subprocess.CompletedProcess:
     python = site.parents[2] / "bin" / "python"
     return subprocess.run(
-        [python, "-c", code],
+        [python, *options, "-c", code],
         capture_output=True,
         text=True,
         check=False,
@@ -101,12 +103,49 @@ def test_other_imports_are_left_alone(site):
     assert answer.stderr.splitlines()[-1].startswith("ModuleNotFoundError")
 
 
-def test_a_broken_horovod_opt_does_not_disturb_other_programs(site, tmp_path):
-    broken = tmp_path / "horovod_opt"
-    broken.mkdir()
-    (broken / "__init__.py").write_text("raise RuntimeError('broken')")
-    answer = run(site, "print('fine')", str(tmp_path), HOROVOD_OPT_MODE="gs")
+@pytest.fixture
+def broken(tmp_path) -> str:
+    """A folder with a horovod_opt that cannot be imported."""
+    package = tmp_path / "broken" / "horovod_opt"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('it is broken')")
+    return str(package.parent)
+
+
+def test_a_broken_horovod_opt_does_not_disturb_other_programs(site, broken):
+    answer = run(site, "print('fine')", broken, HOROVOD_OPT_MODE="gs")
     assert (answer.stdout, answer.stderr) == ("fine\n", "")
+
+
+@pytest.mark.parametrize("statement", ["import horovod", "import horovod.torch as hvd"])
+def test_a_guard_that_does_not_start_refuses_every_horovod(site, broken, tmp_path, statement):
+    fake_horovod(tmp_path, "0.28.1", body="raise SystemExit('its code ran')")
+    path = os.pathsep.join([broken, str(tmp_path)])
+    answer = run(site, statement, path, HOROVOD_OPT_MODE="gs")
+    assert answer.returncode == 1
+    error = answer.stderr.splitlines()[-1]
+    assert error.startswith("ImportError: HOROVOD_OPT_MODE='gs' is set, but")
+    assert "RuntimeError('it is broken')" in error
+    assert "pip install --force-reinstall horovod-opt" in error
+
+
+def test_the_mode_may_be_unset_before_the_import(site, broken, tmp_path):
+    fake_horovod(tmp_path, "0.28.1")
+    path = os.pathsep.join([broken, str(tmp_path)])
+    code = "import os; del os.environ['HOROVOD_OPT_MODE']; import horovod; print('fine')"
+    answer = run(site, code, path, HOROVOD_OPT_MODE="gs")
+    assert (answer.stdout, answer.stderr) == ("fine\n", "")
+
+
+def test_where_no_pth_is_read_stats_tell(site, tmp_path):
+    """`python -S`: nothing of ours runs before the script asks for it."""
+    fake_horovod(tmp_path, "0.28.1")
+    path = os.pathsep.join([str(site), str(tmp_path)])
+    code = "import horovod, horovod_opt; horovod_opt.stats()"
+    answer = run(site, code, path, "-S", HOROVOD_OPT_MODE="gs")
+    assert answer.returncode == 1
+    error = answer.stderr.splitlines()[-1]
+    assert error.startswith("ValueError") and "0.28.1, is not the one of horovod-opt" in error
 
 
 def test_starting_python_imports_only_the_guard(site):
