@@ -10,6 +10,7 @@ from horovod_opt.doctor import Facts, Framework, mpi_name
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
 SHM_MIB_PER_RANK = 16
 PLANNED_SHM_MIB_PER_RANK = 5  # mode topo: two chunks of 2 MiB, and the log
+PLANNED_FRAMEWORKS = ("tensorflow", "torch")
 REINSTALL = "pip install --force-reinstall horovod-opt"
 
 
@@ -151,14 +152,6 @@ def _mode_problems(facts: Facts) -> list[str]:
             for framework in _built(facts)
             if framework.parts and not framework.parts["MPI"]
         ]
-    if _plans(facts) and facts.shm_free_mib is not None:
-        needed = PLANNED_SHM_MIB_PER_RANK * facts.ranks
-        if facts.shm_free_mib < needed:
-            problems.append(
-                f"HOROVOD_OPT_MODE={facts.settings.mode}: /dev/shm has {facts.shm_free_mib} MiB "
-                f"free, and the {facts.ranks} ranks share {needed}: nothing would be planned. "
-                "Remedy: enlarge it (docker run --shm-size) or use fewer ranks."
-            )
     return problems
 
 
@@ -174,11 +167,8 @@ def _notes(facts: Facts) -> list[str]:
         for framework in facts.frameworks
         if not framework.library
     ]
-    if _plans(facts) and "tensorflow" not in [framework.name for framework in _built(facts)]:
-        notes.append(
-            f"HOROVOD_OPT_MODE={facts.settings.mode} plans the graphs of TensorFlow; the tensors "
-            "of other frameworks are negotiated, on demand."
-        )
+    if _plans(facts):
+        notes += _planning_notes(facts)
     if facts.ranks > facts.cores:
         slots = (
             f" Open MPI's own mpirun offers {facts.cores} slots and needs --oversubscribe; "
@@ -187,4 +177,21 @@ def _notes(facts: Facts) -> list[str]:
             else ""
         )
         notes.append(f"{facts.ranks} ranks share {facts.cores} cores.{slots}")
+    return notes
+
+
+def _planning_notes(facts: Facts) -> list[str]:
+    notes = [
+        f"HOROVOD_OPT_MODE={facts.settings.mode}: the tensors of {framework.name} are negotiated; "
+        "only those of TensorFlow and PyTorch are planned."
+        for framework in _built(facts)
+        if framework.name not in PLANNED_FRAMEWORKS
+    ]
+    needed = PLANNED_SHM_MIB_PER_RANK * facts.ranks
+    if facts.ranks > 1 and facts.shm_free_mib is not None and facts.shm_free_mib < needed:
+        notes.append(
+            f"HOROVOD_OPT_MODE={facts.settings.mode}: /dev/shm has {facts.shm_free_mib} MiB free, "
+            f"of the {needed} that {facts.ranks} ranks share: planned tensors are reduced as if "
+            "each rank had a node of its own. Remedy: enlarge it (docker run --shm-size)."
+        )
     return notes

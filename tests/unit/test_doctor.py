@@ -74,14 +74,6 @@ def test_nothing_is_wrong():
         (facts(mpirun_version="MPICH 5.0.2"), "uses Open MPI 5.0.11 (/env/lib/libmpi.so.40), but"),
         (facts({"mpi_version": MPICH}), "uses MPICH 5.0.2"),
         (facts(shm_free_mib=31), "/dev/shm has 31 MiB free; 2 ranks need up to 32 MiB"),
-        (
-            facts(
-                {"name": "tensorflow", "parts": {"MPI": False, "Gloo": True}, "libmpi": ""},
-                shm_free_mib=9,
-                settings=Settings(mode="auto"),
-            ),
-            "HOROVOD_OPT_MODE=auto: /dev/shm has 9 MiB free, and the 2 ranks share 10: nothing",
-        ),
         (facts(cores=3), "4 for 2 on this node; this process may use 3. Remedy: at most 1 ranks"),
         (
             facts(settings=Settings(mode="scp", scp_core=2)),
@@ -112,13 +104,31 @@ def test_each_problem_alone(sick, says):
             facts(settings=Settings(), cores=1),
             "2 ranks share 1 cores. Open MPI's own mpirun offers 1 slots",
         ),
-        (facts(settings=Settings(mode="topo")), "topo plans the graphs of TensorFlow; the tensors"),
+        (
+            facts(
+                {"name": "tensorflow", "parts": {"MPI": False, "Gloo": True}, "libmpi": ""},
+                shm_free_mib=9,
+                settings=Settings(mode="auto"),
+            ),
+            "HOROVOD_OPT_MODE=auto: /dev/shm has 9 MiB free, of the 10 that 2 ranks share: planned "
+            "tensors are reduced as if each rank had a node of its own",
+        ),
+        (
+            facts({"name": "mxnet"}, settings=Settings(mode="topo")),
+            "HOROVOD_OPT_MODE=topo: the tensors of mxnet are negotiated; only those of TensorFlow",
+        ),
     ],
 )
 def test_notes_are_no_problems(odd, says):
     findings = examine(odd)
     assert [finding.problem for finding in findings] == [False]
     assert says in findings[0].text
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+@pytest.mark.parametrize("mode", ["topo", "auto"])
+def test_frameworks_with_plans_need_no_note(framework, mode):
+    assert examine(facts({"name": framework}, settings=Settings(mode=mode))) == []
 
 
 def test_gloo_alone_needs_no_mpi():
