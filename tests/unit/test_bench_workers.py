@@ -108,3 +108,34 @@ def test_ranks_read_different_records_without_end(images):
         labels.append(seen)
     assert not labels[0] & labels[1]
     assert labels[0] | labels[1] == set(range(8))
+
+
+def with_labels(module, folder: Path, labels: list[int]) -> Path:
+    """Records like those of ImageNet, with these labels."""
+    import tensorflow as tf
+
+    folder.mkdir()
+    jpeg = tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy()
+    with tf.io.TFRecordWriter(str(folder / "train-00000-of-00001")) as file:
+        for label in labels:
+            file.write(module.record(jpeg, label))
+    return folder
+
+
+def test_imagenets_labels_become_classes(images, tmp_path):
+    """Its files count from 1 to 1000, classes from 0 to 999."""
+    module, _ = images
+    folder = with_labels(module, tmp_path / "imagenet", [1, 1000])
+    _, classes = next(module.training_images(folder, 2, 32, 0, 1))
+    assert sorted(classes.numpy().tolist()) == [0, 999]
+
+
+@pytest.mark.parametrize("label", [0, 1001])
+def test_a_label_that_is_no_class_is_refused(images, tmp_path, label):
+    import tensorflow as tf
+
+    module, _ = images
+    folder = with_labels(module, tmp_path / "others", [label] * 2)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        next(module.training_images(folder, 2, 32, 0, 1))
+    assert f"The label {label} in {folder} is not between 1 and 1000" in str(caught.value)

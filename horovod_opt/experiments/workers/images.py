@@ -19,7 +19,7 @@ import tensorflow as tf
 FILES, IMAGES_PER_FILE = 8, 64
 HEIGHT, WIDTH = 375, 500  # ImageNet's most frequent size
 QUALITY = 95
-LABELS = 1000
+LABELS = 1000  # ImageNet's files count them from 1
 SHUFFLED = 256
 
 
@@ -51,27 +51,32 @@ def _example(photograph, index: int) -> bytes:
     image = tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), (HEIGHT, WIDTH))
     jpeg = tf.io.encode_jpeg(
         tf.image.convert_image_dtype(image, tf.uint8, saturate=True), quality=QUALITY)
+    return record(jpeg.numpy(), 1 + index % LABELS)
+
+
+def record(jpeg: bytes, label: int) -> bytes:
+    """As in ImageNet's files; `label` from 1."""
     return tf.train.Example(features=tf.train.Features(feature={
-        "image/encoded": tf.train.Feature(
-            bytes_list=tf.train.BytesList(value=[jpeg.numpy()])),
-        "image/class/label": tf.train.Feature(
-            int64_list=tf.train.Int64List(value=[index % LABELS])),
+        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[jpeg])),
+        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
     })).SerializeToString()
 
 
 def training_images(folder: Path, batch: int, pixels: int, rank: int, size: int
                     ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Images (batch, pixels, pixels, 3) in [0, 1] and labels (batch,), without end; the ranks
-    read different records."""
+    """Images (batch, pixels, pixels, 3) in [0, 1] and classes (batch,) from 0, without end; the
+    ranks read different records. A label that is not one of ImageNet's is an InvalidArgumentError.
+    """
     files = tf.data.Dataset.list_files(str(folder / "train-*"), shuffle=False)
     records = files.interleave(tf.data.TFRecordDataset, cycle_length=4,
                                num_parallel_calls=tf.data.AUTOTUNE)
     data = records.shard(size, rank).shuffle(SHUFFLED, seed=rank).repeat()
-    data = data.map(lambda record: _decode(record, pixels), num_parallel_calls=tf.data.AUTOTUNE)
+    data = data.map(lambda record: _decode(record, pixels, folder),
+                    num_parallel_calls=tf.data.AUTOTUNE)
     return iter(data.batch(batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE))
 
 
-def _decode(record: tf.Tensor, pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _decode(record: tf.Tensor, pixels: int, folder: Path) -> tuple[tf.Tensor, tf.Tensor]:
     fields = tf.io.parse_single_example(record, {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64)})
@@ -85,7 +90,16 @@ def _decode(record: tf.Tensor, pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
     image = tf.image.random_flip_left_right(image)
     image = tf.image.random_brightness(image, 32 / 255)
     image = tf.image.random_saturation(image, 0.5, 1.5)
-    return tf.clip_by_value(image, 0.0, 1.0), tf.cast(fields["image/class/label"], tf.int32)
+    return tf.clip_by_value(image, 0.0, 1.0), _class(fields["image/class/label"], folder)
+
+
+def _class(label: tf.Tensor, folder: Path) -> tf.Tensor:
+    text = tf.strings.join([
+        "The label ", tf.strings.as_string(label), f" in {folder} is not between 1 and {LABELS}, "
+        "as those of ImageNet are. Remedy: delete the folder if `horovod-opt bench` made it, which "
+        "makes it anew; otherwise count the labels of its records from 1."])
+    with tf.control_dependencies([tf.Assert((label >= 1) & (label <= LABELS), [text])]):
+        return tf.cast(label, tf.int32) - 1
 
 
 if __name__ == "__main__":
