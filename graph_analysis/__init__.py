@@ -10,10 +10,12 @@ from graph_analysis.analysis import Analysis, Region, analyze
 from graph_analysis.dict_reader import read_dict
 from graph_analysis.graph import Collective, Graph, GraphError, Library
 from graph_analysis.graph_def_reader import read_graph_def
+from graph_analysis.negotiated import Negotiated
 from graph_analysis.plan import Bucket, Plan, PlanError, Slot
 from graph_analysis.tensorflow_reader import read_func_graph, read_graph
 
 __all__ = [
-    "Analysis", "Bucket", "Collective", "Graph", "GraphError", "Library", "Plan", "PlanError",
-    "Region", "Slot", "analyze", "read_dict", "read_func_graph", "read_graph", "read_graph_def",
+    "Analysis", "Bucket", "Collective", "Graph", "GraphError", "Library", "Negotiated", "Plan",
+    "PlanError", "Region", "Slot", "analyze", "read_dict", "read_func_graph", "read_graph",
+    "read_graph_def",
 ]

@@ -11,22 +11,23 @@ from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
 from graph_analysis.fusion import fuse
 from graph_analysis.graph import Collective, Graph, GraphError
+from graph_analysis.negotiated import Negotiated
 from graph_analysis.order import Order
 from graph_analysis.pause import collector_paused
 from graph_analysis.plan import ADASUM, ELEMENT_BYTES, REDUCE_OPS, Plan, Slot, nbytes
 
-DEFAULT_THRESHOLD = 2 * 1024 * 1024  # bytes
+DEFAULT_THRESHOLD = 4 * 1024 * 1024  # bytes
 
 
 class Region(NamedTuple):
     """What runs as often as one graph does: the graph itself, a branch, the body of a loop.
 
     `plan` is None if everything in it stays negotiated; `reason` then says why. `unplanned` has
-    the collectives that do, as (name, reason)."""
+    the collectives that do."""
 
     name: str
     plan: Optional[Plan]
-    unplanned: tuple[tuple[str, str], ...]
+    unplanned: tuple[Negotiated, ...]
     reason: str
 
 
@@ -80,13 +81,13 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
     order = Order(expansion)
     constant = constant_collectives(expansion, order.collectives)
     chosen, unplanned = [], []
-    for node in order.collectives:
+    for number, node in enumerate(order.collectives):
         op, instance, collective = expansion.collectives[node]
         reason = negotiated or _why_not(
             op, collective, node in expansion.conditional, node in constant)
         chosen.append(not reason)
         if reason:
-            unplanned.append((instance, reason))
+            unplanned.append(Negotiated(number, instance, reason))
     after = order.nearest(chosen)
     slots = [_slot(number, *expansion.collectives[node][1:], after[number])
              for number, node in enumerate(order.collectives) if chosen[number]]
@@ -129,7 +130,7 @@ def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> O
     if about.reduce_op not in REDUCE_OPS:
         return f"reduce operation {about.reduce_op} is not known"
     if about.shape is None:
-        return "its shape is not static"
+        return about.shape_unknown or "its shape is not static"
     if about.dtype not in ELEMENT_BYTES:
         return f"dtype {about.dtype} is not known"
     if constant:

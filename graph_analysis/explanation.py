@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
+from graph_analysis.negotiated import kinds
 from graph_analysis.plan import REDUCE_OPS, Plan, Slot, size
 
 
@@ -18,10 +17,8 @@ def explain(plan: Plan) -> str:
         lines += [f"  {slot.id}  {slot.name}  {describe(slot)}" for slot in bucket.slots]
     if plan.unplanned:
         lines += ["", f"{_tensors(len(plan.unplanned))} not in the plan, negotiated as ever:"]
-        by_reason = sorted(plan.unplanned, key=lambda entry: entry[1])
-        for reason, entries in groupby(by_reason, key=lambda entry: entry[1]):
-            lines.append(f"  Because {reason}:")
-            lines += [f"    {name}" for name, _ in entries]
+        lines += [f"  {ids}  {tensors}, because {reason}"
+                  for ids, tensors, reason in kinds(plan.unplanned)]
     return "\n".join(lines) + "\n"
 
 

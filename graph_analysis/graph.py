@@ -31,8 +31,8 @@ class GraphError(ValueError):
 class Collective(NamedTuple):
     """What an operation of Horovod does, as far as it matters for order and fusion.
 
-    `shape` is None where it is not static; `reduce_op`, `prescale` and `postscale` are None for
-    operations that do not reduce."""
+    `shape` is None where it is not static, or not known; `shape_unknown` then says why.
+    `reduce_op`, `prescale` and `postscale` are None for operations that do not reduce."""
 
     shape: Optional[tuple[int, ...]]
     dtype: str
@@ -42,6 +42,7 @@ class Collective(NamedTuple):
     process_set: int = 0
     device: str = ""
     key: int = 0
+    shape_unknown: str = ""
 
 
 class Graph:

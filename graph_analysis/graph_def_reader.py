@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
@@ -18,9 +18,11 @@ from graph_analysis.graph import (
 )
 from graph_analysis.node_attributes import callees, collective, scalar, static_shape
 from graph_analysis.pause import collector_paused
+from graph_analysis.shape_inference import ShapeInference
 
 # In a FunctionDef an output is called by its name; elsewhere it matters for these only.
 PORTS = {"output_false": 0, "output_true": 1}
+Infer = Callable[[str], tuple[Optional[tuple[int, ...]], str]]  # of a node's first input
 SAME_SHAPE = frozenset({"Cast", "Identity", "HorovodAllreduce", "HorovodBroadcast"})
 
 
@@ -30,16 +32,19 @@ def read_graph_def(source, fetches: Optional[Iterable[str]] = None) -> Graph:
     a SavedModel's directory.
 
     `fetches` are names of nodes or, with ":0", of their outputs; the default are all nodes that
-    no other node reads. Shapes are known where the attribute _output_shapes says them: functions
-    have it for their arguments, nodes after as_graph_def(add_shapes=True).
+    no other node reads. Shapes come from the attribute _output_shapes, which nodes have after
+    as_graph_def(add_shapes=True) and functions for their arguments; where it is missing,
+    TensorFlow infers them.
 
     Raises GraphError if the file is none of these, or a name refers to nothing."""
     graph_def = _load(Path(source)) if isinstance(source, (str, Path)) else source
     functions = {function.signature.name: function for function in graph_def.library.function}
-    library = Library(lambda name: read_function_def(functions[name], library, functions)
+    inference = ShapeInference(graph_def)
+    library = Library(lambda name: read_function_def(functions[name], library, functions, inference)
                       if name in functions else None)
     graph = Graph("graph", library, lambda node, key: scalar(graph_def.node[node], key))
-    _read(graph, graph_def.node, {}, {})
+    _read(graph, graph_def.node, {}, {},
+          lambda node: inference.input_of(None, node))
     if fetches is None:
         read = {node for inputs in graph.inputs + graph.controls for node in inputs}
         graph.control_outputs = [node for node in range(len(graph)) if node not in read]
@@ -56,9 +61,10 @@ def read_graph_def(source, fetches: Optional[Iterable[str]] = None) -> Graph:
     return graph
 
 
-def read_function_def(function, library: Library, functions: Mapping = MappingProxyType({})
-                      ) -> Graph:
-    """The body of a FunctionDef. `functions` has those that are called by their names as types."""
+def read_function_def(function, library: Library, functions: Mapping = MappingProxyType({}),
+                      inference: Optional[ShapeInference] = None) -> Graph:
+    """The body of a FunctionDef. `functions` has those that are called by their names as types;
+    `inference` tells the shapes that the body does not say."""
     arguments = [argument.name for argument in function.signature.input_arg]
     graph = Graph(function.signature.name, library,
                   lambda node, key: scalar(function.node_def[node - len(arguments)], key)
@@ -71,7 +77,8 @@ def read_function_def(function, library: Library, functions: Mapping = MappingPr
         graph.controls.append(())
         shapes[number] = _output_shape(function.arg_attr[number].attr)
     graph.args = list(range(len(arguments)))
-    numbers = _read(graph, function.node_def, shapes, functions)
+    numbers = _read(graph, function.node_def, shapes, functions,
+                    inference and (lambda node: inference.input_of(graph.name, node)))
     for output in function.signature.output_arg:
         graph.outputs.append(_reference(function.ret[output.name], graph, numbers, functions))
     graph.control_outputs = [_number(name, graph, numbers)
@@ -79,7 +86,8 @@ def read_function_def(function, library: Library, functions: Mapping = MappingPr
     return graph
 
 
-def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping) -> dict[str, int]:
+def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping,
+          infer: Optional[Infer]) -> dict[str, int]:
     """Appends `node_defs` to the arguments that `graph` has already, and returns its names."""
     first = len(graph)
     graph.names += [node_def.name for node_def in node_defs]
@@ -102,8 +110,8 @@ def _read(graph: Graph, node_defs, shapes: dict, functions: Mapping) -> dict[str
         if node_def.op not in special:
             continue
         if is_collective(node_def.op):
-            shape = _shape(graph, number, node_defs, first, shapes)
-            graph.collectives[number] = collective(node_def, shape)
+            shape, unknown = _shape(graph, number, node_defs, first, shapes, infer)
+            graph.collectives[number] = collective(node_def, shape, unknown)
         else:
             graph.calls[number] = callees(node_def)
     check(graph)
@@ -139,19 +147,23 @@ def _port(text: str, graph: Graph) -> int:
 
 
 def _shape(graph: Graph, number: int, node_defs, first: int,
-           shapes: Mapping[int, Optional[tuple[int, ...]]]) -> Optional[tuple[int, ...]]:
+           shapes: Mapping[int, Optional[tuple[int, ...]]], infer: Optional[Infer]
+           ) -> tuple[Optional[tuple[int, ...]], str]:
     """The shape of what the collective moves: that of its input, which an operation may have
-    handed through."""
+    handed through. And why it is not known."""
+    name = graph.names[number]
     for _ in range(len(graph)):  # more steps only in a circle, which the analysis reports
         if number < first:
-            return shapes[number]
-        known = _output_shape(node_defs[number - first].attr)
-        if known is not None:
-            return known
+            if shapes[number] is not None:
+                return shapes[number], ""
+            break
+        attributes = node_defs[number - first].attr
+        if "_output_shapes" in attributes:
+            return _output_shape(attributes), ""
         if graph.ops[number] not in SAME_SHAPE or not graph.inputs[number]:
-            return None
+            break
         number = graph.inputs[number][0]
-    return None
+    return infer(name) if infer else (None, "")
 
 
 def _output_shape(attributes) -> Optional[tuple[int, ...]]:

@@ -17,8 +17,8 @@ FIELDS = {1: ("float_val", "<f"), 2: ("double_val", "<d"), 3: ("int_val", "<i"),
           9: ("int64_val", "<q"), 10: ("bool_val", "<?")}
 
 
-def collective(node_def, shape: Optional[tuple[int, ...]]) -> Collective:
-    """`shape` of the tensor that is moved, None if it is not static."""
+def collective(node_def, shape: Optional[tuple[int, ...]], unknown: str = "") -> Collective:
+    """`shape` of the tensor that is moved, None if it is not static, or `unknown`."""
     attributes = node_def.attr
     kind = attributes["T"].type if "T" in attributes else 0
 
@@ -29,7 +29,7 @@ def collective(node_def, shape: Optional[tuple[int, ...]]) -> Collective:
     return Collective(
         shape, DTYPES.get(kind % 100, "unknown"), number("reduce_op", "i", None),
         number("prescale_factor", "f", scale), number("postscale_factor", "f", scale),
-        number("process_set_id", "i", 0), node_def.device, number("opt_key", "i", 0))
+        number("process_set_id", "i", 0), node_def.device, number("opt_key", "i", 0), unknown)
 
 
 def callees(node_def) -> tuple[str, ...]:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from graph_analysis.negotiated import Negotiated
+
 # Bytes for each element, of the types that Horovod reduces.
 ELEMENT_BYTES = {"uint8": 1, "int8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4,
                  "float64": 8}
 # As in horovod/common/basics.py.
 REDUCE_OPS = {0: "average", 1: "sum", 2: "Adasum", 3: "min", 4: "max", 5: "product"}
 ADASUM = 2
+FORMAT = 2  # of a plan as JSON
 
 
 class PlanError(ValueError):
@@ -65,12 +68,12 @@ def size(number: int) -> str:
 class Plan:
     """The buckets of a region in the order in which they are reduced.
 
-    `unplanned` are the collectives that stay negotiated, as (name, reason). Equal hashes mean
-    equal collectives in equal order and buckets, whatever the graph or its keys are called."""
+    `unplanned` are the collectives that stay negotiated. Equal hashes mean equal collectives in
+    equal order and buckets, whatever the graph or its keys are called."""
 
     name: str
     buckets: tuple[Bucket, ...]
-    unplanned: tuple[tuple[str, str], ...] = ()
+    unplanned: tuple[Negotiated, ...] = ()
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -91,13 +94,13 @@ class Plan:
 
     def to_json(self) -> str:
         return json.dumps({
-            "format": 1,
+            "format": FORMAT,
             "name": self.name,
             "hash": self.hash,
             "buckets": [{"closed": bucket.closed,
                          "slots": [slot._asdict() for slot in bucket.slots]}
                         for bucket in self.buckets],
-            "unplanned": [{"name": name, "reason": reason} for name, reason in self.unplanned],
+            "unplanned": [one._asdict() for one in self.unplanned],
         }, indent=1) + "\n"
 
     @staticmethod

@@ -6,9 +6,11 @@ import json
 import math
 
 from graph_analysis.fusion import COMMON
+from graph_analysis.negotiated import Negotiated
 from graph_analysis.plan import (
     ADASUM,
     ELEMENT_BYTES,
+    FORMAT,
     REDUCE_OPS,
     Bucket,
     Plan,
@@ -16,8 +18,6 @@ from graph_analysis.plan import (
     Slot,
     nbytes,
 )
-
-FORMAT = 1
 
 
 def parse(text: str) -> Plan:
@@ -40,6 +40,11 @@ def parse(text: str) -> Plan:
     for earlier, later in zip(ids, ids[1:]):
         if earlier >= later:
             raise PlanError(f"Slot {later} comes after slot {earlier}: IDs must ascend.")
+    taken = set(ids)
+    for number, one in enumerate(plan.unplanned):
+        if one.id in taken:
+            raise PlanError(f"unplanned[{number}].id: another collective has {one.id} already.")
+        taken.add(one.id)
     if document["hash"] != plan.hash:
         raise PlanError(f"hash: {document['hash']!r}, but the content has {plan.hash}; the file "
                         "was changed.")
@@ -93,9 +98,10 @@ def _slot(value: object, where: str) -> Slot:
     return slot
 
 
-def _unplanned(value: object, where: str) -> tuple[str, str]:
-    _fields(value, where, ("name", "reason"))
-    return (_string(value["name"], f"{where}.name"), _string(value["reason"], f"{where}.reason"))
+def _unplanned(value: object, where: str) -> Negotiated:
+    _fields(value, where, Negotiated._fields)
+    return Negotiated(_natural(value["id"], f"{where}.id"), _string(value["name"], f"{where}.name"),
+                      _string(value["reason"], f"{where}.reason"))
 
 
 def _fields(value: object, where: str, names: tuple[str, ...]) -> None:

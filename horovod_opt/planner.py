@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 
-BUCKET_BYTES = 4 * 1024 * 1024  # unless HOROVOD_FUSION_THRESHOLD says otherwise
+from graph_analysis.analysis import DEFAULT_THRESHOLD
 
 
 def bucket_bytes() -> int:
-    """The size of a bucket of several tensors."""
+    """The size of a bucket of several tensors: upstream's setting, but not its default."""
     text = os.environ.get("HOROVOD_FUSION_THRESHOLD", "")
-    return int(text) if text.isdigit() else BUCKET_BYTES
+    return int(text) if text.isdigit() else DEFAULT_THRESHOLD
 
 
 class Planner:

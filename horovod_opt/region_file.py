@@ -6,7 +6,9 @@ import itertools
 import json
 from pathlib import Path
 
-from graph_analysis import Plan, Region
+from graph_analysis import Negotiated, Plan, Region
+
+PLANS = "HOROVOD_OPT_PLANS"
 
 _numbers = itertools.count()
 
@@ -27,5 +29,5 @@ def write_region(region: Region, folder: Path) -> None:
 def read_region(file: Path) -> Region:
     content = json.loads(file.read_text())
     plan = content["plan"] and Plan.from_json(json.dumps(content["plan"]))
-    unplanned = tuple((name, reason) for name, reason in content["unplanned"])
+    unplanned = tuple(Negotiated(*one) for one in content["unplanned"])
     return Region(content["name"], plan, unplanned, content["reason"])

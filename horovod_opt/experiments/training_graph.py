@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
+from horovod_opt.tracing import two_ranks
+
 BATCH = 32
-
-
-@contextmanager
-def two_ranks() -> Iterator[None]:
-    """Horovod leaves the allreduces out of the graph of a single rank. While this is active it
-    traces what rank 0 of two would; no Horovod need be initialised."""
-    def size() -> int:
-        return 2
-
-    def included() -> bool:
-        return True
-
-    pretended = {"size": size, "included": included}
-    vars(hvd.global_process_set).update(pretended)
-    try:
-        yield
-    finally:
-        for name in pretended:
-            delattr(hvd.global_process_set, name)
 
 
 def training_function(model):

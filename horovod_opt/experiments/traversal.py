@@ -30,6 +30,7 @@ TABLE_6_1 = {
     "GoogLeNet": (3499, 4970, 182), "Inception-v3": (6146, 9211, 382), "VGG16": (1091, 1479, 17),
 }
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+BUCKET_BYTES = 2 * 1024 * 1024
 
 
 def synthetic(nodes: int) -> Graph:
@@ -82,7 +83,8 @@ def measure_network(name: str, repeats: int) -> dict:
     for _ in range(repeats):
         duration, graph = seconds(lambda: read_func_graph(function.graph))
         reading.append(duration)
-        duration, analysis = seconds(lambda graph=graph: analyze(graph, inline_calls=False))
+        duration, analysis = seconds(lambda graph=graph: analyze(
+            graph, BUCKET_BYTES, inline_calls=False))
         analysing.append(duration)
     plan = analysis.regions[0].plan
     keras.backend.clear_session()
@@ -100,7 +102,7 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
     graph = synthetic(nodes)
     durations, analysis = [], None
     for _ in range(repeats):
-        duration, analysis = seconds(lambda: analyze(graph))
+        duration, analysis = seconds(lambda: analyze(graph, BUCKET_BYTES))
         durations.append(duration)
     return {"nodes": analysis.nodes, "edges": analysis.edges,
             "collectives": len(analysis.regions[0].plan.slots),

@@ -23,7 +23,7 @@ def planned(*nodes: dict, functions: dict | None = None) -> list[str]:
         "name": "graph", "nodes": list(nodes), "functions": functions or {},
         "fetches": [one["name"] for one in nodes if one["op"] == "HorovodAllreduce"],
     })).regions[0]
-    assert {reason for _, reason in region.unplanned} <= {WHY}
+    assert {reason for _, _, reason in region.unplanned} <= {WHY}
     return [slot.name for slot in region.plan.slots] if region.plan else []
 
 
@@ -65,4 +65,4 @@ def test_through_the_arguments_of_a_branch():
     region = analyze(read_dict({"name": "graph", "nodes": nodes, "fetches": ["if1", "if2"],
                                 "functions": {"branch": branch}})).regions[0]
     assert [slot.name for slot in region.plan.slots] == ["if1/r"]
-    assert region.unplanned == (("if2/r", WHY),)
+    assert region.unplanned == ((1, "if2/r", WHY),)

@@ -183,7 +183,7 @@ def test_regions_without_an_order_stay_negotiated_with_all_inside():
         assert region.plan is None
         assert region.reason in ("neither of one and w waits for the other",
                                  "neither of w and one waits for the other")
-        assert region.unplanned == (("r", region.reason),)
+        assert region.unplanned == ((0, "r", region.reason),)
 
 
 @pytest.mark.parametrize("link", ["inputs", "controls"])

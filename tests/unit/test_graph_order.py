@@ -96,7 +96,8 @@ def test_a_path_through_a_collective_that_is_not_planned_closes_a_bucket():
     assert buckets(plan) == [["a"], ["b"]]
     assert ids(plan) == {"a": 0, "b": 2}
     assert plan.slots[1].after == (0,)
-    assert plan.unplanned == (("g", "only HorovodAllreduce is planned, this is HorovodAllgather"),)
+    assert plan.unplanned == (
+        (1, "g", "only HorovodAllreduce is planned, this is HorovodAllgather"),)
 
 
 def test_a_concurrent_collective_that_is_not_planned_does_not_close_a_bucket():
@@ -152,7 +153,7 @@ def test_a_negative_threshold_is_refused():
 ])
 def test_what_cannot_be_planned_stays_negotiated(node, reason):
     region, = analyze(read_dict({"nodes": [node], "fetches": ["a"]})).regions
-    assert (region.plan, region.unplanned) == (None, (("a", reason),))
+    assert (region.plan, region.unplanned) == (None, ((0, "a", reason),))
     assert region.reason == "none of its collectives can be planned"
 
 

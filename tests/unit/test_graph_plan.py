@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from graph_analysis import Bucket, Plan, PlanError, Slot
+from graph_analysis import Bucket, Negotiated, Plan, PlanError, Slot
+from graph_analysis.negotiated import kinds
 from graph_analysis.table import plan_table
 
 SLOT = Slot(0, "a", (2, 3), "float32", 1, 1.0, 1.0, "", 7, 24, ())
 PLAN = Plan("step", (Bucket((SLOT, SLOT._replace(id=1, name="b")), "c depends on a"),
                      Bucket((SLOT._replace(id=3, name="c", prescale=0.1, after=(0, 1),
                                            device="/CPU:0"),), "there is no other tensor")),
-            (("g", "only HorovodAllreduce is planned, this is HorovodAllgather"),))
+            (Negotiated(2, "g", "only HorovodAllreduce is planned, this is HorovodAllgather"),))
 
 
 def with_first(**changed: object) -> Plan:
@@ -68,7 +69,7 @@ def slot(document: dict) -> dict:
     ("[" * 100_000, "This is not a plan: it is nested too deeply|This is not JSON"),
     ("[]", r"the plan: \[\] is not an object"),
     ("{}", "the plan: 'format' is missing"),
-    (broken(lambda d: d.update(format=2)), "format: 2 is not 1"),
+    (broken(lambda d: d.update(format=1)), "format: 1 is not 2"),
     (broken(lambda d: d.update(extra=2)), "the plan: 'extra' is unknown"),
     (broken(lambda d: d.update(buckets={})), r"buckets: \{\} is not a list"),
     (broken(lambda d: d["buckets"][1].update(slots=[])), r"buckets\[1\].slots: .* at least one"),
@@ -94,6 +95,10 @@ def slot(document: dict) -> dict:
     (broken(lambda d: slot(d).update(name="z")), "hash: .*the file was changed"),
     (broken(lambda d: d.update(hash=None)), "hash: None"),
     (broken(lambda d: d["unplanned"][0].pop("reason")), r"unplanned\[0\]: 'reason' is missing"),
+    (broken(lambda d: d["unplanned"][0].update(id=1)),
+     r"unplanned\[0\].id: another collective has 1 already"),
+    (broken(lambda d: d["unplanned"].append(d["unplanned"][0])),
+     r"unplanned\[1\].id: another collective has 2 already"),
 ])
 def test_a_text_that_is_no_plan_is_refused_with_the_place(text, message):
     with pytest.raises(PlanError, match=message):
@@ -129,7 +134,30 @@ def test_the_explanation_names_tensors_reasons_and_what_stays_negotiated():
     assert "0  a  float32[2, 3], 24 B, sum\n" in text
     assert ("3  c  float32[2, 3], 24 B, sum, scaled by 0.1 before and 1 after, on /CPU:0, "
             "after 0 and 1\n") in text
-    assert "Because only HorovodAllreduce is planned, this is HorovodAllgather:\n    g\n" in text
+    assert ("1 tensor not in the plan, negotiated as ever:\n"
+            "  2  g, because only HorovodAllreduce is planned, this is HorovodAllgather\n") in text
+
+
+def test_every_kind_of_negotiated_collectives_is_one_line():
+    numbers = [*range(10, 170), 171]
+    plan = Plan("step", PLAN.buckets, (
+        *(Negotiated(number, f"broadcast{number}", "it is a broadcast") for number in numbers),
+        Negotiated(170, "gather", "it is an allgather")))
+    lines = plan.explain().splitlines()
+    assert lines[-3:] == [
+        "162 tensors not in the plan, negotiated as ever:",
+        "  10-169, 171  161 tensors, such as broadcast10, because it is a broadcast",
+        "  170  gather, because it is an allgather"]
+    console = Console(width=200, file=io.StringIO())
+    console.print(plan_table(plan))
+    rows = [line for line in console.file.getvalue().splitlines() if "negotiated" in line]
+    assert len(rows) == 2
+    assert "10-169, 171" in rows[0] and "161 tensors, such as broadcast10" in rows[0]
+
+
+def test_of_many_runs_of_ids_the_first_and_the_last_are_shown():
+    one, = kinds([Negotiated(number, f"g{number}", "why") for number in range(0, 200, 2)])
+    assert one == ("0, 2, 4, ..., 198", "100 tensors, such as g0", "why")
 
 
 def test_the_table_has_every_tensor_and_reason():

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
 from graph_analysis import GraphError, analyze, read_func_graph, read_graph, read_graph_def
-from horovod_opt.experiments.training_graph import two_ranks
+from horovod_opt.tracing import two_ranks
 
 ELASTIC = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 
@@ -84,6 +84,58 @@ def test_a_graph_def_with_shapes_gives_the_same_plan_as_the_graph(tmp_path):
         for names in (fetches, None):
             read = analyze(read_graph_def(source, names)).regions[0].plan
             assert (read.hash, read.buckets) == (plan.hash, plan.buckets)
+
+
+def fetches_of(graph) -> list[str]:
+    return [tensor.name for tensor in graph.outputs] + [
+        operation.name for operation in graph.control_outputs]
+
+
+def test_shapes_that_a_graph_def_does_not_say_are_inferred(tmp_path):
+    """In the graph, in the branches around the gradients and in functions that it calls."""
+    @tf.function(autograph=False)
+    def called(x):
+        return hvd.allreduce(x @ tf.ones([4, 5]), op=hvd.Sum, name="in the call")
+
+    @tf.function(autograph=False)
+    def with_a_call(x):
+        return called(tf.concat([x, x], axis=0)) + 1.0
+
+    for graph in (traced(training_step()).graph,
+                  traced(training_step(compression=hvd.Compression.fp16)).graph,
+                  traced(with_a_call).graph):
+        plan = analyze(read_func_graph(graph)).regions[0].plan
+        message = graph.as_graph_def()
+        assert not [node for node in message.node if "_output_shapes" in node.attr]
+        (tmp_path / "graph.pb").write_bytes(message.SerializeToString())
+        for source in (message, tmp_path / "graph.pb"):
+            read = analyze(read_graph_def(source, fetches_of(graph))).regions[0].plan
+            assert (read.hash, read.buckets) == (plan.hash, plan.buckets)
+
+
+def test_a_shape_that_does_not_follow_is_said():
+    @tf.function(autograph=False)
+    def called(x):
+        return hvd.allreduce(tf.sin(x), op=hvd.Sum, name="in the call")
+
+    message = traced(tf.function(lambda x: called(x) * 2.0, autograph=False)).graph.as_graph_def()
+    for function in message.library.function:
+        for attributes in function.arg_attr.values():
+            attributes.attr.pop("_output_shapes", None)
+    region, = analyze(read_graph_def(message)).regions
+    assert [reason for _, _, reason in region.unplanned] == [
+        "the graph does not say its shape, and TensorFlow cannot tell: it does not follow from "
+        "what the graph says"]
+
+
+def test_a_shape_that_tensorflow_cannot_infer_is_said():
+    message = traced(training_step(layers=1)).graph.as_graph_def()
+    message.node.add(name="odd", op="NoSuchOperation")
+    region, = analyze(read_graph_def(message)).regions
+    assert region.plan is None
+    (_, _, reason), = region.unplanned
+    assert reason.startswith("the graph does not say its shape, and TensorFlow cannot tell: ")
+    assert "NoSuchOperation" in reason
 
 
 def test_a_tf_graph_with_fetches_gives_the_same_plan_as_the_function():
@@ -166,7 +218,7 @@ def test_without_a_static_shape_a_tensor_stays_negotiated():
     for read in (read_func_graph(graph), read_graph_def(graph.as_graph_def(add_shapes=True)),
                  read_graph_def(graph.as_graph_def())):
         region, = analyze(read).regions
-        assert region.unplanned == (("named", "its shape is not static"),)
+        assert region.unplanned == ((0, "named", "its shape is not static"),)
 
 
 def test_other_operations_are_listed():
@@ -177,7 +229,7 @@ def test_other_operations_are_listed():
                 hvd.grouped_allreduce([x, x], op=hvd.Sum))
     region, = analyze(read_func_graph(traced(reduce).graph)).regions
     assert region.plan is None
-    assert sorted(reason.split()[-1] for _, reason in region.unplanned) == [
+    assert sorted(reason.split()[-1] for _, _, reason in region.unplanned) == [
         "HorovodAllgather", "HorovodBroadcast", "HorovodGroupedAllreduce", "HorovodReducescatter"]
 
 
@@ -270,7 +322,7 @@ def test_the_type_of_a_call_may_be_the_function(tmp_path):
     (tmp_path / "graph.pbtxt").write_text(FUNCTION_AS_TYPE)
     region, = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["last"])).regions
     # `last` reads the second output alone, so the first does not run.
-    assert [name for name, _ in region.unplanned] == ["c/i/b", "last"]
+    assert [one.name for one in region.unplanned] == ["c/i/b", "last"]
 
 
 CONSTANTS = """
@@ -308,7 +360,7 @@ library {
 def test_constants(tmp_path, tensor, taken):
     (tmp_path / "graph.pbtxt").write_text(CONSTANTS % tensor)
     regions = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["c"])).regions
-    found = {region.name: [name for name, _ in region.unplanned] for region in regions}
+    found = {region.name: [one.name for one in region.unplanned] for region in regions}
     assert found == ({"graph": [taken]} if taken else {
         "graph": [], "c/then": ["then"], "c/else": ["else"]})
 
@@ -330,7 +382,7 @@ library { function {
 def test_the_outputs_of_a_switch_have_names_in_a_function(tmp_path):
     (tmp_path / "graph.pbtxt").write_text(SWITCH)
     region, = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["c"])).regions
-    assert [name for name, _ in region.unplanned] == ["c/no"]
+    assert [one.name for one in region.unplanned] == ["c/no"]
 
 
 def test_allreduces_in_a_circle_are_reported(tmp_path):
@@ -348,7 +400,7 @@ def test_an_allgather_does_not_hand_its_shape_on():
     message = traced(reduce).graph.as_graph_def()
     message.node[0].attr["_output_shapes"].list.shape.add().dim.add().size = 2
     region, = analyze(read_graph_def(message)).regions
-    assert dict(region.unplanned)["r"] == "its shape is not static"
+    assert {one.name: one.reason for one in region.unplanned}["r"] == "its shape is not static"
 
 
 def test_nested_functions_may_stay_closed():

@@ -37,7 +37,8 @@ def branch(predicate: dict) -> list[dict]:
 def test_a_collective_in_an_undecided_branch_stays_negotiated():
     region = main_region(branch(op("p", "Op")), "after")
     assert [slot.name for slot in region.plan.slots] == ["after"]
-    assert sorted(region.unplanned) == [(name, MAYBE) for name in ("controlled", "other", "then")]
+    assert sorted((one.name, one.reason) for one in region.unplanned) == [
+        (name, MAYBE) for name in ("controlled", "other", "then")]
 
 
 @pytest.mark.parametrize("value, runs", [(True, ["controlled", "then"]), (False, ["other"])])
@@ -57,7 +58,7 @@ def test_branches_nest():
              op("merge outer", "Merge", "outer:0", "in one"), allreduce("in none", "merge outer")]
     region = main_region(nodes, "in none")
     assert [slot.name for slot in region.plan.slots] == ["in none"]
-    assert [name for name, _ in region.unplanned] == ["in both", "in one"]
+    assert [one.name for one in region.unplanned] == ["in both", "in one"]
 
 
 def loop(*inside: dict, last: str, constant: str) -> list[dict]:
@@ -84,7 +85,7 @@ def test_what_follows_a_loop_depends_on_all_that_its_iterations_need():
 def test_a_collective_in_a_loop_stays_negotiated():
     region = main_region(loop(allreduce("each time", "body"), last="each time",
                               constant="constant"), "after")
-    assert region.unplanned == (("each time", MAYBE),)
+    assert region.unplanned == ((2, "each time", MAYBE),)
     assert {slot.name for slot in region.plan.slots} == {"before", "constant", "after"}
 
 
@@ -98,7 +99,7 @@ def test_calls_in_a_branch_are_judged_like_their_site():
         result, = analyze(read_dict({"nodes": nodes, "fetches": ["merge"],
                                      "functions": {"body": body}})).regions
         return result
-    assert region(op("p", "Op")).unplanned == (("c/r", MAYBE),)
+    assert region(op("p", "Op")).unplanned == ((0, "c/r", MAYBE),)
     assert [slot.name for slot in region(op("p", "Const", value=True)).plan.slots] == ["c/r"]
     assert region(op("p", "Const", value=False)).reason == "it has no collectives"
 

@@ -1,0 +1,37 @@
+"""The examples of docs/graph-analysis.md, run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graph_analysis import analyze, read_dict
+
+PAGE = Path(__file__).parents[2] / "docs" / "graph-analysis.md"
+
+
+def blocks(start: str) -> list[str]:
+    """What stands between two fences, the first of which is `start`."""
+    return re.findall(rf"^```{start}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_program_prints_the_plan_that_the_page_shows(tmp_path):
+    pytest.importorskip("horovod.tensorflow")
+    program, = blocks("python")
+    printed, = blocks("text")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, printed.strip()), done.stderr
+
+
+def test_the_graph_of_the_page_has_the_buckets_of_its_picture(tmp_path):
+    graph, = blocks("json")
+    (tmp_path / "graph.json").write_text(textwrap.dedent(graph))
+    region, = analyze(read_dict(tmp_path / "graph.json")).regions
+    assert [[slot.id for slot in bucket.slots] for bucket in region.plan.buckets] == [
+        [0, 1], [2], [3, 4]]
