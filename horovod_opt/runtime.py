@@ -7,18 +7,24 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from horovod_opt import abi, counters, torch_plan
+from horovod_opt import abi, counters, first_step, torch_plan
 from horovod_opt.native_plan import PlanStatus, parse_status
 from horovod_opt.planner import Planner
+from horovod_opt.region_file import PLANS
 from horovod_opt.settings import Settings, SettingsError, load
 
 # What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
 # reads this when it starts. A value of the user's own wins. MPICH does so by itself.
 MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
+
+# Upstream's operations for XLA are other ones than those that plans give keys to.
+NEVER_BY_XLA = ("HOROVOD_ENABLE_XLA_OPS=1: tensors of what TensorFlow compiles by XLA are "
+                "negotiated and never reach their plan")
 
 # Names a file for the counters of all ranks at shutdown, besides or instead of the table.
 STATS_JSON = "HOROVOD_OPT_STATS_JSON"
@@ -89,6 +95,8 @@ def configure(lib: ctypes.CDLL) -> None:
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib, table)
     if {"topo", "auto"} & set(settings.mode.split("+")):
+        if first_step.is_wanted():
+            first_step.announce()
         if framework == "tensorflow":
             _capture_graphs(lib)
         elif framework == "torch":
@@ -101,8 +109,8 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
     from horovod_opt import capture
 
     planner = Planner(lib)
-    folder = os.environ.get("HOROVOD_OPT_PLANS", "")
-    capture.install(capture.Capture(planner, folder))
+    before_step = first_step.stop if first_step.is_wanted() else None
+    capture.install(capture.Capture(planner, os.environ.get(PLANS, ""), before_step))
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:
@@ -175,7 +183,17 @@ def plans(framework: str | None = None) -> list[PlanStatus]:
     `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
     native, _ = _read(framework, "plans")
     native.lib.horovod_opt_plans.restype = ctypes.c_char_p
-    return parse_status(native.lib.horovod_opt_plans().decode())
+    found = parse_status(native.lib.horovod_opt_plans().decode())
+    if framework_of(native.lib) != "tensorflow" or not _has_xla_operations():
+        return found
+    return [dataclasses.replace(plan, reason=NEVER_BY_XLA)
+            if plan.state == "shadowed" and not plan.reason else plan for plan in found]
+
+
+def _has_xla_operations() -> bool:
+    """As upstream decides it, when TensorFlow's native library is loaded."""
+    number = re.match(r"\s*[+-]?[0-9]+", os.environ.get("HOROVOD_ENABLE_XLA_OPS", ""))
+    return number is not None and int(number.group()) > 0
 
 
 stats.__doc__ = f"""The counters of this rank since hvd.init(), during the run or after shutdown.

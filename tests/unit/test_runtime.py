@@ -40,6 +40,11 @@ int horovod_opt_stats(HorovodOptStats* out) {
   Fill(0, out);
   return 0;
 }
+const char* horovod_opt_plans(void) {
+  return "plan\\ta1\\tshadowed\\t0\\tcompiled\\t\\nbucket\\t0\\nslot\\t0\\tx\\n"
+         "plan\\tb2\\tactive\\t9\\trun\\t\\nbucket\\t0\\nslot\\t9\\ty\\n"
+         "plan\\tc3\\tshadowed\\t1\\todd\\ta reason of its own\\nbucket\\t0\\nslot\\t0\\tz\\n";
+}
 int horovod_opt_gathered_ranks(void) { return ranks; }
 int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
   if (rank < 0 || rank >= ranks) return -1;
@@ -170,6 +175,23 @@ def test_upstreams_library_is_refused(tmp_path):
     subprocess.run(["gcc", "-shared", "-fPIC", "none.c", "-o", "none.so"], cwd=tmp_path, check=True)
     with pytest.raises(ImportError, match="native interface is none"):
         runtime.configure(ctypes.CDLL(str(tmp_path / "none.so")))
+
+
+@pytest.mark.parametrize("framework, value, says", [
+    ("tensorflow", "1", True), ("tensorflow", "0", False), ("tensorflow", "", False),
+    ("tensorflow", "true", False), ("torch", "1", False)])
+def test_plans_say_why_xla_never_reaches_them(tmp_path, monkeypatch, framework, value, says):
+    lib = ctypes.CDLL(str(build(tmp_path / "horovod" / framework)))
+    monkeypatch.setenv("HOROVOD_ENABLE_XLA_OPS", value)
+    runtime.configure(lib)
+    lib.test_init(b"")
+    compiled, active, odd = horovod_opt.plans()
+    assert (active.state, active.reason) == ("active", "")
+    assert odd.reason == "a reason of its own"
+    assert compiled.state == "shadowed"
+    assert compiled.reason == says * (
+        "HOROVOD_ENABLE_XLA_OPS=1: tensors of what TensorFlow compiles by XLA are negotiated and "
+        "never reach their plan")
 
 
 def test_report_prints_once_for_each_init(lib, capsys):
