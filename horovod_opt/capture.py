@@ -28,10 +28,12 @@ PLANNED_OP = "HorovodAllreduce"
 class Capture:
     """Reads graphs and hands their plans over to `planner`. One per process.
 
-    What is found is also written to `folder`, if there is one.
+    What is found is also written to `folder`, if there is one. `before_step`, if given, is called
+    whenever a function or a run with planned collectives is about to begin.
     """
 
-    def __init__(self, planner: Planner, folder: str = ""):
+    def __init__(self, planner: Planner, folder: str = "",
+                 before_step: Callable[[], None] | None = None):
         self._planner = planner
         self._keys = itertools.count(1)
         self._lock = threading.RLock()
@@ -41,8 +43,8 @@ class Capture:
         self._said: set[str] = set()
         self._has_keys = False
         self._folder = folder
-        # What stays negotiated, by where it is: (name, reason)
-        self.unplanned: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.before_step = before_step
+        self._steps: set[str] = set()  # functions and runs in which something planned is reduced
 
     def give_keys(self, graph: Any) -> None:
         """Names the allreduces of a tf.Graph that have no name yet."""
@@ -77,37 +79,43 @@ class Capture:
             name = f"run of {', '.join(run)}"
             short = name if len(name) <= 80 else name[:77] + "..."
             self._plan(short, graph, lambda: graph_analysis.read_graph(graph, fetches))
+        self.begins(short)
+
+    def begins(self, name: str) -> None:
+        """The function or run of that name is about to begin."""
+        if self.before_step and name in self._steps:
+            self.before_step()
 
     def _plan(self, name: str, owner: Any, read: Callable[[], graph_analysis.Graph]) -> None:
         try:
-            analysis = graph_analysis.analyze(read(), bucket_bytes(), VALUES, inline_calls=False)
+            graph = read()
+            analysis = graph_analysis.analyze(graph, bucket_bytes(), VALUES, inline_calls=False)
         except Exception as error:  # what cannot be planned can still be trained
             self._say(f"{name} stays negotiated: its graph cannot be read: {error!r}")
             return
         for region in analysis.regions:
             self._write(region)
-            if region.unplanned:
-                self.unplanned[region.name] = region.unplanned
-                reasons = {why for _, why in region.unplanned if "Broadcast" not in why}
-                if reasons:
-                    self._say(f"in {region.name}, stays negotiated: {'; '.join(sorted(reasons))}")
+            reasons = {one.reason for one in region.unplanned if "Broadcast" not in one.reason}
+            if reasons:
+                self._say(f"in {region.name}, stays negotiated: {'; '.join(sorted(reasons))}")
             if region.plan is None:
                 continue
             self._functions.setdefault(name, []).append(region.plan.hash)
             text = native_text(region.plan, bucket_bytes())
             self._planner.add(text)
             weakref.finalize(owner, self._planner.remove, text).atexit = False
+        called = graph.library.communicating(itertools.chain(*graph.calls.values()))
+        if name in self._functions or not called.isdisjoint(self._functions):
+            self._steps.add(name)
         for function, reason in analysis.concurrent_calls:
             for plan in self._functions.get(function, ()):
                 self._planner.reject(plan, f"{function}: {reason}")
-        names = [region.name for region in analysis.regions]
-        weakref.finalize(owner, self._forget, name, names).atexit = False
+        weakref.finalize(owner, self._forget, name).atexit = False
 
-    def _forget(self, function: str, regions: list[str]) -> None:
-        """Of a graph that is gone. No lock: it may be called wherever Python collects garbage."""
+    def _forget(self, function: str) -> None:
+        """Its graph is gone. No lock: it may be called wherever Python collects garbage."""
         self._functions.pop(function, None)
-        for region in regions:
-            self.unplanned.pop(region, None)
+        self._steps.discard(function)
 
     def _write(self, region: graph_analysis.Region) -> None:
         if self._folder and self._planner.is_first_rank() and (region.plan or region.unplanned):
@@ -127,11 +135,13 @@ VALUES = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 def install(capture: Capture) -> None:
     """Lets TensorFlow show its graphs to `capture`, from now on."""
     from tensorflow.python.client import session
+    from tensorflow.python.eager import context
     from tensorflow.python.eager.polymorphic_function import atomic_function
     from tensorflow.python.ops import control_flow_v2_func_graphs
 
     bodies = control_flow_v2_func_graphs.ControlFlowFuncGraph
     make_function = atomic_function.from_func_graph
+    call_flat = atomic_function.AtomicFunction.call_flat
     extend, run = session.BaseSession._extend_graph, session.BaseSession._do_run
 
     def from_func_graph(name, graph, *args, **kwargs):
@@ -141,6 +151,11 @@ def install(capture: Capture) -> None:
         if not isinstance(graph, bodies):
             capture.function(name if isinstance(name, str) else name.decode(), graph, function)
         return function
+
+    def call_before_step(self, *args):
+        if context.executing_eagerly():
+            capture.begins(self.name.decode())
+        return call_flat(self, *args)
 
     def _extend_graph(self):
         capture.give_keys(self.graph)
@@ -155,3 +170,5 @@ def install(capture: Capture) -> None:
     atomic_function.from_func_graph = from_func_graph
     session.BaseSession._extend_graph = _extend_graph
     session.BaseSession._do_run = _do_run
+    if capture.before_step:
+        atomic_function.AtomicFunction.call_flat = call_before_step

@@ -55,8 +55,8 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
         "plan",
         help="show which tensors of a script or a saved graph are reduced together (mode topo)",
         description="Shows the buckets in which mode topo reduces the tensors of a Python script, "
-        "which it starts on some ranks and ends when it has seen the graphs, or of a saved graph: "
-        "a GraphDef (.pb, .pbtxt), a SavedModel's directory, a graph or a plan as JSON.",
+        "which it starts on some ranks and ends before its first planned step, or of a saved "
+        "graph: a GraphDef (.pb, .pbtxt), a SavedModel's directory, a graph or a plan as JSON.",
     )
     plan.add_argument("path", type=Path, metavar="SCRIPT-OR-GRAPH")
     plan.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT",
@@ -66,11 +66,14 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
     plan.add_argument("--fetch", action="append", default=[], metavar="NAME",
                       help="node or output that is fetched from a GraphDef; may be repeated "
                            "(default: all that nobody reads)")
+    plan.add_argument("--train", action="store_true",
+                      help="let the script train on until it shows no new plan, for those of its "
+                           "later functions; it may overwrite its checkpoints")
     plan.add_argument("--threshold", type=positive, metavar="BYTES",
-                      help="largest bucket of several tensors, of a saved graph")
+                      help="largest bucket of several tensors (default: HOROVOD_FUSION_THRESHOLD, "
+                           "or 4 MiB)")
     plan.add_argument("--svg", type=Path, metavar="FILE",
-                      help="picture of the plans (default: the name of SCRIPT-OR-GRAPH with .svg, "
-                           "in this directory)")
+                      help="draw the plans: .svg, .png or .pdf")
     plan.add_argument("--explain", action="store_true", help="say it in words instead of tables")
     plan.add_argument("--json", action="store_true", help="print the plans as JSON")
     plan.set_defaults(run=_plan)
@@ -81,11 +84,12 @@ def _plan(options: argparse.Namespace) -> int:
 
     from horovod_opt import plan_command
 
-    threshold = options.threshold or plan_command.DEFAULT_THRESHOLD
+    job = plan_command.Job(options.ranks, options.arguments, options.train)
+    if options.path.suffix == ".py" and options.path.exists():
+        print(f"horovod-opt plan: {job.warning(options.path)}", file=sys.stderr, flush=True)
     try:
         with Console(stderr=True).status("Reading the graphs ..."):
-            regions = plan_command.regions_of(
-                options.path, options.fetch, threshold, options.arguments, options.ranks)
+            regions = plan_command.regions_of(options.path, options.fetch, options.threshold, job)
     except plan_command.CommandError as error:
         print(f"horovod-opt plan: {error}", file=sys.stderr)
         return 2
@@ -93,10 +97,12 @@ def _plan(options: argparse.Namespace) -> int:
         print(json.dumps([json.loads(one.plan.to_json()) for one in regions if one.plan], indent=1))
         return 0
     plan_command.show(regions, options.explain, Console(highlight=False))
-    if any(region.plan for region in regions):
-        picture = options.svg or Path(options.path.stem + ".svg")
-        plan_command.draw(regions, picture)
-        print(f"Written: {picture}")
+    if options.svg and any(region.plan for region in regions):
+        plan_command.draw(regions, options.svg)
+        print(f"Written: {options.svg}")
+    elif options.svg:
+        print(f"horovod-opt plan: {options.svg} is not written: nothing is planned",
+              file=sys.stderr)
     return 0
 
 

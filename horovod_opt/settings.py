@@ -19,8 +19,9 @@ PREFIX = "HOROVOD_OPT_"
 MODES = {"gs": 1, "nbcs": 2, "scp": 4, "topo": 8, "auto": 16}
 OFF = "off"
 
-# Read elsewhere: while the wheel is built, where plans and counters are written to.
-OTHER_SETTINGS = {PREFIX + "UPSTREAM", PREFIX + "PLANS", PREFIX + "STATS_JSON"}
+# Read elsewhere: while the wheel is built, where plans and counters are written to, and whether
+# the plans are all that a script is run for.
+OTHER_SETTINGS = {PREFIX + name for name in ("UPSTREAM", "PLANS", "PLANS_STOP", "STATS_JSON")}
 
 VALID_MODES = (
     f"{OFF}, or {', '.join(MODES)}, or several of these joined by + "

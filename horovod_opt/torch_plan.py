@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import graph_analysis
+from horovod_opt import first_step
 from horovod_opt.native_plan import DTYPES, native_text
 from horovod_opt.planner import Planner, bucket_bytes
-from horovod_opt.region_file import write_region
+from horovod_opt.region_file import PLANS, write_region
 
 planner: Planner | None = None  # in mode topo
 AVERAGE = 0  # horovod::common::ReduceOp
@@ -48,6 +49,7 @@ class GradientPlan:
             self._native.add(text)
             # It lives as long as the optimizer that holds it.
             weakref.finalize(self, self._native.remove, text).atexit = False
+        self._stop = first_step.is_wanted()
 
     def extend(self, optimizer: Any, parameters: Iterable[Any]) -> None:
         """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
@@ -56,6 +58,8 @@ class GradientPlan:
     def before_allreduce(self, name: str) -> None:
         """This thread is about to have the gradient of `name` reduced."""
         if name in self._keys:
+            if self._stop:
+                first_step.stop()
             self._native.use_key(self._keys[name])
 
 
@@ -71,7 +75,7 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
         "fetches": [node["name"] for node in nodes[1:]],
     })
     (region,) = graph_analysis.analyze(graph, bucket_bytes()).regions
-    folder = os.environ.get("HOROVOD_OPT_PLANS", "")
+    folder = os.environ.get(PLANS, "")
     if folder and native.is_first_rank():
         write_region(region, Path(folder))
     return region.plan

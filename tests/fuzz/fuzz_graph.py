@@ -37,7 +37,7 @@ def as_file(content: bytes) -> None:
         path = Path(folder) / "graph.json"
         path.write_bytes(content)
         try:
-            plan_command.regions_of(path, (), plan_command.DEFAULT_THRESHOLD, (), 2)
+            plan_command.regions_of(path)
         except plan_command.CommandError as error:
             assert str(path) in str(error)
 

@@ -37,7 +37,7 @@ def refused(text: str) -> None:
         path = Path(folder) / "plan.json"
         path.write_bytes(text.encode(errors="surrogateescape"))
         try:
-            plan_command.regions_of(path, (), plan_command.DEFAULT_THRESHOLD, (), 2)
+            plan_command.regions_of(path)
         except plan_command.CommandError as error:
             assert str(path) in str(error)
 

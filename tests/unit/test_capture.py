@@ -15,8 +15,8 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from horovod_opt import capture as capturing
 from horovod_opt.capture import KEY, PLANNED_OP, Capture
-from horovod_opt.experiments.training_graph import two_ranks
 from horovod_opt.region_file import read_region
+from horovod_opt.tracing import two_ranks
 
 
 class Recorder:
@@ -193,7 +193,7 @@ def test_a_function_that_is_gone_takes_its_plan_along(planner):
     assert planner.removed == planner.texts[1:]
     assert kept.name
     capture = planner.capture
-    assert [len(capture._functions), len(capture.unplanned)] == [1, 0]
+    assert [len(capture._functions), len(capture._steps)] == [1, 1]
 
 
 def test_operations_that_are_added_later_have_keys(planner):
@@ -211,6 +211,56 @@ def test_regions_are_written_to_a_folder(planner, tmp_path):
     file, = tmp_path.glob("*.json")
     assert read_region(file).plan.hash == planner.hashes[-1]
     assert json.loads(file.read_text())["reason"] == ""
+
+
+class Stopped(Exception):
+    """Where a script would wait for its end."""
+
+
+@pytest.fixture
+def stopping(planner, monkeypatch):
+    """Instead of a step there is an exception."""
+    def stop():
+        raise Stopped
+
+    called = atomic_function.AtomicFunction.call_flat
+    monkeypatch.setattr(atomic_function.AtomicFunction, "call_flat", called)
+    capturing.install(Capture(planner, before_step=stop))
+    return planner
+
+
+def test_a_script_stops_where_a_planned_function_begins(stopping):
+    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
+    step = tf.function(lambda x: 2.0 * inner(x), autograph=False)
+    with pytest.raises(Stopped):
+        step(tf.ones([4]))
+    assert stopping.names == [["inner"]]
+
+
+def test_a_gradient_outside_of_the_function_is_a_step_too(stopping):
+    weight = tf.Variable(tf.ones([4]))
+    step = tf.function(lambda x: reduced(x * weight, "a"), autograph=False)
+    with pytest.raises(Stopped), tf.GradientTape():
+        step(tf.ones([4]))
+
+
+def test_a_script_stops_where_a_planned_run_begins(stopping):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        x = tf.compat.v1.placeholder(tf.float32, [4])
+        y = tf.identity(reduced(x, "a"))
+        assert running.run(2.0 * x, {x: [1.0] * 4}).tolist() == [2.0] * 4
+        with pytest.raises(Stopped):
+            running.run(y, {x: [1.0] * 4})
+    assert stopping.names[-1] == ["a"]
+
+
+def test_what_is_not_planned_runs(stopping):
+    """Other functions, and those with collectives that are negotiated."""
+    trace(lambda x: reduced(x, "a"), 4)  # traced, not run
+    assert tf.function(lambda x: 2.0 * x)(tf.ones([2])).numpy().tolist() == [2.0] * 2
+    gather = tf.function(lambda x: hvd.allgather(x, name="g"), autograph=False)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="not been initialized"):
+        gather(tf.ones([2]))
 
 
 def test_a_constant_is_not_planned(planner):

@@ -68,6 +68,22 @@ def test_the_plan_goes_with_the_optimizer(native):
     assert native.removed == native.added != []
 
 
+def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, monkeypatch):
+    def stop():
+        raise InterruptedError
+
+    monkeypatch.setattr(torch_plan.first_step, "stop", stop)
+    monkeypatch.setenv("HOROVOD_OPT_PLANS_STOP", "1")
+    planned(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
+    assert len(native.used) == 1
+    monkeypatch.setattr(torch_plan.first_step, "is_wanted", lambda: True)
+    plan = planned(native, b=record(4, dtype="bfloat16"), a=record(3))
+    plan.before_allreduce("b")
+    with pytest.raises(InterruptedError):
+        plan.before_allreduce("a")
+    assert len(native.used) == 1
+
+
 def test_two_optimizers_have_one_plan_and_keys_of_their_own(native):
     for _ in range(2):
         planned(native, a=record(4))
