@@ -49,6 +49,16 @@ class Reducing:
             self._allreduce_delay[parameter] = self.backward_passes_per_step
         self._watch(new)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Into the groups that there are: a scheduler of the optimizer that was wrapped has them,
+        and PyTorch makes new ones."""
+        groups = self.param_groups
+        super().load_state_dict(state_dict)
+        for group, loaded in zip(groups, self.param_groups):
+            group.clear()
+            group.update(loaded)
+        self.param_groups = groups
+
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
         new = [parameter for parameter in parameters

@@ -448,6 +448,8 @@ def scheduler_before_wrapping(run: Run) -> object:
     rates = []
     for step in range(STEPS):
         run.train(optimizer, 1, first=step)
+        if step == 2:
+            optimizer.load_state_dict(optimizer.state_dict())
         scheduler.step()
         rates.append(optimizer.param_groups[0]["lr"])
     return rates, run.weights()
