@@ -14,7 +14,7 @@ from horovod_opt.experiments.simulate import summit, tables
 
 MARKERS = "osD^vP*Xh"
 PARTS = {"compute": ("#B8BEC6", "compute"),
-         "overhead": ("#D55E00", "overhead: waiting in the negotiation, cycles"),
+         "overhead": ("#D55E00", "overhead: negotiation, agreement, cycles"),
          "waiting": ("#F0E442", "waiting in the data's allreduce"),
          "data": ("#0072B2", "data moved")}
 SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
@@ -231,7 +231,7 @@ def networks(document: dict[str, Any]) -> Picture:
     for one in rows:
         window, value = 100 * one["window"], 100 * one["simulated"]
         axis.plot([window], [value], "o", color=mode_colour("topo"))
-        left = one["network"] == "ResNet34"  # GoogLeNet's is beside it
+        left = one["network"] in ("ResNet18", "ResNet34")  # others are on their right
         axis.annotate(one["network"], (window, value), fontsize=9, rotation=0 if left else 30,
                       ha="right" if left else "left", textcoords="offset points",
                       xytext=(-6, -3) if left else (4, 5))
