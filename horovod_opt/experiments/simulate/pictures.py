@@ -17,6 +17,7 @@ PARTS = {"compute": ("#B8BEC6", "compute"),
          "overhead": ("#D55E00", "overhead: negotiation, agreement, cycles"),
          "waiting": ("#F0E442", "waiting in the data's allreduce"),
          "data": ("#0072B2", "data moved")}
+LABELS = {"ResNet18": ("center", (0, -14)), "ResNet34": ("right", (-6, -3))}  # others are near
 SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
 LANES = {"asleep": ("#9ecae1", "asleep"), "overslept": ("#f2a33a", "overslept"),
          "waiting": ("#d7301f", "waits in MPI, spinning"),
@@ -231,10 +232,10 @@ def networks(document: dict[str, Any]) -> Picture:
     for one in rows:
         window, value = 100 * one["window"], 100 * one["simulated"]
         axis.plot([window], [value], "o", color=mode_colour("topo"))
-        left = one["network"] in ("ResNet18", "ResNet34")  # others are on their right
-        axis.annotate(one["network"], (window, value), fontsize=9, rotation=0 if left else 30,
-                      ha="right" if left else "left", textcoords="offset points",
-                      xytext=(-6, -3) if left else (4, 5))
+        align, offset = LABELS.get(one["network"], ("left", (4, 5)))
+        axis.annotate(one["network"], (window, value), fontsize=9,
+                      rotation=30 if align == "left" else 0, ha=align,
+                      textcoords="offset points", xytext=offset)
         if one["source"]:
             low, high = (100 * bound for bound in one["source"])
             axis.errorbar([window], [(low + high) / 2], [[(high - low) / 2]] * 2, color="black",
