@@ -63,7 +63,7 @@ class Capture:
         self._has_keys = True
 
     def function(self, name: str, graph: Any, function: Any) -> None:
-        """A FuncGraph that has become the function `name`; as long as `function` lives, it can run."""
+        """A FuncGraph that has become the function `name`, which can run as long as it lives."""
         with self._lock:
             if self._has_keys:
                 self._plan(name, function, lambda: graph_analysis.read_func_graph(graph))

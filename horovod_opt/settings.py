@@ -297,8 +297,8 @@ def _contradictions(settings: Settings, environ: Mapping[str, str]) -> list[str]
     tunes = environ.get("HOROVOD_AUTOTUNE", "").strip()
     if settings.deterministic and tunes not in ("", "0"):
         problems.append(
-            f"{PREFIX}DETERMINISTIC=1 and HOROVOD_AUTOTUNE={_quote(tunes)}: the tuner fuses tensors "
-            "by what it measures, in no two runs alike. Unset one of them."
+            f"{PREFIX}DETERMINISTIC=1 and HOROVOD_AUTOTUNE={_quote(tunes)}: the tuner fuses "
+            "tensors by what it measures, in no two runs alike. Unset one of them."
         )
     if settings.nbcs_sleep_min_us > settings.nbcs_sleep_max_us:
         low, high = (row for row in TABLE if row.field.startswith("nbcs_sleep"))

@@ -1,4 +1,4 @@
-"""What is left of a shutdown: the promised error for every call, and nothing for the next hvd.init().
+"""What is left of a shutdown: the promised error for every call, nothing for the next hvd.init().
 
 By mode, controller and framework. Upstream's response cache does not know enough of joins.
 """

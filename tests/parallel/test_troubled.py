@@ -1,4 +1,4 @@
-"""Trouble on the thread that reduces planned tensors ends the job with an error, and no rank waits."""
+"""Trouble in the thread that reduces planned tensors ends the job with an error on all ranks."""
 
 from __future__ import annotations
 

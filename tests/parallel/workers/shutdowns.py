@@ -1,4 +1,4 @@
-"""In each mode, what calls of PyTorch get when Horovod shuts down, and what is left of it after that.
+"""In each mode, what calls of PyTorch get when Horovod shuts down, and what is left of it.
 
 Every case ends with Horovod shut down; reports the outcome of each by "mode case". Three ranks.
 """
