@@ -60,7 +60,6 @@ TEST(Plan, ABadLineIsNamed) {
       "slot\tx\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t0\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t-1\t400\t7\t1\t1.0\t0.5\t-\ta",
-      "slot\t16777217\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t99999999999999999999\t400\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t11\t\t7\t1\t1.0\t0.5\t-\ta",
       "slot\t11\t4.5\t7\t1\t1.0\t0.5\t-\ta",

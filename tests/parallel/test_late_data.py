@@ -47,4 +47,4 @@ def test_data_is_waited_for(job, need, tmp_path, controller):
             assert seen["wrong"] == {}, (rank, name)
     with log.open() as file:
         tries = list(csv.DictReader(file))
-    assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 3
+    assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 1

@@ -148,9 +148,11 @@ void Topo::AwaitRound(std::uint64_t round) {
   while (!operations_.PerformUntilRound()) {
     if (operations_.Wait(deadline)) continue;
     Request(round);
-    if (!Failure().empty()) return;  // nothing comes any more
-    // A rank of the group may have died in a bucket before the round. One of another group is missed
-    // by those of this one that reduce with it.
+    // Nothing comes any more. The others may wait in a bucket before the round, so there is nobody
+    // to tell; they notice that this rank is gone: those of its group here, those of other groups
+    // that reduce with it by their connection.
+    const std::string failure = Failure();
+    if (!failure.empty()) throw std::runtime_error("This rank cannot go on: " + failure);
     const std::string missing = node_->Missing();
     if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
     deadline = Clock::now() + kLookAgain;
