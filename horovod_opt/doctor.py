@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import importlib.metadata
 import json
@@ -30,6 +31,8 @@ FRAMEWORKS = {
 }
 # Where launchers tell a rank how many ranks share its node.
 LOCAL_SIZES = ("HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+# Of memfd_create, as core/shared_segment.cc tries them: closed on exec, sealable, not executable.
+MEMFD_FLAGS = (1 | 2 | 8, 1 | 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Facts:
     cpus: tuple[int, ...]
     cores: int
     shm_free_mib: int | None
+    memfd_error: str
     settings: Settings | None
     settings_error: str
     ineffective: tuple[str, ...]
@@ -89,6 +93,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
         cpus=tuple(cpus),
         cores=cores.count_cores(cpus),
         shm_free_mib=_shm_free_mib(),
+        memfd_error=_memfd_error(),
         settings=settings,
         settings_error=settings_error,
         ineffective=tuple(ineffective(settings, environ)) if settings else (),
@@ -141,6 +146,17 @@ def _shm_free_mib() -> int | None:
         return shutil.disk_usage("/dev/shm").free >> 20
     except OSError:
         return None
+
+
+def _memfd_error() -> str:
+    """Why this process cannot make the memory that ranks share in mode topo; "": it can."""
+    memfd_create = ctypes.CDLL(None, use_errno=True).memfd_create
+    for flags in MEMFD_FLAGS:
+        file = memfd_create(b"horovod-opt", flags)
+        if file >= 0:
+            os.close(file)
+            return ""
+    return os.strerror(ctypes.get_errno())
 
 
 def _frameworks(spec: object | None) -> tuple[Framework, ...]:

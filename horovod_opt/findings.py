@@ -9,7 +9,6 @@ from horovod_opt.doctor import Facts, Framework, mpi_name
 
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
 SHM_MIB_PER_RANK = 16
-PLANNED_SHM_MIB_PER_RANK = 5  # mode topo: two chunks of 2 MiB, and the log
 PLANNED_FRAMEWORKS = ("tensorflow", "torch")
 REINSTALL = "pip install --force-reinstall horovod-opt"
 
@@ -187,11 +186,11 @@ def _planning_notes(facts: Facts) -> list[str]:
         for framework in _built(facts)
         if framework.name not in PLANNED_FRAMEWORKS
     ]
-    needed = PLANNED_SHM_MIB_PER_RANK * facts.ranks
-    if facts.ranks > 1 and facts.shm_free_mib is not None and facts.shm_free_mib < needed:
+    if facts.ranks > 1 and facts.memfd_error:
         notes.append(
-            f"HOROVOD_OPT_MODE={facts.settings.mode}: /dev/shm has {facts.shm_free_mib} MiB free, "
-            f"of the {needed} that {facts.ranks} ranks share: planned tensors are reduced as if "
-            "each rank had a node of its own. Remedy: enlarge it (docker run --shm-size)."
+            f"HOROVOD_OPT_MODE={facts.settings.mode}: {facts.ranks} ranks can share no memory here "
+            f"(memfd_create: {facts.memfd_error}): planned tensors are reduced as if each rank had "
+            "a node of its own. Remedy: Linux 3.17 or newer, and in a container a seccomp profile "
+            "that allows memfd_create."
         )
     return notes

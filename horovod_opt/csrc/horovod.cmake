@@ -14,6 +14,7 @@ list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}
      ${HOROVOD_OPT_BINDING}/plan_api.cc
      ${HOROVOD_OPT_BINDING}/planned_lane.cc
      ${HOROVOD_OPT_BINDING}/planned_operations.cc
+     ${HOROVOD_OPT_BINDING}/process_end.cc
      ${HOROVOD_OPT_BINDING}/rank_rows.cc
      ${HOROVOD_OPT_BINDING}/scp.cc
      ${HOROVOD_OPT_BINDING}/split_watch.cc
@@ -28,5 +29,4 @@ endif()
 if(HAVE_GLOO)
   list(APPEND SOURCES ${HOROVOD_OPT_BINDING}/gloo_cross_nodes.cc)
 endif()
-list(APPEND LINKER_LIBS rt)  # shm_open, before glibc 2.34
 include_directories(${HOROVOD_OPT_SOURCE_DIR} ${HOROVOD_OPT_GENERATED_DIR} ${PROJECT_SOURCE_DIR})

@@ -43,9 +43,9 @@ TEST(Futex, WakesAllWhoSleep) {
 
 // As two processes do. A private futex would sleep forever.
 TEST(Futex, WakesThroughAnotherAddressOfTheWord) {
-  const std::string name = "/horovod_opt-futex-" + std::to_string(getpid());
-  SharedSegment here = SharedSegment::Create(name, sizeof(std::uint32_t));
-  SharedSegment there = SharedSegment::Open(name, sizeof(std::uint32_t));
+  const Descriptor file = NewSegmentFile(sizeof(std::uint32_t));
+  const SharedSegment here = SharedSegment::Map(file, sizeof(std::uint32_t));
+  const SharedSegment there = SharedSegment::Map(file, sizeof(std::uint32_t));
   ASSERT_NE(here.data(), there.data());
   auto& word_here = *static_cast<std::atomic<std::uint32_t>*>(here.data());
   auto& word_there = *static_cast<std::atomic<std::uint32_t>*>(there.data());

@@ -1,9 +1,8 @@
 // Everything that lives in the shared segment, between real processes.
-#include <sys/wait.h>
-
-#include <functional>
 #include <random>
+#include <vector>
 
+#include "child.h"
 #include "doorbell.h"
 #include "node_allreduce.h"
 #include "node_ranks.h"
@@ -67,31 +66,21 @@ int Train(const SharedSegment& segment, int rank) {
   return 0;
 }
 
-pid_t Fork(const std::function<int()>& run) {
-  const pid_t child = fork();
-  if (child == 0) _exit(run());
-  return child;
-}
-
-int ExitStatus(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 TEST(NodeProcesses, ShareLogDoorbellAndReduction) {
-  const std::string name = "/horovod_opt-processes-" + std::to_string(getpid());
-  SharedSegment segment = SharedSegment::Create(name, kBytes);
-  std::vector<pid_t> children;
+  const Descriptor file = NewSegmentFile(kBytes);
+  const SharedSegment segment = SharedSegment::Map(file, kBytes);
+  std::vector<Child> children;
   for (int rank = 1; rank < kRanks; ++rank) {
-    children.push_back(Fork([&] {
-      // The creator's mapping, which a child inherits, is still in place: this one is elsewhere.
-      const SharedSegment own = SharedSegment::Open(name, kBytes);
-      return own.data() == segment.data() ? 5 : Train(own, rank);
-    }));
+    children.emplace_back([&, rank] {
+      // At another address in each: where the others have theirs is something else.
+      std::vector<SharedSegment> before;
+      for (int i = 0; i < rank; ++i) before.push_back(SharedSegment::Map(file, kBytes));
+      const SharedSegment own = SharedSegment::Map(file, kBytes);
+      return Train(own, rank);
+    });
   }
   EXPECT_EQ(Train(segment, 0), 0);
-  for (pid_t child : children) EXPECT_EQ(ExitStatus(child), 0);
+  for (Child& child : children) EXPECT_EQ(child.Status(), 0);
 }
 
 }  // namespace

@@ -1,41 +1,43 @@
 #include "shared_segment.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "child.h"
 
 namespace horovod_opt {
 namespace {
 
 constexpr std::size_t kBytes = 10000;
-
-std::string Name() { return "/horovod_opt-segment-" + std::to_string(getpid()); }
-
-std::string Path() { return "/dev/shm" + Name(); }
-
-bool Exists() {
-  struct stat status;
-  return stat(Path().c_str(), &status) == 0;
-}
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 char* Bytes(const SharedSegment& segment) { return static_cast<char*>(segment.data()); }
 
-// The error of `action`, whose text must contain the segment's name and `text`.
+// The error of `action`, whose text must contain `text`.
 template <class Action>
 std::error_code ErrorOf(const Action& action, const std::string& text) {
   try {
     action();
   } catch (const std::system_error& error) {
     const std::string what = error.what();
-    EXPECT_NE(what.find(Name()), std::string::npos) << what;
     EXPECT_NE(what.find(text), std::string::npos) << what;
     return error.code();
   }
@@ -43,58 +45,117 @@ std::error_code ErrorOf(const Action& action, const std::string& text) {
   return {};
 }
 
-TEST(SharedSegment, IsZeroedAndShared) {
-  const SharedSegment created = SharedSegment::Create(Name(), kBytes);
-  const SharedSegment opened = SharedSegment::Open(Name(), kBytes);
-  EXPECT_EQ(created.size(), kBytes);
-  EXPECT_EQ(opened.size(), kBytes);
-  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(opened)[i], 0);
-  Bytes(created)[kBytes - 1] = 42;
-  EXPECT_EQ(Bytes(opened)[kBytes - 1], 42);
+Descriptor Memfd(std::size_t bytes, int seals) {
+  Descriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(ftruncate(file.number(), static_cast<off_t>(bytes)), 0);
+  if (seals != 0) {
+    EXPECT_EQ(fcntl(file.number(), F_ADD_SEALS, seals), 0);
+  }
+  return file;
 }
 
-TEST(SharedSegment, IsForThisUserOnly) {
-  const SharedSegment segment = SharedSegment::Create(Name(), kBytes);
-  struct stat status;
-  ASSERT_EQ(stat(Path().c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0600u);
+struct stat StatusOf(const Descriptor& file) {
+  struct stat status {};
+  EXPECT_EQ(fstat(file.number(), &status), 0);
+  return status;
+}
+
+bool Maps(const std::string& text) {
+  std::ifstream file("/proc/self/maps");
+  const std::string maps{std::istreambuf_iterator<char>(file), {}};
+  return maps.find(text) != std::string::npos;
+}
+
+TEST(SharedSegment, IsZeroedAndShared) {
+  const Descriptor file = NewSegmentFile(kBytes);
+  const SharedSegment one = SharedSegment::Map(file, kBytes);
+  const SharedSegment other = SharedSegment::Map(file, kBytes);
+  EXPECT_EQ(one.size(), kBytes);
+  EXPECT_NE(one.data(), other.data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % sysconf(_SC_PAGESIZE), 0u);
+  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(other)[i], 0);
+  Bytes(one)[kBytes - 1] = 42;
+  EXPECT_EQ(Bytes(other)[kBytes - 1], 42);
+}
+
+TEST(SharedSegment, NeverHasAName) {
+  const struct stat status = StatusOf(NewSegmentFile(kBytes));
+  EXPECT_EQ(status.st_nlink, 0u);
+  // On the kernel's own mount, not on one that somebody can list or that has a limit.
+  struct stat shm {};
+  ASSERT_EQ(stat("/dev/shm", &shm), 0);
+  EXPECT_NE(status.st_dev, shm.st_dev);
 }
 
 TEST(SharedSegment, MemoryIsAllocatedAtOnce) {
-  const SharedSegment segment = SharedSegment::Create(Name(), std::size_t{1} << 20);
-  struct stat status;
-  ASSERT_EQ(stat(Path().c_str(), &status), 0);
-  EXPECT_GE(status.st_blocks * 512, 1 << 20);
+  EXPECT_GE(StatusOf(NewSegmentFile(std::size_t{1} << 20)).st_blocks * 512, 1 << 20);
 }
 
-TEST(SharedSegment, OutlivesItsName) {
-  SharedSegment created = SharedSegment::Create(Name(), kBytes);
-  const SharedSegment opened = SharedSegment::Open(Name(), kBytes);
-  created.Unlink();
-  EXPECT_FALSE(Exists());
-  Bytes(created)[1] = 7;
-  EXPECT_EQ(Bytes(opened)[1], 7);
-  // The name is free for another one, which the first must not remove.
-  const SharedSegment next = SharedSegment::Create(Name(), kBytes);
-  created.Unlink();
-  { const SharedSegment end = std::move(created); }
-  EXPECT_TRUE(Exists());
+TEST(SharedSegment, ProgramsThatAreStartedDoNotGetIt) {
+  EXPECT_NE(fcntl(NewSegmentFile(kBytes).number(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST(SharedSegment, OnlyTheCreatorRemovesTheName) {
-  {
-    const SharedSegment created = SharedSegment::Create(Name(), kBytes);
-    {
-      SharedSegment opened = SharedSegment::Open(Name(), kBytes);
-      opened.Unlink();
-    }
-    EXPECT_TRUE(Exists());
+TEST(SharedSegment, OutlivesItsDescriptor) {
+  Descriptor file = NewSegmentFile(kBytes);
+  const SharedSegment one = SharedSegment::Map(file, kBytes);
+  const SharedSegment other = SharedSegment::Map(file, kBytes);
+  file = Descriptor();
+  Bytes(one)[1] = 7;
+  EXPECT_EQ(Bytes(other)[1], 7);
+}
+
+TEST(SharedSegment, NobodyCanTakeMemoryAway) {
+  const Descriptor file = NewSegmentFile(kBytes);
+  const SharedSegment segment = SharedSegment::Map(file, kBytes);
+  for (const off_t bytes : {off_t{0}, off_t{kBytes - 5000}, off_t{kBytes + 5000}}) {
+    EXPECT_EQ(ftruncate(file.number(), bytes), -1);
+    EXPECT_EQ(errno, EPERM);
   }
-  EXPECT_FALSE(Exists());
+  EXPECT_EQ(fcntl(file.number(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+  Bytes(segment)[kBytes - 1] = 1;  // no SIGBUS
+  EXPECT_EQ(Bytes(segment)[kBytes - 1], 1);
 }
 
-TEST(SharedSegment, MovesWithMappingAndName) {
-  SharedSegment first = SharedSegment::Create(Name(), kBytes);
+TEST(SharedSegment, MapsOnlyWhatIsSealed) {
+  const char* const text = "it is not sealed";
+  for (const int seals : {0, kSeals & ~F_SEAL_SHRINK, kSeals & ~F_SEAL_GROW, kSeals & ~F_SEAL_SEAL}) {
+    const Descriptor file = Memfd(kBytes, seals);
+    EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(file, kBytes); }, text), std::errc::invalid_argument);
+  }
+  char name[] = "/tmp/horovod-opt-test-XXXXXX";
+  const Descriptor plain(mkstemp(name));
+  ASSERT_EQ(unlink(name), 0);
+  ASSERT_EQ(ftruncate(plain.number(), kBytes), 0);
+  EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(plain, kBytes); }, text), std::errc::invalid_argument);
+}
+
+TEST(SharedSegment, MapsOnlyWhatHasTheSize) {
+  for (const std::size_t bytes : {std::size_t{0}, kBytes - 1, kBytes + 1}) {
+    const Descriptor file = Memfd(bytes, kSeals);
+    EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(file, kBytes); }, "it has " + std::to_string(bytes)),
+              std::errc::invalid_argument);
+  }
+}
+
+TEST(SharedSegment, MapsOnlyWhatIsOfThisUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  ASSERT_EQ(seteuid(kNobody), 0);
+  const Descriptor file = NewSegmentFile(kBytes);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(file, kBytes); },
+                    "belongs to user " + std::to_string(kNobody) + ", not 0"),
+            std::errc::invalid_argument);
+}
+
+TEST(SharedSegment, AForkedChildDoesNotHaveIt) {
+  const SharedSegment segment = SharedSegment::Map(NewSegmentFile(kBytes), kBytes);
+  const char* const name = "/memfd:horovod-opt";
+  EXPECT_TRUE(Maps(name));
+  EXPECT_EQ(Child([&] { return Maps(name) ? 1 : 0; }).Status(), 0);
+}
+
+TEST(SharedSegment, MovesWithItsMapping) {
+  SharedSegment first = SharedSegment::Map(NewSegmentFile(kBytes), kBytes);
   Bytes(first)[0] = 3;
   SharedSegment second = std::move(first);
   EXPECT_EQ(first.data(), nullptr);
@@ -102,10 +163,9 @@ TEST(SharedSegment, MovesWithMappingAndName) {
   EXPECT_EQ(Bytes(second)[0], 3);
   first = std::move(second);
   EXPECT_EQ(Bytes(first)[0], 3);
-  EXPECT_TRUE(Exists());
 }
 
-TEST(SharedSegment, APrivateOneIsZeroedAndShowsInNoDirectory) {
+TEST(SharedSegment, APrivateOneIsZeroedAndOfThisProcess) {
   SharedSegment segment = SharedSegment::Private(kBytes);
   ASSERT_EQ(segment.size(), kBytes);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment.data()) % sysconf(_SC_PAGESIZE), 0u);
@@ -113,8 +173,6 @@ TEST(SharedSegment, APrivateOneIsZeroedAndShowsInNoDirectory) {
   Bytes(segment)[kBytes - 1] = 42;
   const SharedSegment other = SharedSegment::Private(kBytes);
   EXPECT_EQ(Bytes(other)[kBytes - 1], 0);
-  EXPECT_FALSE(Exists());
-  segment.Unlink();
   const SharedSegment moved = std::move(segment);
   EXPECT_EQ(segment.data(), nullptr);
   EXPECT_EQ(Bytes(moved)[kBytes - 1], 42);
@@ -122,39 +180,40 @@ TEST(SharedSegment, APrivateOneIsZeroedAndShowsInNoDirectory) {
 
 TEST(SharedSegment, TooMuchPrivateMemoryIsAnError) {
   const std::size_t bytes = std::size_t{1} << 62;
+  EXPECT_EQ(ErrorOf([&] { SharedSegment::Private(bytes); }, std::to_string(bytes)),
+            std::errc::not_enough_memory);
+}
+
+TEST(SharedSegment, ALimitOnFilesIsAnErrorThatNamesIt) {
+  signal(SIGXFSZ, SIG_IGN);  // as Python does
+  const rlimit limit{kBytes / 2, RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_EQ(ErrorOf([] { NewSegmentFile(kBytes); }, "ulimit -f"), std::errc::file_too_large);
+}
+
+// Like an old kernel, or a container's filter of system calls.
+int WithoutMemfd(int error) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{4, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 2;
   try {
-    SharedSegment::Private(bytes);
-    FAIL() << "no error";
-  } catch (const std::system_error& error) {
-    EXPECT_EQ(error.code(), std::errc::not_enough_memory);
-    EXPECT_NE(std::string(error.what()).find(std::to_string(bytes)), std::string::npos);
+    NewSegmentFile(kBytes);
+  } catch (const std::system_error& problem) {
+    const bool says = std::string(problem.what()).find("memfd_create needs") != std::string::npos;
+    return says && problem.code().value() == error ? 0 : 3;
   }
+  return 4;
 }
 
-TEST(SharedSegment, ATakenNameIsAnError) {
-  const SharedSegment segment = SharedSegment::Create(Name(), kBytes);
-  EXPECT_EQ(ErrorOf([] { SharedSegment::Create(Name(), 4321); }, "4321"), std::errc::file_exists);
-  EXPECT_TRUE(Exists());
-}
-
-TEST(SharedSegment, OpenNeedsOneThatIsLargeEnough) {
-  EXPECT_EQ(ErrorOf([] { SharedSegment::Open(Name(), kBytes); }, "10000"),
-            std::errc::no_such_file_or_directory);
-  const SharedSegment segment = SharedSegment::Create(Name(), kBytes);
-  EXPECT_EQ(ErrorOf([] { SharedSegment::Open(Name(), kBytes + 1); }, "it has only 10000"),
-            std::errc::invalid_argument);
-}
-
-TEST(SharedSegment, TooLittleMemoryIsAnErrorWithARemedy) {
-  struct statvfs status;
-  ASSERT_EQ(statvfs("/dev/shm", &status), 0);
-  if (status.f_blocks == 0) GTEST_SKIP() << "/dev/shm has no limit";
-  const std::size_t bytes = (status.f_blocks + 1) * status.f_frsize;
-  const std::error_code code = ErrorOf([&] { SharedSegment::Create(Name(), bytes); },
-                                       "of " + std::to_string(bytes) + " bytes");
-  EXPECT_EQ(code, std::errc::no_space_on_device);
-  ErrorOf([&] { SharedSegment::Create(Name(), bytes); }, "bytes are free. Enlarge /dev/shm");
-  EXPECT_FALSE(Exists());
+TEST(SharedSegment, NoMemfdIsAnErrorThatSaysSo) {
+  EXPECT_EQ(Child([] { return WithoutMemfd(ENOSYS); }).Status(), 0);
+  EXPECT_EQ(Child([] { return WithoutMemfd(EPERM); }).Status(), 0);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 import sysconfig
@@ -43,6 +45,7 @@ HEALTHY = Facts(
     cpus=(0, 1, 2, 3),
     cores=4,
     shm_free_mib=1024,
+    memfd_error="",
     settings=Settings(mode="nbcs+scp"),
     settings_error="",
     ineffective=(),
@@ -105,13 +108,9 @@ def test_each_problem_alone(sick, says):
             "2 ranks share 1 cores. Open MPI's own mpirun offers 1 slots",
         ),
         (
-            facts(
-                {"name": "tensorflow", "parts": {"MPI": False, "Gloo": True}, "libmpi": ""},
-                shm_free_mib=9,
-                settings=Settings(mode="auto"),
-            ),
-            "HOROVOD_OPT_MODE=auto: /dev/shm has 9 MiB free, of the 10 that 2 ranks share: planned "
-            "tensors are reduced as if each rank had a node of its own",
+            facts(memfd_error="Operation not permitted", settings=Settings(mode="auto")),
+            "HOROVOD_OPT_MODE=auto: 2 ranks can share no memory here (memfd_create: Operation not "
+            "permitted): planned tensors are reduced as if each rank had a node of its own",
         ),
         (
             facts({"name": "mxnet"}, settings=Settings(mode="topo")),
@@ -167,6 +166,24 @@ def test_hyperthreads_are_one_core(tmp_path):
     assert cores.count_cores([0, 1, 2, 3], tmp_path) == 2
     assert cores.count_cores([0, 2], tmp_path) == 1
     assert cores.count_cores([7, 8], tmp_path) == 2  # a machine without that file
+
+
+def test_memory_without_a_name():
+    """A process that may open nothing more cannot have any."""
+    assert doctor._memfd_error() == ""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert doctor._memfd_error() == os.strerror(errno.EMFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_other_modes_and_one_rank_need_no_memory_without_a_name():
+    missing = {"memfd_error": "Function not implemented"}
+    assert examine(facts(**missing)) == []
+    topo = facts({"name": "tensorflow"}, **missing, ranks=1, settings=Settings(mode="topo"))
+    assert examine(topo) == []
 
 
 def write_program(path: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <iostream>
-#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/core/agreement.h"
 #include "horovod_opt/csrc/core/sleep.h"
+#include "process_end.h"
 #include "rank_rows.h"
 #include "scp.h"
 #include "state.h"
@@ -43,11 +43,10 @@ void ChooseMode(State& state, Controller& controller) {
 
 // Framework threads may look at a Topo at any time, so none is ever deleted; closed, it is small.
 void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perform) {
-  static std::vector<std::unique_ptr<Topo>> all;
-  all.push_back(std::make_unique<Topo>(state, horovod, perform));
+  Topo* const topo = new Topo(state, horovod, perform);
   std::lock_guard<std::mutex> lock(state.mutex);
-  for (const std::string& plan : state.plans) all.back()->plans().Add(ParsePlan(plan));
-  state.topo = all.back().get();
+  for (const std::string& plan : state.plans) topo->plans().Add(ParsePlan(plan));
+  state.topo = topo;
 }
 
 }  // namespace
@@ -64,6 +63,7 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
   // Only now: threads inherit the name, and MPI and Gloo have created theirs.
   pthread_setname_np(pthread_self(), "hvd-background");
 
+  WatchProcess(horovod);
   State& state = GlobalState();
   Controller& controller = *horovod.global_controller;
   const bool gloo = horovod.control_operation == LibType::GLOO;

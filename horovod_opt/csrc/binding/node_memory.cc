@@ -1,13 +1,11 @@
 #include "node_memory.h"
 
-#include <unistd.h>
-
 #include <exception>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "horovod/common/controller.h"
+#include "horovod_opt/csrc/core/segment_handover.h"
 #include "rank_rows.h"
 
 namespace horovod_opt {
@@ -25,11 +23,6 @@ std::size_t PresenceBytes(const Groups& groups) {
 std::size_t HeadBytes(const Groups& groups) {
   return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) +
          (groups.Alone() ? 1 : 2) * Rounded(ReadyLog::Bytes());
-}
-
-std::string NewName() {
-  std::random_device random;
-  return "/horovod-opt-" + std::to_string(getpid()) + "-" + std::to_string(random());
 }
 
 }  // namespace
@@ -53,33 +46,45 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
                                               const Groups& groups, std::string& error) {
   const int ranks = static_cast<int>(groups.ranks.size());
   const std::size_t bytes = HeadBytes(groups) + NodeAllreduce::Bytes(ranks);
+  const bool gives = ranks > 1 && groups.index == 0;
+  const bool takes = ranks > 1 && groups.index != 0;
 
-  // The first rank of the group makes the segment, the others open it, then its name goes.
+  // The first rank of the group makes the memory and gives it to the others, in the order that
+  // segment_handover.h asks for: no rank begins a step before all have gone through the last one.
   std::optional<SharedSegment> segment;
-  std::string name;
-  std::string problem;
-  const auto attempt = [&](auto&& act) {
+  std::optional<SegmentGiver> giver;
+  std::optional<SegmentTaker> taker;
+  Descriptor file;
+  const auto together = [&](auto&& step) {
+    std::string problem;
     try {
-      act();
+      step();
     } catch (const std::exception& failure) {
       problem = failure.what();
     }
+    error = FirstProblem(controller, problem);
+    return error.empty();
   };
-  if (ranks == 1) {
-    attempt([&] { segment.emplace(SharedSegment::Private(bytes)); });
-  } else if (groups.index == 0) {
-    name = NewName();
-    attempt([&] { segment.emplace(SharedSegment::Create(name, bytes)); });
-  }
-  name = GatherRows(controller, name)[groups.ranks[0]];
-  if (groups.index != 0) attempt([&] { segment.emplace(SharedSegment::Open(name, bytes)); });
-  error = FirstProblem(controller, problem);
-  if (segment) segment->Unlink();
-  if (!error.empty()) return nullptr;
+  std::string address;
+  const bool made = together([&] {
+    if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));
+    if (!gives) return;
+    file = NewSegmentFile(bytes);
+    segment.emplace(SharedSegment::Map(file, bytes));
+    address = giver.emplace().address();
+  });
+  if (!made) return nullptr;
+  address = GatherRows(controller, address)[groups.ranks[0]];
+  const bool mapped = together([&] {
+    if (takes) taker.emplace(address);
+  }) && together([&] {
+    if (gives) giver->Give(file, ranks - 1);
+  }) && together([&] {
+    if (takes) segment.emplace(SharedSegment::Map(taker->Take(), bytes));
+  });
+  if (!mapped) return nullptr;
   std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
-  attempt([&] { node->presence_.Enter(); });
-  error = FirstProblem(controller, problem);
-  return error.empty() ? std::move(node) : nullptr;
+  return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
 }
 
 NodeMemory::~NodeMemory() { presence_.Leave(); }

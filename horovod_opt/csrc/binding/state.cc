@@ -8,7 +8,8 @@ namespace {
 
 // In an unnamed namespace: the libraries of two frameworks are loaded into one process with their
 // symbols visible to each other, and must not share it.
-State state;
+// Never freed, since a thread may outlive the destructors of static objects.
+State& state = *new State;
 
 double Seconds(std::chrono::nanoseconds length) {
   return std::chrono::duration<double>(length).count();
@@ -44,6 +45,7 @@ void EndThread(State& state) {
   state.usage_at_end = ReadOwnThreadUsage();
   state.ended = std::chrono::steady_clock::now();
   state.running = false;
+  state.stopped.notify_all();
 }
 
 HorovodOptStats ReadStats(State& state) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <set>
 #include <string>
@@ -51,6 +52,7 @@ struct State {
   std::atomic<bool> running{false};
 
   std::mutex mutex;  // protects the rest
+  std::condition_variable stopped;  // `running` is false
   pid_t tid = 0;
   int rank = 0;
   int size = 0;

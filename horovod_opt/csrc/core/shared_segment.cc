@@ -4,36 +4,39 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
+#include <string>
 #include <system_error>
 #include <utility>
 
 namespace horovod_opt {
 namespace {
 
-std::string What(const std::string& name, std::size_t bytes) {
-  return "shared memory segment " + name + " of " + std::to_string(bytes) + " bytes";
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+// MFD_NOEXEC_SEAL of Linux 6.3, which newer kernels may insist on (sysctl vm.memfd_noexec).
+constexpr unsigned kNotExecutable = 8;
+
+std::string What(std::size_t bytes) {
+  return "shared memory of " + std::to_string(bytes) + " bytes";
 }
 
 [[noreturn]] void Fail(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
+Descriptor NewFile(std::size_t bytes) {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  Descriptor file(memfd_create("horovod-opt", flags | kNotExecutable));
+  if (file.number() < 0 && errno == EINVAL) {
+    file = Descriptor(memfd_create("horovod-opt", flags));
   }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
+  if (file.number() < 0) {
+    Fail(errno, "cannot make " + What(bytes) +
+                    " (memfd_create needs Linux 3.17, and in a container a seccomp profile that "
+                    "allows it)");
+  }
+  return file;
+}
 
 // Returns an errno, or 0.
 int Allocate(int descriptor, std::size_t bytes) {
@@ -44,79 +47,64 @@ int Allocate(int descriptor, std::size_t bytes) {
   return error;
 }
 
-std::string Remedy(int descriptor) {
-  struct statvfs status;
-  if (fstatvfs(descriptor, &status) != 0) return "";
-  const unsigned long long left = 1ULL * status.f_bavail * status.f_frsize;
-  return "; " + std::to_string(left) +
-         " bytes are free. Enlarge /dev/shm (docker run --shm-size, mount -o remount,size=...) or "
-         "remove what is left over in it";
-}
-
-void* Map(int descriptor, const std::string& name, std::size_t bytes) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (data == MAP_FAILED) Fail(errno, "cannot map " + What(name, bytes));
-  return data;
+std::string Remedy(int error) {
+  if (error == EFBIG) return " (more than the largest file that this process may write, ulimit -f)";
+  return " (it counts towards the memory of the container or the job, not towards /dev/shm)";
 }
 
 }  // namespace
 
-SharedSegment SharedSegment::Create(const std::string& name, std::size_t bytes) {
-  const Descriptor file(shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
-  if (file.number() < 0) Fail(errno, "cannot create " + What(name, bytes));
-  SharedSegment segment(name, nullptr, 0);  // from here on, an exception removes the name
+Descriptor NewSegmentFile(std::size_t bytes) {
+  Descriptor file = NewFile(bytes);
   if (const int error = Allocate(file.number(), bytes)) {
-    const std::string remedy = error == ENOSPC ? Remedy(file.number()) : "";
-    Fail(error, "cannot allocate " + What(name, bytes) + remedy);
+    Fail(error, "cannot allocate " + What(bytes) + Remedy(error));
   }
-  segment.data_ = Map(file.number(), name, bytes);
-  segment.size_ = bytes;
-  return segment;
+  if (fcntl(file.number(), F_ADD_SEALS, kSeals) != 0) Fail(errno, "cannot seal " + What(bytes));
+  return file;
 }
 
-SharedSegment SharedSegment::Open(const std::string& name, std::size_t bytes) {
-  const Descriptor file(shm_open(name.c_str(), O_RDWR, 0));
-  if (file.number() < 0) Fail(errno, "cannot open " + What(name, bytes));
+SharedSegment SharedSegment::Map(const Descriptor& file, std::size_t bytes) {
+  // Only a memfd can have these seals. Whoever has another one could shrink it.
+  const int seals = fcntl(file.number(), F_GET_SEALS);
   struct stat status;
-  if (fstat(file.number(), &status) != 0) Fail(errno, "cannot open " + What(name, bytes));
-  if (static_cast<std::size_t>(status.st_size) < bytes) {
-    Fail(EINVAL, "cannot open " + What(name, bytes) + ": it has only " +
-                     std::to_string(status.st_size));
+  if (fstat(file.number(), &status) != 0) Fail(errno, "cannot map " + What(bytes));
+  if (seals < 0 || (seals & kSeals) != kSeals) {
+    Fail(EINVAL, "cannot map " + What(bytes) + ": it is not sealed");
   }
-  return SharedSegment("", Map(file.number(), name, bytes), bytes);
+  if (status.st_uid != geteuid()) {
+    Fail(EINVAL, "cannot map " + What(bytes) + ": it belongs to user " +
+                     std::to_string(status.st_uid) + ", not " + std::to_string(geteuid()));
+  }
+  if (static_cast<std::size_t>(status.st_size) != bytes) {
+    Fail(EINVAL, "cannot map " + What(bytes) + ": it has " + std::to_string(status.st_size));
+  }
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  if (data == MAP_FAILED) Fail(errno, "cannot map " + What(bytes));
+  SharedSegment segment(data, bytes);
+  // A child could only disturb the others with it, and would keep the memory as long as it lives.
+  if (madvise(data, bytes, MADV_DONTFORK) != 0) Fail(errno, "cannot map " + What(bytes));
+  return segment;
 }
 
 SharedSegment SharedSegment::Private(std::size_t bytes) {
   void* const data =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) Fail(errno, "cannot allocate " + std::to_string(bytes) + " bytes");
-  return SharedSegment("", data, bytes);
+  return SharedSegment(data, bytes);
 }
 
-SharedSegment::SharedSegment(std::string name, void* data, std::size_t size)
-    : linked_name_(std::move(name)), data_(data), size_(size) {}
-
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
-    : linked_name_(std::exchange(other.linked_name_, {})),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
-  std::swap(linked_name_, other.linked_name_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
 }
 
 SharedSegment::~SharedSegment() {
-  Unlink();
   if (data_ != nullptr) munmap(data_, size_);
-}
-
-void SharedSegment::Unlink() noexcept {
-  if (linked_name_.empty()) return;
-  shm_unlink(linked_name_.c_str());
-  linked_name_.clear();
 }
 
 }  // namespace horovod_opt

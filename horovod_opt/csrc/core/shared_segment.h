@@ -1,44 +1,39 @@
-// Memory that the processes of a node share.
+// Memory that the processes of a node share. It has no name anywhere: one process makes it and hands
+// its descriptor to the others (segment_handover.h), so nothing is left behind however they end.
 #pragma once
 
 #include <cstddef>
-#include <string>
+
+#include "descriptor.h"
 
 namespace horovod_opt {
 
-// A POSIX shared memory object, mapped; unmapped by the destructor. One rank creates it, the others
-// open it once that has returned, and when all have done so the creator takes the name away, so
-// that nothing is left behind however the processes end. Move-only. Errors are std::system_error
-// whose text names the segment and the bytes asked for.
+// A memfd of `bytes` zeros. All of its memory is allocated, so that using it cannot fail, and it is
+// sealed: nobody can change its size, which would end the others by SIGBUS. std::system_error if that
+// cannot be done, with the bytes asked for and the remedy. There is no limit but that of all memory,
+// of the machine or the container: beyond it the kernel ends a process, as for any other memory.
+Descriptor NewSegmentFile(std::size_t bytes);
+
+// Mapped memory, unmapped by the destructor. Move-only. Errors are std::system_error.
 class SharedSegment {
  public:
-  // Makes a segment of `bytes` zeros that only this user can open. `name` starts with '/' and has
-  // no other. All of the memory is allocated: too little of it is an error here (ENOSPC, with the
-  // bytes free and the remedy), not a SIGBUS on first use. EEXIST if the name is taken.
-  static SharedSegment Create(const std::string& name, std::size_t bytes);
+  // Maps what NewSegmentFile(bytes) has made, in this process or another one of the same user.
+  // EINVAL if it is anything else. A child that this process forks does not have the memory.
+  static SharedSegment Map(const Descriptor& file, std::size_t bytes);
 
-  // Maps a segment that Create() has made with at least as many bytes. ENOENT if there is none,
-  // EINVAL if it is smaller.
-  static SharedSegment Open(const std::string& name, std::size_t bytes);
-
-  // Zeros for a process that shares them with nobody, without a name and allocated on first use.
+  // Zeros for a process that shares them with nobody, allocated on first use.
   static SharedSegment Private(std::size_t bytes);
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&& other) noexcept;
   ~SharedSegment();
 
-  // Removes the name; the memory lives as long as somebody maps it. The creator's destructor does
-  // the same; elsewhere, and the second time, it does nothing.
-  void Unlink() noexcept;
-
   void* data() const { return data_; }  // aligned to a page
   std::size_t size() const { return size_; }
 
  private:
-  SharedSegment(std::string name, void* data, std::size_t size);
+  SharedSegment(void* data, std::size_t size) : data_(data), size_(size) {}
 
-  std::string linked_name_;  // of a segment made here and not unlinked yet, else empty
   void* data_;
   std::size_t size_;
 };

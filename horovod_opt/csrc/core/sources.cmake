@@ -23,5 +23,6 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/ready_log.cc
     ${CMAKE_CURRENT_LIST_DIR}/recut.cc
     ${CMAKE_CURRENT_LIST_DIR}/repeats.cc
+    ${CMAKE_CURRENT_LIST_DIR}/segment_handover.cc
     ${CMAKE_CURRENT_LIST_DIR}/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/sleep.cc)

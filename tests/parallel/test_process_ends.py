@@ -1,0 +1,56 @@
+"""Processes that end past Python while tensors are on their way, and processes that fork."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+CODE = 7  # as in workers/process_ends.py
+FAULT = 14
+SHUT_DOWN = "HorovodInternalError: Horovod has been shut down"
+# What is freed is overwritten, so that whoever uses it afterwards notices.
+FREED = {"MALLOC_PERTURB_": "165"}
+
+
+# A single rank does not reduce its gradients.
+@pytest.mark.parametrize("controller, ranks, mode, states, how", [
+    ("gloo", 1, "topo", ["shadowed"], "exit"),
+    ("gloo", 2, "topo", ["active"], "exit"),
+    ("gloo", 2, "off", [], "exit"),
+    ("mpi", 2, "topo", ["active"], "exit"),
+    ("mpi", 2, "off", [], "exit"),
+    ("mpi", 2, "topo", ["active"], "thread"),
+    ("gloo", 2, "topo", ["active"], "lock"),
+])
+def test_exit_of_c(job, controller, ranks, mode, states, how):
+    """It shuts Horovod down as Python's exit does: with its status, and an error for the others."""
+    ended = job("process_ends", how, ranks=ranks, controller=controller, HOROVOD_OPT_MODE=mode,
+                **FREED)
+    assert not ended.hung, ended.output
+    assert not ended.survivors
+    left, = (path.read_text() for path in ended.folder.glob("leaves-*"))
+    assert left == str(states)
+    # What the launcher says of the rank: a signal would have another number.
+    assert re.search(rf"Exit code: +{CODE}\b", ended.output)
+    # MPI's launcher may end the others before they can report.
+    for report in ended.reports().values():
+        assert report["step"] == FAULT
+        assert report["error"].startswith(SHUT_DOWN)
+    if controller == "gloo":
+        assert list(ended.reports()) == list(range(ranks - 1))
+
+
+@pytest.mark.parametrize("controller, ranks", [("gloo", 1), ("gloo", 2), ("mpi", 2)])
+def test_forked_children(job, controller, ranks):
+    """However they end, they do end, and the job does not notice."""
+    ended = job("process_ends", "fork", ranks=ranks, controller=controller,
+                HOROVOD_OPT_MODE="topo", **FREED).succeeded()
+    *others, parent = ended.reports().values()
+    assert len(others) == ranks - 1
+    children = "exit", "sys.exit", "shutdown", "ask"
+    assert {name: parent[name] for name in children} == {name: CODE for name in children}
+    for report in (*others, parent):
+        assert (report["error"], report["step"]) == ("", 20)
+        assert report["weights"] == parent["weights"]
+        assert report["states"] == ["active" if ranks > 1 else "shadowed"]
