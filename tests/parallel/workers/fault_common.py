@@ -85,5 +85,8 @@ def train(
             seen["seconds"] = time.time() - float(started.read_text())
     seen["step"] = step
     seen["weights"] = digest(model.state_dict())
-    seen["states"] = [plan.state for plan in horovod_opt.plans()]
+    plans = horovod_opt.plans()
+    seen["states"] = [plan.state for plan in plans]
+    seen["passes"] = [plan.passes for plan in plans]
+    seen["planned"] = [sorted(name for bucket in plan.buckets for name in bucket) for plan in plans]
     return seen
