@@ -86,7 +86,6 @@ def fork() -> None:
 ACTS = {"exit": leave, "thread": leave_in_a_thread, "lock": leave_with_the_lock, "fork": fork}
 
 faulthandler.enable()
-faulthandler.dump_traceback_later(100)
 torch.set_num_threads(1)
 hvd.init()
 act = ACTS[sys.argv[2]]
