@@ -16,7 +16,7 @@ import psutil
 BIN = Path(sys.executable).parent
 WORKERS = Path(__file__).parent / "workers"
 # Only a hang takes that long, even on a machine that does something else, too.
-HANG_SECONDS = 150
+HANG_SECONDS = 400
 MARKER = "PARALLEL_TEST_JOB"
 
 
