@@ -51,14 +51,6 @@ def test_error_everywhere(faults, controller, kind, fault):
     assert own[fault] in culprit["error"]
 
 
-@pytest.mark.parametrize("controller, kind", KINDS)
-def test_a_failure_leaves_nothing_behind(faults, controller, kind):
-    again, third = (of_each_rank(faults(controller), kind, fault) for fault in ("again", "third"))
-    for before, after in zip(again, third):
-        assert SHUT_DOWN in before["error"] or "a bug" in before["error"]
-        assert after["held"] == before["held"]
-
-
 @pytest.mark.parametrize("fault", ["late", "well"])
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_goes_on(faults, controller, kind, fault):
