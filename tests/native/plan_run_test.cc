@@ -75,10 +75,18 @@ class PlanRunTest : public testing::Test {
     return work;
   }
 
+  static Decision Decided(Decision::Kind kind, std::uint64_t from_pass, const std::string& reason) {
+    Decision decision;
+    decision.hash = "p";
+    decision.kind = kind;
+    decision.from_pass = from_pass;
+    decision.reason = reason;
+    return decision;
+  }
+
   PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0,
                           std::vector<int> tickets = {kBase, kBase + 1}, Buckets recut = {}) {
-    return run_.Apply({"p", kind, from_pass, "they say", {}, {}, {}, false, 0}, std::move(tickets),
-                      std::move(recut));
+    return run_.Apply(Decided(kind, from_pass, "they say"), std::move(tickets), std::move(recut));
   }
 
   Statement Hold(bool times = false) { return run_.Hold(false, times, now_); }
@@ -87,7 +95,8 @@ class PlanRunTest : public testing::Test {
   PlanRun::Released End(std::vector<std::uint64_t> others = {}) {
     const auto own = Hold().completed;
     if (others.empty()) others = own;
-    Decision decision{"p", Decision::kEnd, run_.begun() + 1, "they say", {}, own, own, false, 0};
+    Decision decision = Decided(Decision::kEnd, run_.begun() + 1, "they say");
+    decision.everywhere = decision.anywhere = own;
     for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
       decision.everywhere[bucket] = std::min(own[bucket], others[bucket]);
       decision.anywhere[bucket] = std::max(own[bucket], others[bucket]);
