@@ -12,7 +12,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -81,13 +80,11 @@ def number(name: str, *lists: list) -> Results:
     return {f"{name}.{i}": tensor for i, tensor in enumerate(sum(lists, []))}
 
 
-def _init() -> None:
+def _sets_of_pairs() -> list[hvd.ProcessSet]:
+    """New ones for each life of Horovod, which the scenarios find in `process_sets`."""
     pairs = [[rank, rank + 1] for rank in range(_SIZE - 1)] if _SIZE > 2 else []
     process_sets[:] = [hvd.ProcessSet(pair) for pair in pairs]
-    hvd.init(process_sets=process_sets)
-
-
-HOROVOD = SimpleNamespace(init=_init, shutdown=hvd.shutdown)
+    return process_sets
 
 
 def observe(scenario: Scenario) -> dict:
@@ -131,7 +128,7 @@ def _run(mode: str, kind: Kind) -> dict[str, dict]:
     """By scenario: what observe() saw."""
     seen = {}
     be_late(kind.late_rank)
-    with running(HOROVOD, mode, **kind.settings):
+    with running(hvd, mode, _sets_of_pairs(), **kind.settings):
         for name, scenario in kind.scenarios.items():
             print(f"rank {RANK}, mode {mode} {kind.settings}: {name}", flush=True)
             seen[name] = observe(scenario)

@@ -14,7 +14,6 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import horovod.torch as hvd
 import torch
@@ -701,13 +700,12 @@ def observe() -> dict:
 
 def runs() -> Iterator[tuple[str, dict]]:
     for mode in "off", "topo":
-        with running(HOROVOD, mode):
+        with running(hvd, mode, [last_rank]):
             yield mode, observe()
             hvd.barrier()
 
 
 last_rank = hvd.ProcessSet([1])
-HOROVOD = SimpleNamespace(init=lambda: hvd.init(process_sets=[last_rank]), shutdown=hvd.shutdown)
 
 faulthandler.dump_traceback_later(120)
 torch.set_num_threads(1)
