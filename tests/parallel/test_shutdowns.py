@@ -106,7 +106,7 @@ def test_tensorflow_process_set(tensorflow, mode, controller):
         assert outcome["seen"].pop("set") == [2, rank, True]
         assert outcome["seen"] == dict.fromkeys((
             "graph", "allreduce", "grouped", "allgather", "broadcast", "alltoall",
-            "reducescatter", "barrier", "join"), SHUT_DOWN)
+            "reducescatter", "join"), SHUT_DOWN)
 
 
 def test_a_peer_of_a_process_set_is_killed(need, job):

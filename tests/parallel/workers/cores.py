@@ -59,6 +59,7 @@ for mode in sys.argv[2:]:
         losses = train()
         during, new = masks(), of_a_new_thread()
         states = [plan.state for plan in horovod_opt.plans()]
+        hvd.barrier()  # the first that shuts down ends the background thread of all
     results[mode] = {
         "before": before,
         "during": during,

@@ -34,8 +34,9 @@ class Model:
         return tf.reduce_mean(tf.square(hidden @ self.variables[2]))
 
     def _step(self, data: tf.Tensor) -> None:
-        with tf.name_scope(f"model_{self.number}"), tf.GradientTape() as tape:
-            loss = self.loss(data)
+        with tf.name_scope(f"model_{self.number}"):
+            with tf.GradientTape() as tape:
+                loss = self.loss(data)
             tape = hvd.DistributedGradientTape(tape)
             gradients = tape.gradient(loss, self.variables)
         for variable, gradient in zip(self.variables, gradients):
