@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
+import keras
 import tensorflow as tf
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import tf_variable
@@ -195,8 +196,9 @@ def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
                     return
             else:
                 variables = trainable_variables = list(trainable_variables)
-                if not self.built:
-                    self.build(trainable_variables)
+                if self._reducer.helper and not self.built:  # a branch can make no variables
+                    with keras.name_scope(self.name, caller=self):
+                        self.build(trainable_variables)
             grads = self._reducer.reduce(grads, variables)
             if not self._reducer.helper:
                 super().apply(grads, trainable_variables)

@@ -68,6 +68,7 @@ def run_job(
             env={
                 **inherited,
                 "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": str(WORKERS / "start"),
                 "PYTHONUNBUFFERED": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3",
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",

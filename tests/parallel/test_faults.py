@@ -135,9 +135,14 @@ def test_shuts_down_early(shared_job, controller, mode):
 # Faults that end the rank
 
 
+# A job each: what the docs say of mode off, and of what is between off and topo, is run by hand.
+BY_HAND = pytest.mark.slow
+
+
 @pytest.mark.parametrize("mode, how", [
     *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo")),
-    *((mode, how) for mode in ("off", "topo") for how in ("exit", "raise")),
+    *(("topo", how) for how in ("exit", "raise")),
+    *(pytest.param("off", how, marks=BY_HAND) for how in ("exit", "raise")),
 ])
 @each_controller
 def test_a_rank_ends(job, controller, mode, how):
@@ -156,7 +161,8 @@ def test_a_rank_ends(job, controller, mode, how):
 @pytest.mark.parametrize("controller, mode, how", [
     *((controller, "topo", how) for controller in CONTROLLERS
       for how in ("kill horovodrun", "end horovodrun")),
-    *((controller, "off", "kill horovodrun") for controller in CONTROLLERS),
+    *(pytest.param(controller, "off", "kill horovodrun", marks=BY_HAND)
+      for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
     ended = job("fault_ends", how, controller=controller, HOROVOD_OPT_MODE=mode)
@@ -169,7 +175,9 @@ def test_the_launcher_ends(job, controller, mode, how):
 # Elastic training
 
 
-@pytest.mark.parametrize("mode", ALL_MODES)
+@pytest.mark.parametrize("mode", [
+    "off", "topo", *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
+                     if mode not in ("off", "topo"))])
 def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     """One that replaces it, and later a third: each time all go on from the last commit."""
     need("torch", "gloo")

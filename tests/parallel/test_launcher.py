@@ -47,6 +47,16 @@ VALUES = {
 }
 
 
+def as_user(user: int | None) -> list[str]:
+    """What to put before a command, so that this user runs it. It may read all files: Python may be
+    installed where only root can."""
+    if not user:
+        return []
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
+            "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+            "--securebits=+no_setuid_fixup"]  # without it, access(2) forgets the capability
+
+
 @dataclass
 class Job:
     """One run of horovodrun in a folder of its own."""
@@ -66,9 +76,8 @@ class Job:
         environ.pop("PYTHONUNBUFFERED", None)
         path = [entry for entry in environ["PATH"].split(os.pathsep) if Path(entry) != BIN]
         environ["PATH"] = os.pathsep.join(path)
-        identity = {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}
         process = subprocess.Popen(
-            [*map(str, self.command), *map(str, arguments)],
+            [*as_user(self.user), *map(str, self.command), *map(str, arguments)],
             cwd=self.folder,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -76,7 +85,6 @@ class Job:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            **identity,
         )
         try:
             self.output, _ = process.communicate(timeout=SECONDS)
@@ -325,13 +333,6 @@ def test_ordinary_user(controller):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chown(folder, nobody, nobody)
-        probe = [sys.executable, "-c", "import horovod.runner.launch"]
-        try:
-            subprocess.run(
-                probe, check=True, user=nobody, group=nobody, extra_groups=[], cwd=folder
-            )
-        except (PermissionError, subprocess.CalledProcessError):
-            pytest.skip(f"the user nobody cannot read {sys.prefix} or its interpreter")
         job = Job(folder, INSTALLED, user=nobody)
         seen = job.report(controller, "-np", 3)
         assert [each["uid"] for each in seen] == [nobody] * 3

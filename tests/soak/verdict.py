@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from trials import ENDS_JOB, ENDS_ROUND, REFUSED, Round, Trial
 
-# What Horovod says, by the kind of fault. A rank that is killed breaks off what is under way.
+# What Horovod says, by the kind of fault. A rank that is killed breaks off what is under way: then
+# it is what Gloo says of the connection, an UnknownError in TensorFlow.
 SHUT_DOWN = "Horovod has been shut down"
 OTHERS = {"raise": (SHUT_DOWN,), "shutdown": (SHUT_DOWN,), "never": (SHUT_DOWN,),
-          "killed": (SHUT_DOWN, "HorovodInternalError")}
+          "killed": (SHUT_DOWN, "HorovodInternalError", "/gloo/transport/")}
 CULPRIT = {"raise": ("a bug in the training script",), "never": (SHUT_DOWN,),
            "shutdown": (SHUT_DOWN, "Horovod has not been initialized")}
 

@@ -108,6 +108,8 @@ WELL = {0: [seen()], 1: [seen()]}
     {"reports": {0: [seen(error=SHUT_DOWN)],
                  1: [seen(error="ScriptError: a bug in the training script")]}, "fault": "raise"},
     {"reports": {0: [seen(error=SHUT_DOWN)]}, "fault": "killed", "code": 1},
+    {"reports": {0: [seen(error="UnknownError: [../gloo/transport/tcp/pair.cc:1] Read error")]},
+     "fault": "killed", "code": 1},
     {"reports": {}, "fault": "killed", "code": 137},
     {"reports": {0: [seen(refused="too few cores")], 1: [seen(refused="too few cores")]},
      "mode": "topo+scp"},

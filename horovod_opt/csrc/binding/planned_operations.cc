@@ -100,7 +100,8 @@ bool PlannedOperations::PerformUntilRound() {
       performing_ = nullptr;
       for (ArrivalPtr& arrival : item.work.arrivals) {
         if (arrival == nullptr) continue;
-        TensorOf(arrival).entry.FinishWithCallback(Status::UnknownError(failure.what()));
+        TensorOf(arrival).entry.FinishWithCallback(
+            Status::UnknownError(std::string("Horovod: a planned reduction failed: ") + failure.what()));
       }
       throw;
     }

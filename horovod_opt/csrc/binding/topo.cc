@@ -152,7 +152,10 @@ void Topo::AwaitRound(std::uint64_t round) {
     // to tell; they notice that this rank is gone: those of its group here, those of other groups
     // that reduce with it by their connection.
     const std::string failure = Failure();
-    if (!failure.empty()) throw std::runtime_error("This rank cannot go on: " + failure);
+    if (!failure.empty()) {
+      said_ = true;
+      throw std::runtime_error("This rank cannot go on: " + failure);
+    }
     const std::string missing = node_->Missing();
     if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
     deadline = Clock::now() + kLookAgain;
@@ -196,6 +199,7 @@ void Topo::Meet() {
     last_request_ = Clock::now();
   }
   if (agenda[0] & kFailure) {
+    said_ = true;
     throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
                              Listed(GatherRows(controller, failure)));
   }
@@ -251,6 +255,13 @@ void Topo::Finish() {
 }
 
 void Topo::Close() {
+  // The script may have caught the error and shut Horovod down before the next round.
+  const std::string failure = Failure();
+  if (!failure.empty() && !said_) {
+    std::cerr << "horovod-opt: rank " + std::to_string(state_.rank) + " could not go on: " + failure +
+                     "\n"
+              << std::flush;
+  }
   order_.reset();
   lane_.reset();
   auto left = plans_.Close();

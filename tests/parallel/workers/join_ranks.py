@@ -15,7 +15,8 @@ if RANK != 0:
         try:
             hvd.allgather(torch.ones(RANK + 1, 2), name=f"gathered.{i}")
         except hvd.HorovodInternalError as error:
-            errors[str(error)] = errors.get(str(error), 0) + 1
+            text, _, _ = str(error).partition(" Tensor 'allgather.gathered.")
+            errors[text] = errors.get(text, 0) + 1
 hvd.join()
 total = hvd.allreduce(torch.tensor([RANK + 1.0]), op=hvd.Sum, name="after").item()
 report(errors=errors, total=total)

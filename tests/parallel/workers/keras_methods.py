@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 import tempfile
 from collections.abc import Callable
 
@@ -92,9 +93,14 @@ def trains(make: Callable) -> Program:
         run.train(optimizer)
         optimizer.finalize_variable_values(run.weights)
         return (lists(run.weights), lists(optimizer.variables),
-                [one.path.partition("/")[2] for one in optimizer.variables])
+                [path_of(one) for one in optimizer.variables])
 
     return program
+
+
+def path_of(variable: keras.Variable) -> str:
+    """Below the optimizer's name. Keras numbers what has no name of its own."""
+    return re.sub(r"\b(adam|variable)(_\d+)?\b", r"\1", variable.path.partition("/")[2])
 
 
 def named(run: Run) -> object:
