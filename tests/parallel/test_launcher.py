@@ -338,6 +338,33 @@ def test_ordinary_user(controller):
         assert [each["uid"] for each in seen] == [nobody] * 3
 
 
+# The signal comes while the ranks run; what they end with says nothing of it.
+ENDED_BY_A_SIGNAL = """
+import os, signal, time
+from horovod.runner.common.util.settings import Settings
+from horovod.runner.gloo_run import launch_gloo
+
+def rank(command, slot, events):
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not any(event.is_set() for event in events):
+        time.sleep(0.01)
+    return 0, time.time()
+
+if __name__ == "__main__":
+    settings = Settings(verbose=0, num_proc=2, hosts="localhost:2")
+    launch_gloo(["train"], rank, settings, ["lo"], {}, "127.0.0.1")
+"""
+
+
+def test_a_signal_to_the_launcher_is_no_success(need, tmp_path):
+    need("gloo")
+    script = tmp_path / "launch.py"
+    script.write_text(ENDED_BY_A_SIGNAL)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=SECONDS)
+    assert ended.returncode == 1
+    assert "A signal to horovodrun has ended the job." in ended.stderr
+
+
 # The command line itself, with an mpirun that prints its arguments one a line.
 
 LAUNCH = """
