@@ -35,8 +35,7 @@ def load_model(keras: Any, wrap_optimizer: Callable, filepath: Any, custom_optim
     if is_hdf5:
         vars(optimizer).clear()
         vars(optimizer).update(vars(distributed))
-        with keras.name_scope(optimizer.name, caller=optimizer):
-            optimizer.build(model.trainable_variables)
+        optimizer.build(model.trainable_variables)
         opened = contextlib.nullcontext(filepath) if is_open else h5py.File(filepath)
         with opened as file:
             if "optimizer_weights" in file:

@@ -170,8 +170,8 @@ Status PlannedLane::Allreduce(const Work& work) {
     }
   } catch (const std::logic_error&) {
     Fail(Describe(work));
-    return Status::UnknownError("Horovod: the ranks were about to reduce different tensors; this rank " +
-                                failure_);
+    return Status::UnknownError(
+        "Horovod: the ranks were about to reduce different tensors; this rank " + failure_);
   }
   if (cross_ != nullptr && !cross_->problem().empty()) {
     Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
@@ -188,7 +188,7 @@ bool PlannedLane::Reduce(Work work) {
       status = Allreduce(work);
     } catch (const std::exception& problem) {
       Fail(problem.what() + (", " + Describe(work)));
-      status = Status::UnknownError("Horovod: a planned reduction failed: " + failure_);
+      status = ReductionFailed(failure_);
     }
   }
   if (status.ok()) {

@@ -100,8 +100,7 @@ bool PlannedOperations::PerformUntilRound() {
       performing_ = nullptr;
       for (ArrivalPtr& arrival : item.work.arrivals) {
         if (arrival == nullptr) continue;
-        TensorOf(arrival).entry.FinishWithCallback(
-            Status::UnknownError(std::string("Horovod: a planned reduction failed: ") + failure.what()));
+        TensorOf(arrival).entry.FinishWithCallback(ReductionFailed(failure.what()));
       }
       throw;
     }

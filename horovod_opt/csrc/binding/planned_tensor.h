@@ -20,4 +20,9 @@ inline PlannedTensor& TensorOf(const ArrivalPtr& arrival) {
   return static_cast<PlannedTensor&>(*arrival);
 }
 
+// It begins with Horovod, by which hvd.elastic.run of TensorFlow tells its failures from others.
+inline horovod::common::Status ReductionFailed(const std::string& why) {
+  return horovod::common::Status::UnknownError("Horovod: a planned reduction failed: " + why);
+}
+
 }  // namespace horovod_opt

@@ -39,10 +39,11 @@ constexpr std::chrono::milliseconds kLookAgain(100);
 // How long a rank waits at the end for others that may have died.
 constexpr std::chrono::seconds kPatience(10);
 
+void Print(const std::string& line) { std::cerr << "horovod-opt: " + line + "\n" << std::flush; }
+
+// On rank 0, for all.
 void Say(const HorovodGlobalState& horovod, const std::string& line) {
-  if (horovod.global_controller->GetRank() == 0) {
-    std::cerr << "horovod-opt: " + line + "\n" << std::flush;
-  }
+  if (horovod.global_controller->GetRank() == 0) Print(line);
 }
 
 void Negotiate(ArrivalPtr arrival) {
@@ -234,10 +235,9 @@ void Topo::EndSplitPlans() {
 void Topo::ReportStall() {
   const auto rows = GatherRows(*horovod_.global_controller, StallWatch::Row(plans_));
   const std::string text = StallWatch::Describe(rows);
-  if (text.empty() || horovod_.global_controller->GetRank() != 0) return;
-  std::cerr << "horovod-opt: planned tensors wait for more than " + stall_.Limit() +
-                   " seconds for the ranks that miss them:" + text + "\n"
-            << std::flush;
+  if (text.empty()) return;
+  Say(horovod_, "planned tensors wait for more than " + stall_.Limit() +
+                    " seconds for the ranks that miss them:" + text);
 }
 
 void Topo::Finish() {
@@ -258,9 +258,7 @@ void Topo::Close() {
   // The script may have caught the error and shut Horovod down before the next round.
   const std::string failure = Failure();
   if (!failure.empty() && !said_) {
-    std::cerr << "horovod-opt: rank " + std::to_string(state_.rank) + " could not go on: " + failure +
-                     "\n"
-              << std::flush;
+    Print("rank " + std::to_string(state_.rank) + " could not go on: " + failure);
   }
   order_.reset();
   lane_.reset();

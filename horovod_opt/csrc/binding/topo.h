@@ -80,7 +80,7 @@ class Topo {
   SplitWatch split_;
   Doorbell own_doorbell_;  // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun
-  bool said_ = false;                   // why the ranks cannot go on
+  bool said_ = false;                    // why the ranks cannot go on
   // Rounds take their place in the log, since an active plan uses Horovod's operations.
   std::atomic<bool> rounds_in_log_{false};
   const std::atomic<bool> never_{false};
