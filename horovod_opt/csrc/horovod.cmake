@@ -1,4 +1,5 @@
 # Adds horovod-opt's sources to upstream's list; a hook in upstream's CMakeLists.txt includes this.
+include(${HOROVOD_OPT_SOURCE_DIR}/horovod_opt/csrc/shared_objects.cmake)
 include(${HOROVOD_OPT_SOURCE_DIR}/horovod_opt/csrc/core/sources.cmake)
 set(HOROVOD_OPT_BINDING ${HOROVOD_OPT_SOURCE_DIR}/horovod_opt/csrc/binding)
 list(APPEND SOURCES ${HOROVOD_OPT_CORE_SOURCES}

@@ -30,9 +30,8 @@ def _arguments(framework: str) -> tuple[list[str], Path]:
     assert COMMANDS.is_file(), f"{COMMANDS} is missing: install with `make build` in this checkout"
     target = f"/{LIBRARIES[framework]}.dir/"
     for entry in json.loads(COMMANDS.read_text()):
-        command = entry["command"]
-        if entry["file"].endswith("/binding/planned_operations.cc") and target in command:
-            words = shlex.split(command)
+        if target in entry["command"]:
+            words = shlex.split(entry["command"])
             return words[:words.index("-o")], Path(entry["directory"])
     raise AssertionError(f"{COMMANDS} says nothing of {LIBRARIES[framework]}")
 
