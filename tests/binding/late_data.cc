@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fakes.h"
-#include "horovod_opt/csrc/binding/enqueue.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 
 namespace horovod_opt {
 namespace {

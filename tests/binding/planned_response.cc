@@ -11,8 +11,8 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod/common/message.h"
-#include "horovod_opt/csrc/binding/planned_operations.h"
-#include "horovod_opt/csrc/binding/planned_tensor.h"
+#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "fakes.h"
-#include "horovod_opt/csrc/binding/enqueue.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 
 namespace horovod_opt {
 namespace {

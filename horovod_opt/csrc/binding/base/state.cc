@@ -1,0 +1,98 @@
+#include "horovod_opt/csrc/binding/base/state.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace horovod_opt {
+namespace {
+
+// In an unnamed namespace: the libraries of two frameworks are loaded into one process with their
+// symbols visible to each other, and must not share it.
+// Never freed, since a thread may outlive the destructors of static objects.
+State& state = *new State;
+
+double Seconds(std::chrono::nanoseconds length) {
+  return std::chrono::duration<double>(length).count();
+}
+
+}  // namespace
+
+State& GlobalState() { return state; }
+
+Backoff BackoffOf(const HorovodOptSettings& settings) {
+  return Backoff(settings.nbcs_yields, std::chrono::microseconds(settings.nbcs_sleep_min_us),
+                 std::chrono::microseconds(settings.nbcs_sleep_max_us));
+}
+
+void BeginThread(State& state) {
+  state.counters.Reset();
+  state.reduced.Reset();
+  state.lane_counters.Reset();
+  state.topo = nullptr;
+  state.init_error.clear();
+  state.global_sleep = GlobalSleep(state.settings.gs_interval);
+  state.backoff = BackoffOf(state.settings);
+  state.polling = false;
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.tid = static_cast<pid_t>(syscall(SYS_gettid));
+  state.started = std::chrono::steady_clock::now();
+  state.gathered.clear();
+  state.running = true;
+}
+
+void EndThread(State& state) {
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.usage_at_end = ReadOwnThreadUsage();
+  state.ended = std::chrono::steady_clock::now();
+  state.running = false;
+  state.stopped.notify_all();
+}
+
+HorovodOptStats ReadStats(State& state) {
+  HorovodOptStats out{};
+  ThreadUsage background;
+  {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    const bool running = state.running;
+    background = state.usage_at_end;
+    if (running) background = ReadThreadUsage(state.tid);
+    out.mode = state.settings.mode;
+    out.rank = state.rank;
+    out.size = state.size;
+    out.controller = state.controller;
+    out.elapsed_seconds =
+        Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
+  }
+  const LaneCounters::Values lane = state.lane_counters.Read();
+  background += state.lane_counters.Usage();
+  const Counters::Values values = state.counters.Read();
+  const ThreadUsage process = ReadProcessUsage();
+  out.cycles = values.cycles;
+  out.cycles_slept = values.cycles_slept;
+  out.sleep_seconds = Seconds(values.sleep);
+  out.wait_seconds = Seconds(values.wait);
+  out.polls = values.polls;
+  out.poll_sleep_seconds = Seconds(values.poll_sleep);
+  out.data_seconds = Seconds(values.data + lane.data);
+  out.data_bytes = values.data_bytes + lane.bytes;
+  out.steps = values.steps + lane.passes;
+  out.planned_passes = lane.passes;
+  out.planned_buckets = lane.buckets;
+  out.planned_bytes = lane.bytes;
+  out.planned_wakeups = lane.wakeups;
+  out.requested_rounds = lane.rounds;
+  out.steady_rounds = lane.steady_rounds;
+  out.agreements = lane.agreements;
+  out.planned_latency_seconds = Seconds(lane.latency);
+  out.background_user_seconds = Seconds(background.user);
+  out.background_system_seconds = Seconds(background.system);
+  out.background_voluntary_switches = background.voluntary_switches;
+  out.background_involuntary_switches = background.involuntary_switches;
+  out.process_user_seconds = Seconds(process.user);
+  out.process_system_seconds = Seconds(process.system);
+  out.process_voluntary_switches = process.voluntary_switches;
+  out.process_involuntary_switches = process.involuntary_switches;
+  return out;
+}
+
+}  // namespace horovod_opt

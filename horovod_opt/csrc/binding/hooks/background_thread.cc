@@ -1,0 +1,154 @@
+#include "horovod_opt/csrc/binding/hooks/background_thread.h"
+
+#include <pthread.h>
+
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "horovod_opt/csrc/binding/modes/gs.h"
+#include "horovod/common/controller.h"
+#include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/waiting/sleep.h"
+#include "horovod_opt/csrc/binding/hooks/process_end.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/modes/scp.h"
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/topo.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::Controller;
+using horovod::common::HorovodGlobalState;
+using horovod::common::LibType;
+using std::chrono::steady_clock;
+
+// All ranks return or all throw: what one rank cannot do, no rank does.
+void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
+                  const std::string& error) {
+  const std::string row = error.empty() ? text : "error\n" + error;
+  if (AllEqual(controller, row, !error.empty())) return;
+  state.init_error = Disagreement(GatherRows(controller, row));
+  throw std::runtime_error(state.init_error);
+}
+
+// Mode auto: what suits the machine, the same on every rank.
+void ChooseMode(State& state, Controller& controller) {
+  const bool spare = HasCoresToSpare(state, controller);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.settings.mode = HOROVOD_OPT_MODE_TOPO | (spare ? HOROVOD_OPT_MODE_SCP : 0);
+}
+
+// Framework threads may look at a Topo at any time, so none is ever deleted; closed, it is small.
+void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perform) {
+  Topo* const topo = new Topo(state, horovod, perform);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (const std::string& plan : state.plans) topo->plans().Add(ParsePlan(plan));
+  state.topo = topo;
+}
+
+}  // namespace
+
+BackgroundThread::BackgroundThread() { BeginThread(GlobalState()); }
+
+BackgroundThread::~BackgroundThread() {
+  State& state = GlobalState();
+  if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
+  EndThread(state);
+}
+
+void Start(HorovodGlobalState& horovod, PerformOperation perform) {
+  // Only now: threads inherit the name, and MPI and Gloo have created theirs.
+  pthread_setname_np(pthread_self(), "hvd-background");
+
+  WatchProcess(horovod);
+  State& state = GlobalState();
+  Controller& controller = *horovod.global_controller;
+  const bool gloo = horovod.control_operation == LibType::GLOO;
+  {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    state.rank = controller.GetRank();
+    state.size = controller.GetSize();
+    state.controller = gloo ? HOROVOD_OPT_CONTROLLER_GLOO : HOROVOD_OPT_CONTROLLER_MPI;
+  }
+  AgreeOrThrow(state, controller, state.settings_text, state.settings_error);
+  if (state.Has(HOROVOD_OPT_MODE_AUTO)) ChooseMode(state, controller);
+  if (state.Has(HOROVOD_OPT_MODE_SCP)) {
+    AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
+  }
+  // A tensor of its own in each operation: what is fused with it would change the order of its sum.
+  if (state.settings.deterministic) horovod.parameter_manager.SetTensorFusionThresholdBytes(0, true);
+  state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
+  if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod, perform);
+  if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
+    std::cerr << "horovod-opt: mode nbcs changes nothing under the Gloo controller, whose waits "
+                 "already sleep in the kernel"
+              << std::endl;
+  }
+}
+
+void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
+  State& state = GlobalState();
+  state.counters.AddCycle();
+  if (Topo* topo = state.topo) return topo->BeginRound(local);
+  auto length = local;
+  if (state.Has(HOROVOD_OPT_MODE_GS)) {
+    length = state.global_sleep.Next(
+        local, [&](std::chrono::nanoseconds value) { return MinOverRanks(horovod, value); });
+  }
+  if (length > std::chrono::nanoseconds::zero()) state.counters.AddSleep(SleepFor(length));
+}
+
+void Stop(HorovodGlobalState& horovod) {
+  State& state = GlobalState();
+  if (Topo* topo = state.topo) topo->Finish();
+  if (!state.settings.stats) return;
+  const HorovodOptStats own = ReadStats(state);
+  const auto rows = GatherRows(*horovod.global_controller,
+                               std::string(reinterpret_cast<const char*>(&own), sizeof(own)));
+  if (own.rank != 0) return;
+  std::lock_guard<std::mutex> lock(state.mutex);
+  for (const std::string& row : rows) {
+    row.copy(reinterpret_cast<char*>(&state.gathered.emplace_back()), sizeof(own));
+  }
+}
+
+void Leave() {
+  if (Topo* topo = GlobalState().topo) topo->Close();
+}
+
+bool TakePlannedEntries(const horovod::common::Response& response,
+                        std::vector<horovod::common::TensorTableEntry>& entries) {
+  Topo* topo = GlobalState().topo;
+  if (topo == nullptr || !topo->operations().performing()) return false;
+  topo->operations().TakeEntries(response, entries);
+  return true;
+}
+
+DataScope::DataScope(const horovod::common::Response& response,
+                     const std::vector<horovod::common::TensorTableEntry>& entries)
+    : start_(steady_clock::now()) {
+  Topo* topo = GlobalState().topo;
+  if (topo != nullptr && response.response_type() == horovod::common::Response::JOIN) {
+    topo->AllJoined();
+  }
+  for (const auto& entry : entries) {
+    if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
+  }
+  if (response.response_type() != horovod::common::Response::ALLREDUCE) return;
+  if (topo != nullptr && topo->operations().performing()) return;  // counted as a pass
+  State& state = GlobalState();
+  for (const auto& entry : entries) {
+    state.counters.SetSteps(state.reduced.Add(entry.tensor_name));
+  }
+}
+
+DataScope::~DataScope() {
+  Topo* topo = GlobalState().topo;
+  if (topo != nullptr && topo->operations().performing()) return;  // counted as planned
+  GlobalState().counters.AddData(steady_clock::now() - start_, bytes_);
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,64 @@
+// What upstream's background thread calls: at its start and end, and once a cycle.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+struct TensorTableEntry;
+class Response;
+}  // namespace common
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// Lives as long as the background thread does.
+class BackgroundThread {
+ public:
+  BackgroundThread();
+  ~BackgroundThread();
+  BackgroundThread(const BackgroundThread&) = delete;
+  BackgroundThread& operator=(const BackgroundThread&) = delete;
+};
+
+// Once the ranks can talk and before the first cycle: agrees on the settings and applies them.
+// Collective. Throws std::runtime_error on every rank alike if any rank cannot go on.
+// `perform`: upstream's function that performs a response.
+void Start(horovod::common::HorovodGlobalState& horovod, PerformOperation perform);
+
+// At the start of every cycle: sleeps `local`, the rest of the cycle time (negative: none), or what
+// the mode makes of it. Collective in modes gs and topo.
+void Pace(horovod::common::HorovodGlobalState& horovod, std::chrono::nanoseconds local);
+
+// After the last cycle, which all ranks leave together. Collective.
+void Stop(horovod::common::HorovodGlobalState& horovod);
+
+// However the loop has ended, and while MPI and Gloo are still there.
+void Leave();
+
+// Upstream is about to perform `response`. If its tensors are planned ones, which its queue does not
+// know: gives them out, true.
+bool TakePlannedEntries(const horovod::common::Response& response,
+                        std::vector<horovod::common::TensorTableEntry>& entries);
+
+// Before upstream performs `response`. Counts its lifetime and the bytes of this rank's tensors as
+// moving data.
+class DataScope {
+ public:
+  DataScope(const horovod::common::Response& response,
+            const std::vector<horovod::common::TensorTableEntry>& entries);
+  ~DataScope();
+  DataScope(const DataScope&) = delete;
+  DataScope& operator=(const DataScope&) = delete;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,78 @@
+#include "horovod_opt/csrc/binding/hooks/mismatch.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "horovod/common/common.h"
+#include "horovod/common/message.h"
+#include "horovod_opt/csrc/core/base/ranges.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::ReduceOp;
+using horovod::common::Request;
+
+const char* Name(ReduceOp reduce_op) {
+  switch (reduce_op) {
+    case ReduceOp::AVERAGE:
+      return "average";
+    case ReduceOp::SUM:
+      return "sum";
+    case ReduceOp::ADASUM:
+      return "Adasum";
+    case ReduceOp::MIN:
+      return "minimum";
+    case ReduceOp::MAX:
+      return "maximum";
+    case ReduceOp::PRODUCT:
+      return "product";
+  }
+  return "unknown";
+}
+
+std::string Describe(const Request& request) {
+  std::ostringstream text;
+  text << Request::RequestType_Name(request.request_type()) << " of "
+       << DataType_Name(request.tensor_type()) << " [";
+  const char* separator = "";
+  for (auto dimension : request.tensor_shape()) {
+    text << separator << dimension;
+    separator = ", ";
+  }
+  text << ']' << (request.device() == CPU_DEVICE_ID ? "" : " on a GPU");
+  switch (request.request_type()) {
+    case Request::BROADCAST:
+      text << " from rank " << request.root_rank();
+      break;
+    case Request::ALLREDUCE:
+    case Request::REDUCESCATTER:
+      text << ", " << Name(request.reduce_op()) << ", scaled by " << request.prescale_factor()
+           << " and " << request.postscale_factor();
+      break;
+    default:
+      break;
+  }
+  return text.str();
+}
+
+}  // namespace
+
+std::string DescribeMismatch(const std::string& name, const std::vector<Request>& requests,
+                             const std::vector<int>& global_ranks) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (const Request& request : requests) {
+    ranks[Describe(request)].push_back(global_ranks.at(request.request_rank()));
+  }
+  std::map<int, std::string> lines;  // by the first of their ranks
+  for (auto& [what, who] : ranks) {
+    std::sort(who.begin(), who.end());
+    lines[who[0]] = Ranges("rank", who) + ": " + what;
+  }
+  std::string text = " Tensor '" + name + "': ";
+  for (const auto& [rank, line] : lines) text += (rank == lines.begin()->first ? "" : "; ") + line;
+  return text + ".";
+}
+
+}  // namespace horovod_opt

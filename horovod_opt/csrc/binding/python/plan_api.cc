@@ -1,0 +1,88 @@
+// What Python calls about plans, through ctypes.
+#include <exception>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/topo.h"
+
+namespace horovod_opt {
+namespace {
+
+void AddPlan(const std::string& text) {
+  Plan plan = ParsePlan(text);
+  State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (!state.plans.insert(text).second) return;
+  if (Topo* topo = state.topo) topo->plans().Add(std::move(plan));
+}
+
+void RemovePlan(const std::string& text) {
+  State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (state.plans.erase(text) == 0) return;
+  if (Topo* topo = state.topo) topo->plans().Remove(ParsePlan(text));
+}
+
+std::string Joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+std::string DescribePlans(const PlanLane& plans) {
+  std::ostringstream text;
+  for (const auto& plan : plans.Reports()) {
+    text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.passes << '\t' << plan.name
+         << '\t' << plan.reason << '\n';
+    for (const auto& bucket : plan.buckets) text << "bucket\t" << Joined(bucket) << '\n';
+    for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
+      text << "slot\t" << plan.times_last[slot] << '\t' << plan.slots[slot] << '\n';
+    }
+  }
+  return text.str();
+}
+
+}  // namespace
+}  // namespace horovod_opt
+
+extern "C" {
+
+// A plan as core/plan.h describes it, for this start and those to come. Returns what is wrong with
+// it, or "".
+const char* horovod_opt_add_plan(const char* text) {
+  thread_local std::string problem;
+  problem.clear();
+  try {
+    horovod_opt::AddPlan(text);
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  return problem.c_str();
+}
+
+// The graph that the plan was made of is gone; `text` as it was added.
+void horovod_opt_remove_plan(const char* text) { horovod_opt::RemovePlan(text); }
+
+// From now on the plan stays negotiated, on every rank.
+void horovod_opt_reject_plan(const char* hash, const char* reason) {
+  if (auto* topo = horovod_opt::GlobalState().topo.load()) topo->plans().Reject(hash, reason);
+}
+
+// The next allreduce that this thread enqueues is the one with this key.
+void horovod_opt_use_key(std::int64_t key) { horovod_opt::UseKey(key); }
+
+// Tab-separated lines: "plan hash state passes name reason", then for each bucket "bucket slots" and
+// for each slot "slot times_last name". Empty unless mode topo is on.
+const char* horovod_opt_plans() {
+  thread_local std::string text;
+  auto* topo = horovod_opt::GlobalState().topo.load();
+  text = topo == nullptr ? "" : horovod_opt::DescribePlans(topo->plans());
+  return text.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,63 @@
+// What connects the groups of ranks that share memory: collectives over one rank of each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod/common/common.h"
+#include "horovod_opt/csrc/core/nodes/groups.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+}
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// Over a communicator of its own. Waits sleep. One thread at a time, except for Abandon().
+class CrossNodes {
+ public:
+  // Collective over all ranks; connects those with the same number in their group. Every rank gets
+  // one, or nullptr and the same `error`.
+  static std::unique_ptr<CrossNodes> Connect(horovod::common::HorovodGlobalState& horovod,
+                                             const Groups& groups, std::string& error);
+  virtual ~CrossNodes() = default;
+
+  // In place. False if the others cannot be reached any more, or after Abandon().
+  bool And(std::vector<std::uint64_t>& words);
+  bool Allreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
+                 horovod::common::ReduceOp reduce_op);
+
+  // Waits for what is under way end at once, here and sooner or later on the others. Any thread.
+  void Abandon() {
+    abandoned_ = true;
+    Interrupt();
+  }
+
+  // Something may be under way that cannot be ended: this and the memory of what it moves must stay.
+  virtual bool MustStay() const { return false; }
+
+  // Why the others cannot be reached; empty: they can, or nobody wants to.
+  const std::string& problem() const { return problem_; }
+
+ protected:
+  // Return false if `abandoned_`; other failures are exceptions.
+  virtual bool DoAnd(std::vector<std::uint64_t>& words) = 0;
+  virtual bool DoAllreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
+                           horovod::common::ReduceOp reduce_op) = 0;
+  virtual void Interrupt() = 0;
+
+  std::atomic<bool> abandoned_{false};
+
+ private:
+  template <class Collective>
+  bool Attempt(const Collective& collective);
+
+  std::string problem_;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,97 @@
+#include "horovod_opt/csrc/binding/topo/node_memory.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "horovod/common/controller.h"
+#include "horovod_opt/csrc/core/shm/segment_handover.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t Rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+std::size_t PresenceBytes(const Groups& groups) {
+  return Rounded(Presence::Bytes(static_cast<int>(groups.ranks.size())));
+}
+
+// The doorbell, who is present, and the logs lie before what the reduction uses.
+std::size_t HeadBytes(const Groups& groups) {
+  return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) +
+         (groups.Alone() ? 1 : 2) * Rounded(ReadyLog::Bytes());
+}
+
+}  // namespace
+
+NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
+    : segment_(std::move(segment)),
+      ranks_(groups.ranks),
+      presence_(static_cast<char*>(segment_.data()) + Rounded(sizeof(Doorbell)), groups.index,
+                static_cast<int>(groups.ranks.size())) {
+  char* const data = static_cast<char*>(segment_.data());
+  char* const ready = data + Rounded(sizeof(Doorbell)) + PresenceBytes(groups);
+  doorbell_ = reinterpret_cast<Doorbell*>(data);
+  ready_ = reinterpret_cast<ReadyLog*>(ready);
+  order_ = groups.Alone() ? ready_ : reinterpret_cast<ReadyLog*>(ready + Rounded(ReadyLog::Bytes()));
+  const std::size_t head = HeadBytes(groups);
+  allreduce_ = std::make_unique<NodeAllreduce>(data + head, segment_.size() - head, groups.index,
+                                               static_cast<int>(groups.ranks.size()));
+}
+
+std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& controller,
+                                              const Groups& groups, std::string& error) {
+  const int ranks = static_cast<int>(groups.ranks.size());
+  const std::size_t bytes = HeadBytes(groups) + NodeAllreduce::Bytes(ranks);
+  const bool gives = ranks > 1 && groups.index == 0;
+  const bool takes = ranks > 1 && groups.index != 0;
+
+  // The first rank of the group makes the memory and gives it to the others, in the order that
+  // segment_handover.h asks for: no rank begins a step before all have gone through the last one.
+  std::optional<SharedSegment> segment;
+  std::optional<SegmentGiver> giver;
+  std::optional<SegmentTaker> taker;
+  Descriptor file;
+  const auto together = [&](auto&& step) {
+    std::string problem;
+    try {
+      step();
+    } catch (const std::exception& failure) {
+      problem = failure.what();
+    }
+    error = FirstProblem(controller, problem);
+    return error.empty();
+  };
+  std::string address;
+  const bool made = together([&] {
+    if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));
+    if (!gives) return;
+    file = NewSegmentFile(bytes);
+    segment.emplace(SharedSegment::Map(file, bytes));
+    address = giver.emplace().address();
+  });
+  if (!made) return nullptr;
+  address = GatherRows(controller, address)[groups.ranks[0]];
+  const bool mapped = together([&] {
+    if (takes) taker.emplace(address);
+  }) && together([&] {
+    if (gives) giver->Give(file, ranks - 1);
+  }) && together([&] {
+    if (takes) segment.emplace(SharedSegment::Map(taker->Take(), bytes));
+  });
+  if (!mapped) return nullptr;
+  std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
+  return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
+}
+
+NodeMemory::~NodeMemory() { presence_.Leave(); }
+
+std::string NodeMemory::Missing() const {
+  const int index = presence_.Missing();
+  return index < 0 ? "" : "rank " + std::to_string(ranks_[index]) + " is gone";
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,54 @@
+// The memory that the ranks of a group share in mode topo.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/shm/doorbell.h"
+#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/shm/node_allreduce.h"
+#include "horovod_opt/csrc/core/shm/presence.h"
+#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/shm/shared_segment.h"
+
+namespace horovod {
+namespace common {
+class Controller;
+}
+}  // namespace horovod
+
+namespace horovod_opt {
+
+class NodeMemory {
+ public:
+  // Collective. Every rank gets one, or nullptr and the same `error`. To be destroyed by the thread
+  // that calls this, whose end the other ranks notice, too.
+  static std::unique_ptr<NodeMemory> Share(horovod::common::Controller& controller,
+                                           const Groups& groups, std::string& error);
+
+  Doorbell& doorbell() const { return *doorbell_; }
+  // What is ready on all ranks of the group.
+  ReadyLog& ready() const { return *ready_; }
+  // What is ready on all groups, in the order in which it is reduced; of one group the same.
+  ReadyLog& order() const { return *order_; }
+  NodeAllreduce& allreduce() { return *allreduce_; }
+
+  // Why the group cannot go on; empty: its ranks are all there.
+  std::string Missing() const;
+
+  ~NodeMemory();
+
+ private:
+  NodeMemory(SharedSegment segment, const Groups& groups);
+
+  SharedSegment segment_;
+  const std::vector<int> ranks_;
+  Presence presence_;
+  Doorbell* doorbell_;
+  ReadyLog* ready_;
+  ReadyLog* order_;
+  std::unique_ptr<NodeAllreduce> allreduce_;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,40 @@
+// The thread of a group's leader that agrees with the other leaders on the order of buckets.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "horovod_opt/csrc/binding/topo/cross_nodes.h"
+#include "horovod_opt/csrc/core/nodes/bucket_order.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
+#include "horovod_opt/csrc/binding/topo/node_memory.h"
+
+namespace horovod_opt {
+
+class OrderThread {
+ public:
+  OrderThread(NodeMemory& node, CrossNodes& cross, LaneCounters& counters);
+  // Ends the thread, without the other leaders if Finish() was not called.
+  ~OrderThread();
+  OrderThread(const OrderThread&) = delete;
+  OrderThread& operator=(const OrderThread&) = delete;
+
+  // Ends the threads of all leaders after the same entry. Collective over the leaders.
+  void Finish();
+
+  // Why the thread has ended before Finish(); empty: it has not.
+  std::string Failure() const { return failed_ ? failure_ : ""; }
+
+ private:
+  void Run();
+
+  CrossNodes& cross_;
+  LaneCounters& counters_;
+  CrossOrder order_;
+  std::atomic<bool> failed_{false};
+  std::string failure_;  // written before failed_ is set
+  std::thread thread_;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,93 @@
+// Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or what else Horovod
+// was built with, and all if shared memory is not to be used.
+//
+// These operations share their communicators with the negotiated lane, and some of them block. So
+// one thread, the background thread, performs both, and on every rank in the same order: that of the
+// log, in which a round of negotiation is an entry, too. A rank that blocks in an entry waits for
+// ranks that perform the same entry next or still perform earlier ones.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "horovod_opt/csrc/core/waiting/event_count.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/shm/ready_queue.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+struct ProcessSet;
+struct TensorTableEntry;
+class Response;
+}  // namespace common
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// In the log: a round of negotiation. Any rank of a group appends it.
+constexpr int kRoundTicket = ReadyLog::kTickets - 1;
+
+// Upstream's function that performs a response.
+using PerformOperation = void (*)(horovod::common::Response response,
+                                  horovod::common::ProcessSet& process_set);
+
+class PlannedOperations {
+ public:
+  // `everything`: also what is in main memory.
+  PlannedOperations(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
+                    PlanLane& plans, LaneCounters& counters, bool everything, bool verify);
+
+  bool everything() const { return everything_; }
+  bool Performs(const Work& work) const;
+
+  // --- the planned lane's thread, in the order of the log ---
+  void Hand(Work work);
+  void HandRound();
+
+  // --- the background thread ---
+  // Sleeps until something is handed; false if nothing was by `deadline`.
+  bool Wait(std::chrono::steady_clock::time_point deadline);
+  // Performs the buckets up to the next round. True if there is a round: it is to begin now. Throws
+  // std::runtime_error on every rank if they are about to reduce different buckets.
+  bool PerformUntilRound();
+  // A bucket is being performed; upstream asks for its tensors.
+  bool performing() const { return performing_ != nullptr; }
+  void TakeEntries(const horovod::common::Response& response,
+                   std::vector<horovod::common::TensorTableEntry>& entries);
+
+  // What is left, at the end.
+  std::vector<ArrivalPtr> Drain();
+
+ private:
+  struct Item {
+    bool round = false;
+    Work work;  // if it is none
+  };
+
+  void Add(Item item);
+  void Perform(Work& work);
+  void Compare(const Work& work);
+  horovod::common::TensorTableEntry Zeros(const horovod::common::Response& response,
+                                          std::size_t position);
+
+  horovod::common::HorovodGlobalState& horovod_;
+  const PerformOperation perform_;
+  PlanLane& plans_;
+  LaneCounters& counters_;
+  const bool everything_;
+  const bool verify_;
+  Work* performing_ = nullptr;
+  std::size_t next_ = 0;  // of its tensors, that upstream has not asked for
+
+  std::mutex mutex_;  // protects what follows
+  std::deque<Item> items_;
+  std::atomic<bool> waiting_{false};  // there are any; written under it
+  EventCount handed_;
+};
+
+}  // namespace horovod_opt

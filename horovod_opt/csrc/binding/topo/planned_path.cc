@@ -1,0 +1,208 @@
+#include "horovod_opt/csrc/binding/topo/planned_path.h"
+
+#include <pthread.h>
+
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "horovod_opt/csrc/binding/topo/arithmetic.h"
+#include "horovod/common/controller.h"
+#include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/core/plan/await_data.h"
+#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::DataType;
+using horovod::common::HorovodGlobalState;
+using horovod::common::ReduceOp;
+using horovod::common::Response;
+using horovod::common::Status;
+using Clock = PlanLane::Clock;
+
+std::vector<Segment> SegmentsOf(const Work& work) {
+  std::vector<Segment> segments;
+  for (std::size_t i = 0; i < work.slots.size(); ++i) {
+    const std::int64_t bytes = work.plan->slots[work.slots[i]].bytes;
+    if (work.arrivals[i] == nullptr) {
+      segments.push_back({nullptr, nullptr, bytes});
+    } else {
+      const auto& entry = TensorOf(work.arrivals[i]).entry;
+      segments.push_back({entry.tensor->data(), const_cast<void*>(entry.output->data()), bytes});
+    }
+  }
+  return segments;
+}
+
+// Marks the tensors of a bucket in upstream's timeline while it lives.
+class TimelineScope {
+ public:
+  TimelineScope(HorovodGlobalState& horovod, const Work& work)
+      : timeline_(horovod.timeline), work_(work) {
+    if (!timeline_.Initialized()) return;
+    const std::string activity = "PLANNED_ALLREDUCE, pass " + std::to_string(work.pass) +
+                                 ", bucket " + std::to_string(work.ticket);
+    ForEach([&](const auto& entry) {
+      timeline_.Start(entry.tensor_name, Response::ALLREDUCE, entry.tensor->size());
+      timeline_.ActivityStart(entry.tensor_name, activity);
+    });
+  }
+  ~TimelineScope() {
+    if (!timeline_.Initialized()) return;
+    ForEach([&](const auto& entry) { timeline_.End(entry.tensor_name, entry.output); });
+  }
+
+ private:
+  template <class Do>
+  void ForEach(const Do& act) {
+    for (const ArrivalPtr& arrival : work_.arrivals) {
+      if (arrival != nullptr) act(TensorOf(arrival).entry);
+    }
+  }
+
+  horovod::common::Timeline& timeline_;
+  const Work& work_;
+};
+
+}  // namespace
+
+PlannedLane::PlannedLane(HorovodGlobalState& horovod, PlanLane& plans, NodeMemory& node,
+                         CrossNodes* cross, PlannedOperations& operations,
+                         LaneCounters& counters, bool verify)
+    : horovod_(horovod),
+      plans_(plans),
+      node_(node),
+      cross_(cross),
+      operations_(operations),
+      counters_(counters),
+      verify_(verify),
+      ranks_(horovod.global_controller->GetSize()),
+      thread_(&PlannedLane::Run, this) {}
+
+PlannedLane::~PlannedLane() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  end_ = true;
+  node_.order().Kick();
+  node_.allreduce().Kick();
+  if (cross_ != nullptr) cross_->Abandon();
+  thread_.join();
+}
+
+void PlannedLane::Finish(std::chrono::seconds patience) {
+  end_ = true;
+  node_.order().Kick();
+  if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
+}
+
+std::string PlannedLane::Failure() const { return failed_ ? failure_ : ""; }
+
+void PlannedLane::Fail(std::string failure) {
+  failure_ = std::move(failure);
+  failed_ = true;
+}
+
+// Nothing must leave a thread: it would end the process without a word to the other ranks.
+void PlannedLane::Run() {
+  pthread_setname_np(pthread_self(), "hvd-planned");
+  counters_.BeginThread();
+  try {
+    int ticket;
+    for (std::uint64_t position = 0; node_.order().Next(position, ticket, end_, waits_); ++position) {
+      if (stop_ || !Perform(ticket)) break;
+    }
+  } catch (const std::exception& problem) {
+    Fail(problem.what());
+  }
+  counters_.EndThread();
+  ended_.set_value();
+}
+
+bool PlannedLane::Perform(int ticket) {
+  if (ticket == kRoundTicket) {
+    operations_.HandRound();
+    return true;
+  }
+  Work work = plans_.Take(ticket);
+  if (work.slots.empty()) return true;
+  if (!operations_.Performs(work)) return Reduce(std::move(work));
+  operations_.Hand(std::move(work));
+  return true;
+}
+
+// The ranks compare it, always: it costs nothing. Without `verify` it says which bucket of which
+// pass this is, with it also which tensors.
+std::uint64_t PlannedLane::Tag(const Work& work) const {
+  if (verify_) return Hash(Describe(work));
+  return work.pass * ReadyLog::kTickets + static_cast<std::uint64_t>(work.ticket);
+}
+
+bool PlannedLane::IsSameEverywhere(std::uint64_t tag) {
+  std::vector<std::uint64_t> words{tag, ~tag};
+  return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
+}
+
+Status PlannedLane::Allreduce(const Work& work) {
+  const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
+  const auto dtype = static_cast<DataType>(reduction.dtype);
+  const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
+  const double postscale =
+      reduce_op == ReduceOp::AVERAGE ? reduction.postscale / ranks_ : reduction.postscale;
+  CrossReduce over_nodes;
+  if (cross_ != nullptr) {
+    over_nodes = [&](void* data, std::int64_t count) {
+      return cross_->Allreduce(data, count, dtype, reduce_op);
+    };
+  }
+  const auto segments = SegmentsOf(work);
+  const std::uint64_t tag = Tag(work);
+  if (!AwaitData(work.arrivals, stop_)) return horovod::common::SHUT_DOWN_ERROR;
+  try {
+    if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
+      throw std::logic_error("the nodes reduce different buckets");
+    }
+    if (node_.allreduce().Run(segments, ArithmeticOf(dtype, reduce_op), reduction.prescale,
+                              postscale, over_nodes, tag, stop_, waits_)) {
+      return Status::OK();
+    }
+  } catch (const std::logic_error&) {
+    Fail(Describe(work));
+    return Status::UnknownError(
+        "Horovod: the ranks were about to reduce different tensors; this rank " + failure_);
+  }
+  if (cross_ != nullptr && !cross_->problem().empty()) {
+    Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
+  }
+  return horovod::common::SHUT_DOWN_ERROR;
+}
+
+bool PlannedLane::Reduce(Work work) {
+  const auto start = Clock::now();
+  Status status;
+  {
+    TimelineScope timeline(horovod_, work);
+    try {
+      status = Allreduce(work);
+    } catch (const std::exception& problem) {
+      Fail(problem.what() + (", " + Describe(work)));
+      status = ReductionFailed(failure_);
+    }
+  }
+  if (status.ok()) {
+    std::int64_t bytes = 0;
+    for (int slot : work.slots) bytes += work.plan->slots[slot].bytes;
+    const auto now = Clock::now();
+    counters_.AddBucket(bytes, now - start, now - work.last_arrival);
+    counters_.SetWakeups(waits_.wakeups);
+    if (plans_.Finished(work)) counters_.AddPass();
+  }
+  for (const ArrivalPtr& arrival : work.arrivals) {
+    if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);
+  }
+  return status.ok();
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,28 @@
+// A tensor on its way through the planned lane.
+#pragma once
+
+#include <string>
+
+#include "horovod/common/common.h"
+#include "horovod_opt/csrc/core/plan/plan_run.h"
+
+namespace horovod_opt {
+
+struct PlannedTensor : Arrival {
+  std::string Name() const override { return entry.tensor_name; }
+  bool DataReady() override { return entry.ready_event_list.Ready(); }
+
+  horovod::common::TensorTableEntry entry;
+  Reduction reduction;
+};
+
+inline PlannedTensor& TensorOf(const ArrivalPtr& arrival) {
+  return static_cast<PlannedTensor&>(*arrival);
+}
+
+// It begins with Horovod, by which hvd.elastic.run of TensorFlow tells its failures from others.
+inline horovod::common::Status ReductionFailed(const std::string& why) {
+  return horovod::common::Status::UnknownError("Horovod: a planned reduction failed: " + why);
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,85 @@
+#include "horovod_opt/csrc/binding/topo/stall.h"
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "horovod/common/stall_inspector.h"
+#include "horovod/common/utils/env_parser.h"
+#include "horovod_opt/csrc/core/base/ranges.h"
+
+namespace horovod_opt {
+namespace {
+
+using Clock = PlanLane::Clock;
+using Seconds = std::chrono::duration<double>;
+
+// Upstream reads its settings into protected members only.
+struct Limits : horovod::common::StallInspector {
+  explicit Limits(horovod::common::ResponseCache& cache) : StallInspector(cache) {
+    horovod::common::ParseStallInspectorFromEnv(*this);
+  }
+  double Warning() const { return perform_stall_check ? stall_warning_time_seconds : 0; }
+  double Shutdown() const { return perform_stall_check ? stall_shutdown_time_seconds : 0; }
+};
+
+Clock::time_point Before(Seconds age) {
+  return Clock::now() - std::chrono::duration_cast<Clock::duration>(age);
+}
+
+}  // namespace
+
+StallWatch::StallWatch() : last_(Clock::now()) {
+  horovod::common::ResponseCache cache;
+  const Limits limits(cache);
+  warning_ = Seconds(limits.Warning());
+  shutdown_ = Seconds(limits.Shutdown());
+}
+
+bool StallWatch::Due(const PlanLane& plans) {
+  if (warning_.count() <= 0 || Clock::now() - last_ < warning_) return false;
+  if (plans.LateSince(Before(warning_)).empty()) return false;
+  last_ = Clock::now();
+  return true;
+}
+
+bool StallWatch::ShouldEnd(const PlanLane& plans) const {
+  return shutdown_.count() > 0 && !plans.LateSince(Before(shutdown_)).empty();
+}
+
+std::string StallWatch::Row(const PlanLane& plans) {
+  std::ostringstream row;
+  for (const auto& late : plans.LateSince(Clock::now())) {
+    for (const auto* names : {&late.here, &late.missing}) {
+      for (const auto& name : *names) {
+        row << (names == &late.here) << '\t' << late.pass << '\t' << late.plan << '\t' << name << '\n';
+      }
+    }
+  }
+  return row.str();
+}
+
+std::string StallWatch::Describe(const std::vector<std::string>& rows) {
+  std::map<std::string, std::set<int>> present;  // pass, plan and name -> ranks that have it
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    std::istringstream lines(rows[rank]);
+    for (std::string line; std::getline(lines, line);) {
+      auto& ranks = present[line.substr(2)];
+      if (line[0] == '1') ranks.insert(static_cast<int>(rank));
+    }
+  }
+  std::ostringstream text;
+  for (const auto& [tensor, ranks] : present) {
+    std::vector<int> missing;
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+      if (ranks.count(static_cast<int>(rank)) == 0) missing.push_back(static_cast<int>(rank));
+    }
+    if (missing.empty()) continue;
+    const std::size_t plan = tensor.find('\t') + 1, name = tensor.rfind('\t') + 1;
+    text << "\n" << tensor.substr(name) << " (plan " << tensor.substr(plan, name - plan - 1)
+         << ", pass " << tensor.substr(0, plan - 1) << "): missing on " << Ranges("rank", missing);
+  }
+  return text.str();
+}
+
+}  // namespace horovod_opt

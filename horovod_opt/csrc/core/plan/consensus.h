@@ -1,0 +1,92 @@
+// How all ranks decide together when a plan becomes active and when it ends.
+//
+// In a round of negotiation in which any rank asks for it, every rank holds back its arrivals,
+// tells what it knows of each plan, and hears the others. Each derives the same decisions from the
+// same rows, so nobody has to be told.
+//
+// Invariants:
+// 1. All rows are taken while no arrival is let through, so `begun` is still true when the decision
+//    is applied. (Otherwise a rank could send a tensor of pass n the old way while others expect it
+//    the new way.)
+// 2. A switch takes effect in the pass after the last one that any rank has begun: no pass is ever
+//    split between the lanes.
+// 3. A plan becomes active only if every rank has it and its first passes went as planned everywhere.
+//    A rank that has joined says so of no plan: it would never send its tensors. The same tensors
+//    are on GPUs everywhere, so that every rank reduces them in the same way; on which GPU may
+//    differ from rank to rank, and every rank knows it of all.
+// 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
+//    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
+// 5. The tickets of a plan are given to others, and a plan is forgotten, only when nothing of it is
+//    under way on any rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/plan/plan.h"
+
+namespace horovod_opt {
+
+enum class Stand {
+  kResting,   // was active, and its tickets were given to other plans
+  kCaptured,  // its first passes are not over on this rank
+  kReady,     // its first passes were as planned
+  kActive,
+  kPausing,  // active, and this rank has joined
+  kEnding,   // active, and this rank wants it to end
+  kFailed,   // cannot be planned
+  kEnded,    // negotiated for good, as every rank knows
+};
+
+// What one rank says about one plan.
+struct Statement {
+  std::string hash;
+  Stand stand = Stand::kCaptured;
+  std::uint64_t begun = 0;          // passes begun on this rank
+  std::string reason;               // of kEnding and kFailed
+  std::vector<std::int64_t> times;  // us after the start of a pass, by slot; empty: no new cut
+  // Of this rank's tensors, by slot; empty: all are in main memory.
+  Devices devices;
+  // By bucket, those of an earlier cut first: how often all of its tensors have arrived here.
+  std::vector<std::uint64_t> completed;
+  bool bound = true;       // a graph that this rank has still shows its keys
+  bool under_way = false;  // a tensor has arrived and is not reduced
+  bool whole = true;       // all slots have arrived equally often
+  std::int64_t idle_ms = 0;  // since a tensor has arrived
+};
+
+// What all ranks do about one plan.
+struct Decision {
+  enum Kind {
+    kWait,
+    kCommit,
+    kRecut,
+    kPause,
+    kRest,    // gives its tickets back until it is used again
+    kEnd,
+    kFree,    // it has ended, and its tickets can be used for others
+    kForget,  // no rank has a graph that shows it
+  };
+  std::string hash;
+  Kind kind = kWait;
+  std::uint64_t from_pass = 0;      // of kCommit, kRecut: the first; of kPause, kRest: the first no more
+  std::string reason;               // of kWait, kPause, kRest, kEnd
+  std::vector<std::int64_t> times;  // of kRecut
+  // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
+  std::vector<std::shared_ptr<const Devices>> devices;
+  // Of kEnd: how often each bucket was complete on every rank, and how often on any.
+  std::vector<std::uint64_t> everywhere, anywhere;
+  // Of kWait: the plan can rest instead, and for how long rank 0 has not needed it.
+  bool may_rest = false;
+  std::int64_t idle_ms = 0;
+};
+
+std::string ToRow(const std::vector<Statement>& statements);
+std::vector<Statement> FromRow(const std::string& row);
+
+// One decision a plan, ordered by hash; `rows` by rank.
+std::vector<Decision> Decide(const std::vector<std::string>& rows);
+
+}  // namespace horovod_opt

@@ -1,0 +1,71 @@
+#include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+namespace horovod_opt {
+namespace {
+
+// A bucket of its own costs about 0.1 ms; what comes later than this is not worth waiting for.
+constexpr std::int64_t kLateUs = 1000;
+constexpr std::int64_t kLatePartOfPass = 10;
+
+std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times) {
+  std::vector<std::vector<int>> before(plan.slots.size());
+  std::vector<int> open(plan.slots.size(), 0);
+  for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
+    for (int other : plan.slots[slot].after) {
+      before[other].push_back(static_cast<int>(slot));
+      ++open[slot];
+    }
+  }
+  using Next = std::pair<std::int64_t, int>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<Next>> ready;
+  for (std::size_t slot = 0; slot < open.size(); ++slot) {
+    if (open[slot] == 0) ready.emplace(times[slot], static_cast<int>(slot));
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int slot = ready.top().second;
+    ready.pop();
+    order.push_back(slot);
+    for (int next : before[slot]) {
+      if (--open[next] == 0) ready.emplace(times[next], next);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+Buckets Recut(const Plan& plan, const std::vector<std::int64_t>& times_us) {
+  const auto range = std::minmax_element(times_us.begin(), times_us.end());
+  const std::int64_t late = std::max(kLateUs, (*range.second - *range.first) / kLatePartOfPass);
+  Buckets buckets;
+  std::int64_t bytes = 0;
+  std::int64_t previous = 0;
+  const auto joins = [&](const Slot& slot, std::int64_t time) {
+    if (buckets.empty()) return false;
+    const auto& last = buckets.back();
+    const Slot& first = plan.slots[last[0]];
+    return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
+           bytes + slot.bytes <= plan.threshold && time - previous <= late &&
+           std::none_of(slot.after.begin(), slot.after.end(), [&](int other) {
+             return std::find(last.begin(), last.end(), other) != last.end();
+           });
+  };
+  for (int slot : ByTime(plan, times_us)) {
+    if (!joins(plan.slots[slot], times_us[slot])) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+    buckets.back().push_back(slot);
+    bytes += plan.slots[slot].bytes;
+    previous = times_us[slot];
+  }
+  return buckets;
+}
+
+}  // namespace horovod_opt

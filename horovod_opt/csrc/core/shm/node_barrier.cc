@@ -1,0 +1,25 @@
+#include "horovod_opt/csrc/core/shm/node_barrier.h"
+
+namespace horovod_opt {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::nanoseconds kLongestSleep = 100ms;
+
+}  // namespace
+
+bool NodeBarrier::Pass(std::uint64_t number, int ranks, const std::atomic<bool>& stop,
+                       WaitCounts& counts) {
+  const std::uint64_t all = number * static_cast<std::uint64_t>(ranks);
+  if (arrived_.fetch_add(1) + 1 == all) {
+    opened_.Notify();
+    return true;
+  }
+  const auto is_open = [&] { return arrived_.load() >= all; };
+  return opened_.Await(is_open, stop, counts, kLongestSleep);
+}
+
+void NodeBarrier::Kick() { opened_.Kick(); }
+
+}  // namespace horovod_opt

@@ -1,0 +1,29 @@
+// Nobody passes before all ranks of the node have arrived.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "horovod_opt/csrc/core/waiting/event_count.h"
+
+namespace horovod_opt {
+
+// Lives in zeroed shared memory, aligned to 64. Counts arrivals and never resets: barrier n,
+// counted from 1, is open when n * ranks have arrived. Nobody arrives at n + 1 before n is open, so
+// no arrival is counted for the wrong barrier.
+class NodeBarrier {
+ public:
+  // Arrives at barrier `number` and waits for the others; each rank counts for itself: 1, 2, 3, ...
+  // False if `stop` was set while somebody was missing; the barrier is of no use from then on.
+  // `stop` is noticed after Kick(), and without it within 100 ms.
+  bool Pass(std::uint64_t number, int ranks, const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // Makes all who wait look at `stop`.
+  void Kick();
+
+ private:
+  EventCount opened_;
+  alignas(64) std::atomic<std::uint64_t> arrived_{0};
+};
+
+}  // namespace horovod_opt

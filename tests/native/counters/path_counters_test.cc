@@ -1,0 +1,191 @@
+#include "horovod_opt/csrc/core/counters/path_counters.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+#include <vector>
+
+namespace horovod_opt {
+namespace {
+
+using namespace std::chrono_literals;
+
+void ExpectValues(const LaneCounters::Values& values, std::int64_t passes, std::int64_t buckets,
+                  std::int64_t bytes, std::int64_t wakeups, std::chrono::nanoseconds data,
+                  std::chrono::nanoseconds latency) {
+  EXPECT_EQ(values.passes, passes);
+  EXPECT_EQ(values.buckets, buckets);
+  EXPECT_EQ(values.bytes, bytes);
+  EXPECT_EQ(values.wakeups, wakeups);
+  EXPECT_EQ(values.data, data);
+  EXPECT_EQ(values.latency, latency);
+}
+
+TEST(LaneCounters, EachAdditionReachesItsCounters) {
+  LaneCounters counters;
+  counters.AddBucket(1000, 3us, 50us);
+  counters.AddBucket(24, 4us, 60us);
+  counters.AddBucket(1, 1us, 1us);
+  counters.AddPass();
+  counters.AddPass();
+  counters.SetWakeups(9);
+  counters.SetWakeups(11);
+  counters.AddAgreement();
+  counters.AddAgreement();
+  EXPECT_EQ(counters.Read().agreements, 2);
+  ExpectValues(counters.Read(), 2, 3, 1025, 11, 8us, 111us);
+}
+
+TEST(LaneCounters, ResetStartsAgain) {
+  LaneCounters counters;
+  std::thread([&] {
+    counters.BeginThread();
+    counters.AddBucket(1, 1us, 1us);
+    counters.AddPass();
+    counters.SetWakeups(1);
+    counters.AddAgreement();
+    for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
+    counters.EndThread();
+  }).join();
+  EXPECT_GE(counters.Usage().voluntary_switches, 20);
+  counters.Reset();
+  ExpectValues(counters.Read(), 0, 0, 0, 0, 0ns, 0ns);
+  EXPECT_EQ(counters.Read().agreements, 0);
+  EXPECT_EQ(counters.Usage().voluntary_switches, 0);
+  EXPECT_EQ(counters.Usage().user + counters.Usage().system, 0ns);
+}
+
+TEST(LaneCounters, UsageBeforeWhileAndAfterTheThread) {
+  LaneCounters counters;
+  EXPECT_EQ(counters.Usage().voluntary_switches, 0);
+  std::promise<void> slept, leave;
+  ThreadUsage own;
+  std::thread thread([&] {
+    counters.BeginThread();
+    for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
+    slept.set_value();
+    leave.get_future().wait();
+    counters.EndThread();
+    own = ReadOwnThreadUsage();
+  });
+  slept.get_future().wait();
+  EXPECT_GE(counters.Usage().voluntary_switches, 20);
+  leave.set_value();
+  thread.join();
+  const ThreadUsage after = counters.Usage();
+  EXPECT_GE(after.voluntary_switches, 20);
+  EXPECT_LE(after.voluntary_switches, own.voluntary_switches);
+  EXPECT_LE(after.user + after.system, own.user + own.system);
+}
+
+TEST(LaneCounters, UsageIsThatOfAllThreads) {
+  LaneCounters counters;
+  std::promise<void> begun[2], leave[2];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      counters.BeginThread();
+      for (int sleeps = 0; sleeps < 20; ++sleeps) std::this_thread::sleep_for(1ms);
+      begun[i].set_value();
+      leave[i].get_future().wait();
+      counters.EndThread();
+    });
+  }
+  for (std::promise<void>& one : begun) one.get_future().wait();
+  std::int64_t before = 40;
+  for (int i : {1, 0}) {
+    EXPECT_GE(counters.Usage().voluntary_switches, before);
+    before = counters.Usage().voluntary_switches;
+    leave[i].set_value();
+    threads[i].join();
+  }
+  const ThreadUsage after = counters.Usage();
+  EXPECT_GE(after.voluntary_switches, before);
+  EXPECT_EQ(counters.Usage().voluntary_switches, after.voluntary_switches);
+}
+
+TEST(LaneCounters, SteadyRoundsAreThoseSinceTheFirstPassAfterTheLastCouncil) {
+  LaneCounters counters;
+  const auto rounds_then_pass = [&](int count) {
+    for (int i = 0; i < count; ++i) counters.AddRound();
+    counters.AddPass();
+    return counters.Read().steady_rounds;
+  };
+  counters.AddCouncil();
+  EXPECT_EQ(rounds_then_pass(2), 0);
+  EXPECT_EQ(rounds_then_pass(4), 4);
+  EXPECT_EQ(rounds_then_pass(1), 5);
+  counters.AddRound();
+  EXPECT_EQ(counters.Read().steady_rounds, 5) << "only until the last pass";
+  counters.AddCouncil();
+  EXPECT_EQ(rounds_then_pass(3), 0);
+  EXPECT_EQ(rounds_then_pass(3), 3);
+  EXPECT_EQ(counters.Read().rounds, 14);
+  counters.Reset();
+  EXPECT_EQ(counters.Read().steady_rounds, 0);
+  EXPECT_EQ(rounds_then_pass(1), 0);
+  EXPECT_EQ(counters.Read().rounds, 1);
+}
+
+// Under ThreadSanitizer this fails for any counter that is not atomic, and for a reader that
+// looks for a thread that ends.
+TEST(LaneCounters, ReadersAtAnyTime) {
+  constexpr int kBuckets = 20000;
+  constexpr std::int64_t kBytes = std::int64_t{1} << 33;  // both halves of the number change
+  LaneCounters counters;
+  std::atomic<int> ready{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      LaneCounters::Values before = counters.Read();
+      for (++ready; !done;) {
+        const LaneCounters::Values now = counters.Read();
+        EXPECT_GE(now.passes, before.passes);
+        EXPECT_GE(now.buckets, before.buckets);
+        EXPECT_GE(now.wakeups, before.wakeups);
+        EXPECT_GE(now.rounds, before.rounds);
+        EXPECT_GE(now.agreements, before.agreements);
+        EXPECT_GE(now.data, before.data);
+        EXPECT_GE(now.latency, before.latency);
+        EXPECT_EQ(now.bytes % kBytes, 0);
+        counters.Usage();
+        before = now;
+      }
+    });
+  }
+  while (ready < 2) std::this_thread::yield();
+  std::thread background([&] {
+    for (int i = 0; i < kBuckets; ++i) {
+      counters.AddRound();
+      if (i % 100 == 0) counters.AddCouncil();
+    }
+  });
+  std::thread order([&] {
+    counters.BeginThread();
+    for (int i = 0; i < kBuckets; ++i) counters.AddAgreement();
+    counters.EndThread();
+  });
+  std::thread([&] {
+    counters.BeginThread();
+    for (int i = 1; i <= kBuckets; ++i) {
+      counters.AddBucket(kBytes, 2ns, 3ns);
+      if (i % 10 == 0) counters.AddPass();
+      counters.SetWakeups(i);
+    }
+    counters.EndThread();
+  }).join();
+  background.join();
+  order.join();
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  ExpectValues(counters.Read(), kBuckets / 10, kBuckets, kBuckets * kBytes, kBuckets,
+               std::chrono::nanoseconds(2 * kBuckets), std::chrono::nanoseconds(3 * kBuckets));
+  EXPECT_EQ(counters.Read().rounds, kBuckets);
+  EXPECT_EQ(counters.Read().agreements, kBuckets);
+}
+
+}  // namespace
+}  // namespace horovod_opt

@@ -1,0 +1,189 @@
+#include "horovod_opt/csrc/core/nodes/bucket_order.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/native/nodes/leaders.h"
+
+namespace horovod_opt {
+namespace {
+
+using Tickets = std::vector<int>;
+
+// Two groups of one rank each. A rank that waits in vain hangs.
+class CrossOrderTest : public testing::Test {
+ protected:
+  // Before Start() what is ready there is in the leader's first AND.
+  void Ready(int leader, const Tickets& tickets) {
+    for (int ticket : tickets) leaders_[leader].ready().Ready(ticket, 1);
+  }
+
+  void Start() {
+    for (Leader& leader : leaders_) leader.Start();
+  }
+
+  // Until both leaders sleep in their logs.
+  void AwaitQuiet() {
+    for (const Leader& leader : leaders_) leader.AwaitSleep();
+  }
+
+  void Finish(const Tickets& order) {
+    for (Leader& leader : leaders_) leader.End();
+    JoinBoth(true, order);
+  }
+
+  void JoinBoth(bool result, const Tickets& order) {
+    for (Leader& leader : leaders_) {
+      EXPECT_EQ(leader.Join(), result);
+      EXPECT_EQ(leader.Order(), order);
+    }
+  }
+
+  Meeting meeting_{2};
+  Leader leaders_[2]{Leader(meeting_), Leader(meeting_)};
+};
+
+TEST_F(CrossOrderTest, WhatOneDoesNotHaveIsNotAppended) {
+  Ready(0, {3, 5, 8});
+  Ready(1, {4, 5, 9});
+  Start();
+  for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(0), 5);
+  Finish({5});
+}
+
+TEST_F(CrossOrderTest, OneAndIsAppendedByTicket) {
+  Ready(0, {4095, 64, 9, 2, 63, 0, 128});
+  Ready(1, {0, 2, 9, 63, 64, 128, 4095});
+  Start();
+  meeting_.AwaitHeld(1);
+  Finish({0, 2, 9, 63, 64, 128, 4095});
+}
+
+// Invariant 3: 3 and 5 are ready on one; the other can have 3 only after 5.
+TEST_F(CrossOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
+  Ready(0, {3, 5});
+  Ready(1, {5});
+  Start();
+  EXPECT_EQ(leaders_[1].At(0), 5);
+  Ready(1, {3});
+  for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(1), 3);
+  Finish({5, 3});
+}
+
+// The same where both have something and agree on nothing for a while.
+TEST_F(CrossOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
+  Ready(0, {3});
+  Ready(1, {5});
+  Start();
+  meeting_.AwaitHeld(3);
+  Ready(0, {5});
+  EXPECT_EQ(leaders_[1].At(0), 5);
+  Ready(1, {3});
+  EXPECT_EQ(leaders_[0].At(1), 3);
+  Finish({5, 3});
+}
+
+TEST_F(CrossOrderTest, NobodyComesWithNothingToSay) {
+  Ready(0, {1, 2});
+  Ready(1, {1, 2});
+  Start();
+  for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(1), 2);
+  AwaitQuiet();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // time to come all the same
+  EXPECT_EQ(meeting_.Held(), 1);
+  Ready(0, {7});
+  meeting_.AwaitPresent(1);
+  EXPECT_EQ(meeting_.Held(), 1);
+  Ready(1, {7});
+  for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(2), 7);
+  Finish({1, 2, 7});
+}
+
+// Each time it has to be ready anew: what was appended is not pending any more.
+TEST_F(CrossOrderTest, ATicketIsAppendedOnceAPass) {
+  Start();
+  for (std::uint64_t pass = 0; pass < 5; ++pass) {
+    for (int leader = 0; leader < 2; ++leader) Ready(leader, {6});
+    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * pass), 6);
+    for (int leader = 0; leader < 2; ++leader) Ready(leader, {4});
+    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * pass + 1), 4);
+  }
+  Finish({6, 4, 6, 4, 6, 4, 6, 4, 6, 4});
+}
+
+TEST_F(CrossOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
+  Ready(0, {3, 1});
+  Ready(1, {1, 3, 2});
+  for (Leader& leader : leaders_) leader.End();
+  Start();
+  JoinBoth(true, {1, 3});
+  EXPECT_EQ(meeting_.Held(), 1);
+}
+
+TEST_F(CrossOrderTest, EndWakesLeadersThatSleep) {
+  Start();
+  AwaitQuiet();
+  EXPECT_EQ(meeting_.Held(), 0);
+  Finish({});
+  EXPECT_EQ(meeting_.Held(), 1);
+}
+
+// Invariant 4, seen by the one that has not ended.
+TEST_F(CrossOrderTest, EndWhileTheOtherWaitsInTheAnd) {
+  Ready(0, {3});
+  Start();
+  meeting_.AwaitPresent(1);
+  leaders_[1].End();
+  JoinBoth(true, {});
+  EXPECT_EQ(meeting_.Held(), 1);
+}
+
+// Invariant 4: the AND under way does not know of the end, so nobody leaves after it.
+TEST_F(CrossOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
+  Ready(0, {3, 5});
+  Start();
+  meeting_.AwaitPresent(1);
+  leaders_[0].End();
+  Ready(1, {3});
+  EXPECT_EQ(leaders_[1].At(0), 3);
+  meeting_.AwaitPresent(1);
+  EXPECT_EQ(meeting_.Held(), 1);
+  leaders_[1].End();
+  JoinBoth(true, {3});
+  EXPECT_EQ(meeting_.Held(), 2);
+}
+
+TEST_F(CrossOrderTest, EndOfOneLongBeforeTheOther) {
+  Ready(0, {7, 8});
+  Start();
+  leaders_[0].End();
+  leaders_[1].AwaitSleep();
+  meeting_.AwaitPresent(1);
+  EXPECT_EQ(meeting_.Held(), 0);
+  Ready(1, {7});
+  // Whether 7 came into the AND before the end or with it, both leave after the same entry.
+  leaders_[1].End();
+  JoinBoth(true, {7});
+  leaders_[1].End();  // once more, and nobody is there
+}
+
+TEST_F(CrossOrderTest, AnAndThatFailsEndsAllWithFalse) {
+  Ready(0, {3});
+  Start();
+  meeting_.AwaitPresent(1);
+  meeting_.Break();
+  EXPECT_FALSE(leaders_[0].Join());
+  leaders_[1].AwaitSleep();
+  Ready(1, {3});
+  EXPECT_FALSE(leaders_[1].Join());
+  for (const Leader& leader : leaders_) EXPECT_EQ(leader.order().Size(), 0u);
+}
+
+TEST_F(CrossOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
+  Start();
+  meeting_.Break();
+  for (Leader& leader : leaders_) leader.End();
+  JoinBoth(false, {});
+}
+
+}  // namespace
+}  // namespace horovod_opt

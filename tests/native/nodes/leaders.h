@@ -1,0 +1,117 @@
+// Leaders of groups as threads of a test.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "horovod_opt/csrc/core/nodes/bucket_order.h"
+#include "tests/native/shm/node_ranks.h"
+
+namespace horovod_opt {
+
+// The bitwise AND over all leaders, which meet in memory.
+class Meeting {
+ public:
+  explicit Meeting(int leaders) : leaders_(leaders) {}
+
+  // A CrossOrder::And; false after Break().
+  bool And(std::vector<std::uint64_t>& words) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (present_ == 0) coming_ = words;
+    for (std::size_t i = 0; i < words.size(); ++i) coming_[i] &= words[i];
+    const int meeting = held_;
+    if (++present_ == leaders_ && !broken_) {
+      ++held_;
+      present_ = 0;
+      result_ = coming_;
+    }
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return held_ > meeting || broken_; });
+    if (held_ == meeting) return false;
+    words = result_;
+    return true;
+  }
+
+  void Break() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    broken_ = true;
+    changed_.notify_all();
+  }
+
+  // Until so many leaders wait for the others.
+  void AwaitPresent(int leaders) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return present_ >= leaders; });
+  }
+
+  // Until there were so many results.
+  void AwaitHeld(int meetings) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return held_ >= meetings; });
+  }
+
+  int Held() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return held_;
+  }
+
+ private:
+  const int leaders_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::uint64_t> coming_, result_;  // of the next AND, of the last one
+  int present_ = 0;                             // at the next one
+  int held_ = 0;
+  bool broken_ = false;
+};
+
+// A group's leader, its logs and, from Start() on, its thread.
+class Leader {
+ public:
+  explicit Leader(Meeting& meeting)
+      : cross_order_(
+            ready(), order(),
+            [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {}
+
+  ReadyLog& ready() const { return ready_memory_.As<ReadyLog>(); }
+  ReadyLog& order() const { return order_memory_.As<ReadyLog>(); }
+
+  void Start() {
+    thread_ = std::make_unique<Sleeper>([this] { result_ = cross_order_.Run(); });
+  }
+  void AwaitSleep() const { thread_->AwaitSleep(); }
+  void End() { cross_order_.End(); }
+  // Returns what Run() returned.
+  bool Join() {
+    thread_->Join();
+    return result_;
+  }
+
+  // Waits for the entry.
+  int At(std::uint64_t position) const {
+    const std::atomic<bool> never{false};
+    WaitCounts counts;
+    int ticket = -1;
+    EXPECT_TRUE(order().Next(position, ticket, never, counts));
+    return ticket;
+  }
+
+  // Everything in `order`, after Join().
+  std::vector<int> Order() const {
+    std::vector<int> tickets;
+    for (std::uint64_t i = 0; i < order().Size(); ++i) tickets.push_back(At(i));
+    return tickets;
+  }
+
+ private:
+  const Zeros ready_memory_{ReadyLog::Bytes()};
+  const Zeros order_memory_{ReadyLog::Bytes()};
+  CrossOrder cross_order_;
+  bool result_ = false;
+  std::unique_ptr<Sleeper> thread_;
+};
+
+}  // namespace horovod_opt

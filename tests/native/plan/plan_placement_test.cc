@@ -1,0 +1,178 @@
+// Plans whose tensors are on GPUs, and plans that wait for other ranks.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "horovod_opt/csrc/core/plan/consensus.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "tests/native/plan/sample_plans.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr int kCapacity = 20;
+const Reduction kHost, kGpu{0, 0, 1.0, 1.0, 0}, kOtherGpu{0, 0, 1.0, 1.0, 1};
+
+class PlanPlacement : public testing::Test {
+ protected:
+  // One pass of plan "p" on rank `rank`: slot n, whose key is n + 1, arrives with the n-th reduction.
+  Route Pass(int rank, const std::vector<Reduction>& reductions) {
+    Route route = Route::kNegotiated;
+    for (std::size_t slot = 0; slot < reductions.size(); ++slot) {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      const auto key = static_cast<std::int64_t>(slot) + 1;
+      route = lanes_[rank].Arrive(key, 4, reductions[slot], "", arrival);
+    }
+    return route;
+  }
+
+  // Both ranks meet; what rank 0 would say.
+  std::vector<std::string> Meet() {
+    const std::vector<std::string> rows{lanes_[0].MeetingRow(false), lanes_[1].MeetingRow(false)};
+    lanes_[1].Apply(rows);
+    return lanes_[0].Apply(rows).rejected;
+  }
+
+  void Add(const Plan& plan) {
+    for (PlanLane& lane : lanes_) lane.Add(plan);
+  }
+
+  std::vector<int> ready_;
+  PlanLane lanes_[2] = {{kCapacity, [this](int ticket) { ready_.push_back(ticket); }, [] {}},
+                        {kCapacity, [](int) {}, [] {}}};
+};
+
+TEST_F(PlanPlacement, IsLearnedInTheFirstPass) {
+  Add(MakePlan("p", 2, {{0}, {1}}));
+  for (int rank : {0, 1}) {
+    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kGpu, kHost});
+  }
+  EXPECT_FALSE(lanes_[0].AnyCommitted(true));
+  EXPECT_TRUE(Meet().empty());
+  EXPECT_TRUE(lanes_[0].AnyCommitted(false));
+  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kPlanned);
+  ASSERT_EQ(ready_.size(), 2u);
+  const Work first = lanes_[0].Take(ready_[0]);
+  EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.OnGpu());
+  EXPECT_EQ(Describe(first), "plan p (p), pass 3, bucket 0: a");
+  lanes_[0].Take(ready_[1]);
+  EXPECT_EQ(Pass(0, {kHost}), Route::kHeld);
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first pass"),
+            std::string::npos);
+}
+
+TEST_F(PlanPlacement, PlansInMainMemoryOnly) {
+  Add(MakePlan("p", 1, {{0}}));
+  for (int rank : {0, 1}) {
+    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kHost});
+  }
+  Meet();
+  EXPECT_TRUE(lanes_[0].AnyCommitted(true));
+  EXPECT_FALSE(lanes_[0].AnyCommitted(false));
+}
+
+TEST_F(PlanPlacement, AChangeInTheSecondPassFailsThePlan) {
+  Add(MakePlan("p", 1, {{0}}));
+  Pass(0, {kHost});
+  Pass(0, {kGpu});
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first pass"),
+            std::string::npos);
+}
+
+TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
+  Add(MakePlan("p", 3, {{0, 1}, {2}}));
+  for (int pass = 0; pass < 3; ++pass) {
+    Pass(0, {kGpu, kGpu, kHost});
+    Pass(1, {kOtherGpu, kOtherGpu, kHost});
+    if (pass == 1) EXPECT_TRUE(Meet().empty());
+  }
+  ASSERT_EQ(ready_.size(), 2u);
+  const Work fused = lanes_[0].Take(ready_[0]);
+  ASSERT_EQ(fused.slots, (std::vector<int>{0, 1}));
+  for (int slot : fused.slots) EXPECT_EQ(*fused.plan->slots[slot].devices, (Devices{0, 1}));
+  const Work alone = lanes_[0].Take(ready_[1]);
+  EXPECT_EQ(*alone.plan->slots[alone.slots[0]].devices, (Devices{kMainMemory, kMainMemory}));
+}
+
+TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
+  Plan plan = MakePlan("p", 2, {{0}, {1}});
+  Add(plan);
+  const auto pass = [&] {
+    Pass(0, {kGpu, kGpu});
+    Pass(1, {kGpu, kOtherGpu});
+  };
+  pass();
+  pass();
+  EXPECT_TRUE(Meet().empty());
+  for (int passes = 0; passes < 5; ++passes) {
+    ready_.clear();
+    pass();
+    ASSERT_EQ(ready_.size(), 2u);
+    for (PlanLane& lane : lanes_) {
+      for (int ticket : {ready_[0], ready_[1]}) lane.Finished(lane.Take(ticket));
+    }
+  }
+  const std::vector<std::string> rows{lanes_[0].MeetingRow(true), lanes_[1].MeetingRow(false)};
+  ASSERT_FALSE(FromRow(rows[0]).at(0).times.empty());
+  for (PlanLane& lane : lanes_) {
+    lane.Apply(rows);
+    EXPECT_EQ(lane.Reports().at(0).buckets, (Buckets{{0}, {1}}));
+  }
+}
+
+TEST_F(PlanPlacement, AMixedBucketIsNamed) {
+  const struct {
+    Reduction b, c;
+    std::string reason;
+  } cases[] = {{kGpu, kHost, "'b' is on GPU 0, and 'c' in its bucket in main memory"},
+               {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
+               {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
+  for (const auto& one : cases) {
+    PlanLane lane(kCapacity, [](int) {}, [] {});
+    lane.Add(MakePlan("p", 3, {{0}, {1, 2}}));
+    const Reduction reductions[] = {kHost, one.b, one.c};
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::int64_t key : {1, 2, 3}) {
+        ArrivalPtr arrival = std::make_unique<Arrival>();
+        lane.Arrive(key, 4, reductions[key - 1], "", arrival);
+      }
+    }
+    EXPECT_EQ(lane.Reports().at(0).reason, one.reason);
+  }
+}
+
+TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
+  Add(MakePlan("p", 2, {{0}, {1}}));
+  for (int pass = 0; pass < 2; ++pass) {
+    Pass(0, {kGpu, kHost});
+    Pass(1, {kGpu, kGpu});
+  }
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("rank 1: other tensors are on GPUs than on rank 0"), std::string::npos);
+  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kNegotiated);
+  EXPECT_EQ(Pass(1, {kGpu, kGpu}), Route::kNegotiated);
+}
+
+TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
+  lanes_[0].Add(MakePlan("p", 2, {{0, 1}}));
+  for (std::uint64_t pass = 1; pass < kPatientPasses; ++pass) Pass(0, {kHost, kHost});
+  EXPECT_TRUE(lanes_[0].WantsCouncil());  // its first passes are over
+  EXPECT_TRUE(Meet().empty());
+  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  Pass(0, {kHost, kHost});
+  EXPECT_TRUE(lanes_[0].WantsCouncil());
+  const auto said = Meet();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0], "plan p (p): waits for its first passes on rank 1");
+  Pass(0, {kHost, kHost});
+  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  EXPECT_TRUE(Meet().empty());
+}
+
+}  // namespace
+}  // namespace horovod_opt

@@ -1,0 +1,43 @@
+// Plans for tests.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "horovod_opt/csrc/core/plan/plan.h"
+
+namespace horovod_opt {
+
+using Random = std::minstd_rand;
+
+// `slots` tensors of 4 bytes, named a, b, ...; keys count up from `first_key`.
+inline Plan MakePlan(const std::string& hash, int slots, Buckets buckets,
+                     std::int64_t first_key = 1) {
+  Plan plan;
+  plan.hash = plan.name = hash;
+  plan.threshold = 8;
+  for (int slot = 0; slot < slots; ++slot) {
+    const std::string name(1, static_cast<char>('a' + slot));
+    plan.slots.push_back({first_key + slot, 4, {}, {}, name});
+  }
+  plan.buckets = std::move(buckets);
+  return plan;
+}
+
+// 1 to 6 slots, some of which depend on an earlier one, in buckets that respect that.
+inline Plan RandomPlan(Random& random, const std::string& hash) {
+  Plan plan = MakePlan(hash, 1 + static_cast<int>(random() % 6), {});
+  for (int slot = 0; slot < static_cast<int>(plan.slots.size()); ++slot) {
+    auto& after = plan.slots[slot].after;
+    if (slot > 0 && random() % 3 == 0) after.push_back(static_cast<int>(random() % slot));
+    auto& buckets = plan.buckets;
+    const bool depends = !after.empty() && after[0] >= buckets.back().front();
+    if (buckets.empty() || depends || random() % 3 == 0) buckets.emplace_back();
+    buckets.back().push_back(slot);
+  }
+  return plan;
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,213 @@
+// NodeAllreduce where there are several groups.
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "tests/native/shm/node_allreduce_case.h"
+#include "horovod_opt/csrc/core/shm/node_barrier.h"
+
+namespace horovod_opt {
+namespace {
+
+// Reduces over the ranks with one number in their groups, in the order of groups.
+class Exchange {
+ public:
+  explicit Exchange(int groups) : groups_(groups), parts_(groups), barriers_(groups) {}
+
+  void Reduce(int group, void* data, std::int64_t count, const Arithmetic& arithmetic) {
+    parts_[group] = {data, count};
+    Meet(group);
+    const std::size_t bytes = static_cast<std::size_t>(count) * arithmetic.element;
+    const char* const first = static_cast<const char*>(parts_[0].data);
+    std::vector<char> sum(first, first + bytes);
+    for (int other = 1; other < groups_; ++other) {
+      EXPECT_EQ(parts_[other].count, parts_[0].count);
+      arithmetic.reduce(sum.data(), parts_[other].data, count);
+    }
+    Meet(group);
+    std::memcpy(data, sum.data(), bytes);
+    if (group == 0) elements_ += count;
+  }
+
+  std::int64_t elements() const { return elements_; }  // that have passed through
+
+ private:
+  struct Part {
+    void* data;
+    std::int64_t count;
+  };
+
+  void Meet(int group) {
+    const std::atomic<bool> never{false};
+    WaitCounts counts;
+    ASSERT_TRUE(barrier_.As<NodeBarrier>().Pass(++barriers_[group], groups_, never, counts));
+  }
+
+  const int groups_;
+  const Zeros barrier_{sizeof(NodeBarrier)};
+  std::vector<Part> parts_;
+  std::vector<std::uint64_t> barriers_;  // passed, by group
+  std::int64_t elements_ = 0;
+};
+
+// Groups and ranks of each.
+class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  NodeAllreduceCross() {
+    for (int group = 0; group < groups_; ++group) {
+      nodes_.push_back(std::make_unique<Node>(ranks_));
+    }
+    for (int i = 0; i < ranks_; ++i) exchanges_.push_back(std::make_unique<Exchange>(groups_));
+  }
+
+  // What the rank gives to Run().
+  CrossReduce Cross(int rank, const Arithmetic& arithmetic) {
+    return [this, rank, &arithmetic](void* data, std::int64_t count) {
+      EXPECT_GT(count, 0);
+      exchanges_[rank % ranks_]->Reduce(rank / ranks_, data, count, arithmetic);
+      return true;
+    };
+  }
+
+  NodeAllreduce& Of(int rank) { return (*nodes_[rank / ranks_])[rank % ranks_]; }
+
+  Case MakeCase(const Arithmetic& arithmetic, const std::vector<std::int64_t>& sizes,
+                double prescale, double postscale, unsigned seed) {
+    for (std::int64_t elements : sizes) elements_ += elements;
+    return Case(ranks_, arithmetic, sizes, prescale, postscale, seed, groups_);
+  }
+
+  // All ranks of all groups perform all cases back to back, each at its own pace.
+  void Perform(std::vector<Case>& cases, const Arithmetic& arithmetic) {
+    OnRanks(groups_ * ranks_, [&](int rank) {
+      const CrossReduce cross = Cross(rank, arithmetic);
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        ASSERT_TRUE(cases[i].Run(Of(rank), rank, i, never_, cross));
+      }
+    });
+    for (const Case& one : cases) {
+      for (int rank = 0; rank < groups_ * ranks_; ++rank) one.Check(rank);
+    }
+    std::int64_t passed = 0;
+    for (const auto& exchange : exchanges_) passed += exchange->elements();
+    EXPECT_EQ(passed, elements_) << "each element goes over the network once";
+  }
+
+  const int groups_ = std::get<0>(GetParam());
+  const int ranks_ = std::get<1>(GetParam());
+  const std::atomic<bool> never_{false};
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by number in the group
+  std::int64_t elements_ = 0;                         // of all cases
+};
+
+INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, NodeAllreduceCross,
+                         testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
+                                         std::make_tuple(2, 3), std::make_tuple(3, 2)));
+
+// Sizes that are flat within a node, those of several chunks, and those that do not divide.
+TEST_P(NodeAllreduceCross, OneTensorOfAnySize) {
+  std::vector<Case> cases;
+  for (std::int64_t elements : {0, 1, 2, 3, 17, 145, 1023, 1024, 1025, 2047, 4099, 20011}) {
+    cases.push_back(MakeCase(kFloats, {elements}, 1, 1, 7));
+  }
+  Perform(cases, kFloats);
+}
+
+TEST_P(NodeAllreduceCross, Integers) {
+  const Arithmetic arithmetic{sizeof(std::uint32_t), AddSlowly<std::uint32_t>,
+                              Scale<std::uint32_t>};
+  std::vector<Case> cases;
+  for (std::int64_t elements : {1, 333, 7001}) {
+    cases.push_back(MakeCase(arithmetic, {elements, 5}, 1, 1, 11));
+  }
+  Perform(cases, arithmetic);
+}
+
+// Small and large calls, many and few segments, empty ones too, some without input or output, with
+// and without factors.
+TEST_P(NodeAllreduceCross, RandomCallsBackToBack) {
+  std::mt19937 random(42);
+  std::vector<Case> cases;
+  for (unsigned i = 0; i < 100; ++i) {
+    const std::int64_t largest = std::int64_t{1} << random() % 13;
+    std::vector<std::int64_t> sizes(random() % 12);
+    for (std::int64_t& size : sizes) size = static_cast<std::int64_t>(random()) % largest;
+    const double prescale = random() % 2 == 0 ? 1 : 1.0 / 3;
+    const double postscale = random() % 2 == 0 ? 1 : 0.7;
+    cases.push_back(MakeCase(kFloats, sizes, prescale, postscale, i));
+  }
+  Perform(cases, kFloats);
+}
+
+// All ranks of the last group have joined.
+TEST_P(NodeAllreduceCross, AGroupOfZerosAddsNothing) {
+  for (const std::size_t elements : {std::size_t{5}, std::size_t{3001}}) {
+    const std::int64_t bytes = static_cast<std::int64_t>(elements * sizeof(float));
+    OnRanks(groups_ * ranks_, [&](int rank) {
+      const bool joined = rank / ranks_ == groups_ - 1;
+      std::vector<float> values(elements, static_cast<float>(rank + 1));
+      void* const data = joined ? nullptr : values.data();
+      WaitCounts counts;
+      ASSERT_TRUE(Of(rank).Run({{data, data, bytes}}, kFloats, 2, 0.5, Cross(rank, kFloats),
+                               elements, never_, counts));
+      const int others = (groups_ - 1) * ranks_;
+      const float sum = joined ? static_cast<float>(rank + 1)
+                               : static_cast<float>(others * (others + 1) / 2);
+      EXPECT_EQ(values, std::vector<float>(elements, sum)) << "rank " << rank;
+    });
+  }
+}
+
+class NodeAllreduceCrossFails : public testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Chunks, NodeAllreduceCrossFails, testing::Values(0, 1, 2, 3));
+
+// The one rank knows at once; the others of its group learn it by `stop`.
+TEST_P(NodeAllreduceCrossFails, EndsWithFalse) {
+  constexpr int kRanks = 3;
+  constexpr std::size_t kElements = 4 * kSmallChunk / sizeof(float);  // 4 chunks
+  Node node(kRanks);
+  std::atomic<bool> stop{false};
+  const auto run = [&](int rank, int chunks_before_failure) {
+    int chunks = 0;
+    const CrossReduce cross = [&](void*, std::int64_t) {
+      return chunks++ != chunks_before_failure;
+    };
+    std::vector<float> values(kElements, 1);
+    const std::int64_t bytes = static_cast<std::int64_t>(kElements * sizeof(float));
+    WaitCounts counts;
+    EXPECT_FALSE(node[rank].Run({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross, 0,
+                                stop, counts));
+    if (chunks_before_failure >= 0) EXPECT_EQ(chunks, chunks_before_failure + 1);
+  };
+  Sleeper first([&] { run(0, -1); });
+  Sleeper last([&] { run(2, -1); });
+  run(1, GetParam());
+  first.AwaitSleep();
+  last.AwaitSleep();
+  stop = true;
+  node[1].Kick();
+  first.Join();
+  last.Join();
+}
+
+TEST(NodeAllreduceCrossTags, RanksThatDisagreeDoNotReachTheOtherGroups) {
+  Node node(2);
+  const std::atomic<bool> never{false};
+  const CrossReduce cross = [](void*, std::int64_t) {
+    ADD_FAILURE() << "called";
+    return true;
+  };
+  OnRanks(2, [&](int rank) {
+    float value = 1;
+    WaitCounts counts;
+    EXPECT_THROW(node[rank].Run({{&value, &value, 4}}, kFloats, 1, 1, cross,
+                                static_cast<std::uint64_t>(rank), never, counts),
+                 std::logic_error);
+    EXPECT_EQ(value, 1);
+  });
+}
+
+}  // namespace
+}  // namespace horovod_opt

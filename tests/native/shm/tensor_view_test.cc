@@ -1,0 +1,58 @@
+#include "horovod_opt/csrc/core/shm/tensor_view.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace horovod_opt {
+namespace {
+
+class BucketDataTest : public testing::Test {
+ protected:
+  std::string Read(std::int64_t begin, std::int64_t end) const {
+    std::string text(static_cast<std::size_t>(end - begin), '?');
+    data_.Read(begin, end, text.data());
+    return text;
+  }
+
+  const std::string abc_ = "abc";
+  const std::string defgh_ = "defgh";
+  std::string first_out_ = "...";
+  std::string last_out_ = ".....";
+  const std::vector<Segment> segments_ = {
+      {nullptr, nullptr, 0},           {abc_.data(), first_out_.data(), 3},
+      {nullptr, nullptr, 0},           {nullptr, nullptr, 2},
+      {defgh_.data(), last_out_.data(), 5}, {nullptr, nullptr, 0}};
+  const BucketData data_{segments_};
+};
+
+TEST_F(BucketDataTest, ReadsAnyPartWithZerosForWhatIsAbsent) {
+  const std::string all("abc\0\0defgh", 10);
+  ASSERT_EQ(data_.Bytes(), 10);
+  for (std::int64_t begin = 0; begin <= 10; ++begin) {
+    for (std::int64_t end = begin; end <= 10; ++end) {
+      EXPECT_EQ(Read(begin, end), all.substr(begin, end - begin)) << begin << ".." << end;
+    }
+  }
+}
+
+TEST_F(BucketDataTest, WritesOnlyThePartThatIsGivenAndWanted) {
+  data_.Write(1, 7, "123456");
+  EXPECT_EQ(first_out_, ".12");
+  EXPECT_EQ(last_out_, "56...");
+  data_.Write(9, 10, "7");
+  EXPECT_EQ(last_out_, "56..7");
+  data_.Write(4, 4, "");
+  EXPECT_EQ(first_out_ + last_out_, ".1256..7");
+}
+
+TEST(BucketData, MayBeEmpty) {
+  const std::vector<Segment> none;
+  const BucketData data(none);
+  EXPECT_EQ(data.Bytes(), 0);
+  data.Read(0, 0, nullptr);
+  data.Write(0, 0, nullptr);
+}
+
+}  // namespace
+}  // namespace horovod_opt
