@@ -42,9 +42,9 @@ class FakeContext : public horovod::common::OpContext {
     *buffer = std::make_shared<Buffer>(size);
     return horovod::common::Status::OK();
   }
-  horovod::common::Status AllocateOutput(
-      horovod::common::TensorShape, std::shared_ptr<horovod::common::Tensor>*,
-      std::shared_ptr<horovod::common::ReadyEvent>*) override {
+  horovod::common::Status AllocateOutput(horovod::common::TensorShape,
+                                         std::shared_ptr<horovod::common::Tensor>*,
+                                         std::shared_ptr<horovod::common::ReadyEvent>*) override {
     throw std::logic_error("not for allreduces");
   }
   horovod::common::Status AllocateZeros(std::int64_t, horovod::common::DataType,

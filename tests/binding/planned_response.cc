@@ -31,7 +31,7 @@ using horovod::common::TensorTableEntry;
 
 constexpr DataType kFloat32 = horovod::common::HOROVOD_FLOAT32;
 constexpr std::int64_t kKey = 1;
-constexpr int kPasses = 3;  // the third is planned
+constexpr int kIterations = 3;  // the third is planned
 
 struct Allreduce {
   std::string name;
@@ -78,8 +78,7 @@ class Coordinator : public horovod::common::Controller {
  public:
   Coordinator(HorovodGlobalState& horovod, ProcessSet& process_set, const Case& one)
       : Controller(process_set.response_cache, process_set.tensor_queue, horovod.timeline,
-                   horovod.parameter_manager, process_set.group_table,
-                   horovod.timeline_controller),
+                   horovod.parameter_manager, process_set.group_table, horovod.timeline_controller),
         case_(one) {
     size_ = local_size_ = one.ranks();
     is_coordinator_ = is_initialized_ = true;
@@ -139,7 +138,7 @@ Plan PlanOf(const Case& one) {
   return plan;
 }
 
-void Arrive(PlanLane& lane, const Case& one, int rank) {
+void Arrive(PlanTable& lane, const Case& one, int rank) {
   for (std::size_t i = 0; i < one.allreduces.size(); ++i) {
     auto tensor = std::make_unique<PlannedTensor>();
     tensor->entry = Entry(rank, one.allreduces[i]);
@@ -152,27 +151,27 @@ void Arrive(PlanLane& lane, const Case& one, int rank) {
   }
 }
 
-// Rank 0's bucket of the first planned pass.
+// Rank 0's bucket of the first planned iteration.
 void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
   std::vector<int> ready;
-  std::vector<std::unique_ptr<PlanLane>> lanes;
+  std::vector<std::unique_ptr<PlanTable>> lanes;
   for (int rank = 0; rank < one.ranks(); ++rank) {
-    const auto complete = [rank, &ready](int ticket) {
-      if (rank == 0) ready.push_back(ticket);
+    const auto complete = [rank, &ready](int bucket_id) {
+      if (rank == 0) ready.push_back(bucket_id);
     };
-    lanes.push_back(std::make_unique<PlanLane>(kRoundTicket, complete, [] {}));
+    lanes.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
     lanes[rank]->Add(PlanOf(one));
   }
-  for (int pass = 1; pass <= kPasses; ++pass) {
+  for (int iteration = 1; iteration <= kIterations; ++iteration) {
     for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*lanes[rank], one, rank);
     std::vector<std::string> rows;
-    for (const auto& lane : lanes) rows.push_back(lane->MeetingRow(false));
+    for (const auto& lane : lanes) rows.push_back(lane->VoteRow(false));
     for (const auto& lane : lanes) lane->Apply(rows);
   }
-  LaneCounters counters;
+  PathCounters counters;
   PlannedOperations planned(horovod, Perform, *lanes[0], counters, true, false);
   operations = &planned;
-  for (int ticket : ready) planned.Hand(lanes[0]->Take(ticket));
+  for (int bucket_id : ready) planned.Hand(lanes[0]->Take(bucket_id));
   planned.PerformUntilRound();
 }
 

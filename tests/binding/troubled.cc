@@ -19,7 +19,8 @@ enum class Trouble { kNone, kThrows, kKills };
 
 class TroubledTensor : public FakeTensor {
  public:
-  TroubledTensor(std::int64_t elements, Trouble trouble) : FakeTensor(elements), trouble_(trouble) {}
+  TroubledTensor(std::int64_t elements, Trouble trouble)
+      : FakeTensor(elements), trouble_(trouble) {}
 
   const void* data() const override {
     if (trouble_ == Trouble::kThrows) throw std::bad_alloc();
@@ -34,8 +35,9 @@ class TroubledTensor : public FakeTensor {
 }  // namespace
 }  // namespace horovod_opt
 
-// Sums a tensor on `device` with key 1 and one in main memory with key 2 over the ranks, both of ones.
-// The latter makes `trouble` when it is read. What went wrong, or the first element of the sum.
+// Sums a tensor on `device` with key 1 and one in main memory with key 2 over the ranks, both of
+// ones. The latter makes `trouble` when it is read. What went wrong, or the first element of the
+// sum.
 extern "C" const char* troubled_sum(int device, int trouble) {
   using namespace horovod_opt;
   static std::string said;

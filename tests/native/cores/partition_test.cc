@@ -84,8 +84,8 @@ TEST(Partition, DisjointMasksAreTakenAsTheyAre) {
 }
 
 TEST(Partition, TwoSocketsWithTwoRanksEach) {
-  const auto partition = PartitionNode({Range(0, 3), Range(0, 3), Range(4, 7), Range(4, 7)},
-                                       CoresWithoutSmt(8), -1);
+  const auto partition =
+      PartitionNode({Range(0, 3), Range(0, 3), Range(4, 7), Range(4, 7)}, CoresWithoutSmt(8), -1);
   ExpectRank(partition, 0, {1}, {0});
   ExpectRank(partition, 1, {3}, {2});
   ExpectRank(partition, 2, {5}, {4});
@@ -93,8 +93,8 @@ TEST(Partition, TwoSocketsWithTwoRanksEach) {
 }
 
 TEST(Partition, RanksOfOneGroupNeedNotBeNeighbours) {
-  const auto partition = PartitionNode({Range(0, 3), Range(4, 7), Range(0, 3), Range(4, 7)},
-                                       CoresWithoutSmt(8), -1);
+  const auto partition =
+      PartitionNode({Range(0, 3), Range(4, 7), Range(0, 3), Range(4, 7)}, CoresWithoutSmt(8), -1);
   ExpectRank(partition, 0, {1}, {0});
   ExpectRank(partition, 1, {5}, {4});
   ExpectRank(partition, 2, {3}, {2});
@@ -109,8 +109,10 @@ TEST(Partition, SiblingsStayTogether) {
 
 TEST(Partition, TwoSiblingsAreOneCore) {
   ExpectError(PartitionNode({{0, 4}}, CoresWithSmt(4), -1),
-              std::string(kWhy) + "local rank 0 has CPUs 0, 4, 1 core where 2 are needed. This "
-                                  "node has 4 cores, enough for its 1 rank" + kUnbound);
+              std::string(kWhy) +
+                  "local rank 0 has CPUs 0, 4, 1 core where 2 are needed. This "
+                  "node has 4 cores, enough for its 1 rank" +
+                  kUnbound);
 }
 
 TEST(Partition, MaskWithOneSiblingOfEachCore) {
@@ -157,36 +159,43 @@ TEST(Partition, CoreIndexOutOfTheShare) {
 
 TEST(Partition, OneCoreOnTheNode) {
   ExpectError(PartitionNode({{0}}, CoresWithoutSmt(1), -1),
-              std::string(kWhy) + "local rank 0 has CPU 0, 1 core where 2 are needed. This node "
-                                  "has 1 core, too few for scp: use a larger one, or leave scp "
-                                  "out of HOROVOD_OPT_MODE.");
+              std::string(kWhy) +
+                  "local rank 0 has CPU 0, 1 core where 2 are needed. This node "
+                  "has 1 core, too few for scp: use a larger one, or leave scp "
+                  "out of HOROVOD_OPT_MODE.");
 }
 
 TEST(Partition, TwoRanksOnTwoCores) {
   ExpectError(PartitionNode({{0, 1}, {0, 1}}, CoresWithoutSmt(2), -1),
-              std::string(kWhy) + "local ranks 0-1 share CPUs 0-1, 2 cores where 4 are needed. "
-                                  "This node has 2 cores: start at most 1 rank on it, or leave scp "
-                                  "out of HOROVOD_OPT_MODE.");
+              std::string(kWhy) +
+                  "local ranks 0-1 share CPUs 0-1, 2 cores where 4 are needed. "
+                  "This node has 2 cores: start at most 1 rank on it, or leave scp "
+                  "out of HOROVOD_OPT_MODE.");
 }
 
 TEST(Partition, OneCoreShortOfEnough) {
   ExpectError(PartitionNode(std::vector<Cpus>(3, Range(0, 4)), CoresWithoutSmt(5), -1),
-              std::string(kWhy) + "local ranks 0-2 share CPUs 0-4, 5 cores where 6 are needed. "
-                                  "This node has 5 cores: start at most 2 ranks on it, or leave "
-                                  "scp out of HOROVOD_OPT_MODE.");
+              std::string(kWhy) +
+                  "local ranks 0-2 share CPUs 0-4, 5 cores where 6 are needed. "
+                  "This node has 5 cores: start at most 2 ranks on it, or leave "
+                  "scp out of HOROVOD_OPT_MODE.");
 }
 
 TEST(Partition, BoundToOneCorePerRankByTheLauncher) {
   ExpectError(PartitionNode({{0}, {1}, {2}, {3}}, CoresWithoutSmt(8), -1),
-              std::string(kWhy) + "local rank 0 has CPU 0, 1 core where 2 are needed (and 3 more "
-                                  "local ranks with too few). This node has 8 cores, enough for "
-                                  "its 4 ranks" + kUnbound);
+              std::string(kWhy) +
+                  "local rank 0 has CPU 0, 1 core where 2 are needed (and 3 more "
+                  "local ranks with too few). This node has 8 cores, enough for "
+                  "its 4 ranks" +
+                  kUnbound);
 }
 
 TEST(Partition, OnlyTheRankWithTooFewIsNamed) {
   ExpectError(PartitionNode({Range(0, 3), {6}}, CoresWithoutSmt(8), -1),
-              std::string(kWhy) + "local rank 1 has CPU 6, 1 core where 2 are needed. This node "
-                                  "has 8 cores, enough for its 2 ranks" + kUnbound);
+              std::string(kWhy) +
+                  "local rank 1 has CPU 6, 1 core where 2 are needed. This node "
+                  "has 8 cores, enough for its 2 ranks" +
+                  kUnbound);
 }
 
 TEST(Partition, UnequalMasksThatOverlap) {

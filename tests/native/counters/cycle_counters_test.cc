@@ -11,8 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Counters, EachAdditionReachesItsCounters) {
-  Counters counters;
+TEST(CycleCounters, EachAdditionReachesItsCounters) {
+  CycleCounters counters;
   counters.AddCycle();
   counters.AddCycle();
   counters.AddSleep(3us);
@@ -24,7 +24,7 @@ TEST(Counters, EachAdditionReachesItsCounters) {
   counters.AddData(300us, 1024);
   counters.SetSteps(6);
   counters.SetSteps(7);
-  const Counters::Values values = counters.Read();
+  const CycleCounters::Values values = counters.Read();
   EXPECT_EQ(values.cycles, 2);
   EXPECT_EQ(values.cycles_slept, 3);
   EXPECT_EQ(values.sleep, 12us);
@@ -36,8 +36,8 @@ TEST(Counters, EachAdditionReachesItsCounters) {
   EXPECT_EQ(values.steps, 7);
 }
 
-TEST(Counters, ResetStartsAgain) {
-  Counters counters;
+TEST(CycleCounters, ResetStartsAgain) {
+  CycleCounters counters;
   counters.AddCycle();
   counters.AddSleep(1us);
   counters.AddWait(1us);
@@ -45,7 +45,7 @@ TEST(Counters, ResetStartsAgain) {
   counters.AddData(1us, 1);
   counters.SetSteps(1);
   counters.Reset();
-  const Counters::Values values = counters.Read();
+  const CycleCounters::Values values = counters.Read();
   EXPECT_EQ(values.cycles, 0);
   EXPECT_EQ(values.cycles_slept, 0);
   EXPECT_EQ(values.sleep, 0ns);
@@ -58,19 +58,19 @@ TEST(Counters, ResetStartsAgain) {
 }
 
 // Under ThreadSanitizer this fails for any counter that is not atomic.
-TEST(Counters, ManyReadersSeeEachCounterGrowAndTheFinalValue) {
+TEST(CycleCounters, ManyReadersSeeEachCounterGrowAndTheFinalValue) {
   constexpr int kAdditions = 20000;
   constexpr std::int64_t kBytes = std::int64_t{1} << 33;  // both halves of the number change
-  Counters counters;
+  CycleCounters counters;
   std::atomic<int> ready{0};
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
   for (int i = 0; i < 3; ++i) {
     readers.emplace_back([&] {
       ++ready;
-      Counters::Values before = counters.Read();
+      CycleCounters::Values before = counters.Read();
       while (!done) {
-        const Counters::Values now = counters.Read();
+        const CycleCounters::Values now = counters.Read();
         EXPECT_GE(now.cycles, before.cycles);
         EXPECT_GE(now.cycles_slept, before.cycles_slept);
         EXPECT_GE(now.sleep, before.sleep);
@@ -94,7 +94,7 @@ TEST(Counters, ManyReadersSeeEachCounterGrowAndTheFinalValue) {
   }
   done = true;
   for (std::thread& reader : readers) reader.join();
-  const Counters::Values values = counters.Read();
+  const CycleCounters::Values values = counters.Read();
   EXPECT_EQ(values.cycles, kAdditions);
   EXPECT_EQ(values.cycles_slept, kAdditions);
   EXPECT_EQ(values.sleep.count(), kAdditions);

@@ -12,10 +12,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void ExpectValues(const LaneCounters::Values& values, std::int64_t passes, std::int64_t buckets,
+void ExpectValues(const PathCounters::Values& values, std::int64_t iterations, std::int64_t buckets,
                   std::int64_t bytes, std::int64_t wakeups, std::chrono::nanoseconds data,
                   std::chrono::nanoseconds latency) {
-  EXPECT_EQ(values.passes, passes);
+  EXPECT_EQ(values.iterations, iterations);
   EXPECT_EQ(values.buckets, buckets);
   EXPECT_EQ(values.bytes, bytes);
   EXPECT_EQ(values.wakeups, wakeups);
@@ -23,13 +23,13 @@ void ExpectValues(const LaneCounters::Values& values, std::int64_t passes, std::
   EXPECT_EQ(values.latency, latency);
 }
 
-TEST(LaneCounters, EachAdditionReachesItsCounters) {
-  LaneCounters counters;
+TEST(PathCounters, EachAdditionReachesItsCounters) {
+  PathCounters counters;
   counters.AddBucket(1000, 3us, 50us);
   counters.AddBucket(24, 4us, 60us);
   counters.AddBucket(1, 1us, 1us);
-  counters.AddPass();
-  counters.AddPass();
+  counters.AddIteration();
+  counters.AddIteration();
   counters.SetWakeups(9);
   counters.SetWakeups(11);
   counters.AddAgreement();
@@ -38,12 +38,12 @@ TEST(LaneCounters, EachAdditionReachesItsCounters) {
   ExpectValues(counters.Read(), 2, 3, 1025, 11, 8us, 111us);
 }
 
-TEST(LaneCounters, ResetStartsAgain) {
-  LaneCounters counters;
+TEST(PathCounters, ResetStartsAgain) {
+  PathCounters counters;
   std::thread([&] {
     counters.BeginThread();
     counters.AddBucket(1, 1us, 1us);
-    counters.AddPass();
+    counters.AddIteration();
     counters.SetWakeups(1);
     counters.AddAgreement();
     for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
@@ -57,8 +57,8 @@ TEST(LaneCounters, ResetStartsAgain) {
   EXPECT_EQ(counters.Usage().user + counters.Usage().system, 0ns);
 }
 
-TEST(LaneCounters, UsageBeforeWhileAndAfterTheThread) {
-  LaneCounters counters;
+TEST(PathCounters, UsageBeforeWhileAndAfterTheThread) {
+  PathCounters counters;
   EXPECT_EQ(counters.Usage().voluntary_switches, 0);
   std::promise<void> slept, leave;
   ThreadUsage own;
@@ -80,8 +80,8 @@ TEST(LaneCounters, UsageBeforeWhileAndAfterTheThread) {
   EXPECT_LE(after.user + after.system, own.user + own.system);
 }
 
-TEST(LaneCounters, UsageIsThatOfAllThreads) {
-  LaneCounters counters;
+TEST(PathCounters, UsageIsThatOfAllThreads) {
+  PathCounters counters;
   std::promise<void> begun[2], leave[2];
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) {
@@ -106,44 +106,44 @@ TEST(LaneCounters, UsageIsThatOfAllThreads) {
   EXPECT_EQ(counters.Usage().voluntary_switches, after.voluntary_switches);
 }
 
-TEST(LaneCounters, SteadyRoundsAreThoseSinceTheFirstPassAfterTheLastCouncil) {
-  LaneCounters counters;
-  const auto rounds_then_pass = [&](int count) {
+TEST(PathCounters, SteadyRoundsAreThoseSinceTheFirstIterationAfterTheLastVote) {
+  PathCounters counters;
+  const auto rounds_then_iteration = [&](int count) {
     for (int i = 0; i < count; ++i) counters.AddRound();
-    counters.AddPass();
+    counters.AddIteration();
     return counters.Read().steady_rounds;
   };
-  counters.AddCouncil();
-  EXPECT_EQ(rounds_then_pass(2), 0);
-  EXPECT_EQ(rounds_then_pass(4), 4);
-  EXPECT_EQ(rounds_then_pass(1), 5);
+  counters.AddVote();
+  EXPECT_EQ(rounds_then_iteration(2), 0);
+  EXPECT_EQ(rounds_then_iteration(4), 4);
+  EXPECT_EQ(rounds_then_iteration(1), 5);
   counters.AddRound();
-  EXPECT_EQ(counters.Read().steady_rounds, 5) << "only until the last pass";
-  counters.AddCouncil();
-  EXPECT_EQ(rounds_then_pass(3), 0);
-  EXPECT_EQ(rounds_then_pass(3), 3);
+  EXPECT_EQ(counters.Read().steady_rounds, 5) << "only until the last iteration";
+  counters.AddVote();
+  EXPECT_EQ(rounds_then_iteration(3), 0);
+  EXPECT_EQ(rounds_then_iteration(3), 3);
   EXPECT_EQ(counters.Read().rounds, 14);
   counters.Reset();
   EXPECT_EQ(counters.Read().steady_rounds, 0);
-  EXPECT_EQ(rounds_then_pass(1), 0);
+  EXPECT_EQ(rounds_then_iteration(1), 0);
   EXPECT_EQ(counters.Read().rounds, 1);
 }
 
 // Under ThreadSanitizer this fails for any counter that is not atomic, and for a reader that
 // looks for a thread that ends.
-TEST(LaneCounters, ReadersAtAnyTime) {
+TEST(PathCounters, ReadersAtAnyTime) {
   constexpr int kBuckets = 20000;
   constexpr std::int64_t kBytes = std::int64_t{1} << 33;  // both halves of the number change
-  LaneCounters counters;
+  PathCounters counters;
   std::atomic<int> ready{0};
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
   for (int i = 0; i < 2; ++i) {
     readers.emplace_back([&] {
-      LaneCounters::Values before = counters.Read();
+      PathCounters::Values before = counters.Read();
       for (++ready; !done;) {
-        const LaneCounters::Values now = counters.Read();
-        EXPECT_GE(now.passes, before.passes);
+        const PathCounters::Values now = counters.Read();
+        EXPECT_GE(now.iterations, before.iterations);
         EXPECT_GE(now.buckets, before.buckets);
         EXPECT_GE(now.wakeups, before.wakeups);
         EXPECT_GE(now.rounds, before.rounds);
@@ -160,7 +160,7 @@ TEST(LaneCounters, ReadersAtAnyTime) {
   std::thread background([&] {
     for (int i = 0; i < kBuckets; ++i) {
       counters.AddRound();
-      if (i % 100 == 0) counters.AddCouncil();
+      if (i % 100 == 0) counters.AddVote();
     }
   });
   std::thread order([&] {
@@ -172,7 +172,7 @@ TEST(LaneCounters, ReadersAtAnyTime) {
     counters.BeginThread();
     for (int i = 1; i <= kBuckets; ++i) {
       counters.AddBucket(kBytes, 2ns, 3ns);
-      if (i % 10 == 0) counters.AddPass();
+      if (i % 10 == 0) counters.AddIteration();
       counters.SetWakeups(i);
     }
     counters.EndThread();

@@ -5,8 +5,8 @@
 namespace horovod_opt {
 namespace {
 
-TEST(Repeats, CountsTheMostFrequentName) {
-  Repeats repeats;
+TEST(StepCount, CountsTheMostFrequentName) {
+  StepCount repeats;
   for (int step = 1; step <= 3; ++step) {
     EXPECT_EQ(repeats.Add("gradient.0"), step);
     EXPECT_EQ(repeats.Add("gradient.1"), step);
@@ -14,19 +14,19 @@ TEST(Repeats, CountsTheMostFrequentName) {
   EXPECT_EQ(repeats.Add("metric"), 3);
 }
 
-TEST(Repeats, NamesThatComeOnceDoNotFillTheMemory) {
-  Repeats repeats;
+TEST(StepCount, NamesThatComeOnceDoNotFillTheMemory) {
+  StepCount repeats;
   repeats.Add("gradient");
-  for (std::size_t i = 0; i < 2 * Repeats::kNames; ++i) {
+  for (std::size_t i = 0; i < 2 * StepCount::kNames; ++i) {
     EXPECT_EQ(repeats.Add("once." + std::to_string(i)), 1);
   }
-  const std::string late = "once." + std::to_string(2 * Repeats::kNames - 1);
+  const std::string late = "once." + std::to_string(2 * StepCount::kNames - 1);
   EXPECT_EQ(repeats.Add(late), 1);  // not among those that are counted
   EXPECT_EQ(repeats.Add("gradient"), 2);
 }
 
-TEST(Repeats, ResetStartsAgain) {
-  Repeats repeats;
+TEST(StepCount, ResetStartsAgain) {
+  StepCount repeats;
   repeats.Add("gradient");
   repeats.Add("gradient");
   repeats.Reset();

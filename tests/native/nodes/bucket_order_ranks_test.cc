@@ -1,4 +1,4 @@
-// CrossOrder with all the ranks of all groups; ThreadSanitizer looks on.
+// BucketOrder with all the ranks of all groups; ThreadSanitizer looks on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace horovod_opt {
 namespace {
 
-constexpr int kTickets = 40;
+constexpr int kIds = 40;
 constexpr int kPasses = 30;
-constexpr std::uint64_t kEntries = kTickets * kPasses;
+constexpr std::uint64_t kEntries = kIds * kPasses;
 
 struct Job {
   int leaders;
@@ -21,11 +21,11 @@ struct Job {
   int seed;
 };
 
-// Of each rank, of each ticket, the pass in which it was ready: written before Ready() and read
+// Of each rank, of each bucket ID, the pass in which it was ready: written before Ready() and read
 // without any lock. Of two passes, as a rank may be ready for the next one while others read.
 using Written = std::vector<std::vector<int>>;
 
-// Has its tickets ready in an order of its own, anew after it has performed them.
+// Has its bucket IDs ready in an order of its own, anew after it has performed them.
 class Rank {
  public:
   Rank(const Leader& leader, int group_size, const std::vector<std::unique_ptr<Rank>>& all,
@@ -34,7 +34,7 @@ class Rank {
     std::iota(todo_.begin(), todo_.end(), 0);
   }
 
-  // Until `refuse` is set and the log ends, or until all passes are over.
+  // Until `refuse` is set and the ready queue ends, or until all passes are over.
   void Train(const std::atomic<bool>& refuse, const std::atomic<bool>& end) {
     const std::atomic<bool> only_look{true};
     for (std::uint64_t position = 0; position < kEntries;) {
@@ -42,9 +42,9 @@ class Rank {
       if (refuse) todo_.clear();
       const bool must_wait = todo_.empty();
       if (!must_wait && random_() % 2 == 0) MakeReady();
-      int ticket;
-      if (leader_.order().Next(position, ticket, must_wait ? end : only_look, counts_)) {
-        Perform(ticket);
+      int bucket_id;
+      if (leader_.order().Next(position, bucket_id, must_wait ? end : only_look, counts_)) {
+        Perform(bucket_id);
         performed_.store(++position);
       } else if (must_wait) {
         return;
@@ -68,36 +68,36 @@ class Rank {
 
   void MakeReady() {
     std::swap(todo_[random_() % todo_.size()], todo_.back());
-    const int ticket = todo_.back();
+    const int bucket_id = todo_.back();
     todo_.pop_back();
-    const int pass = passes_[ticket];
-    written_[pass % 2][ticket] = pass;
-    leader_.ready().Ready(ticket, group_size_);
+    const int pass = passes_[bucket_id];
+    written_[pass % 2][bucket_id] = pass;
+    leader_.ready().Ready(bucket_id, group_size_);
   }
 
-  void Perform(int ticket) {
-    const int pass = passes_[ticket]++;
+  void Perform(int bucket_id) {
+    const int pass = passes_[bucket_id]++;
     // Invariant 2.
-    for (const auto& rank : all_) EXPECT_EQ(rank->written_[pass % 2][ticket], pass);
-    order_.push_back(ticket);
-    if (pass + 1 < kPasses) todo_.push_back(ticket);
+    for (const auto& rank : all_) EXPECT_EQ(rank->written_[pass % 2][bucket_id], pass);
+    order_.push_back(bucket_id);
+    if (pass + 1 < kPasses) todo_.push_back(bucket_id);
   }
 
   const Leader& leader_;
   const int group_size_;
   const std::vector<std::unique_ptr<Rank>>& all_;
   std::mt19937 random_;
-  Written written_ = Written(2, std::vector<int>(kTickets, -1));
-  std::vector<int> todo_ = std::vector<int>(kTickets);
-  std::vector<int> passes_ = std::vector<int>(kTickets);  // performed
+  Written written_ = Written(2, std::vector<int>(kIds, -1));
+  std::vector<int> todo_ = std::vector<int>(kIds);
+  std::vector<int> passes_ = std::vector<int>(kIds);  // performed
   std::vector<int> order_;
   std::atomic<std::uint64_t> performed_{0};
   WaitCounts counts_;
 };
 
-class CrossOrderRanks : public testing::TestWithParam<Job> {
+class BucketOrderRanks : public testing::TestWithParam<Job> {
  protected:
-  CrossOrderRanks() : meeting_(GetParam().leaders), random_(GetParam().seed) {
+  BucketOrderRanks() : meeting_(GetParam().leaders), random_(GetParam().seed) {
     for (int group = 0; group < GetParam().leaders; ++group) {
       leaders_.push_back(std::make_unique<Leader>(meeting_));
       for (int i = 0; i < GetParam().ranks; ++i) {
@@ -142,20 +142,20 @@ std::string Name(const testing::TestParamInfo<Job>& job) {
          "RanksSeed" + std::to_string(job.param.seed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, CrossOrderRanks,
+INSTANTIATE_TEST_SUITE_P(Jobs, BucketOrderRanks,
                          testing::Values(Job{2, 1, 0}, Job{2, 1, 1}, Job{2, 3, 2}, Job{3, 2, 3},
                                          Job{4, 1, 4}, Job{4, 3, 5}),
                          Name);
 
-TEST_P(CrossOrderRanks, AllPerformTheSameOrderToTheLastPass) {
+TEST_P(BucketOrderRanks, AllPerformTheSameOrderToTheLastPass) {
   Train(kEntries);
   const std::vector<int>& order = ranks_[0]->order();
-  for (int ticket = 0; ticket < kTickets; ++ticket) {
-    EXPECT_EQ(std::count(order.begin(), order.end(), ticket), kPasses);
+  for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
+    EXPECT_EQ(std::count(order.begin(), order.end(), bucket_id), kPasses);
   }
 }
 
-TEST_P(CrossOrderRanks, AllPerformTheSameOrderUpToAnEndAtAnyTime) {
+TEST_P(BucketOrderRanks, AllPerformTheSameOrderUpToAnEndAtAnyTime) {
   const std::uint64_t until = random_() % kEntries;
   Train(until);
   EXPECT_GE(ranks_[0]->order().size(), until);

@@ -7,14 +7,14 @@
 namespace horovod_opt {
 namespace {
 
-using Tickets = std::vector<int>;
+using BucketIds = std::vector<int>;
 
 // Two groups of one rank each. A rank that waits in vain hangs.
-class CrossOrderTest : public testing::Test {
+class BucketOrderTest : public testing::Test {
  protected:
   // Before Start() what is ready there is in the leader's first AND.
-  void Ready(int leader, const Tickets& tickets) {
-    for (int ticket : tickets) leaders_[leader].ready().Ready(ticket, 1);
+  void Ready(int leader, const BucketIds& bucket_ids) {
+    for (int bucket_id : bucket_ids) leaders_[leader].ready().Ready(bucket_id, 1);
   }
 
   void Start() {
@@ -26,12 +26,12 @@ class CrossOrderTest : public testing::Test {
     for (const Leader& leader : leaders_) leader.AwaitSleep();
   }
 
-  void Finish(const Tickets& order) {
+  void Finish(const BucketIds& order) {
     for (Leader& leader : leaders_) leader.End();
     JoinBoth(true, order);
   }
 
-  void JoinBoth(bool result, const Tickets& order) {
+  void JoinBoth(bool result, const BucketIds& order) {
     for (Leader& leader : leaders_) {
       EXPECT_EQ(leader.Join(), result);
       EXPECT_EQ(leader.Order(), order);
@@ -42,7 +42,7 @@ class CrossOrderTest : public testing::Test {
   Leader leaders_[2]{Leader(meeting_), Leader(meeting_)};
 };
 
-TEST_F(CrossOrderTest, WhatOneDoesNotHaveIsNotAppended) {
+TEST_F(BucketOrderTest, WhatOneDoesNotHaveIsNotAppended) {
   Ready(0, {3, 5, 8});
   Ready(1, {4, 5, 9});
   Start();
@@ -50,7 +50,7 @@ TEST_F(CrossOrderTest, WhatOneDoesNotHaveIsNotAppended) {
   Finish({5});
 }
 
-TEST_F(CrossOrderTest, OneAndIsAppendedByTicket) {
+TEST_F(BucketOrderTest, OneAndIsAppendedByBucketId) {
   Ready(0, {4095, 64, 9, 2, 63, 0, 128});
   Ready(1, {0, 2, 9, 63, 64, 128, 4095});
   Start();
@@ -59,7 +59,7 @@ TEST_F(CrossOrderTest, OneAndIsAppendedByTicket) {
 }
 
 // Invariant 3: 3 and 5 are ready on one; the other can have 3 only after 5.
-TEST_F(CrossOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
+TEST_F(BucketOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
   Ready(0, {3, 5});
   Ready(1, {5});
   Start();
@@ -70,7 +70,7 @@ TEST_F(CrossOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
 }
 
 // The same where both have something and agree on nothing for a while.
-TEST_F(CrossOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
+TEST_F(BucketOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
   Ready(0, {3});
   Ready(1, {5});
   Start();
@@ -82,7 +82,7 @@ TEST_F(CrossOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
   Finish({5, 3});
 }
 
-TEST_F(CrossOrderTest, NobodyComesWithNothingToSay) {
+TEST_F(BucketOrderTest, NobodyComesWithNothingToSay) {
   Ready(0, {1, 2});
   Ready(1, {1, 2});
   Start();
@@ -99,7 +99,7 @@ TEST_F(CrossOrderTest, NobodyComesWithNothingToSay) {
 }
 
 // Each time it has to be ready anew: what was appended is not pending any more.
-TEST_F(CrossOrderTest, ATicketIsAppendedOnceAPass) {
+TEST_F(BucketOrderTest, ATicketIsAppendedOnceAPass) {
   Start();
   for (std::uint64_t pass = 0; pass < 5; ++pass) {
     for (int leader = 0; leader < 2; ++leader) Ready(leader, {6});
@@ -110,7 +110,7 @@ TEST_F(CrossOrderTest, ATicketIsAppendedOnceAPass) {
   Finish({6, 4, 6, 4, 6, 4, 6, 4, 6, 4});
 }
 
-TEST_F(CrossOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
+TEST_F(BucketOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
   Ready(0, {3, 1});
   Ready(1, {1, 3, 2});
   for (Leader& leader : leaders_) leader.End();
@@ -119,7 +119,7 @@ TEST_F(CrossOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
   EXPECT_EQ(meeting_.Held(), 1);
 }
 
-TEST_F(CrossOrderTest, EndWakesLeadersThatSleep) {
+TEST_F(BucketOrderTest, EndWakesLeadersThatSleep) {
   Start();
   AwaitQuiet();
   EXPECT_EQ(meeting_.Held(), 0);
@@ -128,7 +128,7 @@ TEST_F(CrossOrderTest, EndWakesLeadersThatSleep) {
 }
 
 // Invariant 4, seen by the one that has not ended.
-TEST_F(CrossOrderTest, EndWhileTheOtherWaitsInTheAnd) {
+TEST_F(BucketOrderTest, EndWhileTheOtherWaitsInTheAnd) {
   Ready(0, {3});
   Start();
   meeting_.AwaitPresent(1);
@@ -138,7 +138,7 @@ TEST_F(CrossOrderTest, EndWhileTheOtherWaitsInTheAnd) {
 }
 
 // Invariant 4: the AND under way does not know of the end, so nobody leaves after it.
-TEST_F(CrossOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
+TEST_F(BucketOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
   Ready(0, {3, 5});
   Start();
   meeting_.AwaitPresent(1);
@@ -152,7 +152,7 @@ TEST_F(CrossOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
   EXPECT_EQ(meeting_.Held(), 2);
 }
 
-TEST_F(CrossOrderTest, EndOfOneLongBeforeTheOther) {
+TEST_F(BucketOrderTest, EndOfOneLongBeforeTheOther) {
   Ready(0, {7, 8});
   Start();
   leaders_[0].End();
@@ -166,7 +166,7 @@ TEST_F(CrossOrderTest, EndOfOneLongBeforeTheOther) {
   leaders_[1].End();  // once more, and nobody is there
 }
 
-TEST_F(CrossOrderTest, AnAndThatFailsEndsAllWithFalse) {
+TEST_F(BucketOrderTest, AnAndThatFailsEndsAllWithFalse) {
   Ready(0, {3});
   Start();
   meeting_.AwaitPresent(1);
@@ -178,7 +178,7 @@ TEST_F(CrossOrderTest, AnAndThatFailsEndsAllWithFalse) {
   for (const Leader& leader : leaders_) EXPECT_EQ(leader.order().Size(), 0u);
 }
 
-TEST_F(CrossOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
+TEST_F(BucketOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
   Start();
   meeting_.Break();
   for (Leader& leader : leaders_) leader.End();

@@ -17,20 +17,20 @@ class Meeting {
  public:
   explicit Meeting(int leaders) : leaders_(leaders) {}
 
-  // A CrossOrder::And; false after Break().
+  // A BucketOrder::And; false after Break().
   bool And(std::vector<std::uint64_t>& words) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (present_ == 0) coming_ = words;
     for (std::size_t i = 0; i < words.size(); ++i) coming_[i] &= words[i];
-    const int meeting = held_;
+    const int meeting = deferring_;
     if (++present_ == leaders_ && !broken_) {
-      ++held_;
+      ++deferring_;
       present_ = 0;
       result_ = coming_;
     }
     changed_.notify_all();
-    changed_.wait(lock, [&] { return held_ > meeting || broken_; });
-    if (held_ == meeting) return false;
+    changed_.wait(lock, [&] { return deferring_ > meeting || broken_; });
+    if (deferring_ == meeting) return false;
     words = result_;
     return true;
   }
@@ -50,12 +50,12 @@ class Meeting {
   // Until there were so many results.
   void AwaitHeld(int meetings) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return held_ >= meetings; });
+    changed_.wait(lock, [&] { return deferring_ >= meetings; });
   }
 
   int Held() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return held_;
+    return deferring_;
   }
 
  private:
@@ -64,7 +64,7 @@ class Meeting {
   std::condition_variable changed_;
   std::vector<std::uint64_t> coming_, result_;  // of the next AND, of the last one
   int present_ = 0;                             // at the next one
-  int held_ = 0;
+  int deferring_ = 0;
   bool broken_ = false;
 };
 
@@ -72,12 +72,12 @@ class Meeting {
 class Leader {
  public:
   explicit Leader(Meeting& meeting)
-      : cross_order_(
-            ready(), order(),
-            [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {}
+      : cross_order_(ready(), order(),
+                     [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {
+  }
 
-  ReadyLog& ready() const { return ready_memory_.As<ReadyLog>(); }
-  ReadyLog& order() const { return order_memory_.As<ReadyLog>(); }
+  ReadyQueue& ready() const { return ready_memory_.As<ReadyQueue>(); }
+  ReadyQueue& order() const { return order_memory_.As<ReadyQueue>(); }
 
   void Start() {
     thread_ = std::make_unique<Sleeper>([this] { result_ = cross_order_.Run(); });
@@ -94,22 +94,22 @@ class Leader {
   int At(std::uint64_t position) const {
     const std::atomic<bool> never{false};
     WaitCounts counts;
-    int ticket = -1;
-    EXPECT_TRUE(order().Next(position, ticket, never, counts));
-    return ticket;
+    int bucket_id = -1;
+    EXPECT_TRUE(order().Next(position, bucket_id, never, counts));
+    return bucket_id;
   }
 
   // Everything in `order`, after Join().
   std::vector<int> Order() const {
-    std::vector<int> tickets;
-    for (std::uint64_t i = 0; i < order().Size(); ++i) tickets.push_back(At(i));
-    return tickets;
+    std::vector<int> bucket_ids;
+    for (std::uint64_t i = 0; i < order().Size(); ++i) bucket_ids.push_back(At(i));
+    return bucket_ids;
   }
 
  private:
-  const Zeros ready_memory_{ReadyLog::Bytes()};
-  const Zeros order_memory_{ReadyLog::Bytes()};
-  CrossOrder cross_order_;
+  const Zeros ready_memory_{ReadyQueue::Bytes()};
+  const Zeros order_memory_{ReadyQueue::Bytes()};
+  BucketOrder cross_order_;
   bool result_ = false;
   std::unique_ptr<Sleeper> thread_;
 };

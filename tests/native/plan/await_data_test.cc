@@ -98,7 +98,7 @@ TEST_F(AwaitDataTest, SleepsLongerBetweenLooks) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, (20 + 40 + 80 + 160 + 320 + 500) * 1us);
 }
 
-TEST_F(AwaitDataTest, PassesOnWhatALookThrows) {
+TEST_F(AwaitDataTest, IterationsOnWhatALookThrows) {
   struct Broken : Arrival {
     bool DataReady() override { throw std::runtime_error("illegal address"); }
   };

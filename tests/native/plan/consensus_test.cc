@@ -7,46 +7,56 @@
 namespace horovod_opt {
 namespace {
 
-Statement Says(Stand stand, std::uint64_t begun = 0, const std::string& reason = "",
-               std::vector<std::int64_t> times = {}) {
-  Statement statement;
-  statement.hash = "p";
-  statement.stand = stand;
-  statement.begun = begun;
-  statement.reason = reason;
-  statement.times = std::move(times);
-  return statement;
+Vote Says(PlanState state, std::uint64_t begun = 0, const std::string& reason = "",
+          std::vector<std::int64_t> times = {}) {
+  Vote vote;
+  vote.hash = "p";
+  vote.state = state;
+  vote.begun = begun;
+  vote.reason = reason;
+  vote.times = std::move(times);
+  return vote;
 }
 
 // Of one plan, from what each rank says; the ranks' rows are as they travel.
-Decision Decided(const std::vector<Statement>& by_rank) {
+Decision Decided(const std::vector<Vote>& by_rank) {
   std::vector<std::string> rows;
-  for (const Statement& one : by_rank) rows.push_back(ToRow({one}));
+  for (const Vote& one : by_rank) rows.push_back(ToRow({one}));
   const auto decisions = Decide(rows);
   EXPECT_EQ(decisions.size(), 1u);
   EXPECT_EQ(decisions.at(0).hash, "p");
   return decisions.at(0);
 }
 
-TEST(Council, RowsKeepEveryField) {
-  const std::vector<Statement> statements{
-      {"p", Stand::kActive, 12345678901234, "", {7, 0, -3}, {0, kMainMemory, 15}, {9, 8}, true, true, false, 77},
-      {"q", Stand::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, false, false, true, 0},
-      {"r", Stand::kCaptured, 1, " ", {1}, {0}, {5}, true, false, true, 1},
+TEST(Vote, RowsKeepEveryField) {
+  const std::vector<Vote> votes{
+      {"p",
+       PlanState::kActive,
+       12345678901234,
+       "",
+       {7, 0, -3},
+       {0, kMainMemory, 15},
+       {9, 8},
+       true,
+       true,
+       false,
+       77},
+      {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, false, false, true, 0},
+      {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, true, false, true, 1},
   };
-  const auto read = FromRow(ToRow(statements));
-  ASSERT_EQ(read.size(), statements.size());
+  const auto read = FromRow(ToRow(votes));
+  ASSERT_EQ(read.size(), votes.size());
   for (std::size_t i = 0; i < read.size(); ++i) {
-    EXPECT_EQ(read[i].hash, statements[i].hash);
-    EXPECT_EQ(read[i].stand, statements[i].stand);
-    EXPECT_EQ(read[i].begun, statements[i].begun);
-    EXPECT_EQ(read[i].times, statements[i].times);
-    EXPECT_EQ(read[i].devices, statements[i].devices);
-    EXPECT_EQ(read[i].completed, statements[i].completed);
-    EXPECT_EQ(read[i].bound, statements[i].bound);
-    EXPECT_EQ(read[i].under_way, statements[i].under_way);
-    EXPECT_EQ(read[i].whole, statements[i].whole);
-    EXPECT_EQ(read[i].idle_ms, statements[i].idle_ms);
+    EXPECT_EQ(read[i].hash, votes[i].hash);
+    EXPECT_EQ(read[i].state, votes[i].state);
+    EXPECT_EQ(read[i].begun, votes[i].begun);
+    EXPECT_EQ(read[i].times, votes[i].times);
+    EXPECT_EQ(read[i].devices, votes[i].devices);
+    EXPECT_EQ(read[i].completed, votes[i].completed);
+    EXPECT_EQ(read[i].bound, votes[i].bound);
+    EXPECT_EQ(read[i].under_way, votes[i].under_way);
+    EXPECT_EQ(read[i].whole, votes[i].whole);
+    EXPECT_EQ(read[i].idle_ms, votes[i].idle_ms);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -54,81 +64,83 @@ TEST(Council, RowsKeepEveryField) {
   EXPECT_TRUE(FromRow(ToRow({})).empty());
 }
 
-TEST(Council, CommitsOnceAllAreReadyFromThePassAfterTheLastBegun) {
+TEST(Vote, CommitsOnceAllAreReadyFromTheIterationAfterTheLastBegun) {
   const Decision decision =
-      Decided({Says(Stand::kReady, 3), Says(Stand::kReady, 7), Says(Stand::kReady, 5)});
+      Decided({Says(PlanState::kReady, 3), Says(PlanState::kReady, 7), Says(PlanState::kReady, 5)});
   EXPECT_EQ(decision.kind, Decision::kCommit);
-  EXPECT_EQ(decision.from_pass, 8u);
+  EXPECT_EQ(decision.from_iteration, 8u);
 }
 
-TEST(Council, WaitsForFirstPasses) {
-  const Decision decision = Decided({Says(Stand::kCaptured), Says(Stand::kReady, 2),
-                                     Says(Stand::kCaptured), Says(Stand::kCaptured)});
+TEST(Vote, WaitsForFirstIterations) {
+  const Decision decision = Decided({Says(PlanState::kCaptured), Says(PlanState::kReady, 2),
+                                     Says(PlanState::kCaptured), Says(PlanState::kCaptured)});
   EXPECT_EQ(decision.kind, Decision::kWait);
-  EXPECT_EQ(decision.reason, "waits for its first passes on ranks 0, 2-3");
+  EXPECT_EQ(decision.reason, "waits for its first iterations on ranks 0, 2-3");
 }
 
-TEST(Council, WaitsForRanksThatDoNotKnowThePlan) {
+TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
   for (const int without : {0, 1, 2}) {
-    std::vector<std::string> rows(3, ToRow({Says(Stand::kReady, 2)}));
+    std::vector<std::string> rows(3, ToRow({Says(PlanState::kReady, 2)}));
     rows[without] = "";
     const auto decisions = Decide(rows);
     ASSERT_EQ(decisions.size(), 1u);
     EXPECT_EQ(decisions[0].kind, Decision::kWait);
     EXPECT_EQ(decisions[0].reason,
-              "waits for its first passes on rank " + std::to_string(without));
+              "waits for its first iterations on rank " + std::to_string(without));
   }
 }
 
-TEST(Council, NothingToDecide) {
+TEST(Vote, NothingToDecide) {
   EXPECT_TRUE(Decide({"", ""}).empty());
-  EXPECT_EQ(Decided({Says(Stand::kActive, 4), Says(Stand::kActive, 5)}).kind, Decision::kWait);
+  EXPECT_EQ(Decided({Says(PlanState::kActive, 4), Says(PlanState::kActive, 5)}).kind,
+            Decision::kWait);
 }
 
-TEST(Council, OneRankIsEnough) {
+TEST(Vote, OneRankIsEnough) {
   struct {
-    Stand stand;
+    PlanState state;
     Decision::Kind kind;
-  } const cases[] = {{Stand::kFailed, Decision::kEnd},
-                     {Stand::kEnding, Decision::kEnd},
-                     {Stand::kPausing, Decision::kPause}};
+  } const cases[] = {{PlanState::kFailed, Decision::kEnd},
+                     {PlanState::kEnding, Decision::kEnd},
+                     {PlanState::kPausing, Decision::kPause}};
   for (const auto& one : cases) {
-    const Decision decision =
-        Decided({Says(Stand::kActive, 9), Says(one.stand, 4, "because"), Says(Stand::kActive, 6)});
+    const Decision decision = Decided(
+        {Says(PlanState::kActive, 9), Says(one.state, 4, "because"), Says(PlanState::kActive, 6)});
     EXPECT_EQ(decision.kind, one.kind);
     EXPECT_EQ(decision.reason, "rank 1: because");
-    EXPECT_EQ(decision.from_pass, 10u) << "no pass that any rank has begun is split";
+    EXPECT_EQ(decision.from_iteration, 10u) << "no iteration that any rank has begun is split";
   }
-  EXPECT_EQ(Decided({Says(Stand::kReady), Says(Stand::kFailed)}).kind, Decision::kEnd);
+  EXPECT_EQ(Decided({Says(PlanState::kReady), Says(PlanState::kFailed)}).kind, Decision::kEnd);
 }
 
-TEST(Council, WhatEndsForGoodGoesFirst) {
-  EXPECT_EQ(Decided({Says(Stand::kPausing, 1, "a"), Says(Stand::kEnding, 1, "b")}).kind,
+TEST(Vote, WhatEndsForGoodGoesFirst) {
+  EXPECT_EQ(Decided({Says(PlanState::kPausing, 1, "a"), Says(PlanState::kEnding, 1, "b")}).kind,
             Decision::kEnd);
-  const Decision decision = Decided({Says(Stand::kPausing, 1, "a"), Says(Stand::kEnding, 1, "b"),
-                                     Says(Stand::kFailed, 1, "c"), Says(Stand::kFailed, 1, "d")});
+  const Decision decision =
+      Decided({Says(PlanState::kPausing, 1, "a"), Says(PlanState::kEnding, 1, "b"),
+               Says(PlanState::kFailed, 1, "c"), Says(PlanState::kFailed, 1, "d")});
   EXPECT_EQ(decision.kind, Decision::kEnd);
   EXPECT_EQ(decision.reason, "rank 2: c");
 }
 
-TEST(Council, RecutsByTheTimesOfRank0) {
-  const Decision decision =
-      Decided({Says(Stand::kActive, 6, "", {300, 100}), Says(Stand::kActive, 8, "", {1, 2})});
-  EXPECT_EQ(decision.kind, Decision::kRecut);
-  EXPECT_EQ(decision.from_pass, 9u);
+TEST(Vote, RebuildsByTheTimesOfRank0) {
+  const Decision decision = Decided(
+      {Says(PlanState::kActive, 6, "", {300, 100}), Says(PlanState::kActive, 8, "", {1, 2})});
+  EXPECT_EQ(decision.kind, Decision::kRebuild);
+  EXPECT_EQ(decision.from_iteration, 9u);
   EXPECT_EQ(decision.times, (std::vector<std::int64_t>{300, 100}));
 }
 
-Statement IsReadyOn(Devices devices) {
-  Statement statement = Says(Stand::kReady, 2);
-  statement.devices = std::move(devices);
-  return statement;
+Vote IsReadyOn(Devices devices) {
+  Vote vote = Says(PlanState::kReady, 2);
+  vote.devices = std::move(devices);
+  return vote;
 }
 
-TEST(Council, EveryRankLearnsTheDevicesOfAll) {
-  const Decision decision = Decided({IsReadyOn({0, kMainMemory, 0, 0}),
-                                     IsReadyOn({1, kMainMemory, 1, 2}),
-                                     IsReadyOn({0, kMainMemory, 0, 0})});
+TEST(Vote, EveryRankLearnsTheDevicesOfAll) {
+  const Decision decision =
+      Decided({IsReadyOn({0, kMainMemory, 0, 0}), IsReadyOn({1, kMainMemory, 1, 2}),
+               IsReadyOn({0, kMainMemory, 0, 0})});
   EXPECT_EQ(decision.kind, Decision::kCommit);
   ASSERT_EQ(decision.devices.size(), 4u);
   EXPECT_EQ(*decision.devices[0], (Devices{0, 1, 0}));
@@ -137,13 +149,13 @@ TEST(Council, EveryRankLearnsTheDevicesOfAll) {
   EXPECT_EQ(*decision.devices[3], (Devices{0, 2, 0}));
 }
 
-TEST(Council, NothingIsSaidOfDevicesWhereAllIsInMainMemory) {
+TEST(Vote, NothingIsSaidOfDevicesWhereAllIsInMainMemory) {
   const Decision decision = Decided({IsReadyOn({}), IsReadyOn({})});
   EXPECT_EQ(decision.kind, Decision::kCommit);
   EXPECT_TRUE(decision.devices.empty());
 }
 
-TEST(Council, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
+TEST(Vote, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
   for (const Devices& other : {Devices{}, Devices{0, 0}, Devices{kMainMemory, 0}}) {
     const Decision decision =
         Decided({IsReadyOn({0, kMainMemory}), IsReadyOn({1, kMainMemory}), IsReadyOn(other)});
@@ -152,72 +164,73 @@ TEST(Council, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
   }
 }
 
-TEST(Council, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {
-  EXPECT_EQ(Decided({Says(Stand::kReady, 6, "", {1, 2}), Says(Stand::kReady, 6)}).kind,
+TEST(Vote, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {
+  EXPECT_EQ(Decided({Says(PlanState::kReady, 6, "", {1, 2}), Says(PlanState::kReady, 6)}).kind,
             Decision::kCommit);
-  EXPECT_EQ(Decided({Says(Stand::kActive, 6, "", {1, 2}), Says(Stand::kPausing, 6)}).kind,
+  EXPECT_EQ(Decided({Says(PlanState::kActive, 6, "", {1, 2}), Says(PlanState::kPausing, 6)}).kind,
             Decision::kPause);
 }
 
 // Invariant 4.
-TEST(Council, AnEndTellsWhichBucketsAreCompleteEverywhere) {
-  Statement first = Says(Stand::kActive, 9), second = Says(Stand::kEnding, 9, "no");
+TEST(Vote, AnEndTellsWhichBucketsAreCompleteEverywhere) {
+  Vote first = Says(PlanState::kActive, 9), second = Says(PlanState::kEnding, 9, "no");
   first.completed = {4, 5, 6};
   second.completed = {5, 5, 5};
-  const Decision decision = Decided({first, Says(Stand::kCaptured), second});
+  const Decision decision = Decided({first, Says(PlanState::kCaptured), second});
   EXPECT_EQ(decision.kind, Decision::kEnd);
   EXPECT_EQ(decision.everywhere, (std::vector<std::uint64_t>{4, 5, 5}));
   EXPECT_EQ(decision.anywhere, (std::vector<std::uint64_t>{5, 5, 6}));
 }
 
 // Invariant 5.
-TEST(Council, TicketsAreFreeWhenNothingIsUnderWayAnywhere) {
-  Statement quiet = Says(Stand::kEnded), busy = quiet;
+TEST(Vote, TicketsAreFreeWhenNothingIsUnderWayAnywhere) {
+  Vote quiet = Says(PlanState::kEnded), busy = quiet;
   busy.under_way = true;
   EXPECT_EQ(Decided({quiet, quiet}).kind, Decision::kFree);
   EXPECT_EQ(Decided({quiet, busy}).kind, Decision::kWait);
-  EXPECT_EQ(Decided({Says(Stand::kCaptured), quiet}).kind, Decision::kFree) << "heard of it later";
+  EXPECT_EQ(Decided({Says(PlanState::kCaptured), quiet}).kind, Decision::kFree)
+      << "heard of it later";
 }
 
-TEST(Council, APlanMayRestIfItsLastPassIsOverEverywhere) {
-  Statement quiet = Says(Stand::kActive, 7);
+TEST(Vote, APlanMayRestIfItsLastIterationIsOverEverywhere) {
+  Vote quiet = Says(PlanState::kActive, 7);
   quiet.idle_ms = 30;
-  Statement other = quiet;
+  Vote other = quiet;
   other.idle_ms = 4;
   const Decision decision = Decided({quiet, other});
   EXPECT_EQ(decision.kind, Decision::kWait);
   EXPECT_TRUE(decision.may_rest);
   EXPECT_EQ(decision.idle_ms, 30) << "on rank 0";
-  EXPECT_EQ(decision.from_pass, 8u);
+  EXPECT_EQ(decision.from_iteration, 8u);
   for (int why = 0; why < 4; ++why) {
-    Statement not_quiet = other;
+    Vote not_quiet = other;
     if (why == 0) not_quiet.under_way = true;
     if (why == 1) not_quiet.whole = false;
     if (why == 2) not_quiet.begun = 8;
-    if (why == 3) not_quiet.stand = Stand::kPausing;
+    if (why == 3) not_quiet.state = PlanState::kPausing;
     EXPECT_FALSE(Decided({quiet, not_quiet}).may_rest) << why;
   }
 }
 
-TEST(Council, APlanThatRestsIsNotAboutToBeReady) {
-  const Decision decision = Decided({Says(Stand::kResting, 7), Says(Stand::kReady, 8)});
+TEST(Vote, APlanThatRestsIsNotAboutToBeReady) {
+  const Decision decision = Decided({Says(PlanState::kResting, 7), Says(PlanState::kReady, 8)});
   EXPECT_EQ(decision.kind, Decision::kWait);
   EXPECT_EQ(decision.reason, "");
 }
 
-TEST(Council, ForgetsWhatNoRankHasAGraphOf) {
-  Statement gone = Says(Stand::kActive, 7);
+TEST(Vote, ForgetsWhatNoRankHasAGraphOf) {
+  Vote gone = Says(PlanState::kActive, 7);
   gone.bound = false;
   EXPECT_EQ(Decided({gone, gone}).kind, Decision::kForget);
-  EXPECT_EQ(Decided({gone, Says(Stand::kActive, 7)}).kind, Decision::kWait);
-  Statement busy = gone;
+  EXPECT_EQ(Decided({gone, Says(PlanState::kActive, 7)}).kind, Decision::kWait);
+  Vote busy = gone;
   busy.under_way = true;
   EXPECT_EQ(Decided({gone, busy}).kind, Decision::kWait);
 }
 
-TEST(Council, OneDecisionAPlanInTheOrderOfHashes) {
-  Statement ready = Says(Stand::kReady, 1);
-  Statement failed = Says(Stand::kFailed, 0, "no");
+TEST(Vote, OneDecisionAPlanInTheOrderOfHashes) {
+  Vote ready = Says(PlanState::kReady, 1);
+  Vote failed = Says(PlanState::kFailed, 0, "no");
   ready.hash = "q";
   failed.hash = "a";
   const auto decisions = Decide({ToRow({ready, failed}), ToRow({ready})});
@@ -226,7 +239,7 @@ TEST(Council, OneDecisionAPlanInTheOrderOfHashes) {
   EXPECT_EQ(decisions[0].kind, Decision::kEnd);
   EXPECT_EQ(decisions[1].hash, "q");
   EXPECT_EQ(decisions[1].kind, Decision::kCommit);
-  EXPECT_EQ(decisions[1].from_pass, 2u);
+  EXPECT_EQ(decisions[1].from_iteration, 2u);
 }
 
 }  // namespace

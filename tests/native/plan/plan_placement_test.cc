@@ -15,7 +15,8 @@ const Reduction kHost, kGpu{0, 0, 1.0, 1.0, 0}, kOtherGpu{0, 0, 1.0, 1.0, 1};
 
 class PlanPlacement : public testing::Test {
  protected:
-  // One pass of plan "p" on rank `rank`: slot n, whose key is n + 1, arrives with the n-th reduction.
+  // One iteration of plan "p" on rank `rank`: slot n, whose key is n + 1, arrives with the n-th
+  // reduction.
   Route Pass(int rank, const std::vector<Reduction>& reductions) {
     Route route = Route::kNegotiated;
     for (std::size_t slot = 0; slot < reductions.size(); ++slot) {
@@ -28,24 +29,24 @@ class PlanPlacement : public testing::Test {
 
   // Both ranks meet; what rank 0 would say.
   std::vector<std::string> Meet() {
-    const std::vector<std::string> rows{lanes_[0].MeetingRow(false), lanes_[1].MeetingRow(false)};
+    const std::vector<std::string> rows{lanes_[0].VoteRow(false), lanes_[1].VoteRow(false)};
     lanes_[1].Apply(rows);
     return lanes_[0].Apply(rows).rejected;
   }
 
   void Add(const Plan& plan) {
-    for (PlanLane& lane : lanes_) lane.Add(plan);
+    for (PlanTable& lane : lanes_) lane.Add(plan);
   }
 
   std::vector<int> ready_;
-  PlanLane lanes_[2] = {{kCapacity, [this](int ticket) { ready_.push_back(ticket); }, [] {}},
-                        {kCapacity, [](int) {}, [] {}}};
+  PlanTable lanes_[2] = {{kCapacity, [this](int bucket_id) { ready_.push_back(bucket_id); }, [] {}},
+                         {kCapacity, [](int) {}, [] {}}};
 };
 
-TEST_F(PlanPlacement, IsLearnedInTheFirstPass) {
+TEST_F(PlanPlacement, IsLearnedInTheFirstIteration) {
   Add(MakePlan("p", 2, {{0}, {1}}));
   for (int rank : {0, 1}) {
-    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kGpu, kHost});
+    for (int iteration = 0; iteration < 2; ++iteration) Pass(rank, {kGpu, kHost});
   }
   EXPECT_FALSE(lanes_[0].AnyCommitted(true));
   EXPECT_TRUE(Meet().empty());
@@ -54,41 +55,41 @@ TEST_F(PlanPlacement, IsLearnedInTheFirstPass) {
   ASSERT_EQ(ready_.size(), 2u);
   const Work first = lanes_[0].Take(ready_[0]);
   EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.OnGpu());
-  EXPECT_EQ(Describe(first), "plan p (p), pass 3, bucket 0: a");
+  EXPECT_EQ(Describe(first), "plan p (p), iteration 3, bucket 0: a");
   lanes_[0].Take(ready_[1]);
-  EXPECT_EQ(Pass(0, {kHost}), Route::kHeld);
+  EXPECT_EQ(Pass(0, {kHost}), Route::kDeferred);
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first pass"),
+  EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first iteration"),
             std::string::npos);
 }
 
 TEST_F(PlanPlacement, PlansInMainMemoryOnly) {
   Add(MakePlan("p", 1, {{0}}));
   for (int rank : {0, 1}) {
-    for (int pass = 0; pass < 2; ++pass) Pass(rank, {kHost});
+    for (int iteration = 0; iteration < 2; ++iteration) Pass(rank, {kHost});
   }
   Meet();
   EXPECT_TRUE(lanes_[0].AnyCommitted(true));
   EXPECT_FALSE(lanes_[0].AnyCommitted(false));
 }
 
-TEST_F(PlanPlacement, AChangeInTheSecondPassFailsThePlan) {
+TEST_F(PlanPlacement, AChangeInTheSecondIterationFailsThePlan) {
   Add(MakePlan("p", 1, {{0}}));
   Pass(0, {kHost});
   Pass(0, {kGpu});
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first pass"),
+  EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first iteration"),
             std::string::npos);
 }
 
 TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
   Add(MakePlan("p", 3, {{0, 1}, {2}}));
-  for (int pass = 0; pass < 3; ++pass) {
+  for (int iteration = 0; iteration < 3; ++iteration) {
     Pass(0, {kGpu, kGpu, kHost});
     Pass(1, {kOtherGpu, kOtherGpu, kHost});
-    if (pass == 1) EXPECT_TRUE(Meet().empty());
+    if (iteration == 1) EXPECT_TRUE(Meet().empty());
   }
   ASSERT_EQ(ready_.size(), 2u);
   const Work fused = lanes_[0].Take(ready_[0]);
@@ -101,24 +102,24 @@ TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
 TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
   Plan plan = MakePlan("p", 2, {{0}, {1}});
   Add(plan);
-  const auto pass = [&] {
+  const auto iteration = [&] {
     Pass(0, {kGpu, kGpu});
     Pass(1, {kGpu, kOtherGpu});
   };
-  pass();
-  pass();
+  iteration();
+  iteration();
   EXPECT_TRUE(Meet().empty());
-  for (int passes = 0; passes < 5; ++passes) {
+  for (int iterations = 0; iterations < 5; ++iterations) {
     ready_.clear();
-    pass();
+    iteration();
     ASSERT_EQ(ready_.size(), 2u);
-    for (PlanLane& lane : lanes_) {
-      for (int ticket : {ready_[0], ready_[1]}) lane.Finished(lane.Take(ticket));
+    for (PlanTable& lane : lanes_) {
+      for (int bucket_id : {ready_[0], ready_[1]}) lane.Finished(lane.Take(bucket_id));
     }
   }
-  const std::vector<std::string> rows{lanes_[0].MeetingRow(true), lanes_[1].MeetingRow(false)};
+  const std::vector<std::string> rows{lanes_[0].VoteRow(true), lanes_[1].VoteRow(false)};
   ASSERT_FALSE(FromRow(rows[0]).at(0).times.empty());
-  for (PlanLane& lane : lanes_) {
+  for (PlanTable& lane : lanes_) {
     lane.Apply(rows);
     EXPECT_EQ(lane.Reports().at(0).buckets, (Buckets{{0}, {1}}));
   }
@@ -132,10 +133,10 @@ TEST_F(PlanPlacement, AMixedBucketIsNamed) {
                {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
                {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
   for (const auto& one : cases) {
-    PlanLane lane(kCapacity, [](int) {}, [] {});
+    PlanTable lane(kCapacity, [](int) {}, [] {});
     lane.Add(MakePlan("p", 3, {{0}, {1, 2}}));
     const Reduction reductions[] = {kHost, one.b, one.c};
-    for (int pass = 0; pass < 2; ++pass) {
+    for (int iteration = 0; iteration < 2; ++iteration) {
       for (std::int64_t key : {1, 2, 3}) {
         ArrivalPtr arrival = std::make_unique<Arrival>();
         lane.Arrive(key, 4, reductions[key - 1], "", arrival);
@@ -147,7 +148,7 @@ TEST_F(PlanPlacement, AMixedBucketIsNamed) {
 
 TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
   Add(MakePlan("p", 2, {{0}, {1}}));
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int iteration = 0; iteration < 2; ++iteration) {
     Pass(0, {kGpu, kHost});
     Pass(1, {kGpu, kGpu});
   }
@@ -160,17 +161,18 @@ TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
 
 TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
   lanes_[0].Add(MakePlan("p", 2, {{0, 1}}));
-  for (std::uint64_t pass = 1; pass < kPatientPasses; ++pass) Pass(0, {kHost, kHost});
-  EXPECT_TRUE(lanes_[0].WantsCouncil());  // its first passes are over
+  for (std::uint64_t iteration = 1; iteration < kPatientIterations; ++iteration)
+    Pass(0, {kHost, kHost});
+  EXPECT_TRUE(lanes_[0].WantsVote());  // its first iterations are over
   EXPECT_TRUE(Meet().empty());
-  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  EXPECT_FALSE(lanes_[0].WantsVote());
   Pass(0, {kHost, kHost});
-  EXPECT_TRUE(lanes_[0].WantsCouncil());
+  EXPECT_TRUE(lanes_[0].WantsVote());
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0], "plan p (p): waits for its first passes on rank 1");
+  EXPECT_EQ(said[0], "plan p (p): waits for its first iterations on rank 1");
   Pass(0, {kHost, kHost});
-  EXPECT_FALSE(lanes_[0].WantsCouncil());
+  EXPECT_FALSE(lanes_[0].WantsVote());
   EXPECT_TRUE(Meet().empty());
 }
 

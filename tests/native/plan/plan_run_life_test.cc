@@ -10,10 +10,10 @@
 namespace horovod_opt {
 namespace {
 
-// Slots a and b, in buckets of their own with the tickets 0 and 1.
+// Slots a and b, in buckets of their own with the bucket IDs 0 and 1.
 class PlanShadowTest : public testing::Test {
  protected:
-  static constexpr std::uint64_t kLast = 2;  // pass that is shadowed
+  static constexpr std::uint64_t kLast = 2;  // iteration that is shadowed
 
   PlanRun::Arrived Send(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();
@@ -27,83 +27,83 @@ class PlanShadowTest : public testing::Test {
     for (int slot : {0, 1}) EXPECT_EQ(Arrive(slot), Route::kNegotiated);
   }
 
-  Statement Hold(bool joined = false) { return run_.Hold(joined, false, PlanRun::Clock::now()); }
-  Stand StandHeld(bool joined = false) { return Hold(joined).stand; }
+  Vote CastVote(bool joined = false) { return run_.CastVote(joined, false, PlanRun::Clock::now()); }
+  PlanState StandHeld(bool joined = false) { return CastVote(joined).state; }
 
-  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0) {
+  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0) {
     Decision decision;
     decision.kind = kind;
-    decision.from_pass = from_pass;
+    decision.from_iteration = from_iteration;
     decision.reason = "they say";
     // As if this were the only rank.
-    decision.everywhere = decision.anywhere = Hold().completed;
+    decision.everywhere = decision.anywhere = CastVote().completed;
     return run_.Apply(decision, {0, 1}, {});
   }
 
-  // New buckets {{b, a}}, of which the ticket is 2.
-  PlanRun::Released Recut(std::uint64_t from_pass) {
+  // New buckets {{b, a}}, of which the bucket ID is 2.
+  PlanRun::Released RebuildBuckets(std::uint64_t from_iteration) {
     Decision decision;
-    decision.kind = Decision::kRecut;
-    decision.from_pass = from_pass;
+    decision.kind = Decision::kRebuild;
+    decision.from_iteration = from_iteration;
     return run_.Apply(decision, {2}, {{1, 0}});
   }
 
-  void Shadow() {
-    for (std::uint64_t pass = 1; pass <= kLast; ++pass) Pass();
+  void WarmUp() {
+    for (std::uint64_t iteration = 1; iteration <= kLast; ++iteration) Pass();
   }
 
-  void Commit(std::uint64_t from_pass) {
-    EXPECT_EQ(StandHeld(), Stand::kReady);
-    Apply(Decision::kCommit, from_pass);
+  void Commit(std::uint64_t from_iteration) {
+    EXPECT_EQ(StandHeld(), PlanState::kReady);
+    Apply(Decision::kCommit, from_iteration);
   }
 
   // Takes the bucket and says which pass it was of and what zeros have completed since.
-  std::pair<std::uint64_t, std::vector<int>> Take(int ticket) {
-    std::vector<int> tickets;
-    const Work work = run_.Take(ticket, tickets);
-    return {work.pass, tickets};
+  std::pair<std::uint64_t, std::vector<int>> Take(int bucket_id) {
+    std::vector<int> bucket_ids;
+    const Work work = run_.Take(bucket_id, bucket_ids);
+    return {work.iteration, bucket_ids};
   }
 
   PlanRun run_{MakePlan("p", 2, {{0}, {1}})};
 };
 
-// Its first passes went as planned.
+// Its first iterations went as planned.
 class PlanEndTest : public PlanShadowTest {
  protected:
-  PlanEndTest() { Shadow(); }
+  PlanEndTest() { WarmUp(); }
 };
 
 TEST_F(PlanShadowTest, IsReadyOnceEverySlotHasArrivedInAllPassesThatAreShadowed) {
-  for (std::uint64_t pass = 1; pass < kLast; ++pass) Pass();
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
   EXPECT_FALSE(Send(1).news);
-  EXPECT_EQ(StandHeld(), Stand::kCaptured);
+  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
   Apply(Decision::kWait);
   EXPECT_TRUE(Send(0).news);
-  EXPECT_EQ(StandHeld(), Stand::kReady);
+  EXPECT_EQ(StandHeld(), PlanState::kReady);
   Apply(Decision::kWait);
   EXPECT_FALSE(Send(1).news);
-  EXPECT_EQ(Hold().begun, kLast + 1);
+  EXPECT_EQ(CastVote().begun, kLast + 1);
 }
 
 TEST_F(PlanShadowTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
-  for (std::uint64_t pass = 1; pass < kLast; ++pass) Pass();
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
   EXPECT_FALSE(Send(1).news);
   const auto arrived = Send(1);
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
-  EXPECT_EQ(StandHeld(), Stand::kFailed);
-  EXPECT_EQ(run_.reason(), "'a' is not executed in each pass");
+  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(run_.reason(), "'a' is not executed in each iteration");
 }
 
-TEST_F(PlanShadowTest, FailsIfTheFirstPassDiffers) {
+TEST_F(PlanShadowTest, FailsIfTheFirstIterationDiffers) {
   Send(0);
   const auto arrived = Send(1, "it is green");
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
   EXPECT_EQ(run_.reason(), "'b': it is green");
-  EXPECT_EQ(StandHeld(), Stand::kFailed);
+  EXPECT_EQ(StandHeld(), PlanState::kFailed);
   Apply(Decision::kEnd, kLast + 1);
-  EXPECT_EQ(run_.stand(), Stand::kEnded);
+  EXPECT_EQ(run_.state(), PlanState::kEnded);
   EXPECT_EQ(run_.reason(), "they say");
   Pass();
 }
@@ -120,87 +120,87 @@ TEST_F(PlanEndTest, DrainReturnsWhatIsNotReduced) {
 TEST_F(PlanEndTest, EndBeforeItIsActiveIsAFailure) {
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kNegotiated);
-  EXPECT_EQ(StandHeld(), Stand::kFailed);
+  EXPECT_EQ(StandHeld(), PlanState::kFailed);
   EXPECT_EQ(run_.reason(), "no more");
 }
 
-TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheCouncilHasMet) {
+TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheVoteHasMet) {
   Commit(kLast + 1);
   run_.End("no more");
-  EXPECT_EQ(Arrive(0), Route::kHeld);
-  EXPECT_EQ(StandHeld(), Stand::kEnding);
+  EXPECT_EQ(Arrive(0), Route::kDeferred);
+  EXPECT_EQ(StandHeld(), PlanState::kEnding);
   EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 1u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
-  EXPECT_EQ(run_.stand(), Stand::kEnded);
+  EXPECT_EQ(run_.state(), PlanState::kEnded);
   run_.End("again");
-  EXPECT_EQ(run_.stand(), Stand::kEnded);
+  EXPECT_EQ(run_.state(), PlanState::kEnded);
   EXPECT_EQ(run_.reason(), "they say");
 }
 
-TEST_F(PlanEndTest, EndDuringACouncilWaitsForTheNextOne) {
+TEST_F(PlanEndTest, EndDuringAVoteWaitsForTheNextOne) {
   Commit(kLast + 1);
-  for (const auto kind : {Decision::kWait, Decision::kRecut}) {
+  for (const auto kind : {Decision::kWait, Decision::kRebuild}) {
     StandHeld();
     run_.End("no more");
-    EXPECT_EQ(Arrive(0), Route::kHeld);
-    const auto released = kind == Decision::kWait ? Apply(kind) : Recut(kLast + 1);
-    EXPECT_TRUE(released.negotiated.empty() && released.tickets.empty());
-    const Statement statement = Hold();
-    EXPECT_EQ(statement.stand, Stand::kEnding);
-    EXPECT_EQ(statement.reason, "no more");
+    EXPECT_EQ(Arrive(0), Route::kDeferred);
+    const auto released = kind == Decision::kWait ? Apply(kind) : RebuildBuckets(kLast + 1);
+    EXPECT_TRUE(released.negotiated.empty() && released.bucket_ids.empty());
+    const Vote vote = CastVote();
+    EXPECT_EQ(vote.state, PlanState::kEnding);
+    EXPECT_EQ(vote.reason, "no more");
   }
   EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 2u);
 }
 
 TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
-  EXPECT_EQ(StandHeld(), Stand::kReady);
+  EXPECT_EQ(StandHeld(), PlanState::kReady);
   run_.End("no more");
-  EXPECT_EQ(Arrive(0), Route::kHeld);
-  EXPECT_TRUE(Apply(Decision::kCommit, kLast + 1).tickets.empty());
-  EXPECT_EQ(Arrive(1), Route::kHeld);
-  const Statement statement = Hold();
-  EXPECT_EQ(statement.stand, Stand::kEnding);
-  EXPECT_EQ(statement.reason, "no more");
-  EXPECT_EQ(statement.begun, kLast);
+  EXPECT_EQ(Arrive(0), Route::kDeferred);
+  EXPECT_TRUE(Apply(Decision::kCommit, kLast + 1).bucket_ids.empty());
+  EXPECT_EQ(Arrive(1), Route::kDeferred);
+  const Vote vote = CastVote();
+  EXPECT_EQ(vote.state, PlanState::kEnding);
+  EXPECT_EQ(vote.reason, "no more");
+  EXPECT_EQ(vote.begun, kLast);
   const auto released = Apply(Decision::kEnd);
   EXPECT_EQ(released.negotiated.size(), 2u);
-  EXPECT_TRUE(released.tickets.empty());
+  EXPECT_TRUE(released.bucket_ids.empty());
 }
 
 TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
   Commit(kLast + 1);
-  EXPECT_EQ(StandHeld(), Stand::kActive);
+  EXPECT_EQ(StandHeld(), PlanState::kActive);
   run_.End("no more");
-  EXPECT_EQ(Arrive(0), Route::kHeld);
+  EXPECT_EQ(Arrive(0), Route::kDeferred);
   EXPECT_EQ(Apply(Decision::kPause, kLast + 1).negotiated.size(), 1u);
-  const Statement statement = Hold();
-  EXPECT_EQ(statement.stand, Stand::kFailed);
-  EXPECT_EQ(statement.reason, "no more");
+  const Vote vote = CastVote();
+  EXPECT_EQ(vote.state, PlanState::kFailed);
+  EXPECT_EQ(vote.reason, "no more");
 }
 
 TEST_F(PlanEndTest, AFailureKeepsItsReasonUntilItIsDecided) {
-  EXPECT_EQ(StandHeld(), Stand::kReady);
+  EXPECT_EQ(StandHeld(), PlanState::kReady);
   run_.Fail("because");
   Apply(Decision::kWait);
-  EXPECT_EQ(Hold().reason, "because");
+  EXPECT_EQ(CastVote().reason, "because");
 }
 
 TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
-  EXPECT_EQ(StandHeld(true), Stand::kCaptured) << "ready, but it would never send its tensors";
+  EXPECT_EQ(StandHeld(true), PlanState::kCaptured) << "ready, but it would never send its tensors";
   Apply(Decision::kWait);
-  EXPECT_EQ(run_.stand(), Stand::kReady);
+  EXPECT_EQ(run_.state(), PlanState::kReady);
   Commit(kLast + 1);
-  const Statement statement = Hold(true);
-  EXPECT_EQ(statement.stand, Stand::kPausing);
-  EXPECT_EQ(statement.reason, "has joined");
+  const Vote vote = CastVote(true);
+  EXPECT_EQ(vote.state, PlanState::kPausing);
+  EXPECT_EQ(vote.reason, "has joined");
   Apply(Decision::kPause, kLast + 1);
-  EXPECT_EQ(StandHeld(true), Stand::kCaptured);
+  EXPECT_EQ(StandHeld(true), PlanState::kCaptured);
 }
 
 TEST_F(PlanEndTest, ZerosForThePlannedPassesThatOthersHaveBegun) {
-  Commit(kLast + 3);  // others have begun the pass before, which is negotiated
+  Commit(kLast + 3);  // others have begun the iteration before, which is negotiated
   EXPECT_TRUE(run_.SupplyZeros().empty()) << "active";
-  EXPECT_EQ(StandHeld(true), Stand::kPausing);
+  EXPECT_EQ(StandHeld(true), PlanState::kPausing);
   Apply(Decision::kPause, kLast + 5);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{0, 1}));
   EXPECT_TRUE(run_.SupplyZeros().empty());
@@ -217,12 +217,12 @@ TEST_F(PlanEndTest, ZerosAfterWhatTheRankHasSentItself) {
   StandHeld(true);
   Apply(Decision::kPause, kLast + 3);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{1}));
-  std::vector<int> tickets;
-  const Work sent = run_.Take(0, tickets);
-  EXPECT_EQ(sent.pass, kLast + 1);
+  std::vector<int> bucket_ids;
+  const Work sent = run_.Take(0, bucket_ids);
+  EXPECT_EQ(sent.iteration, kLast + 1);
   EXPECT_NE(sent.arrivals[0], nullptr);
-  const Work zeros = run_.Take(0, tickets);
-  EXPECT_EQ(zeros.pass, kLast + 2);
+  const Work zeros = run_.Take(0, bucket_ids);
+  EXPECT_EQ(zeros.iteration, kLast + 2);
   EXPECT_EQ(zeros.arrivals[0], nullptr);
 }
 
@@ -254,9 +254,9 @@ TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
   Apply(Decision::kPause, kLast + 1);
   run_.Restart();
   EXPECT_EQ(run_.begun(), 0u);
-  for (std::uint64_t pass = 1; pass < kLast; ++pass) Pass();
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
   EXPECT_EQ(Arrive(0), Route::kNegotiated);
-  EXPECT_EQ(StandHeld(), Stand::kCaptured);
+  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
   Apply(Decision::kWait);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_TRUE(run_.Committed());
@@ -268,9 +268,9 @@ TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
 TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveShadowsItToo) {
   Commit(kLast + 1);
   run_.Restart();
-  EXPECT_EQ(StandHeld(), Stand::kCaptured);
+  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
   Apply(Decision::kWait);
-  Shadow();
+  WarmUp();
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
 }
@@ -278,9 +278,9 @@ TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveShadowsItToo) {
 TEST_F(PlanEndTest, RestartKeepsTheNewBuckets) {
   Commit(kLast + 1);
   StandHeld();
-  Recut(kLast + 1);
+  RebuildBuckets(kLast + 1);
   run_.Restart();
-  Shadow();
+  WarmUp();
   Commit(kLast + 1);
   EXPECT_EQ(run_.buckets(), (Buckets{{1, 0}}));
   EXPECT_EQ(Arrive(0), Route::kPlanned);
@@ -292,10 +292,10 @@ TEST_F(PlanEndTest, RestartInAPassFailsAndItsBucketsCanStillBeTaken) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
   StandHeld();
-  Recut(kLast + 2);
+  RebuildBuckets(kLast + 2);
   run_.Restart();
-  EXPECT_EQ(StandHeld(), Stand::kFailed);
-  EXPECT_EQ(run_.reason(), "a pass was under way when all ranks had joined");
+  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(run_.reason(), "an iteration was under way when all ranks had joined");
   EXPECT_EQ(Take(0).first, kLast + 1);
 }
 

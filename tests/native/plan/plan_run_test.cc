@@ -28,72 +28,74 @@ std::vector<int> NumbersOf(const std::vector<ArrivalPtr>& arrivals) {
   return numbers;
 }
 
-// Slots a, b and c in buckets {a, b} and {c}, which have the tickets 10 and 11 once committed.
-// Pass kLast was the last one of the shadow passes.
+// Slots a, b and c in buckets {a, b} and {c}, which have the bucket IDs 10 and 11 once committed.
+// Pass kLast was the last one of the warm-up iterations.
 class PlanRunTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kLast = 2;
-  static constexpr int kBase = 10;  // first ticket
+  static constexpr int kBase = 10;  // first bucket ID
 
   PlanRunTest() {
-    for (std::uint64_t pass = 1; pass <= kLast; ++pass) Negotiated();
-    EXPECT_EQ(run_.stand(), Stand::kReady);
+    for (std::uint64_t iteration = 1; iteration <= kLast; ++iteration) Negotiated();
+    EXPECT_EQ(run_.state(), PlanState::kReady);
     sent_ = 0;
   }
 
   PlanRun::Arrived Arrive(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Numbered>(++sent_);
     const auto arrived = run_.Arrive(slot, difference, arrival, now_);
-    const bool is_taken = arrived.route == Route::kPlanned || arrived.route == Route::kHeld;
+    const bool is_taken = arrived.route == Route::kPlanned || arrived.route == Route::kDeferred;
     EXPECT_EQ(arrival == nullptr, is_taken);
     return arrived;
   }
 
-  // A whole pass in the negotiated lane.
+  // A whole iteration in the negotiated path.
   void Negotiated() {
     for (int slot = 0; slot < 3; ++slot) EXPECT_EQ(Arrive(slot).route, Route::kNegotiated);
   }
 
-  // A whole pass in the planned lane; the slots arrive 1 ms after each other, from c to a.
+  // A whole iteration in the planned path; the slots arrive 1 ms after each other, from c to a.
   void Planned() {
     for (int slot = 2; slot >= 0; --slot) {
       now_ += 1ms;
       const auto arrived = Arrive(slot);
       EXPECT_EQ(arrived.route, Route::kPlanned);
-      if (arrived.ticket == kNoTicket) continue;
-      std::vector<int> tickets;
-      progress_ = run_.Finished(run_.Take(arrived.ticket, tickets));
-      EXPECT_TRUE(tickets.empty());
+      if (arrived.bucket_id == kNoBucket) continue;
+      std::vector<int> bucket_ids;
+      progress_ = run_.Finished(run_.Take(arrived.bucket_id, bucket_ids));
+      EXPECT_TRUE(bucket_ids.empty());
     }
   }
 
-  Work Take(int ticket) {
-    std::vector<int> tickets;
-    Work work = run_.Take(ticket, tickets);
-    EXPECT_EQ(work.ticket, ticket);
-    EXPECT_TRUE(tickets.empty());
+  Work Take(int bucket_id) {
+    std::vector<int> bucket_ids;
+    Work work = run_.Take(bucket_id, bucket_ids);
+    EXPECT_EQ(work.bucket_id, bucket_id);
+    EXPECT_TRUE(bucket_ids.empty());
     return work;
   }
 
-  static Decision Decided(Decision::Kind kind, std::uint64_t from_pass, const std::string& reason) {
+  static Decision Decided(Decision::Kind kind, std::uint64_t from_iteration,
+                          const std::string& reason) {
     Decision decision;
     decision.hash = "p";
     decision.kind = kind;
-    decision.from_pass = from_pass;
+    decision.from_iteration = from_iteration;
     decision.reason = reason;
     return decision;
   }
 
-  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_pass = 0,
-                          std::vector<int> tickets = {kBase, kBase + 1}, Buckets recut = {}) {
-    return run_.Apply(Decided(kind, from_pass, "they say"), std::move(tickets), std::move(recut));
+  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0,
+                          std::vector<int> bucket_ids = {kBase, kBase + 1}, Buckets rebuilt = {}) {
+    return run_.Apply(Decided(kind, from_iteration, "they say"), std::move(bucket_ids),
+                      std::move(rebuilt));
   }
 
-  Statement Hold(bool times = false) { return run_.Hold(false, times, now_); }
+  Vote CastVote(bool times = false) { return run_.CastVote(false, times, now_); }
 
   // As if this were the only rank, or `others` had completed each bucket so often.
   PlanRun::Released End(std::vector<std::uint64_t> others = {}) {
-    const auto own = Hold().completed;
+    const auto own = CastVote().completed;
     if (others.empty()) others = own;
     Decision decision = Decided(Decision::kEnd, run_.begun() + 1, "they say");
     decision.everywhere = decision.anywhere = own;
@@ -104,14 +106,14 @@ class PlanRunTest : public testing::Test {
     return run_.Apply(decision, {}, {});
   }
 
-  PlanRun::Released Decided(Decision::Kind kind, std::uint64_t from_pass = 0) {
-    Hold();
-    return Apply(kind, from_pass);
+  PlanRun::Released Decided(Decision::Kind kind, std::uint64_t from_iteration = 0) {
+    CastVote();
+    return Apply(kind, from_iteration);
   }
 
-  void Commit(std::uint64_t from_pass) {
-    Decided(Decision::kCommit, from_pass);
-    EXPECT_EQ(run_.stand(), Stand::kActive);
+  void Commit(std::uint64_t from_iteration) {
+    Decided(Decision::kCommit, from_iteration);
+    EXPECT_EQ(run_.state(), PlanState::kActive);
   }
 
   PlanRun run_{MakePlan("p", 3, {{0, 1}, {2}})};
@@ -121,20 +123,20 @@ class PlanRunTest : public testing::Test {
 };
 
 // Invariant 1.
-TEST_F(PlanRunTest, TheNthArrivalOfASlotBelongsToPassN) {
+TEST_F(PlanRunTest, TheNthArrivalOfASlotBelongsToIterationN) {
   Commit(kLast + 2);
   EXPECT_EQ(Arrive(0).route, Route::kNegotiated);
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);
   // Another slot counts for itself, however late it is.
   EXPECT_EQ(Arrive(1).route, Route::kNegotiated);
   const auto arrived = Arrive(1);
-  EXPECT_EQ(arrived.ticket, kBase);
-  EXPECT_EQ(Take(kBase).pass, kLast + 2);
+  EXPECT_EQ(arrived.bucket_id, kBase);
+  EXPECT_EQ(Take(kBase).iteration, kLast + 2);
 }
 
 TEST_F(PlanRunTest, AHeldArrivalCountsToo) {
-  Hold();
-  EXPECT_EQ(Arrive(0).route, Route::kHeld);
+  CastVote();
+  EXPECT_EQ(Arrive(0).route, Route::kDeferred);
   EXPECT_EQ(NumbersOf(Apply(Decision::kCommit, kLast + 2).negotiated), std::vector<int>{1});
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);
 }
@@ -143,25 +145,24 @@ TEST_F(PlanRunTest, AnArrivalThatOverlapsIsRefusedAndNotCounted) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);
   EXPECT_EQ(Arrive(0).route, Route::kOverlaps);
-  EXPECT_EQ(Arrive(1).ticket, kBase);
+  EXPECT_EQ(Arrive(1).bucket_id, kBase);
   EXPECT_EQ(Arrive(1).route, Route::kOverlaps);
   EXPECT_EQ(NumbersOf(Take(kBase).arrivals), (std::vector<int>{1, 3}));
   Arrive(0);
   Arrive(1);
-  EXPECT_EQ(Take(kBase).pass, kLast + 2);
-
+  EXPECT_EQ(Take(kBase).iteration, kLast + 2);
 }
 
 TEST_F(PlanRunTest, HeldArrivalsOverlapOnlyIfThePlannedLaneTakesThem) {
-  Hold();
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(2).route, Route::kHeld);
+  CastVote();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(2).route, Route::kDeferred);
   const auto released = Apply(Decision::kCommit, kLast + 3);
   EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
-  EXPECT_EQ(released.tickets, std::vector<int>{kBase + 1});
+  EXPECT_EQ(released.bucket_ids, std::vector<int>{kBase + 1});
   EXPECT_EQ(NumbersOf(released.overlapping), std::vector<int>{4});
   Take(kBase + 1);
   Arrive(2);
-  EXPECT_EQ(Take(kBase + 1).pass, kLast + 4) << "what is refused does not count";
+  EXPECT_EQ(Take(kBase + 1).iteration, kLast + 4) << "what is refused does not count";
 }
 
 // Invariant 2.
@@ -169,12 +170,12 @@ TEST_F(PlanRunTest, PlannedAreThePassesFromTheCommitToTheEnd) {
   Commit(kLast + 2);
   Negotiated();
   Planned();
-  EXPECT_EQ(Arrive(0).route, Route::kPlanned);  // pass kLast + 3
+  EXPECT_EQ(Arrive(0).route, Route::kPlanned);  // iteration kLast + 3
   Decided(Decision::kPause, kLast + 4);
-  EXPECT_EQ(Arrive(2).ticket, kBase + 1);
+  EXPECT_EQ(Arrive(2).bucket_id, kBase + 1);
   Take(kBase + 1);
   EXPECT_EQ(Arrive(2).route, Route::kNegotiated);
-  EXPECT_EQ(Arrive(1).ticket, kBase);
+  EXPECT_EQ(Arrive(1).bucket_id, kBase);
   Take(kBase);
   EXPECT_EQ(Arrive(0).route, Route::kNegotiated);
 }
@@ -190,37 +191,39 @@ TEST_F(PlanRunTest, AnEndDoesNotProlongWhatWasPaused) {
 TEST_F(PlanRunTest, ADifferentTensorEndsThePlanAndIsNegotiated) {
   Commit(kLast + 2);
   EXPECT_EQ(Arrive(2, "it is green").route, Route::kNegotiated);
-  EXPECT_EQ(run_.stand(), Stand::kActive) << "not in a planned pass";
+  EXPECT_EQ(run_.state(), PlanState::kActive) << "not in a planned iteration";
   const auto arrived = Arrive(2, "it is green");
-  EXPECT_EQ(arrived.route, Route::kHeld);
+  EXPECT_EQ(arrived.route, Route::kDeferred);
   EXPECT_TRUE(arrived.news);
-  EXPECT_EQ(Arrive(0).route, Route::kHeld) << "all of it waits for the council";
-  const Statement statement = Hold();
-  EXPECT_EQ(statement.stand, Stand::kEnding);
-  EXPECT_EQ(statement.reason, "'c': it is green");
+  EXPECT_EQ(Arrive(0).route, Route::kDeferred) << "all of it waits for the vote";
+  const Vote vote = CastVote();
+  EXPECT_EQ(vote.state, PlanState::kEnding);
+  EXPECT_EQ(vote.reason, "'c': it is green");
   EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
   Negotiated();
 }
 
-TEST_F(PlanRunTest, ADifferentTensorThatIsHeldEndsThePlanIfItsPassBecomesPlanned) {
+TEST_F(PlanRunTest, ADifferentTensorThatIsHeldEndsThePlanIfItsIterationBecomesPlanned) {
   Arrive(0);
-  Hold();
-  EXPECT_EQ(Arrive(1, "it is green").route, Route::kHeld) << "its pass has begun: never planned";
-  EXPECT_EQ(Arrive(0, "it is blue").route, Route::kHeld);
+  CastVote();
+  EXPECT_EQ(Arrive(1, "it is green").route, Route::kDeferred)
+      << "its iteration has begun: never planned";
+  EXPECT_EQ(Arrive(0, "it is blue").route, Route::kDeferred);
   const auto released = Apply(Decision::kCommit, kLast + 2);
   EXPECT_TRUE(released.news);
   EXPECT_TRUE(released.negotiated.empty());
-  EXPECT_EQ(Hold().reason, "'a': it is blue");
+  EXPECT_EQ(CastVote().reason, "'a': it is blue");
   EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
 }
 
 TEST_F(PlanRunTest, AnotherShapeIsADifference) {
   EXPECT_EQ(run_.See(0, false, {}), "");
-  EXPECT_EQ(run_.See(0, false, {2, 3}), "it has the shape [2, 3], and had [] in its first pass");
+  EXPECT_EQ(run_.See(0, false, {2, 3}),
+            "it has the shape [2, 3], and had [] in its first iteration");
   PlanRun run(MakePlan("p", 1, {{0}}));
   EXPECT_EQ(run.See(0, false, {2, 3}), "");
   EXPECT_EQ(run.See(0, false, {2, 3}), "");
-  EXPECT_EQ(run.See(0, false, {6}), "it has the shape [6], and had [2, 3] in its first pass");
+  EXPECT_EQ(run.See(0, false, {6}), "it has the shape [6], and had [2, 3] in its first iteration");
 }
 
 // Invariant 6.
@@ -231,10 +234,10 @@ TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
   const auto released = End({0, 0});
   EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
   EXPECT_TRUE(released.owed.empty()) << "it was announced";
-  EXPECT_TRUE(Hold().under_way) << "and is still in nobody's log";
+  EXPECT_TRUE(CastVote().under_way) << "and is still in nobody's log";
   Apply(Decision::kWait);
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
-  EXPECT_FALSE(Hold().under_way);
+  EXPECT_FALSE(CastVote().under_way);
   Apply(Decision::kWait);
   Negotiated();
 }
@@ -243,14 +246,14 @@ TEST_F(PlanRunTest, AnEndLeavesWhatIsCompleteEverywhere) {
   Commit(kLast + 1);
   Arrive(2);
   EXPECT_TRUE(End({0, 1}).negotiated.empty());
-  EXPECT_TRUE(Hold().under_way);
+  EXPECT_TRUE(CastVote().under_way);
   Apply(Decision::kWait);
   const Work work = Take(kBase + 1);
   EXPECT_EQ(NumbersOf(work.arrivals), std::vector<int>{1});
-  EXPECT_TRUE(Hold().under_way) << "not reduced";
+  EXPECT_TRUE(CastVote().under_way) << "not reduced";
   Apply(Decision::kWait);
   run_.Finished(work);
-  EXPECT_FALSE(Hold().under_way);
+  EXPECT_FALSE(CastVote().under_way);
 }
 
 TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
@@ -259,14 +262,14 @@ TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
   const auto released = End({1, 1});
   EXPECT_EQ(NumbersOf(released.negotiated), std::vector<int>{1});
   EXPECT_EQ(released.owed, (std::vector<int>{kBase, kBase + 1}));
-  EXPECT_TRUE(released.news) << "in the next council";
+  EXPECT_TRUE(released.news) << "in the next vote";
   EXPECT_TRUE(End().negotiated.empty()) << "once";
   EXPECT_TRUE(Take(kBase).slots.empty());
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
-  EXPECT_FALSE(Hold().under_way);
+  EXPECT_FALSE(CastVote().under_way);
 }
 
-TEST_F(PlanRunTest, TakenBackInTheSecondPassOfABucket) {
+TEST_F(PlanRunTest, TakenBackInTheSecondIterationOfABucket) {
   Commit(kLast + 1);
   Planned();
   Arrive(2);
@@ -276,34 +279,35 @@ TEST_F(PlanRunTest, TakenBackInTheSecondPassOfABucket) {
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
 }
 
-TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextPass) {
+TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextIteration) {
   Commit(kLast + 1);
   Planned();
   const auto freed = Decided(Decision::kRest, kLast + 2).freed;
   EXPECT_EQ(freed, (std::vector<int>{kBase, kBase + 1}));
   EXPECT_FALSE(run_.Committed());
-  EXPECT_EQ(Hold().stand, Stand::kResting);
+  EXPECT_EQ(CastVote().state, PlanState::kResting);
   Apply(Decision::kWait);
   EXPECT_EQ(run_.reason(), "they say");
   const auto arrived = Arrive(0);
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
-  EXPECT_EQ(Hold().stand, Stand::kReady);
+  EXPECT_EQ(CastVote().state, PlanState::kReady);
   Apply(Decision::kCommit, kLast + 3, {20, 21});
   EXPECT_EQ(Arrive(1).route, Route::kNegotiated);
   EXPECT_EQ(Arrive(2).route, Route::kNegotiated);
-  EXPECT_EQ(Arrive(2).ticket, 21);
-  EXPECT_EQ(Take(21).pass, kLast + 3);
+  EXPECT_EQ(Arrive(2).bucket_id, 21);
+  EXPECT_EQ(Take(21).iteration, kLast + 3);
 }
 
 TEST_F(PlanRunTest, RestsWithTheBucketsThatItHad) {
   Commit(kLast + 1);
-  Hold();
-  Apply(Decision::kRecut, kLast + 1, {20, 21}, {{2, 0}, {1}});
-  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).freed, (std::vector<int>{kBase, kBase + 1, 20, 21}));
+  CastVote();
+  Apply(Decision::kRebuild, kLast + 1, {20, 21}, {{2, 0}, {1}});
+  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).freed,
+            (std::vector<int>{kBase, kBase + 1, 20, 21}));
   EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
   Arrive(1);
-  Hold();
+  CastVote();
   Apply(Decision::kCommit, kLast + 2, {5, 6});
   EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
 }
@@ -311,76 +315,76 @@ TEST_F(PlanRunTest, RestsWithTheBucketsThatItHad) {
 TEST_F(PlanRunTest, ForgottenItStartsAnewWithWhatHasArrivedSince) {
   Commit(kLast + 1);
   Planned();
-  Hold();
+  CastVote();
   Arrive(1);
   const auto released = Apply(Decision::kForget);
   EXPECT_EQ(released.freed, (std::vector<int>{kBase, kBase + 1}));
   EXPECT_EQ(released.negotiated.size(), 1u);
-  EXPECT_EQ(run_.stand(), Stand::kCaptured);
+  EXPECT_EQ(run_.state(), PlanState::kCaptured);
   EXPECT_EQ(run_.begun(), 1u);
   Arrive(0);
   Arrive(2);
   Negotiated();
-  EXPECT_EQ(run_.stand(), Stand::kReady);
+  EXPECT_EQ(run_.state(), PlanState::kReady);
 }
 
-TEST_F(PlanRunTest, SaysWhatTheCouncilNeedsToGiveItsTicketsAway) {
+TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsTicketsAway) {
   Commit(kLast + 1);
   now_ += 3s;
-  Statement statement = Hold();
-  EXPECT_FALSE(statement.under_way);
-  EXPECT_TRUE(statement.whole);
+  Vote vote = CastVote();
+  EXPECT_FALSE(vote.under_way);
+  EXPECT_TRUE(vote.whole);
   Arrive(2);
-  statement = Hold();
-  EXPECT_TRUE(statement.under_way) << "held";
-  EXPECT_FALSE(statement.whole);
-  EXPECT_EQ(statement.idle_ms, 0);
-  EXPECT_EQ(statement.completed, (std::vector<std::uint64_t>{0, 0}));
+  vote = CastVote();
+  EXPECT_TRUE(vote.under_way) << "deferred";
+  EXPECT_FALSE(vote.whole);
+  EXPECT_EQ(vote.idle_ms, 0);
+  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 0}));
   Apply(Decision::kWait);
   Arrive(0);
   now_ += 2s;
-  statement = Hold();
-  EXPECT_EQ(statement.completed, (std::vector<std::uint64_t>{0, 1}));
-  EXPECT_EQ(statement.idle_ms, 2000);
+  vote = CastVote();
+  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(vote.idle_ms, 2000);
   Apply(Decision::kWait);
   Arrive(1);
   run_.Finished(Take(kBase));
   run_.Finished(Take(kBase + 1));
-  statement = Hold();
-  EXPECT_FALSE(statement.under_way);
-  EXPECT_TRUE(statement.whole);
+  vote = CastVote();
+  EXPECT_FALSE(vote.under_way);
+  EXPECT_TRUE(vote.whole);
 }
 
 // Invariant 3.
-TEST_F(PlanRunTest, WhileHeldNothingIsLetThroughAndNoPassBegins) {
+TEST_F(PlanRunTest, WhileHeldNothingIsLetThroughAndNoIterationBegins) {
   Commit(kLast + 1);
-  EXPECT_EQ(Hold().begun, kLast);
-  EXPECT_EQ(Arrive(2).route, Route::kHeld);
+  EXPECT_EQ(CastVote().begun, kLast);
+  EXPECT_EQ(Arrive(2).route, Route::kDeferred);
   const auto arrived = Arrive(0);
-  EXPECT_EQ(arrived.route, Route::kHeld);
-  EXPECT_EQ(arrived.ticket, kNoTicket);
-  EXPECT_EQ(Hold().begun, kLast);
+  EXPECT_EQ(arrived.route, Route::kDeferred);
+  EXPECT_EQ(arrived.bucket_id, kNoBucket);
+  EXPECT_EQ(CastVote().begun, kLast);
   const auto released = Apply(Decision::kWait);
-  EXPECT_EQ(released.tickets, std::vector<int>{kBase + 1});
+  EXPECT_EQ(released.bucket_ids, std::vector<int>{kBase + 1});
   EXPECT_TRUE(released.negotiated.empty());
   EXPECT_EQ(run_.begun(), kLast + 1);
   EXPECT_EQ(NumbersOf(Take(kBase + 1).arrivals), std::vector<int>{1});
-  EXPECT_EQ(Arrive(1).ticket, kBase);
+  EXPECT_EQ(Arrive(1).bucket_id, kBase);
 }
 
 TEST_F(PlanRunTest, HeldArrivalsTakeTheLaneThatIsDecided) {
   for (const auto kind : {Decision::kCommit, Decision::kPause}) {
-    Hold();
-    for (int slot : {1, 2, 0}) EXPECT_EQ(Arrive(slot).route, Route::kHeld);
+    CastVote();
+    for (int slot : {1, 2, 0}) EXPECT_EQ(Arrive(slot).route, Route::kDeferred);
     const auto released = Apply(kind, run_.begun() + 1);
     if (kind == Decision::kCommit) {
       EXPECT_TRUE(released.negotiated.empty());
-      EXPECT_EQ(released.tickets, (std::vector<int>{kBase + 1, kBase}));
+      EXPECT_EQ(released.bucket_ids, (std::vector<int>{kBase + 1, kBase}));
       EXPECT_EQ(NumbersOf(Take(kBase).arrivals), (std::vector<int>{3, 1}));
       Take(kBase + 1);
     } else {
       EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{4, 5, 6}));
-      EXPECT_TRUE(released.tickets.empty());
+      EXPECT_TRUE(released.bucket_ids.empty());
     }
   }
   Negotiated();
@@ -389,70 +393,70 @@ TEST_F(PlanRunTest, HeldArrivalsTakeTheLaneThatIsDecided) {
 // Invariant 4.
 TEST_F(PlanRunTest, TheArrivalThatCompletesABucketAnnouncesIt) {
   Commit(kLast + 1);
-  for (std::uint64_t pass = kLast + 1; pass < kLast + 4; ++pass) {
-    EXPECT_EQ(Arrive(1).ticket, kNoTicket);
-    EXPECT_EQ(Arrive(2).ticket, kBase + 1);
+  for (std::uint64_t iteration = kLast + 1; iteration < kLast + 4; ++iteration) {
+    EXPECT_EQ(Arrive(1).bucket_id, kNoBucket);
+    EXPECT_EQ(Arrive(2).bucket_id, kBase + 1);
     now_ += 1s;
-    EXPECT_EQ(Arrive(0).ticket, kBase);
+    EXPECT_EQ(Arrive(0).bucket_id, kBase);
     const Work work = Take(kBase);
     EXPECT_EQ(work.plan, &run_.plan());
-    EXPECT_EQ(work.pass, pass);
+    EXPECT_EQ(work.iteration, iteration);
     EXPECT_EQ(work.slots, (std::vector<int>{0, 1}));
     EXPECT_EQ(NumbersOf(work.arrivals), (std::vector<int>{sent_, sent_ - 2}));
     EXPECT_EQ(work.last_arrival, now_);
-    EXPECT_FALSE(run_.Finished(work).pass_over);
-    EXPECT_TRUE(run_.Finished(Take(kBase + 1)).pass_over);
+    EXPECT_FALSE(run_.Finished(work).iteration_over);
+    EXPECT_TRUE(run_.Finished(Take(kBase + 1)).iteration_over);
   }
-  EXPECT_EQ(run_.passes_done(), 3u);
+  EXPECT_EQ(run_.iterations_done(), 3u);
   EXPECT_EQ(run_.times_last(), (std::vector<std::uint64_t>{3, 0, 3}));
 }
 
 TEST_F(PlanRunTest, OneBucketIsTakenOncePerAnnouncement) {
   Commit(kLast + 1);
-  std::vector<int> tickets;
+  std::vector<int> bucket_ids;
   Arrive(0);
-  EXPECT_THROW(run_.Take(kBase, tickets), std::logic_error);
+  EXPECT_THROW(run_.Take(kBase, bucket_ids), std::logic_error);
   Arrive(1);
   Take(kBase);
-  EXPECT_THROW(run_.Take(kBase, tickets), std::logic_error);
+  EXPECT_THROW(run_.Take(kBase, bucket_ids), std::logic_error);
 }
 
 // Invariant 5.
-TEST_F(PlanRunTest, ANewCutAppliesFromItsPassAndTheOldOneCompletes) {
+TEST_F(PlanRunTest, ANewCutAppliesFromItsIterationAndTheOldOneCompletes) {
   Commit(kLast + 1);
   Arrive(0);
   Arrive(2);
-  Hold();
-  Apply(Decision::kRecut, kLast + 2, {20, 21}, {{2, 0}, {1}});
+  CastVote();
+  Apply(Decision::kRebuild, kLast + 2, {20, 21}, {{2, 0}, {1}});
   EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
   Take(kBase + 1);
-  EXPECT_EQ(Arrive(2).ticket, kNoTicket);  // pass kLast + 2
-  EXPECT_EQ(Arrive(1).ticket, kBase);      // pass kLast + 1
+  EXPECT_EQ(Arrive(2).bucket_id, kNoBucket);  // iteration kLast + 2
+  EXPECT_EQ(Arrive(1).bucket_id, kBase);      // iteration kLast + 1
   Take(kBase);
-  EXPECT_EQ(Arrive(1).ticket, 21);
-  EXPECT_EQ(Arrive(0).ticket, 20);
+  EXPECT_EQ(Arrive(1).bucket_id, 21);
+  EXPECT_EQ(Arrive(0).bucket_id, 20);
   const Work work = Take(20);
-  EXPECT_EQ(work.pass, kLast + 2);
+  EXPECT_EQ(work.iteration, kLast + 2);
   EXPECT_EQ(NumbersOf(work.arrivals), (std::vector<int>{3, 6}));
 }
 
 TEST_F(PlanRunTest, TimesAreMeansOfFivePassesAndAskForANewCutOnce) {
   Commit(kLast + 1);
-  for (int pass = 0; pass < 5; ++pass) {
+  for (int iteration = 0; iteration < 5; ++iteration) {
     EXPECT_FALSE(progress_.news);
-    EXPECT_TRUE(Hold(true).times.empty());
+    EXPECT_TRUE(CastVote(true).times.empty());
     Apply(Decision::kWait);
     Planned();
   }
   EXPECT_TRUE(progress_.news);
-  EXPECT_TRUE(Hold().times.empty());
-  EXPECT_EQ(Hold(true).times, (std::vector<std::int64_t>{2000, 1000, 0}));
-  Apply(Decision::kRecut, kLast + 6, {20, 21}, {{2}, {1, 0}});
+  EXPECT_TRUE(CastVote().times.empty());
+  EXPECT_EQ(CastVote(true).times, (std::vector<std::int64_t>{2000, 1000, 0}));
+  Apply(Decision::kRebuild, kLast + 6, {20, 21}, {{2}, {1, 0}});
   Planned();
   EXPECT_FALSE(progress_.news);
-  EXPECT_TRUE(Hold(true).times.empty());
+  EXPECT_TRUE(CastVote(true).times.empty());
   run_.Restart();
-  EXPECT_TRUE(Hold(true).times.empty());
+  EXPECT_TRUE(CastVote(true).times.empty());
 }
 
 TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {
@@ -463,7 +467,7 @@ TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {
   Arrive(2);
   const auto waiting = run_.WaitingSince(now_ - 1s);
   ASSERT_EQ(waiting.size(), 1u);
-  EXPECT_EQ(waiting[0].pass, kLast + 1);
+  EXPECT_EQ(waiting[0].iteration, kLast + 1);
   EXPECT_EQ(waiting[0].here, std::vector<int>{1});
   EXPECT_EQ(waiting[0].missing, std::vector<int>{0});
   ASSERT_EQ(run_.WaitingSince(now_).size(), 2u);

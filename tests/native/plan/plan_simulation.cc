@@ -12,13 +12,14 @@ constexpr int kStepsAtMost = 400000;
 
 PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
     : program_(std::move(program)), random_(seed), calls_(kCapacity, 0) {
-  const int size = static_cast<int>(program_.passes[0].size());
+  const int size = static_cast<int>(program_.iterations[0].size());
   for (int rank = 0; rank < size; ++rank) {
-    ranks_.push_back(std::make_unique<Rank>(program_.capacity, [this, rank, size](int ticket) {
+    ranks_.push_back(std::make_unique<Rank>(program_.capacity, [this, rank, size](int bucket_id) {
       Rank& self = *ranks_[rank];
-      ++self.readies[ticket];
-      EXPECT_LE(self.readies[ticket], self.takes[ticket] + 1) << "announced twice: " << ticket;
-      if (++calls_[ticket] % size == 0) log_.push_back(ticket);
+      ++self.readies[bucket_id];
+      EXPECT_LE(self.readies[bucket_id], self.takes[bucket_id] + 1)
+          << "announced twice: " << bucket_id;
+      if (++calls_[bucket_id] % size == 0) log_.push_back(bucket_id);
     }));
     Rank& self = *ranks_.back();
     self.threads.resize(program_.threads.size());
@@ -36,8 +37,8 @@ void PlanSimulation::Run() {
   for (int step = 0; !Over(); ++step) {
     if (testing::Test::HasFailure()) return;
     if (step == kStepsAtMost) {
-      FAIL() << "nothing goes on; epoch " << ranks_[0]->epoch << ", plan 0: "
-             << lane(0).Reports()[0].state << ", " << lane(0).Reports()[0].reason;
+      FAIL() << "nothing goes on; epoch " << ranks_[0]->epoch
+             << ", plan 0: " << lane(0).Reports()[0].state << ", " << lane(0).Reports()[0].reason;
     }
     if (step % 64 == 0) {
       for (int& pace : slow) pace = Below(4) == 0 ? 20 : 1;
@@ -79,9 +80,9 @@ int PlanSimulation::PlanOf(const Thread& thread, std::size_t index) const {
 
 void PlanSimulation::Framework(int rank) {
   Rank& self = *ranks_[rank];
-  if (self.joined || self.epoch == static_cast<int>(program_.passes.size())) return;
-  const int passes = program_.passes[self.epoch][rank];
-  const auto done = [&](const Thread& thread) { return thread.executed == passes; };
+  if (self.joined || self.epoch == static_cast<int>(program_.iterations.size())) return;
+  const int iterations = program_.iterations[self.epoch][rank];
+  const auto done = [&](const Thread& thread) { return thread.executed == iterations; };
   if (std::all_of(self.threads.begin(), self.threads.end(), done)) {
     self.joined = true;
     return self.lane.Join();
@@ -101,9 +102,9 @@ void PlanSimulation::Framework(int rank) {
   }
   const int slot = Below(static_cast<int>(slots.size()));
   const auto& after = slots[slot].after;
-  if (thread.slots[slot] == Sent::kNot &&
-      std::all_of(after.begin(), after.end(),
-                  [&](int other) { return thread.slots[other] == Sent::kReduced; })) {
+  if (thread.slots[slot] == Sent::kNot && std::all_of(after.begin(), after.end(), [&](int other) {
+        return thread.slots[other] == Sent::kReduced;
+      })) {
     thread.slots[slot] = Sent::kYes;
     return Send(rank, plan, slot);
   }
@@ -121,32 +122,33 @@ void PlanSimulation::Framework(int rank) {
 Plan PlanSimulation::Own(int rank, int plan) const {
   Plan own = program_.plans[plan];
   for (std::size_t slot = 0; slot < own.slots.size(); ++slot) {
-    own.slots[slot].key = 100000 * ranks_[rank]->graph[plan] + Key(rank, plan, static_cast<int>(slot));
+    own.slots[slot].key =
+        100000 * ranks_[rank]->graph[plan] + Key(rank, plan, static_cast<int>(slot));
   }
   return own;
 }
 
 void PlanSimulation::Send(int rank, int plan, int slot) {
   Rank& self = *ranks_[rank];
-  const std::uint64_t pass = ++self.arrivals[plan][slot];
-  const Tensor tensor(plan, slot, pass, self.epoch);
+  const std::uint64_t iteration = ++self.arrivals[plan][slot];
+  const Tensor tensor(plan, slot, iteration, self.epoch);
   ArrivalPtr arrival = std::make_unique<Tensor>(tensor);
   const bool differs = !program_.different.empty() && plan == 0 && slot == 0 &&
-                       program_.different[rank] == pass;
+                       program_.different[rank] == iteration;
   const std::int64_t key = Own(rank, plan).slots[slot].key;
   const Route route = self.lane.Arrive(key, differs ? 8 : 4, {}, "", arrival);
   EXPECT_EQ(arrival == nullptr, route != Route::kNegotiated);
   if (route != Route::kNegotiated) return;
   TakesLane(tensor, route);
-  self.negotiated[{plan, slot}] = pass;
+  self.negotiated[{plan, slot}] = iteration;
 }
 
 // Every rank must come to the same result, however early or late it does.
 void PlanSimulation::TakesLane(const Tensor& tensor, Route route) {
   const auto [first, is_new] =
-      routes_.insert({{tensor.plan, tensor.epoch, tensor.pass, tensor.slot}, route});
+      routes_.insert({{tensor.plan, tensor.epoch, tensor.iteration, tensor.slot}, route});
   EXPECT_EQ(first->second, route) << "plan " << tensor.plan << ", epoch " << tensor.epoch
-                                  << ", pass " << tensor.pass << ", slot " << tensor.slot;
+                                  << ", iteration " << tensor.iteration << ", slot " << tensor.slot;
 }
 
 void PlanSimulation::Reduced(int rank, int plan, int slot) {
@@ -187,11 +189,11 @@ void PlanSimulation::Lane(int rank) {
 
 void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
   const Rank& self = *ranks_[rank];
-  const std::uint64_t pass = work.slots.empty() ? 0 : work.pass;
-  const auto what = std::make_tuple(work.plan->hash, pass, work.slots);
+  const std::uint64_t iteration = work.slots.empty() ? 0 : work.iteration;
+  const auto what = std::make_tuple(work.plan->hash, iteration, work.slots);
   if (position == reduced_.size()) reduced_.push_back(what);
   EXPECT_EQ(reduced_[position], what) << "the ranks reduce different buckets";
-  EXPECT_EQ(work.ticket, log_[position]);
+  EXPECT_EQ(work.bucket_id, log_[position]);
   ASSERT_EQ(work.arrivals.size(), work.slots.size());
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
     if (work.arrivals[i] == nullptr) {
@@ -201,10 +203,10 @@ void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
     const auto& tensor = static_cast<const Tensor&>(*work.arrivals[i]);
     EXPECT_EQ(program_.plans[tensor.plan].hash, work.plan->hash);
     EXPECT_EQ(tensor.slot, work.slots[i]);
-    EXPECT_EQ(passes_.emplace(position, tensor.pass).first->second, tensor.pass)
-        << "different passes are reduced together";
+    EXPECT_EQ(iterations_.emplace(position, tensor.iteration).first->second, tensor.iteration)
+        << "different iterations are reduced together";
     if (program_.retraces == 0) {
-      EXPECT_EQ(tensor.pass, work.pass);
+      EXPECT_EQ(tensor.iteration, work.iteration);
     }
     EXPECT_EQ(tensor.epoch, self.epoch);
     TakesLane(tensor, Route::kPlanned);
@@ -220,8 +222,8 @@ void PlanSimulation::Background(int rank) {
   Rank& self = *ranks_[rank];
   if (phase_ == Phase::kNegotiation) {
     const bool wanted = std::any_of(ranks_.begin(), ranks_.end(),
-                                    [](const auto& one) { return one->lane.WantsCouncil(); });
-    // All may join between the council of a round and its negotiation.
+                                    [](const auto& one) { return one->lane.WantsVote(); });
+    // All may join between the vote of a round and its negotiation.
     if (AllJoined() && Below(2) == 0) return Begin(Phase::kRestart);
     if (Below(wanted ? 4 : 50) == 0) return Begin(Phase::kRows);
     return Negotiate();
@@ -229,8 +231,8 @@ void PlanSimulation::Background(int rank) {
   if (self.took_part) return;
   self.took_part = true;
   if (phase_ == Phase::kRows) {
-    self.row = self.lane.MeetingRow(program_.recut && rank == 0,
-                                    PlanLane::Clock::now() + program_.idle);
+    self.row =
+        self.lane.VoteRow(program_.rebuilt && rank == 0, PlanTable::Clock::now() + program_.idle);
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
     for (const auto& one : ranks_) rows.push_back(one->row);
@@ -239,7 +241,7 @@ void PlanSimulation::Background(int rank) {
     for (const ArrivalPtr& arrival : outcome.negotiated) {
       const auto& tensor = static_cast<const Tensor&>(*arrival);
       TakesLane(tensor, Route::kNegotiated);
-      self.negotiated[{tensor.plan, tensor.slot}] = tensor.pass;
+      self.negotiated[{tensor.plan, tensor.slot}] = tensor.iteration;
     }
     if (rank == 0) {
       rejected_.insert(rejected_.end(), outcome.rejected.begin(), outcome.rejected.end());
@@ -269,7 +271,7 @@ void PlanSimulation::Negotiate() {
     if (static_cast<int>(who.size()) < present) continue;
     for (int rank : who) {
       EXPECT_EQ(ranks_[rank]->negotiated[tensor], ranks_[who[0]]->negotiated[tensor])
-          << "different passes are reduced together";
+          << "different iterations are reduced together";
     }
     for (int rank : who) {
       ranks_[rank]->negotiated.erase(tensor);
@@ -287,30 +289,30 @@ bool PlanSimulation::AllJoined() const {
 }
 
 bool PlanSimulation::Over() const {
-  const int epochs = static_cast<int>(program_.passes.size());
+  const int epochs = static_cast<int>(program_.iterations.size());
   return phase_ == Phase::kNegotiation &&
          std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& one) {
            return one->epoch == epochs && one->finished == log_.size();
          });
 }
 
-int PlanSimulation::PlannedPasses(int plan, int epoch) const {
-  std::set<std::uint64_t> passes;
+int PlanSimulation::PlannedIterations(int plan, int epoch) const {
+  std::set<std::uint64_t> iterations;
   for (const auto& [tensor, route] : routes_) {
     if (std::get<0>(tensor) == plan && std::get<1>(tensor) == epoch && route == Route::kPlanned) {
-      passes.insert(std::get<2>(tensor));
+      iterations.insert(std::get<2>(tensor));
     }
   }
-  return static_cast<int>(passes.size());
+  return static_cast<int>(iterations.size());
 }
 
-int PlanSimulation::Tickets(int plan) const {
-  std::set<int> tickets;
+int PlanSimulation::BucketIds(int plan) const {
+  std::set<int> bucket_ids;
   for (std::size_t position = 0; position < reduced_.size(); ++position) {
     if (std::get<0>(reduced_[position]) != program_.plans[plan].hash) continue;
-    tickets.insert(log_[position]);
+    bucket_ids.insert(log_[position]);
   }
-  return static_cast<int>(tickets.size());
+  return static_cast<int>(bucket_ids.size());
 }
 
 }  // namespace horovod_opt

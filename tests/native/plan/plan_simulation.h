@@ -1,5 +1,5 @@
-// All ranks of a job in one thread: their PlanLanes, a log in place of the shared one, a negotiated
-// lane, joins and councils, in an order drawn from a seed.
+// All ranks of a job in one thread: their PlanTables, a log in place of the shared one, a
+// negotiated path, joins and votes, in an order drawn from a seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,10 +21,10 @@ namespace horovod_opt {
 
 // What a framework's thread hands over here: which tensor of which pass it is.
 struct Tensor : Arrival {
-  Tensor(int plan_of, int slot_of, std::uint64_t pass_of, int epoch_of)
-      : plan(plan_of), slot(slot_of), pass(pass_of), epoch(epoch_of) {}
+  Tensor(int plan_of, int slot_of, std::uint64_t iteration_of, int epoch_of)
+      : plan(plan_of), slot(slot_of), iteration(iteration_of), epoch(epoch_of) {}
   const int plan, slot;
-  const std::uint64_t pass;  // as the program counts
+  const std::uint64_t iteration;  // as the program counts
   const int epoch;
 };
 
@@ -34,22 +34,23 @@ class PlanSimulation {
 
   struct Program {
     std::vector<Plan> plans;  // their keys differ from rank to rank
-    // Framework threads; each executes its plans by turns. A pass ends when all of it is reduced.
+    // Framework threads; each executes its plans by turns. An iteration ends when all of it is
+    // reduced.
     std::vector<std::vector<int>> threads;
-    // By epoch and rank: passes that each thread executes before the rank joins.
-    std::vector<std::vector<int>> passes;
-    bool recut = false;
+    // By epoch and rank: iterations that each thread executes before the rank joins.
+    std::vector<std::vector<int>> iterations;
+    bool rebuilt = false;
     int without_plan = -1;  // this rank is never told of plan 0
     // Each happens once, at a random moment.
-    std::vector<std::pair<int, std::function<void(PlanLane&)>>> disturbances;  // by rank
+    std::vector<std::pair<int, std::function<void(PlanTable&)>>> disturbances;  // by rank
     // Steps until all of them have happened, about.
     int disturbed_for = 2000;
-    // In which of its passes a rank sends slot 0 of plan 0 with another size; 0: never.
+    // In which of its iterations a rank sends slot 0 of plan 0 with another size; 0: never.
     std::vector<std::uint64_t> different;
-    // Graphs come and go: between two passes, once in so many times; 0: never.
+    // Graphs come and go: between two iterations, once in so many times; 0: never.
     int retraces = 0;
     int capacity = kCapacity;
-    std::chrono::seconds idle{0};  // what the ranks believe to have passed at a council
+    std::chrono::seconds idle{0};  // what the ranks believe to have passed at a vote
   };
 
   static std::int64_t Key(int rank, int plan, int slot) { return 1 + rank + 100 * plan + slot; }
@@ -60,9 +61,9 @@ class PlanSimulation {
   // goes on.
   void Run();
 
-  int PlannedPasses(int plan, int epoch) const;  // passes with a planned tensor
-  int Tickets(int plan) const;                   // different ones that were reduced
-  PlanLane& lane(int rank) { return ranks_[rank]->lane; }
+  int PlannedIterations(int plan, int epoch) const;  // iterations with a planned tensor
+  int BucketIds(int plan) const;                     // different ones that were reduced
+  PlanTable& lane(int rank) { return ranks_[rank]->lane; }
   const std::vector<std::string>& rejected() const { return rejected_; }
 
  private:
@@ -74,16 +75,16 @@ class PlanSimulation {
   };
   struct Rank {
     Rank(int capacity, std::function<void(int)> ready) : lane(capacity, std::move(ready), [] {}) {}
-    PlanLane lane;
+    PlanTable lane;
     std::vector<Thread> threads;
     std::vector<bool> added;
     std::vector<int> graph;  // by plan: number of the one that shows its keys
-    std::vector<std::vector<std::uint64_t>> arrivals;            // by plan, slot; this epoch
-    std::map<std::pair<int, int>, std::uint64_t> negotiated;  // plan, slot -> pass
-    std::size_t taken = 0;                                    // entries of the log
+    std::vector<std::vector<std::uint64_t>> arrivals;         // by plan, slot; this epoch
+    std::map<std::pair<int, int>, std::uint64_t> negotiated;  // plan, slot -> iteration
+    std::size_t taken = 0;                                    // entries of the ready queue
     std::size_t finished = 0;
     Work work;
-    std::vector<int> readies, takes;  // by ticket
+    std::vector<int> readies, takes;  // by bucket ID
     bool joined = false;
     int epoch = 0;
     std::string row;
@@ -114,10 +115,11 @@ class PlanSimulation {
   Phase phase_ = Phase::kNegotiation;
   std::size_t disturbances_ = 0;  // that have happened
   std::vector<int> log_;
-  std::vector<int> calls_;  // of `ready`, by ticket
+  std::vector<int> calls_;  // of `ready`, by bucket ID
   std::vector<std::tuple<std::string, std::uint64_t, std::vector<int>>> reduced_;  // by entry
-  std::map<std::size_t, std::uint64_t> passes_;  // of the tensors, by entry
-  std::map<std::tuple<int, int, std::uint64_t, int>, Route> routes_;  // plan, epoch, pass, slot
+  std::map<std::size_t, std::uint64_t> iterations_;  // of the tensors, by entry
+  std::map<std::tuple<int, int, std::uint64_t, int>, Route>
+      routes_;  // plan, epoch, iteration, slot
   std::vector<std::string> rejected_;
 };
 

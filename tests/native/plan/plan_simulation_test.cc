@@ -1,4 +1,4 @@
-// Whole jobs: the rules of plan_run.h and council.h, in orders that nobody thought of.
+// Whole jobs: the rules of plan_run.h and vote.h, in orders that nobody thought of.
 
 #include "tests/native/plan/plan_simulation.h"
 
@@ -23,55 +23,56 @@ void ForSeeds(const Run& run) {
   }
 }
 
-Program OnePlan(Random& random, int ranks, int passes) {
+Program OnePlan(Random& random, int ranks, int iterations) {
   Program program;
   program.plans = {RandomPlan(random, "p")};
   program.threads = {{0}};
-  program.passes = {std::vector<int>(ranks, passes)};
+  program.iterations = {std::vector<int>(ranks, iterations)};
   return program;
 }
 
-TEST(PlanSimulation, EveryPassIsReducedOnceAndInOneLane) {
+TEST(PlanSimulation, EveryIterationIsReducedOnceAndInOneLane) {
   int planned = 0;
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     PlanSimulation job(OnePlan(random, ranks, 30), seed);
     job.Run();
-    planned += job.PlannedPasses(0, 0);
-    EXPECT_GT(job.PlannedPasses(0, 0), 0);
+    planned += job.PlannedIterations(0, 0);
+    EXPECT_GT(job.PlannedIterations(0, 0), 0);
   });
   EXPECT_GT(planned, 20 * static_cast<int>(kSeeds));
 }
 
 TEST(PlanSimulation, NewBucketsFromTheTimesOfRank0) {
-  int recut = 0;
+  int rebuilt = 0;
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 40);
-    program.recut = true;
+    program.rebuilt = true;
     const int buckets = static_cast<int>(program.plans[0].buckets.size());
     PlanSimulation job(program, seed);
     job.Run();
-    recut += job.Tickets(0) > buckets;
+    rebuilt += job.BucketIds(0) > buckets;
   });
-  EXPECT_GT(recut, static_cast<int>(kSeeds) / 2);  // not plans of one slot
+  EXPECT_GT(rebuilt, static_cast<int>(kSeeds) / 2);  // not plans of one slot
 }
 
-TEST(PlanSimulation, RanksJoinAfterAnyPassAndStartAnew) {
+TEST(PlanSimulation, RanksJoinAfterAnyIterationAndStartAnew) {
   int planned = 0;
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 0);
-    program.recut = seed % 2 == 0;
+    program.rebuilt = seed % 2 == 0;
     for (int epoch = 0; epoch < 3; ++epoch) {
-      auto& passes = program.passes.emplace_back();
-      for (int rank = 0; rank < ranks; ++rank) passes.push_back(static_cast<int>(random() % 20));
+      auto& iterations = program.iterations.emplace_back();
+      for (int rank = 0; rank < ranks; ++rank)
+        iterations.push_back(static_cast<int>(random() % 20));
     }
-    program.passes.push_back(std::vector<int>(ranks, 30));
+    program.iterations.push_back(std::vector<int>(ranks, 30));
     PlanSimulation job(program, seed);
     job.Run();
-    EXPECT_GT(job.PlannedPasses(0, 4), 0) << "the last epoch is planned again";
-    for (int epoch = 1; epoch < 4; ++epoch) planned += job.PlannedPasses(0, epoch);
-    EXPECT_LE(job.Tickets(0), static_cast<int>(program.plans[0].buckets.size() +
-                                               program.plans[0].slots.size()))
-        << "a new cut once, not in every epoch";
+    EXPECT_GT(job.PlannedIterations(0, 4), 0) << "the last epoch is planned again";
+    for (int epoch = 1; epoch < 4; ++epoch) planned += job.PlannedIterations(0, epoch);
+    EXPECT_LE(job.BucketIds(0),
+              static_cast<int>(program.plans[0].buckets.size() + program.plans[0].slots.size()))
+        << "new buckets once, not in every epoch";
   });
   EXPECT_GT(planned, 3 * static_cast<int>(kSeeds));
 }
@@ -85,14 +86,14 @@ TEST(PlanSimulation, TwoPlansByTurnsAndAtOnce) {
     } else {
       program.threads = {{0, 1, 1}};
     }
-    program.recut = seed % 4 < 2;
-    program.passes = {std::vector<int>(ranks, 25)};
-    auto& uneven = program.passes.emplace_back();
+    program.rebuilt = seed % 4 < 2;
+    program.iterations = {std::vector<int>(ranks, 25)};
+    auto& uneven = program.iterations.emplace_back();
     for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 25));
     PlanSimulation job(program, seed);
     job.Run();
-    EXPECT_GT(job.PlannedPasses(0, 0), 0);
-    EXPECT_GT(job.PlannedPasses(1, 0), 0);
+    EXPECT_GT(job.PlannedIterations(0, 0), 0);
+    EXPECT_GT(job.PlannedIterations(1, 0), 0);
   });
 }
 
@@ -104,8 +105,8 @@ TEST(PlanSimulation, PlanThatOneRankDoesNotKnowStaysNegotiated) {
     program.without_plan = static_cast<int>(random() % ranks);
     PlanSimulation job(program, seed);
     job.Run();
-    EXPECT_EQ(job.PlannedPasses(0, 0), 0);
-    EXPECT_GT(job.PlannedPasses(1, 0), 0);
+    EXPECT_EQ(job.PlannedIterations(0, 0), 0);
+    EXPECT_GT(job.PlannedIterations(1, 0), 0);
     EXPECT_TRUE(job.rejected().empty());
   });
 }
@@ -114,17 +115,17 @@ TEST(PlanSimulation, RejectedAtAnyMoment) {
   int planned = 0, late = 0;
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 25);
-    program.recut = seed % 2 == 0;
-    auto& uneven = program.passes.emplace_back();
+    program.rebuilt = seed % 2 == 0;
+    auto& uneven = program.iterations.emplace_back();
     for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 10));
     for (int i = 0; i < 2; ++i) {
-      program.disturbances.emplace_back(
-          static_cast<int>(random() % ranks), [](PlanLane& lane) { lane.Reject("p", "why not"); });
+      program.disturbances.emplace_back(static_cast<int>(random() % ranks),
+                                        [](PlanTable& lane) { lane.Reject("p", "why not"); });
     }
     program.disturbed_for = 200 << seed % 6;
     PlanSimulation job(program, seed);
     job.Run();
-    planned += job.PlannedPasses(0, 0);
+    planned += job.PlannedIterations(0, 0);
     late += job.rejected().empty();
   });
   EXPECT_GT(planned, 0);
@@ -137,9 +138,9 @@ TEST(PlanSimulation, ADifferentTensorAtAnyMoment) {
     Program program = OnePlan(random, ranks, 25);
     program.plans.push_back(RandomPlan(random, "q"));
     program.threads = {{0}, {1}};
-    program.recut = seed % 2 == 0;
+    program.rebuilt = seed % 2 == 0;
     if (seed % 3 == 0) {
-      auto& uneven = program.passes.emplace_back();
+      auto& uneven = program.iterations.emplace_back();
       for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 10));
     }
     const std::uint64_t when = 1 + random() % 24;
@@ -149,9 +150,9 @@ TEST(PlanSimulation, ADifferentTensorAtAnyMoment) {
     }
     PlanSimulation job(program, seed);
     job.Run();
-    planned += job.PlannedPasses(0, 0);
+    planned += job.PlannedIterations(0, 0);
     ended += static_cast<int>(job.rejected().size());
-    EXPECT_GT(job.PlannedPasses(1, 0), 0) << "another plan goes on";
+    EXPECT_GT(job.PlannedIterations(1, 0), 0) << "another plan goes on";
   });
   EXPECT_GT(planned, static_cast<int>(kSeeds));
   EXPECT_GT(ended, static_cast<int>(kSeeds) / 2);
@@ -163,12 +164,12 @@ TEST(PlanSimulation, GraphsComeAndGo) {
     Program program;
     program.plans = {RandomPlan(random, "p"), RandomPlan(random, "q")};
     program.threads = {{0, 0, 1}};
-    program.recut = seed % 2 == 0;
+    program.rebuilt = seed % 2 == 0;
     program.retraces = 2 + static_cast<int>(seed % 5);
-    program.passes = {std::vector<int>(ranks, 60)};
+    program.iterations = {std::vector<int>(ranks, 60)};
     PlanSimulation job(program, seed);
     job.Run();
-    planned += job.PlannedPasses(0, 0);
+    planned += job.PlannedIterations(0, 0);
     EXPECT_TRUE(job.rejected().empty());
   });
   EXPECT_GT(planned, 5 * static_cast<int>(kSeeds));
@@ -183,10 +184,10 @@ TEST(PlanSimulation, PlansRestByTurns) {
     program.capacity = 5;
     program.threads = {{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}};
     program.idle = std::chrono::seconds(5);
-    program.passes = {std::vector<int>(ranks, 8 * 16)};
+    program.iterations = {std::vector<int>(ranks, 8 * 16)};
     PlanSimulation job(program, seed);
     job.Run();
-    for (int plan = 0; plan < 4; ++plan) planned += job.PlannedPasses(plan, 0);
+    for (int plan = 0; plan < 4; ++plan) planned += job.PlannedIterations(plan, 0);
   });
   EXPECT_GT(planned, 30 * static_cast<int>(kSeeds));
 }
@@ -194,13 +195,13 @@ TEST(PlanSimulation, PlansRestByTurns) {
 TEST(PlanSimulation, RejectedWhileRanksJoin) {
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 0);
-    program.passes.clear();
+    program.iterations.clear();
     for (int epoch = 0; epoch < 4; ++epoch) {
-      auto& passes = program.passes.emplace_back();
-      for (int rank = 0; rank < ranks; ++rank) passes.push_back(static_cast<int>(random() % 8));
+      auto& iterations = program.iterations.emplace_back();
+      for (int rank = 0; rank < ranks; ++rank) iterations.push_back(static_cast<int>(random() % 8));
     }
     program.disturbances.emplace_back(static_cast<int>(random() % ranks),
-                                      [](PlanLane& lane) { lane.Reject("p", "why not"); });
+                                      [](PlanTable& lane) { lane.Reject("p", "why not"); });
     program.disturbed_for = 200 << seed % 6;
     PlanSimulation job(program, seed);
     job.Run();
@@ -211,7 +212,7 @@ TEST(PlanSimulation, KeyOfAnotherPlanEndsBothEverywhere) {
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 60);
     const int rank = static_cast<int>(random() % ranks);
-    program.disturbances.emplace_back(rank, [rank](PlanLane& lane) {
+    program.disturbances.emplace_back(rank, [rank](PlanTable& lane) {
       lane.Add(MakePlan("q", 1, {{0}}, PlanSimulation::Key(rank, 0, 0)));
     });
     program.disturbed_for = 500;

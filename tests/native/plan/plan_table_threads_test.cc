@@ -1,4 +1,4 @@
-// PlanLane under all the threads that use it; ThreadSanitizer looks on.
+// PlanTable under all the threads that use it; ThreadSanitizer looks on.
 
 #include <gtest/gtest.h>
 
@@ -14,30 +14,30 @@ namespace horovod_opt {
 namespace {
 
 constexpr int kSlots = 4;
-constexpr int kTickets = 16;
-constexpr int kPasses = 400;
+constexpr int kIds = 16;
+constexpr int kIterations = 400;
 
 struct Numbered : Arrival {
   explicit Numbered(int n) : number(n) {}
   const int number;
 };
 
-// One rank. The test's own threads meet in relaxed atomics only, where possible: what the lane does
+// One rank. The test's own threads meet in relaxed atomics only, where possible: what the path does
 // not order is not ordered.
-class PlanLaneThreads : public testing::Test {
+class PlanTableThreads : public testing::Test {
  protected:
   // Two framework threads: the bucket {0, 2} is filled by both of them.
   void Framework(int first_slot) {
-    for (int pass = 1; pass <= kPasses; ++pass) {
+    for (int iteration = 1; iteration <= kIterations; ++iteration) {
       for (int slot : {first_slot, first_slot + 1}) {
         ArrivalPtr arrival = std::make_unique<Numbered>(slot);
-        const Route route = lane_.Arrive(1 + slot, 4, {}, "", arrival);
+        const Route route = path_.Arrive(1 + slot, 4, {}, "", arrival);
         ASSERT_TRUE(route == Route::kNegotiated || route == Route::kPlanned ||
-                    route == Route::kHeld);
+                    route == Route::kDeferred);
         if (route == Route::kNegotiated) Reduced(arrival);
       }
       for (const auto& count : reduced_) {
-        while (count.load(std::memory_order_relaxed) < pass) std::this_thread::yield();
+        while (count.load(std::memory_order_relaxed) < iteration) std::this_thread::yield();
       }
     }
   }
@@ -47,13 +47,13 @@ class PlanLaneThreads : public testing::Test {
   }
 
   void Lane() {
-    std::array<int, kTickets> taken{};
+    std::array<int, kIds> taken{};
     while (!over_.load(std::memory_order_relaxed)) {
-      for (int ticket = 0; ticket < kTickets; ++ticket) {
-        if (announced_[ticket].load(std::memory_order_acquire) == taken[ticket]) continue;
-        ++taken[ticket];
-        const Work work = lane_.Take(ticket);
-        lane_.Finished(work);
+      for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
+        if (announced_[bucket_id].load(std::memory_order_acquire) == taken[bucket_id]) continue;
+        ++taken[bucket_id];
+        const Work work = path_.Take(bucket_id);
+        path_.Finished(work);
         planned_.fetch_add(1, std::memory_order_relaxed);
         for (const ArrivalPtr& arrival : work.arrivals) Reduced(arrival);
       }
@@ -63,9 +63,9 @@ class PlanLaneThreads : public testing::Test {
 
   void Background() {
     while (!over_.load(std::memory_order_relaxed)) {
-      const std::string row = lane_.MeetingRow(true);
+      const std::string row = path_.VoteRow(true);
       std::this_thread::yield();
-      const auto outcome = lane_.Apply({row});
+      const auto outcome = path_.Apply({row});
       for (const ArrivalPtr& arrival : outcome.negotiated) Reduced(arrival);
       rejected_ += static_cast<int>(outcome.rejected.size());
       std::this_thread::yield();
@@ -73,30 +73,31 @@ class PlanLaneThreads : public testing::Test {
   }
 
   void Python() {
-    const auto late = PlanLane::Clock::time_point::max();
-    while (planned_.load(std::memory_order_relaxed) < kPasses) {
+    const auto late = PlanTable::Clock::time_point::max();
+    while (planned_.load(std::memory_order_relaxed) < kIterations) {
       // One after the other many times: each lock would hide that the other is missing.
-      for (int i = 0; i < 20; ++i) lane_.Reports();
-      for (int i = 0; i < 20; ++i) lane_.LateSince(late);
+      for (int i = 0; i < 20; ++i) path_.Reports();
+      for (int i = 0; i < 20; ++i) path_.LateSince(late);
       std::this_thread::yield();
     }
-    lane_.Add(MakePlan("q", 2, {{0, 1}}, 50));
-    lane_.Reject("q", "no good");
-    lane_.Reject("p", "no more");
+    path_.Add(MakePlan("q", 2, {{0, 1}}, 50));
+    path_.Reject("q", "no good");
+    path_.Reject("p", "no more");
   }
 
   std::array<std::atomic<int>, kSlots> reduced_{};
-  std::array<std::atomic<int>, kTickets> announced_{};
+  std::array<std::atomic<int>, kIds> announced_{};
   std::atomic<int> planned_{0}, meetings_{0};
   std::atomic<bool> over_{false};
   int rejected_ = 0;
-  PlanLane lane_{kTickets,
-                 [this](int ticket) { announced_[ticket].fetch_add(1, std::memory_order_release); },
-                 [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
+  PlanTable path_{
+      kIds,
+      [this](int bucket_id) { announced_[bucket_id].fetch_add(1, std::memory_order_release); },
+      [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
 };
 
-TEST_F(PlanLaneThreads, NothingIsLostOrDoubled) {
-  lane_.Add(MakePlan("p", kSlots, {{0, 2}, {1}, {3}}));
+TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
+  path_.Add(MakePlan("p", kSlots, {{0, 2}, {1}, {3}}));
   std::vector<std::thread> framework, others;
   others.emplace_back([this] { Background(); });
   others.emplace_back([this] { Lane(); });
@@ -107,26 +108,26 @@ TEST_F(PlanLaneThreads, NothingIsLostOrDoubled) {
   for (std::thread& thread : framework) thread.join();
   over_ = true;
   for (std::thread& thread : others) thread.join();
-  lane_.Apply({lane_.MeetingRow(false)});
-  EXPECT_TRUE(lane_.Close().empty());
-  for (const auto& count : reduced_) EXPECT_EQ(count, kPasses);
-  EXPECT_GE(planned_, kPasses);
+  path_.Apply({path_.VoteRow(false)});
+  EXPECT_TRUE(path_.Close().empty());
+  for (const auto& count : reduced_) EXPECT_EQ(count, kIterations);
+  EXPECT_GE(planned_, kIterations);
   EXPECT_GE(meetings_, 3);  // ready, and both rejections
-  for (const auto& plan : lane_.Reports()) EXPECT_EQ(plan.state, "negotiated");
+  for (const auto& plan : path_.Reports()) EXPECT_EQ(plan.state, "negotiated");
 }
 
-// Nothing is announced any more when Refuse() has returned, so the log ends on this rank.
-TEST(PlanLaneRefuse, IsTheEndForArrivalsUnderWay) {
+// Nothing is announced any more when Refuse() has returned, so the ready queue ends on this rank.
+TEST(PlanTableRefuse, IsTheEndForArrivalsUnderWay) {
   for (int round = 0; round < 300; ++round) {
     std::atomic<bool> refused{false};
-    PlanLane lane{1, [&](int) { EXPECT_FALSE(refused); }, [] {}};
+    PlanTable lane{1, [&](int) { EXPECT_FALSE(refused); }, [] {}};
     lane.Add(MakePlan("p", 1, {{0}}));
     const auto arrive = [&] {
       ArrivalPtr arrival = std::make_unique<Arrival>();
       return lane.Arrive(1, 4, {}, "", arrival);
     };
-    while (!lane.WantsCouncil()) arrive();
-    lane.Apply({lane.MeetingRow(false)});
+    while (!lane.WantsVote()) arrive();
+    lane.Apply({lane.VoteRow(false)});
     std::atomic<bool> started{false};
     std::thread framework([&] {
       for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {

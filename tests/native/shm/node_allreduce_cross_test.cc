@@ -3,8 +3,8 @@
 #include <string>
 #include <tuple>
 
-#include "tests/native/shm/node_allreduce_case.h"
 #include "horovod_opt/csrc/core/shm/node_barrier.h"
+#include "tests/native/shm/node_allreduce_case.h"
 
 namespace horovod_opt {
 namespace {
@@ -152,8 +152,8 @@ TEST_P(NodeAllreduceCross, AGroupOfZerosAddsNothing) {
       ASSERT_TRUE(Of(rank).Run({{data, data, bytes}}, kFloats, 2, 0.5, Cross(rank, kFloats),
                                elements, never_, counts));
       const int others = (groups_ - 1) * ranks_;
-      const float sum = joined ? static_cast<float>(rank + 1)
-                               : static_cast<float>(others * (others + 1) / 2);
+      const float sum =
+          joined ? static_cast<float>(rank + 1) : static_cast<float>(others * (others + 1) / 2);
       EXPECT_EQ(values, std::vector<float>(elements, sum)) << "rank " << rank;
     });
   }

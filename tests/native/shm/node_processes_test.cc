@@ -2,12 +2,12 @@
 #include <random>
 #include <vector>
 
-#include "tests/native/shm/child.h"
 #include "horovod_opt/csrc/core/shm/doorbell.h"
 #include "horovod_opt/csrc/core/shm/node_allreduce.h"
-#include "tests/native/shm/node_ranks.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
 #include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "tests/native/shm/child.h"
+#include "tests/native/shm/node_ranks.h"
 
 namespace horovod_opt {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kChunk = 1 << 14;
 
 // Byte offsets of what is in the segment.
 constexpr std::size_t kLog = 64;
-const std::size_t kBell = kLog + ReadyLog::Bytes();
+const std::size_t kBell = kLog + ReadyQueue::Bytes();
 const std::size_t kReduce = kBell + sizeof(Doorbell);
 const std::size_t kBytes = kReduce + NodeAllreduce::Bytes(kRanks, kChunk);
 
@@ -35,7 +35,7 @@ std::size_t Elements(int bucket) { return std::size_t{1} << (4 * bucket); }  // 
 // all results are right, else where the first wrong one is.
 int Train(const SharedSegment& segment, int rank) {
   char* const base = static_cast<char*>(segment.data());
-  auto& log = *reinterpret_cast<ReadyLog*>(base + kLog);
+  auto& log = *reinterpret_cast<ReadyQueue*>(base + kLog);
   auto& bell = *reinterpret_cast<Doorbell*>(base + kBell);
   NodeAllreduce reduce(base + kReduce, kBytes - kReduce, rank, kRanks);
   const Arithmetic arithmetic{sizeof(int), Add, nullptr};

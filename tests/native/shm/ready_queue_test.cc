@@ -10,27 +10,27 @@
 namespace horovod_opt {
 namespace {
 
-constexpr int kTickets = ReadyLog::kTickets;
-constexpr std::uint64_t kEntries = ReadyLog::kEntries;
+constexpr int kIds = ReadyQueue::kIds;
+constexpr std::uint64_t kEntries = ReadyQueue::kEntries;
 
-class ReadyLogTest : public testing::Test {
+class ReadyQueueTest : public testing::Test {
  protected:
-  // The ticket at `position`, -1 if it would have to wait.
+  // The bucket ID at `position`, -1 if it would have to wait.
   int Look(std::uint64_t position) {
     const std::atomic<bool> stop{true};
-    int ticket = -1;
-    const bool is_there = log_.Next(position, ticket, stop, counts_);
-    EXPECT_EQ(is_there, ticket >= 0);
-    return ticket;
+    int bucket_id = -1;
+    const bool is_there = log_.Next(position, bucket_id, stop, counts_);
+    EXPECT_EQ(is_there, bucket_id >= 0);
+    return bucket_id;
   }
 
-  Zeros memory_{ReadyLog::Bytes()};
-  ReadyLog& log_ = memory_.As<ReadyLog>();
+  Zeros memory_{ReadyQueue::Bytes()};
+  ReadyQueue& log_ = memory_.As<ReadyQueue>();
   std::atomic<bool> go_on_{false};  // a `stop` that is never set
   WaitCounts counts_;
 };
 
-TEST_F(ReadyLogTest, ATicketIsInTheLogOnceAllRanksAreReady) {
+TEST_F(ReadyQueueTest, ATicketIsInTheLogOnceAllRanksAreReady) {
   log_.Ready(5, 3);
   log_.Ready(7, 3);
   log_.Ready(5, 3);
@@ -47,83 +47,86 @@ TEST_F(ReadyLogTest, ATicketIsInTheLogOnceAllRanksAreReady) {
   EXPECT_EQ(Look(0), 5);
 }
 
-TEST_F(ReadyLogTest, EveryPassAppendsAgain) {
+TEST_F(ReadyQueueTest, EveryIterationAppendsAgain) {
   constexpr int kRanks = 3;  // no power of two: the count must never start over
-  for (std::uint64_t pass = 0; pass < 2 * kEntries; ++pass) {
+  for (std::uint64_t iteration = 0; iteration < 2 * kEntries; ++iteration) {
     for (int rank = 0; rank < kRanks; ++rank) log_.Ready(0, kRanks);
-    ASSERT_EQ(log_.Size(), pass + 1);
-    ASSERT_EQ(Look(pass), 0);
+    ASSERT_EQ(log_.Size(), iteration + 1);
+    ASSERT_EQ(Look(iteration), 0);
   }
 }
 
-TEST_F(ReadyLogTest, FirstAndLastTicketOnly) {
-  log_.Ready(kTickets - 1, 1);
+TEST_F(ReadyQueueTest, FirstAndLastTicketOnly) {
+  log_.Ready(kIds - 1, 1);
   log_.Ready(0, 1);
-  EXPECT_EQ(Look(0), kTickets - 1);
+  EXPECT_EQ(Look(0), kIds - 1);
   EXPECT_EQ(Look(1), 0);
   EXPECT_THROW(log_.Ready(-1, 1), std::out_of_range);
-  EXPECT_THROW(log_.Ready(kTickets, 1), std::out_of_range);
+  EXPECT_THROW(log_.Ready(kIds, 1), std::out_of_range);
   EXPECT_EQ(log_.Size(), 2u);
 }
 
 // Invariant 2: rank 0 is ahead as far as it can be.
-TEST_F(ReadyLogTest, ASlowRankFindsEverythingItHasNotPerformed) {
-  for (int ticket = 0; ticket < kTickets; ++ticket) log_.Ready(ticket, 1);  // somewhere in the ring
-  std::vector<int> order(kTickets);
-  for (int i = 0; i < kTickets; ++i) order[i] = (i * 5) % kTickets;
-  for (int ticket : order) log_.Ready(ticket, 1);
-  // Rank 0 has performed them all and is ready again, rank 1 has performed none of the second pass.
-  for (int ticket = 0; ticket < kTickets; ++ticket) log_.Ready(ticket, 2);
-  for (int i = 0; i < kTickets; ++i) {
-    ASSERT_EQ(Look(static_cast<std::uint64_t>(kTickets + i)), order[i]);
+TEST_F(ReadyQueueTest, ASlowRankFindsEverythingItHasNotPerformed) {
+  for (int bucket_id = 0; bucket_id < kIds; ++bucket_id)
+    log_.Ready(bucket_id, 1);  // somewhere in the ring
+  std::vector<int> order(kIds);
+  for (int i = 0; i < kIds; ++i) order[i] = (i * 5) % kIds;
+  for (int bucket_id : order) log_.Ready(bucket_id, 1);
+  // Rank 0 has performed them all and is ready again, rank 1 has performed none of the second
+  // iteration.
+  for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) log_.Ready(bucket_id, 2);
+  for (int i = 0; i < kIds; ++i) {
+    ASSERT_EQ(Look(static_cast<std::uint64_t>(kIds + i)), order[i]);
   }
 }
 
 // Invariant 3.
-TEST_F(ReadyLogTest, WhatAPlaceHeldBeforeIsNotMistakenForWhatIsToCome) {
-  for (std::uint64_t i = 0; i < kEntries; ++i) log_.Ready(static_cast<int>(i % kTickets), 1);
-  EXPECT_EQ(Look(kEntries - 1), kTickets - 1);
+TEST_F(ReadyQueueTest, WhatAPlaceHeldBeforeIsNotMistakenForWhatIsToCome) {
+  for (std::uint64_t i = 0; i < kEntries; ++i) log_.Ready(static_cast<int>(i % kIds), 1);
+  EXPECT_EQ(Look(kEntries - 1), kIds - 1);
   EXPECT_EQ(Look(kEntries), -1);
 }
 
-TEST_F(ReadyLogTest, AnOverwrittenEntryIsAnError) {
+TEST_F(ReadyQueueTest, AnOverwrittenEntryIsAnError) {
   for (std::uint64_t i = 0; i <= kEntries; ++i) log_.Ready(9, 1);  // breaks invariant 1
   try {
     Look(0);
     FAIL() << "no error";
   } catch (const std::logic_error& error) {
-    EXPECT_NE(std::string(error.what()).find("entry 0 of the log of ready buckets is overwritten "
-                                             "by entry 8192"),
+    EXPECT_NE(std::string(error.what())
+                  .find("entry 0 of the ready queue of ready buckets is overwritten "
+                        "by entry 8192"),
               std::string::npos)
         << error.what();
   }
   EXPECT_EQ(Look(1), 9);
 }
 
-TEST_F(ReadyLogTest, CountsOnlyTheWaitsThatSleep) {
+TEST_F(ReadyQueueTest, CountsOnlyTheWaitsThatSleep) {
   log_.Ready(1, 1);
-  int ticket;
-  EXPECT_TRUE(log_.Next(0, ticket, go_on_, counts_));
+  int bucket_id;
+  EXPECT_TRUE(log_.Next(0, bucket_id, go_on_, counts_));
   EXPECT_EQ(counts_.waits, 0);
   EXPECT_EQ(counts_.wakeups, 0);
-  Sleeper sleeper([&] { EXPECT_TRUE(log_.Next(1, ticket, go_on_, counts_)); });
+  Sleeper sleeper([&] { EXPECT_TRUE(log_.Next(1, bucket_id, go_on_, counts_)); });
   sleeper.AwaitSleep();
   log_.Kick();  // wakes, but there is nothing
   sleeper.AwaitSleep();
   log_.Ready(2, 1);
   sleeper.Join();
-  EXPECT_EQ(ticket, 2);
+  EXPECT_EQ(bucket_id, 2);
   EXPECT_EQ(counts_.waits, 1);
   EXPECT_GE(counts_.wakeups, 1);
 }
 
-TEST_F(ReadyLogTest, StopAndKickEndTheWaitAtAnyMoment) {
+TEST_F(ReadyQueueTest, StopAndKickEndTheWaitAtAnyMoment) {
   for (int round = 0; round < 2000; ++round) {
     std::atomic<bool> stop{false};
     std::thread waiter([&] {
-      int ticket;
+      int bucket_id;
       WaitCounts counts;
-      EXPECT_FALSE(log_.Next(0, ticket, stop, counts));
+      EXPECT_FALSE(log_.Next(0, bucket_id, stop, counts));
     });
     for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
     stop = true;
@@ -134,7 +137,7 @@ TEST_F(ReadyLogTest, StopAndKickEndTheWaitAtAnyMoment) {
 
 // One thread appends at the moment when the other is about to sleep. If the store of an entry could
 // be overtaken by the look for sleepers, it would sleep forever.
-TEST_F(ReadyLogTest, NoWakeUpIsLost) {
+TEST_F(ReadyQueueTest, NoWakeUpIsLost) {
   constexpr std::uint64_t kTurns = 100'000;
   std::atomic<std::uint64_t> turn{0};
   std::thread appender([&] {
@@ -147,53 +150,54 @@ TEST_F(ReadyLogTest, NoWakeUpIsLost) {
     }
   });
   for (std::uint64_t position = 0; position < kTurns; ++position) {
-    int ticket;
+    int bucket_id;
     ++turn;
-    ASSERT_TRUE(log_.Next(position, ticket, go_on_, counts_));
+    ASSERT_TRUE(log_.Next(position, bucket_id, go_on_, counts_));
   }
   appender.join();
 }
 
-TEST_F(ReadyLogTest, OneOfManyConcurrentCallsAppends) {
+TEST_F(ReadyQueueTest, OneOfManyConcurrentCallsAppends) {
   constexpr int kRanks = 8;
   std::atomic<int> started{0};
   OnRanks(kRanks, [&](int) {
     for (++started; started < kRanks;) std::this_thread::yield();
-    for (int ticket = 0; ticket < kTickets; ++ticket) log_.Ready(ticket, kRanks);
+    for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) log_.Ready(bucket_id, kRanks);
   });
-  ASSERT_EQ(log_.Size(), static_cast<std::uint64_t>(kTickets));
-  std::vector<int> seen(kTickets);
-  for (int i = 0; i < kTickets; ++i) ++seen[Look(static_cast<std::uint64_t>(i))];
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), kTickets);
+  ASSERT_EQ(log_.Size(), static_cast<std::uint64_t>(kIds));
+  std::vector<int> seen(kIds);
+  for (int i = 0; i < kIds; ++i) ++seen[Look(static_cast<std::uint64_t>(i))];
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), kIds);
 }
 
-// A rank as it is used: some threads make tickets ready in an order of their own, one performs what
-// the log says and so lets them go on. No wait has a timeout: a lost wake-up hangs.
+// A rank as it is used: some threads make bucket IDs ready in an order of their own, one performs
+// what the ready queue says and so lets them go on. No wait has a timeout: a lost wake-up hangs.
 class Rank {
  public:
   static constexpr int kCount = 3;
   static constexpr int kProducers = 2;
   static constexpr int kInUse = 50;
-  static constexpr int kPasses = 250;  // the ring is used more than once
+  static constexpr int kIterations = 250;  // the ring is used more than once
 
   // Invariant 4: written before Ready() by the rank, read after Next() by all, without any lock. Of
-  // two passes, as a rank may be ready for the next one while others read.
+  // two iterations, as a rank may be ready for the next one while others read.
   using Data = std::vector<std::vector<int>>;
 
-  Rank(ReadyLog& log, std::vector<std::unique_ptr<Rank>>& ranks, unsigned seed)
+  Rank(ReadyQueue& log, std::vector<std::unique_ptr<Rank>>& ranks, unsigned seed)
       : log_(log), ranks_(ranks), seed_(seed), performed_(kInUse) {}
 
   void Produce(int producer) {
     std::mt19937 random(seed_ * kProducers + producer);
-    std::vector<int> tickets;
-    for (int ticket = producer; ticket < kInUse; ticket += kProducers) tickets.push_back(ticket);
-    for (int pass = 0; pass < kPasses; ++pass) {
-      std::shuffle(tickets.begin(), tickets.end(), random);
-      for (int ticket : tickets) {
-        while (performed_[ticket] < pass) std::this_thread::yield();
+    std::vector<int> bucket_ids;
+    for (int bucket_id = producer; bucket_id < kInUse; bucket_id += kProducers)
+      bucket_ids.push_back(bucket_id);
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      std::shuffle(bucket_ids.begin(), bucket_ids.end(), random);
+      for (int bucket_id : bucket_ids) {
+        while (performed_[bucket_id] < iteration) std::this_thread::yield();
         if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
-        data_[pass % 2][ticket] = pass;
-        log_.Ready(ticket, kCount);
+        data_[iteration % 2][bucket_id] = iteration;
+        log_.Ready(bucket_id, kCount);
       }
     }
   }
@@ -202,14 +206,14 @@ class Rank {
     std::mt19937 random(seed_);
     const std::atomic<bool> stop{false};
     WaitCounts counts;
-    for (std::uint64_t position = 0; position < kInUse * kPasses; ++position) {
-      int ticket;
-      ASSERT_TRUE(log_.Next(position, ticket, stop, counts));
-      order_.push_back(ticket);
-      const int pass = performed_[ticket];
-      for (const auto& rank : ranks_) ASSERT_EQ(rank->data_[pass % 2][ticket], pass);
+    for (std::uint64_t position = 0; position < kInUse * kIterations; ++position) {
+      int bucket_id;
+      ASSERT_TRUE(log_.Next(position, bucket_id, stop, counts));
+      order_.push_back(bucket_id);
+      const int iteration = performed_[bucket_id];
+      for (const auto& rank : ranks_) ASSERT_EQ(rank->data_[iteration % 2][bucket_id], iteration);
       if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
-      ++performed_[ticket];
+      ++performed_[bucket_id];
     }
     EXPECT_GE(counts.wakeups, counts.waits);
   }
@@ -217,7 +221,7 @@ class Rank {
   const std::vector<int>& order() const { return order_; }
 
  private:
-  ReadyLog& log_;
+  ReadyQueue& log_;
   std::vector<std::unique_ptr<Rank>>& ranks_;
   const unsigned seed_;
   std::vector<std::atomic<int>> performed_;
@@ -225,7 +229,7 @@ class Rank {
   std::vector<int> order_;
 };
 
-TEST_F(ReadyLogTest, AllRanksPerformTheSameOrder) {
+TEST_F(ReadyQueueTest, AllRanksPerformTheSameOrder) {
   std::vector<std::unique_ptr<Rank>> ranks;
   for (unsigned rank = 0; rank < Rank::kCount; ++rank) {
     ranks.push_back(std::make_unique<Rank>(log_, ranks, rank));
@@ -237,11 +241,11 @@ TEST_F(ReadyLogTest, AllRanksPerformTheSameOrder) {
     role == 0 ? rank.Perform() : rank.Produce(role - 1);
   });
   const std::vector<int>& order = ranks[0]->order();
-  ASSERT_EQ(order.size(), static_cast<std::size_t>(Rank::kInUse * Rank::kPasses));
+  ASSERT_EQ(order.size(), static_cast<std::size_t>(Rank::kInUse * Rank::kIterations));
   ASSERT_GT(order.size(), kEntries);
   for (const auto& rank : ranks) EXPECT_EQ(rank->order(), order);
-  for (int ticket = 0; ticket < Rank::kInUse; ++ticket) {
-    EXPECT_EQ(std::count(order.begin(), order.end(), ticket), Rank::kPasses);
+  for (int bucket_id = 0; bucket_id < Rank::kInUse; ++bucket_id) {
+    EXPECT_EQ(std::count(order.begin(), order.end(), bucket_id), Rank::kIterations);
   }
 }
 

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/native/shm/child.h"
 #include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "tests/native/shm/child.h"
 
 namespace horovod_opt {
 namespace {
@@ -43,7 +43,8 @@ std::vector<std::string> Words(const SegmentGiver& giver) {
 }
 
 bool Same(const Descriptor& one, const Descriptor& other) {
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   return fstat(one.number(), &first) == 0 && fstat(other.number(), &second) == 0 &&
          first.st_ino == second.st_ino && first.st_dev == second.st_dev;
 }

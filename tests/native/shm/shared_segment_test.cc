@@ -118,9 +118,11 @@ TEST(SharedSegment, NobodyCanTakeMemoryAway) {
 
 TEST(SharedSegment, MapsOnlyWhatIsSealed) {
   const char* const text = "it is not sealed";
-  for (const int seals : {0, kSeals & ~F_SEAL_SHRINK, kSeals & ~F_SEAL_GROW, kSeals & ~F_SEAL_SEAL}) {
+  for (const int seals :
+       {0, kSeals & ~F_SEAL_SHRINK, kSeals & ~F_SEAL_GROW, kSeals & ~F_SEAL_SEAL}) {
     const Descriptor file = Memfd(kBytes, seals);
-    EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(file, kBytes); }, text), std::errc::invalid_argument);
+    EXPECT_EQ(ErrorOf([&] { SharedSegment::Map(file, kBytes); }, text),
+              std::errc::invalid_argument);
   }
   char name[] = "/tmp/horovod-opt-test-XXXXXX";
   const Descriptor plain(mkstemp(name));

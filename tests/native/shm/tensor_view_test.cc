@@ -7,7 +7,7 @@
 namespace horovod_opt {
 namespace {
 
-class BucketDataTest : public testing::Test {
+class TensorViewTest : public testing::Test {
  protected:
   std::string Read(std::int64_t begin, std::int64_t end) const {
     std::string text(static_cast<std::size_t>(end - begin), '?');
@@ -20,13 +20,12 @@ class BucketDataTest : public testing::Test {
   std::string first_out_ = "...";
   std::string last_out_ = ".....";
   const std::vector<Segment> segments_ = {
-      {nullptr, nullptr, 0},           {abc_.data(), first_out_.data(), 3},
-      {nullptr, nullptr, 0},           {nullptr, nullptr, 2},
-      {defgh_.data(), last_out_.data(), 5}, {nullptr, nullptr, 0}};
-  const BucketData data_{segments_};
+      {nullptr, nullptr, 0}, {abc_.data(), first_out_.data(), 3},  {nullptr, nullptr, 0},
+      {nullptr, nullptr, 2}, {defgh_.data(), last_out_.data(), 5}, {nullptr, nullptr, 0}};
+  const TensorView data_{segments_};
 };
 
-TEST_F(BucketDataTest, ReadsAnyPartWithZerosForWhatIsAbsent) {
+TEST_F(TensorViewTest, ReadsAnyPartWithZerosForWhatIsAbsent) {
   const std::string all("abc\0\0defgh", 10);
   ASSERT_EQ(data_.Bytes(), 10);
   for (std::int64_t begin = 0; begin <= 10; ++begin) {
@@ -36,7 +35,7 @@ TEST_F(BucketDataTest, ReadsAnyPartWithZerosForWhatIsAbsent) {
   }
 }
 
-TEST_F(BucketDataTest, WritesOnlyThePartThatIsGivenAndWanted) {
+TEST_F(TensorViewTest, WritesOnlyThePartThatIsGivenAndWanted) {
   data_.Write(1, 7, "123456");
   EXPECT_EQ(first_out_, ".12");
   EXPECT_EQ(last_out_, "56...");
@@ -46,9 +45,9 @@ TEST_F(BucketDataTest, WritesOnlyThePartThatIsGivenAndWanted) {
   EXPECT_EQ(first_out_ + last_out_, ".1256..7");
 }
 
-TEST(BucketData, MayBeEmpty) {
+TEST(TensorView, MayBeEmpty) {
   const std::vector<Segment> none;
-  const BucketData data(none);
+  const TensorView data(none);
   EXPECT_EQ(data.Bytes(), 0);
   data.Read(0, 0, nullptr);
   data.Write(0, 0, nullptr);

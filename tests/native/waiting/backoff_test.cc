@@ -18,8 +18,8 @@ std::vector<microseconds> Pauses(Backoff& backoff, int count) {
 
 TEST(Backoff, DoublesUpToTheMaximum) {
   Backoff backoff(0, 20us, 500us);
-  EXPECT_EQ(Pauses(backoff, 8), (std::vector<microseconds>{20us, 40us, 80us, 160us, 320us, 500us,
-                                                           500us, 500us}));
+  EXPECT_EQ(Pauses(backoff, 8),
+            (std::vector<microseconds>{20us, 40us, 80us, 160us, 320us, 500us, 500us, 500us}));
 }
 
 TEST(Backoff, MaximumThatIsAPowerOfTwoTimesTheFirst) {

@@ -76,8 +76,7 @@ TEST(GlobalSleep, OneOversleepLastsForeverWithoutIt) {
 
 TEST(GlobalSleep, OneOversleepEndsWithTheNextGlobalCycle) {
   for (int interval : {1, 4, 10}) {
-    const auto waits =
-        WaitsAfterOneOversleep({GlobalSleep(interval), GlobalSleep(interval)}, 100);
+    const auto waits = WaitsAfterOneOversleep({GlobalSleep(interval), GlobalSleep(interval)}, 100);
     EXPECT_EQ(waits[0], 5 * kCycleTime);
     for (int cycle = 1; cycle < 100; ++cycle) {
       EXPECT_EQ(waits[cycle], cycle < interval ? kCycleTime - kWork : microseconds(0))

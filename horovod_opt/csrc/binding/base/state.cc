@@ -27,7 +27,7 @@ Backoff BackoffOf(const HorovodOptSettings& settings) {
 void BeginThread(State& state) {
   state.counters.Reset();
   state.reduced.Reset();
-  state.lane_counters.Reset();
+  state.path_counters.Reset();
   state.topo = nullptr;
   state.init_error.clear();
   state.global_sleep = GlobalSleep(state.settings.gs_interval);
@@ -63,9 +63,9 @@ HorovodOptStats ReadStats(State& state) {
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
   }
-  const LaneCounters::Values lane = state.lane_counters.Read();
-  background += state.lane_counters.Usage();
-  const Counters::Values values = state.counters.Read();
+  const PathCounters::Values lane = state.path_counters.Read();
+  background += state.path_counters.Usage();
+  const CycleCounters::Values values = state.counters.Read();
   const ThreadUsage process = ReadProcessUsage();
   out.cycles = values.cycles;
   out.cycles_slept = values.cycles_slept;
@@ -75,8 +75,8 @@ HorovodOptStats ReadStats(State& state) {
   out.poll_sleep_seconds = Seconds(values.poll_sleep);
   out.data_seconds = Seconds(values.data + lane.data);
   out.data_bytes = values.data_bytes + lane.bytes;
-  out.steps = values.steps + lane.passes;
-  out.planned_passes = lane.passes;
+  out.steps = values.steps + lane.iterations;
+  out.planned_iterations = lane.iterations;
   out.planned_buckets = lane.buckets;
   out.planned_bytes = lane.bytes;
   out.planned_wakeups = lane.wakeups;

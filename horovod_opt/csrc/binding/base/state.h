@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/waiting/backoff.h"
 #include "horovod_opt/csrc/core/counters/cycle_counters.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/waiting/global_sleep.h"
 #include "horovod_opt/csrc/core/counters/step_count.h"
+#include "horovod_opt/csrc/core/waiting/backoff.h"
+#include "horovod_opt/csrc/core/waiting/global_sleep.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {
@@ -26,8 +26,8 @@ class Topo;
 // - while no background thread runs, the thread that calls hvd.init();
 // - while one runs, that thread, and nobody writes what stands before `running`, except for
 //   `counters`, `global_sleep`, `backoff` and `polling`, its own (for `counters` see there);
-// - at any time any thread may read `counters`, `lane_counters`, `topo`, `running` and, under `mutex`, `settings` and what
-//   stands after the mutex. All writes to these are under it, too.
+// - at any time any thread may read `counters`, `path_counters`, `topo`, `running` and, under
+//   `mutex`, `settings` and what stands after the mutex. All writes to these are under it, too.
 // A thread that reads `running` under the mutex as true may look at /proc for `tid`: the thread
 // cannot end before the mutex is free.
 struct State {
@@ -38,20 +38,20 @@ struct State {
 
   bool Has(int mode) const { return (settings.mode & mode) != 0; }
 
-  Counters counters;
-  Repeats reduced;  // names of tensors, negotiated; of the background thread
+  CycleCounters counters;
+  StepCount reduced;  // names of tensors, negotiated; of the background thread
   GlobalSleep global_sleep{1};
   Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};
-  // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not match a
-  // blocking one, so the agreement itself blocks on every rank.
+  // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not
+  // match a blocking one, so the agreement itself blocks on every rank.
   bool polling = false;
   std::vector<int> launcher_cpus;
 
-  LaneCounters lane_counters;
+  PathCounters path_counters;
   std::atomic<Topo*> topo{nullptr};  // mode topo only; what it points to is never deleted
   std::atomic<bool> running{false};
 
-  std::mutex mutex;  // protects the rest
+  std::mutex mutex;                 // protects the rest
   std::condition_variable stopped;  // `running` is false
   pid_t tid = 0;
   int rank = 0;
@@ -60,7 +60,7 @@ struct State {
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point ended;
   ThreadUsage usage_at_end;
-  std::set<std::string> plans;  // as Python has handed them over, for every start
+  std::set<std::string> plans;            // as Python has handed them over, for every start
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
 

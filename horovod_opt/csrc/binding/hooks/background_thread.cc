@@ -6,16 +6,16 @@
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/hooks/process_end.h"
+#include "horovod_opt/csrc/binding/modes/gs.h"
+#include "horovod_opt/csrc/binding/modes/scp.h"
+#include "horovod_opt/csrc/binding/topo/topo.h"
 #include "horovod_opt/csrc/core/base/settings_agreement.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
-#include "horovod_opt/csrc/binding/hooks/process_end.h"
-#include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/modes/scp.h"
-#include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/topo.h"
 
 namespace horovod_opt {
 namespace {
@@ -30,7 +30,7 @@ void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
                   const std::string& error) {
   const std::string row = error.empty() ? text : "error\n" + error;
   if (AllEqual(controller, row, !error.empty())) return;
-  state.init_error = Disagreement(GatherRows(controller, row));
+  state.init_error = SettingsDisagreement(GatherRows(controller, row));
   throw std::runtime_error(state.init_error);
 }
 
@@ -79,7 +79,8 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
   }
   // A tensor of its own in each operation: what is fused with it would change the order of its sum.
-  if (state.settings.deterministic) horovod.parameter_manager.SetTensorFusionThresholdBytes(0, true);
+  if (state.settings.deterministic)
+    horovod.parameter_manager.SetTensorFusionThresholdBytes(0, true);
   state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
   if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod, perform);
   if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
@@ -138,7 +139,7 @@ DataScope::DataScope(const horovod::common::Response& response,
     if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
   }
   if (response.response_type() != horovod::common::Response::ALLREDUCE) return;
-  if (topo != nullptr && topo->operations().performing()) return;  // counted as a pass
+  if (topo != nullptr && topo->operations().performing()) return;  // counted as an iteration
   State& state = GlobalState();
   for (const auto& entry : entries) {
     state.counters.SetSteps(state.reduced.Add(entry.tensor_name));

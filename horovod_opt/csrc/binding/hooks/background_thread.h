@@ -41,8 +41,8 @@ void Stop(horovod::common::HorovodGlobalState& horovod);
 // However the loop has ended, and while MPI and Gloo are still there.
 void Leave();
 
-// Upstream is about to perform `response`. If its tensors are planned ones, which its queue does not
-// know: gives them out, true.
+// Upstream is about to perform `response`. If its tensors are planned ones, which its queue does
+// not know: gives them out, true.
 bool TakePlannedEntries(const horovod::common::Response& response,
                         std::vector<horovod::common::TensorTableEntry>& entries);
 

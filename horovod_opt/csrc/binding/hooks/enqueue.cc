@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "horovod/common/operations.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
 namespace horovod_opt {
@@ -25,8 +25,7 @@ std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
 
 }  // namespace
 
-Status EnqueueTensorAllreduce(std::int64_t key,
-                              std::shared_ptr<horovod::common::OpContext> context,
+Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common::OpContext> context,
                               std::shared_ptr<horovod::common::Tensor> tensor,
                               std::shared_ptr<horovod::common::Tensor> output,
                               horovod::common::ReadyEventList ready_event_list, std::string name,
@@ -36,8 +35,7 @@ Status EnqueueTensorAllreduce(std::int64_t key,
   Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   if (topo != nullptr) {
     auto planned = std::make_unique<PlannedTensor>();
-    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor,
-                          device};
+    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor, device};
     auto& entry = planned->entry;
     entry.tensor_name = name;
     entry.context = context;
@@ -54,7 +52,7 @@ Status EnqueueTensorAllreduce(std::int64_t key,
                                  Obstacle(process_set_id, reduce_op), arrival)) {
       case Route::kPlanned:
         return Status::OK();
-      case Route::kHeld:
+      case Route::kDeferred:
         topo->RequestRound();
         return Status::OK();
       case Route::kOverlaps:

@@ -1,4 +1,4 @@
-// Where a tensor enters: the planned lane, or upstream's queue.
+// Where a tensor enters: the planned path, or upstream's queue.
 #pragma once
 
 #include <memory>

@@ -11,9 +11,9 @@
 #include <new>
 #include <thread>
 
-#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 
 namespace horovod_opt {
 namespace {

@@ -19,8 +19,7 @@ namespace horovod_opt {
 using horovod::common::HorovodGlobalState;
 using horovod::common::LibType;
 
-std::chrono::nanoseconds MinOverRanks(HorovodGlobalState& horovod,
-                                      std::chrono::nanoseconds value) {
+std::chrono::nanoseconds MinOverRanks(HorovodGlobalState& horovod, std::chrono::nanoseconds value) {
   std::int64_t minimum = value.count();
   auto& process_set = horovod.process_set_table.Get(0);
 #if HAVE_MPI

@@ -1,8 +1,8 @@
 #include "horovod_opt/csrc/binding/modes/nbcs.h"
 
-#include "horovod_opt/csrc/core/waiting/poll_with_sleeps.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/wait_timer.h"
+#include "horovod_opt/csrc/core/waiting/poll_with_sleeps.h"
 
 namespace horovod_opt {
 namespace mpi {
@@ -48,11 +48,10 @@ int Allgather(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* r
 
 int Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
               MPI_Comm comm) {
-  return Negotiate(
-      [&] { return MPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm); },
-      [&](MPI_Request* request) {
-        return MPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
-      });
+  return Negotiate([&] { return MPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm); },
+                   [&](MPI_Request* request) {
+                     return MPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
+                   });
 }
 
 int Alltoall(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "horovod/common/controller.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/partition.h"
-#include "horovod_opt/csrc/binding/base/rank_rows.h"
 
 namespace horovod_opt {
 namespace {
@@ -69,7 +69,8 @@ void UndoPartition(State& state) {
   try {
     PinProcess(state.tid, {state.launcher_cpus, state.launcher_cpus});
   } catch (const std::exception&) {
-    // The process is on its way out, or its CPUs were taken away: then the kernel has the last word.
+    // The process is on its way out, or its CPUs were taken away: then the kernel has the last
+    // word.
   }
 }
 

@@ -13,12 +13,12 @@ class Controller;
 
 namespace horovod_opt {
 
-// Mode auto: whether every rank of the job has so many cores that the background thread may have one.
-// Collective.
+// Mode auto: whether every rank of the job has so many cores that the background thread may have
+// one. Collective.
 bool HasCoresToSpare(State& state, horovod::common::Controller& controller);
 
-// Splits the node's cores among its ranks and pins this process. Returns "" or why this rank cannot.
-// Collective.
+// Splits the node's cores among its ranks and pins this process. Returns "" or why this rank
+// cannot. Collective.
 std::string ApplyPartition(State& state, horovod::common::Controller& controller);
 
 // Gives every thread back the CPUs that the launcher gave the process.

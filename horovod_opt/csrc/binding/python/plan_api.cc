@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
 namespace {
@@ -34,11 +34,11 @@ std::string Joined(const std::vector<int>& numbers) {
   return text;
 }
 
-std::string DescribePlans(const PlanLane& plans) {
+std::string DescribePlans(const PlanTable& plans) {
   std::ostringstream text;
   for (const auto& plan : plans.Reports()) {
-    text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.passes << '\t' << plan.name
-         << '\t' << plan.reason << '\n';
+    text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.iterations << '\t'
+         << plan.name << '\t' << plan.reason << '\n';
     for (const auto& bucket : plan.buckets) text << "bucket\t" << Joined(bucket) << '\n';
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
       text << "slot\t" << plan.times_last[slot] << '\t' << plan.slots[slot] << '\n';
@@ -76,8 +76,8 @@ void horovod_opt_reject_plan(const char* hash, const char* reason) {
 // The next allreduce that this thread enqueues is the one with this key.
 void horovod_opt_use_key(std::int64_t key) { horovod_opt::UseKey(key); }
 
-// Tab-separated lines: "plan hash state passes name reason", then for each bucket "bucket slots" and
-// for each slot "slot times_last name". Empty unless mode topo is on.
+// Tab-separated lines: "plan hash state iterations name reason", then for each bucket "bucket
+// slots" and for each slot "slot times_last name". Empty unless mode topo is on.
 const char* horovod_opt_plans() {
   thread_local std::string text;
   auto* topo = horovod_opt::GlobalState().topo.load();

@@ -1,8 +1,8 @@
 // What horovod_opt/runtime.py calls through ctypes.
 #include <mutex>
 
-#include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/core/cores/affinity.h"
 
 using horovod_opt::GlobalState;
 using horovod_opt::State;

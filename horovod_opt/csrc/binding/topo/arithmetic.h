@@ -1,4 +1,5 @@
-// Elementwise reduction and scaling of Horovod's data types, with the results of its own operations.
+// Elementwise reduction and scaling of Horovod's data types, with the results of its own
+// operations.
 #pragma once
 
 #include "horovod/common/message.h"

@@ -38,7 +38,8 @@ class CrossNodes {
     Interrupt();
   }
 
-  // Something may be under way that cannot be ended: this and the memory of what it moves must stay.
+  // Something may be under way that cannot be ended: this and the memory of what it moves must
+  // stay.
   virtual bool MustStay() const { return false; }
 
   // Why the others cannot be reached; empty: they can, or nobody wants to.

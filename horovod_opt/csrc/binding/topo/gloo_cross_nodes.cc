@@ -10,10 +10,10 @@
 #include <exception>
 #include <string>
 
-#include "horovod_opt/csrc/binding/topo/arithmetic.h"
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/topo/arithmetic.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/core/waiting/poll_with_sleeps.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/core/waiting/poll_with_sleeps.h"
 
 namespace horovod_opt {
 namespace {
@@ -40,7 +40,8 @@ class MpiCrossNodes : public CrossNodes {
   }
 
   bool DoAllreduce(void* data, std::int64_t count, DataType dtype, ReduceOp reduce_op) override {
-    return Complete(data, static_cast<int>(count), mpi_.GetMPIDataType(dtype), Op(dtype, reduce_op));
+    return Complete(data, static_cast<int>(count), mpi_.GetMPIDataType(dtype),
+                    Op(dtype, reduce_op));
   }
 
   void Interrupt() override {}  // who polls looks

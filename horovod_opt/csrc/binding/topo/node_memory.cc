@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "horovod/common/controller.h"
-#include "horovod_opt/csrc/core/shm/segment_handover.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/core/shm/segment_handover.h"
 
 namespace horovod_opt {
 namespace {
@@ -22,7 +22,7 @@ std::size_t PresenceBytes(const Groups& groups) {
 // The doorbell, who is present, and the logs lie before what the reduction uses.
 std::size_t HeadBytes(const Groups& groups) {
   return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) +
-         (groups.Alone() ? 1 : 2) * Rounded(ReadyLog::Bytes());
+         (groups.Alone() ? 1 : 2) * Rounded(ReadyQueue::Bytes());
 }
 
 }  // namespace
@@ -35,8 +35,9 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   char* const data = static_cast<char*>(segment_.data());
   char* const ready = data + Rounded(sizeof(Doorbell)) + PresenceBytes(groups);
   doorbell_ = reinterpret_cast<Doorbell*>(data);
-  ready_ = reinterpret_cast<ReadyLog*>(ready);
-  order_ = groups.Alone() ? ready_ : reinterpret_cast<ReadyLog*>(ready + Rounded(ReadyLog::Bytes()));
+  ready_ = reinterpret_cast<ReadyQueue*>(ready);
+  order_ =
+      groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + Rounded(ReadyQueue::Bytes()));
   const std::size_t head = HeadBytes(groups);
   allreduce_ = std::make_unique<NodeAllreduce>(data + head, segment_.size() - head, groups.index,
                                                static_cast<int>(groups.ranks.size()));
@@ -76,12 +77,14 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   if (!made) return nullptr;
   address = GatherRows(controller, address)[groups.ranks[0]];
   const bool mapped = together([&] {
-    if (takes) taker.emplace(address);
-  }) && together([&] {
-    if (gives) giver->Give(file, ranks - 1);
-  }) && together([&] {
-    if (takes) segment.emplace(SharedSegment::Map(taker->Take(), bytes));
-  });
+                        if (takes) taker.emplace(address);
+                      }) &&
+                      together([&] {
+                        if (gives) giver->Give(file, ranks - 1);
+                      }) &&
+                      together([&] {
+                        if (takes) segment.emplace(SharedSegment::Map(taker->Take(), bytes));
+                      });
   if (!mapped) return nullptr;
   std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
   return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/doorbell.h"
 #include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/shm/doorbell.h"
 #include "horovod_opt/csrc/core/shm/node_allreduce.h"
 #include "horovod_opt/csrc/core/shm/presence.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
@@ -29,9 +29,9 @@ class NodeMemory {
 
   Doorbell& doorbell() const { return *doorbell_; }
   // What is ready on all ranks of the group.
-  ReadyLog& ready() const { return *ready_; }
+  ReadyQueue& ready() const { return *ready_; }
   // What is ready on all groups, in the order in which it is reduced; of one group the same.
-  ReadyLog& order() const { return *order_; }
+  ReadyQueue& order() const { return *order_; }
   NodeAllreduce& allreduce() { return *allreduce_; }
 
   // Why the group cannot go on; empty: its ranks are all there.
@@ -46,8 +46,8 @@ class NodeMemory {
   const std::vector<int> ranks_;
   Presence presence_;
   Doorbell* doorbell_;
-  ReadyLog* ready_;
-  ReadyLog* order_;
+  ReadyQueue* ready_;
+  ReadyQueue* order_;
   std::unique_ptr<NodeAllreduce> allreduce_;
 };
 

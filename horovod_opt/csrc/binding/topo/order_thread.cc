@@ -6,7 +6,7 @@
 
 namespace horovod_opt {
 
-OrderThread::OrderThread(NodeMemory& node, CrossNodes& cross, LaneCounters& counters)
+OrderThread::OrderThread(NodeMemory& node, CrossNodes& cross, PathCounters& counters)
     : cross_(cross),
       counters_(counters),
       order_(node.ready(), node.order(),

@@ -6,15 +6,15 @@
 #include <thread>
 
 #include "horovod_opt/csrc/binding/topo/cross_nodes.h"
-#include "horovod_opt/csrc/core/nodes/bucket_order.h"
-#include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
+#include "horovod_opt/csrc/core/nodes/bucket_order.h"
 
 namespace horovod_opt {
 
 class OrderThread {
  public:
-  OrderThread(NodeMemory& node, CrossNodes& cross, LaneCounters& counters);
+  OrderThread(NodeMemory& node, CrossNodes& cross, PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
   ~OrderThread();
   OrderThread(const OrderThread&) = delete;
@@ -30,8 +30,8 @@ class OrderThread {
   void Run();
 
   CrossNodes& cross_;
-  LaneCounters& counters_;
-  CrossOrder order_;
+  PathCounters& counters_;
+  BucketOrder order_;
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   std::thread thread_;

@@ -7,8 +7,8 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {
@@ -20,7 +20,7 @@ using horovod::common::ReduceOp;
 using horovod::common::Response;
 using horovod::common::Status;
 using horovod::common::TensorTableEntry;
-using Clock = PlanLane::Clock;
+using Clock = PlanTable::Clock;
 
 // Upstream's fusion buffer may leave up to so many bytes free behind each tensor.
 constexpr std::int64_t kAlignment = 64;
@@ -48,7 +48,7 @@ Response ResponseTo(const Slot& slot, int ranks) {
 }  // namespace
 
 PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperation perform,
-                                     PlanLane& plans, LaneCounters& counters, bool everything,
+                                     PlanTable& plans, PathCounters& counters, bool everything,
                                      bool verify)
     : horovod_(horovod),
       perform_(perform),
@@ -77,7 +77,8 @@ void PlannedOperations::Add(Item item) {
 bool PlannedOperations::Wait(Clock::time_point deadline) {
   const std::atomic<bool> never{false};
   WaitCounts counts;
-  return handed_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever, deadline);
+  return handed_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
+                       deadline);
 }
 
 bool PlannedOperations::PerformUntilRound() {
@@ -110,7 +111,8 @@ bool PlannedOperations::PerformUntilRound() {
 void PlannedOperations::Perform(Work& work) {
   const Slot& first = work.plan->slots[work.slots[0]];
   ProcessSet& everybody = horovod_.process_set_table.Get(0);
-  // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be deterministic.
+  // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be
+  // deterministic.
   const bool fused = FusedBytes(work) <= everybody.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;
@@ -131,7 +133,7 @@ void PlannedOperations::Perform(Work& work) {
   performing_ = nullptr;
   const auto now = Clock::now();
   counters_.AddBucket(bytes, now - start, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddPass();
+  if (plans_.Finished(work)) counters_.AddIteration();
 }
 
 void PlannedOperations::Compare(const Work& work) {

@@ -1,10 +1,10 @@
 // Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or what else Horovod
 // was built with, and all if shared memory is not to be used.
 //
-// These operations share their communicators with the negotiated lane, and some of them block. So
-// one thread, the background thread, performs both, and on every rank in the same order: that of the
-// log, in which a round of negotiation is an entry, too. A rank that blocks in an entry waits for
-// ranks that perform the same entry next or still perform earlier ones.
+// These operations share their communicators with the negotiated path, and some of them block. So
+// one thread, the background thread, performs both, and on every rank in the same order: that of
+// the log, in which a round of negotiation is an entry, too. A rank that blocks in an entry waits
+// for ranks that perform the same entry next or still perform earlier ones.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/core/waiting/event_count.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod {
 namespace common {
@@ -29,8 +29,8 @@ class Response;
 
 namespace horovod_opt {
 
-// In the log: a round of negotiation. Any rank of a group appends it.
-constexpr int kRoundTicket = ReadyLog::kTickets - 1;
+// In the ready queue: a round of negotiation. Any rank of a group appends it.
+constexpr int kRoundId = ReadyQueue::kIds - 1;
 
 // Upstream's function that performs a response.
 using PerformOperation = void (*)(horovod::common::Response response,
@@ -40,12 +40,12 @@ class PlannedOperations {
  public:
   // `everything`: also what is in main memory.
   PlannedOperations(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
-                    PlanLane& plans, LaneCounters& counters, bool everything, bool verify);
+                    PlanTable& plans, PathCounters& counters, bool everything, bool verify);
 
   bool everything() const { return everything_; }
   bool Performs(const Work& work) const;
 
-  // --- the planned lane's thread, in the order of the log ---
+  // --- the planned path's thread, in the order of the ready queue ---
   void Hand(Work work);
   void HandRound();
 
@@ -77,8 +77,8 @@ class PlannedOperations {
 
   horovod::common::HorovodGlobalState& horovod_;
   const PerformOperation perform_;
-  PlanLane& plans_;
-  LaneCounters& counters_;
+  PlanTable& plans_;
+  PathCounters& counters_;
   const bool everything_;
   const bool verify_;
   Work* performing_ = nullptr;

@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/binding/topo/arithmetic.h"
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/core/plan/await_data.h"
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/binding/topo/arithmetic.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/plan/await_data.h"
 
 namespace horovod_opt {
 namespace {
@@ -21,7 +21,7 @@ using horovod::common::HorovodGlobalState;
 using horovod::common::ReduceOp;
 using horovod::common::Response;
 using horovod::common::Status;
-using Clock = PlanLane::Clock;
+using Clock = PlanTable::Clock;
 
 std::vector<Segment> SegmentsOf(const Work& work) {
   std::vector<Segment> segments;
@@ -43,8 +43,8 @@ class TimelineScope {
   TimelineScope(HorovodGlobalState& horovod, const Work& work)
       : timeline_(horovod.timeline), work_(work) {
     if (!timeline_.Initialized()) return;
-    const std::string activity = "PLANNED_ALLREDUCE, pass " + std::to_string(work.pass) +
-                                 ", bucket " + std::to_string(work.ticket);
+    const std::string activity = "PLANNED_ALLREDUCE, iteration " + std::to_string(work.iteration) +
+                                 ", bucket " + std::to_string(work.bucket_id);
     ForEach([&](const auto& entry) {
       timeline_.Start(entry.tensor_name, Response::ALLREDUCE, entry.tensor->size());
       timeline_.ActivityStart(entry.tensor_name, activity);
@@ -69,9 +69,9 @@ class TimelineScope {
 
 }  // namespace
 
-PlannedLane::PlannedLane(HorovodGlobalState& horovod, PlanLane& plans, NodeMemory& node,
-                         CrossNodes* cross, PlannedOperations& operations,
-                         LaneCounters& counters, bool verify)
+PlannedPath::PlannedPath(HorovodGlobalState& horovod, PlanTable& plans, NodeMemory& node,
+                         CrossNodes* cross, PlannedOperations& operations, PathCounters& counters,
+                         bool verify)
     : horovod_(horovod),
       plans_(plans),
       node_(node),
@@ -80,9 +80,9 @@ PlannedLane::PlannedLane(HorovodGlobalState& horovod, PlanLane& plans, NodeMemor
       counters_(counters),
       verify_(verify),
       ranks_(horovod.global_controller->GetSize()),
-      thread_(&PlannedLane::Run, this) {}
+      thread_(&PlannedPath::Run, this) {}
 
-PlannedLane::~PlannedLane() {
+PlannedPath::~PlannedPath() {
   if (!thread_.joinable()) return;
   stop_ = true;
   end_ = true;
@@ -92,27 +92,28 @@ PlannedLane::~PlannedLane() {
   thread_.join();
 }
 
-void PlannedLane::Finish(std::chrono::seconds patience) {
+void PlannedPath::Finish(std::chrono::seconds patience) {
   end_ = true;
   node_.order().Kick();
   if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
 }
 
-std::string PlannedLane::Failure() const { return failed_ ? failure_ : ""; }
+std::string PlannedPath::Failure() const { return failed_ ? failure_ : ""; }
 
-void PlannedLane::Fail(std::string failure) {
+void PlannedPath::Fail(std::string failure) {
   failure_ = std::move(failure);
   failed_ = true;
 }
 
 // Nothing must leave a thread: it would end the process without a word to the other ranks.
-void PlannedLane::Run() {
+void PlannedPath::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
   counters_.BeginThread();
   try {
-    int ticket;
-    for (std::uint64_t position = 0; node_.order().Next(position, ticket, end_, waits_); ++position) {
-      if (stop_ || !Perform(ticket)) break;
+    int bucket_id;
+    for (std::uint64_t position = 0; node_.order().Next(position, bucket_id, end_, waits_);
+         ++position) {
+      if (stop_ || !Perform(bucket_id)) break;
     }
   } catch (const std::exception& problem) {
     Fail(problem.what());
@@ -121,12 +122,12 @@ void PlannedLane::Run() {
   ended_.set_value();
 }
 
-bool PlannedLane::Perform(int ticket) {
-  if (ticket == kRoundTicket) {
+bool PlannedPath::Perform(int bucket_id) {
+  if (bucket_id == kRoundId) {
     operations_.HandRound();
     return true;
   }
-  Work work = plans_.Take(ticket);
+  Work work = plans_.Take(bucket_id);
   if (work.slots.empty()) return true;
   if (!operations_.Performs(work)) return Reduce(std::move(work));
   operations_.Hand(std::move(work));
@@ -134,18 +135,18 @@ bool PlannedLane::Perform(int ticket) {
 }
 
 // The ranks compare it, always: it costs nothing. Without `verify` it says which bucket of which
-// pass this is, with it also which tensors.
-std::uint64_t PlannedLane::Tag(const Work& work) const {
+// iteration this is, with it also which tensors.
+std::uint64_t PlannedPath::Tag(const Work& work) const {
   if (verify_) return Hash(Describe(work));
-  return work.pass * ReadyLog::kTickets + static_cast<std::uint64_t>(work.ticket);
+  return work.iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(work.bucket_id);
 }
 
-bool PlannedLane::IsSameEverywhere(std::uint64_t tag) {
+bool PlannedPath::IsSameEverywhere(std::uint64_t tag) {
   std::vector<std::uint64_t> words{tag, ~tag};
   return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
 }
 
-Status PlannedLane::Allreduce(const Work& work) {
+Status PlannedPath::Allreduce(const Work& work) {
   const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
   const auto dtype = static_cast<DataType>(reduction.dtype);
   const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
@@ -179,7 +180,7 @@ Status PlannedLane::Allreduce(const Work& work) {
   return horovod::common::SHUT_DOWN_ERROR;
 }
 
-bool PlannedLane::Reduce(Work work) {
+bool PlannedPath::Reduce(Work work) {
   const auto start = Clock::now();
   Status status;
   {
@@ -197,7 +198,7 @@ bool PlannedLane::Reduce(Work work) {
     const auto now = Clock::now();
     counters_.AddBucket(bytes, now - start, now - work.last_arrival);
     counters_.SetWakeups(waits_.wakeups);
-    if (plans_.Finished(work)) counters_.AddPass();
+    if (plans_.Finished(work)) counters_.AddIteration();
   }
   for (const ArrivalPtr& arrival : work.arrivals) {
     if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);

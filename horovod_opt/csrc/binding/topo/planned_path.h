@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/topo/cross_nodes.h"
-
-#include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {
 namespace common {
@@ -24,30 +23,30 @@ struct HorovodGlobalState;
 
 namespace horovod_opt {
 
-class PlannedLane {
+class PlannedPath {
  public:
-  // `cross` connects the groups, nullptr: there is one. `verify`: the ranks compare the names of the
-  // tensors before each bucket.
-  PlannedLane(horovod::common::HorovodGlobalState& horovod, PlanLane& plans, NodeMemory& node,
-              CrossNodes* cross, PlannedOperations& operations, LaneCounters& counters,
+  // `cross` connects the groups, nullptr: there is one. `verify`: the ranks compare the names of
+  // the tensors before each bucket.
+  PlannedPath(horovod::common::HorovodGlobalState& horovod, PlanTable& plans, NodeMemory& node,
+              CrossNodes* cross, PlannedOperations& operations, PathCounters& counters,
               bool verify);
   // Ends the thread, in the middle of a bucket if the other ranks do not come.
-  ~PlannedLane();
-  PlannedLane(const PlannedLane&) = delete;
-  PlannedLane& operator=(const PlannedLane&) = delete;
+  ~PlannedPath();
+  PlannedPath(const PlannedPath&) = delete;
+  PlannedPath& operator=(const PlannedPath&) = delete;
 
-  // Reduces what is in the log, to which no rank adds any more, and ends the thread. Not longer than
-  // `patience`: a rank may have died.
+  // Reduces what is in the ready queue, to which no rank adds any more, and ends the thread. Not
+  // longer than `patience`: a rank may have died.
   void Finish(std::chrono::seconds patience);
 
-  // Why the lane stands still: what this rank was about to reduce when the ranks found that they
+  // Why the path stands still: what this rank was about to reduce when the ranks found that they
   // differ, that it cannot reach the others, or that something else went wrong. Empty: it does not.
   std::string Failure() const;
 
  private:
   void Run();
-  // These return false if the lane stands still from now on.
-  bool Perform(int ticket);
+  // These return false if the path stands still from now on.
+  bool Perform(int bucket_id);
   bool Reduce(Work work);
   horovod::common::Status Allreduce(const Work& work);
   bool IsSameEverywhere(std::uint64_t tag);
@@ -55,14 +54,14 @@ class PlannedLane {
   std::uint64_t Tag(const Work& work) const;
 
   horovod::common::HorovodGlobalState& horovod_;
-  PlanLane& plans_;
+  PlanTable& plans_;
   NodeMemory& node_;
   CrossNodes* const cross_;
   PlannedOperations& operations_;
-  LaneCounters& counters_;
+  PathCounters& counters_;
   const bool verify_;
   const int ranks_;
-  std::atomic<bool> end_{false};   // at the end of the log
+  std::atomic<bool> end_{false};   // at the end of the ready queue
   std::atomic<bool> stop_{false};  // at once
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set

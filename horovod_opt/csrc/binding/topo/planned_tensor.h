@@ -1,4 +1,4 @@
-// A tensor on its way through the planned lane.
+// A tensor on its way through the planned path.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace horovod_opt {
 namespace {
 
-using Clock = PlanLane::Clock;
+using Clock = PlanTable::Clock;
 
 // What arrives on all ranks in the same step is rarely so far apart, and asking costs little.
 constexpr std::chrono::milliseconds kWhile(200);
@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLongest(10000);
 
 SplitWatch::SplitWatch() : pause_(kWhile) {}
 
-int SplitWatch::Look(const PlanLane& plans,
+int SplitWatch::Look(const PlanTable& plans,
                      const std::function<std::set<std::string>()>& negotiated) {
   const auto now = Clock::now();
   if (now < next_) return waits_;
@@ -46,7 +46,7 @@ std::string SplitWatch::Row() {
 }
 
 std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::string>& rows) {
-  std::map<std::string, int> negotiated;                        // name -> first rank
+  std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     std::istringstream lines(rows[rank]);
@@ -64,8 +64,8 @@ std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::stri
   for (const auto& [hash, name] : planned) {
     const auto found = negotiated.find(name);
     if (found == negotiated.end()) continue;
-    split.emplace(hash, "'" + name + "' comes from another graph on rank " +
-                            std::to_string(found->second));
+    split.emplace(
+        hash, "'" + name + "' comes from another graph on rank " + std::to_string(found->second));
   }
   return split;
 }

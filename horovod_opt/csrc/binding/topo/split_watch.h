@@ -1,6 +1,6 @@
-// Finds out, together with the other ranks, which tensors are planned on some of them and negotiated
-// on others. Upstream pairs tensors by name, whatever graph they come from; without this, two ranks
-// that have traced different graphs would wait for each other for ever.
+// Finds out, together with the other ranks, which tensors are planned on some of them and
+// negotiated on others. Upstream pairs tensors by name, whatever graph they come from; without
+// this, two ranks that have traced different graphs would wait for each other for ever.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@ class SplitWatch {
  public:
   SplitWatch();
 
-  // What this rank has waited for since a while: bits, to be combined over ranks. `negotiated` gives
-  // the names of the tensors in upstream's queue.
+  // What this rank has waited for since a while: bits, to be combined over ranks. `negotiated`
+  // gives the names of the tensors in upstream's queue.
   enum Waits { kNegotiated = 1, kPlanned = 2 };
-  int Look(const PlanLane& plans, const std::function<std::set<std::string>()>& negotiated);
+  int Look(const PlanTable& plans, const std::function<std::set<std::string>()>& negotiated);
 
-  // Some ranks have waited for planned tensors, and some for negotiated ones: which, for Split(). All
-  // ranks ask in the same round.
+  // Some ranks have waited for planned tensors, and some for negotiated ones: which, for Split().
+  // All ranks ask in the same round.
   std::string Row();
   // By the hash of a plan that holds such a tensor: which one, and the rank that negotiates it.
   static std::map<std::string, std::string> Split(const std::vector<std::string>& rows);

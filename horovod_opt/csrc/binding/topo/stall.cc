@@ -11,7 +11,7 @@
 namespace horovod_opt {
 namespace {
 
-using Clock = PlanLane::Clock;
+using Clock = PlanTable::Clock;
 using Seconds = std::chrono::duration<double>;
 
 // Upstream reads its settings into protected members only.
@@ -36,23 +36,24 @@ StallWatch::StallWatch() : last_(Clock::now()) {
   shutdown_ = Seconds(limits.Shutdown());
 }
 
-bool StallWatch::Due(const PlanLane& plans) {
+bool StallWatch::Due(const PlanTable& plans) {
   if (warning_.count() <= 0 || Clock::now() - last_ < warning_) return false;
   if (plans.LateSince(Before(warning_)).empty()) return false;
   last_ = Clock::now();
   return true;
 }
 
-bool StallWatch::ShouldEnd(const PlanLane& plans) const {
+bool StallWatch::ShouldEnd(const PlanTable& plans) const {
   return shutdown_.count() > 0 && !plans.LateSince(Before(shutdown_)).empty();
 }
 
-std::string StallWatch::Row(const PlanLane& plans) {
+std::string StallWatch::Row(const PlanTable& plans) {
   std::ostringstream row;
   for (const auto& late : plans.LateSince(Clock::now())) {
     for (const auto* names : {&late.here, &late.missing}) {
       for (const auto& name : *names) {
-        row << (names == &late.here) << '\t' << late.pass << '\t' << late.plan << '\t' << name << '\n';
+        row << (names == &late.here) << '\t' << late.iteration << '\t' << late.plan << '\t' << name
+            << '\n';
       }
     }
   }
@@ -60,7 +61,7 @@ std::string StallWatch::Row(const PlanLane& plans) {
 }
 
 std::string StallWatch::Describe(const std::vector<std::string>& rows) {
-  std::map<std::string, std::set<int>> present;  // pass, plan and name -> ranks that have it
+  std::map<std::string, std::set<int>> present;  // iteration, plan and name -> ranks that have it
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     std::istringstream lines(rows[rank]);
     for (std::string line; std::getline(lines, line);) {
@@ -76,8 +77,10 @@ std::string StallWatch::Describe(const std::vector<std::string>& rows) {
     }
     if (missing.empty()) continue;
     const std::size_t plan = tensor.find('\t') + 1, name = tensor.rfind('\t') + 1;
-    text << "\n" << tensor.substr(name) << " (plan " << tensor.substr(plan, name - plan - 1)
-         << ", pass " << tensor.substr(0, plan - 1) << "): missing on " << Ranges("rank", missing);
+    text << "\n"
+         << tensor.substr(name) << " (plan " << tensor.substr(plan, name - plan - 1)
+         << ", iteration " << tensor.substr(0, plan - 1) << "): missing on "
+         << Ranges("rank", missing);
   }
   return text.str();
 }

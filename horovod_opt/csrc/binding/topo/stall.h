@@ -15,19 +15,19 @@ class StallWatch {
   StallWatch();
 
   // A tensor waits longer than allowed since the last time that this was asked and true.
-  bool Due(const PlanLane& plans);
+  bool Due(const PlanTable& plans);
   // What waits on this rank, for Describe().
-  static std::string Row(const PlanLane& plans);
+  static std::string Row(const PlanTable& plans);
   // One line for each plan with late tensors, their names, and the ranks that miss them.
   static std::string Describe(const std::vector<std::string>& rows);
   // A tensor waits so long that the job is to end.
-  bool ShouldEnd(const PlanLane& plans) const;
+  bool ShouldEnd(const PlanTable& plans) const;
 
   std::string Limit() const { return std::to_string(static_cast<int>(warning_.count())); }
 
  private:
   std::chrono::duration<double> warning_{0}, shutdown_{0};  // 0: never
-  PlanLane::Clock::time_point last_;
+  PlanTable::Clock::time_point last_;
 };
 
 }  // namespace horovod_opt

@@ -8,9 +8,9 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod/common/operations.h"
-#include "horovod_opt/csrc/core/waiting/sleep.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
 namespace {
@@ -23,15 +23,15 @@ using Clock = std::chrono::steady_clock;
 // What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
 enum Agenda {
   kNegotiation = 1,
-  kCouncil = 2,
+  kVote = 2,
   kFailure = 4,
   kStall = 8,
   kLateNegotiated = 16,  // both on any ranks: the same tensor may be meant
   kLatePlanned = 32,
 };
 
-// How late a request of another group is noticed at the latest, and which part of the time since the
-// last one if that is longer.
+// How late a request of another group is noticed at the latest, and which part of the time since
+// the last one if that is longer.
 constexpr std::chrono::milliseconds kListening(10);
 constexpr int kPartOfQuiet = 20;
 // How long a rank waits for a round to come before it looks whether it can.
@@ -63,12 +63,12 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     : state_(state),
       horovod_(horovod),
       plans_(
-          kRoundTicket,  // the tickets before it
-          [this](int ticket) {
-            node_->ready().Ready(ticket, static_cast<int>(groups_.ranks.size()));
+          kRoundId,  // the bucket IDs before it
+          [this](int bucket_id) {
+            node_->ready().Ready(bucket_id, static_cast<int>(groups_.ranks.size()));
           },
           [this] { RequestRound(); }),
-      operations_(horovod, perform, plans_, state.lane_counters,
+      operations_(horovod, perform, plans_, state.path_counters,
                   state.settings.shared_memory == 0 || state.settings.deterministic != 0,
                   state.settings.verify != 0) {
   const std::string problem = Connect();
@@ -78,27 +78,30 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     plans_.Disable(problem);
     return;
   }
-  LaneCounters& counters = state.lane_counters;
+  PathCounters& counters = state.path_counters;
   if (order_connection_ != nullptr && groups_.index == 0) {
     order_ = std::make_unique<OrderThread>(*node_, *order_connection_, counters);
   }
-  lane_ = std::make_unique<PlannedLane>(horovod, plans_, *node_, data_connection_.get(), operations_,
-                                        counters, state.settings.verify != 0);
+  path_ = std::make_unique<PlannedPath>(horovod, plans_, *node_, data_connection_.get(),
+                                        operations_, counters, state.settings.verify != 0);
 }
 
 std::string Topo::Connect() {
   auto& controller = *horovod_.global_controller;
   const int rank = controller.GetRank();
   std::vector<int> node_of;
-  for (const auto& first : GatherRows(controller, std::to_string(controller.GetLocalCommRanks()[0]))) {
+  for (const auto& first :
+       GatherRows(controller, std::to_string(controller.GetLocalCommRanks()[0]))) {
     node_of.push_back(std::stoi(first));
   }
   groups_ = MakeGroups(node_of, state_.settings.node_ranks, rank);
   std::string problem;
   node_ = NodeMemory::Share(controller, groups_, problem);
   if (node_ == nullptr && groups_.ranks.size() > 1) {
-    Say(horovod_, "mode topo: the ranks of a node share no memory and reduce as if each had a node "
-                  "of its own: " + problem);
+    Say(horovod_,
+        "mode topo: the ranks of a node share no memory and reduce as if each had a node "
+        "of its own: " +
+            problem);
     groups_ = MakeGroups(node_of, 1, rank);
     node_ = NodeMemory::Share(controller, groups_, problem);
   }
@@ -116,11 +119,11 @@ void Topo::RequestRound() {
 }
 
 void Topo::Request(std::uint64_t round) {
-  if (doorbell_->Ring(round) && rounds_in_log_) node_->ready().Ready(kRoundTicket, 1);
+  if (doorbell_->Ring(round) && rounds_in_queue_) node_->ready().Ready(kRoundId, 1);
 }
 
 bool Topo::HasRequests() const {
-  if (horovod_.shut_down || plans_.WantsCouncil()) return true;
+  if (horovod_.shut_down || plans_.WantsVote()) return true;
   auto& table = horovod_.process_set_table;
   for (auto id : table.Ids()) {
     const auto& process_set = table.Get(id);
@@ -141,7 +144,7 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
 
 void Topo::AwaitRound(std::uint64_t round) {
   if (HasRequests()) Request(round);
-  if (!rounds_in_log_) {
+  if (!rounds_in_queue_) {
     if (!doorbell_->Wait(round, LongestWait(), never_)) Request(round);
     return;
   }
@@ -158,14 +161,16 @@ void Topo::AwaitRound(std::uint64_t round) {
       throw std::runtime_error("This rank cannot go on: " + failure);
     }
     const std::string missing = node_->Missing();
-    if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
+    if (!missing.empty())
+      throw std::runtime_error(missing + "; the others wait for it in a bucket");
     deadline = Clock::now() + kLookAgain;
   }
 }
 
 // Other groups do not ring here, so this one has to look. After one request more are likely.
 std::chrono::nanoseconds Topo::LongestWait() {
-  const std::chrono::nanoseconds heartbeat = std::chrono::milliseconds(state_.settings.heartbeat_ms);
+  const std::chrono::nanoseconds heartbeat =
+      std::chrono::milliseconds(state_.settings.heartbeat_ms);
   if (node_ != nullptr && groups_.Alone()) return heartbeat;
   const auto wait = std::min(heartbeat, listening_);
   const std::chrono::nanoseconds quiet = Clock::now() - last_request_;
@@ -178,13 +183,13 @@ std::string Topo::Failure() const {
   if (order_ != nullptr && !order_->Failure().empty()) {
     return "has lost the order of the nodes (" + order_->Failure() + ")";
   }
-  return lane_ == nullptr ? "" : lane_->Failure();
+  return path_ == nullptr ? "" : path_->Failure();
 }
 
 void Topo::Meet() {
   auto& controller = *horovod_.global_controller;
   long long own = HasRequests() ? kNegotiation : 0;
-  if (plans_.WantsCouncil()) own |= kCouncil;
+  if (plans_.WantsVote()) own |= kVote;
   const std::string failure = Failure();
   if (!failure.empty()) own |= kFailure;
   if (stall_.Due(plans_)) own |= kStall;
@@ -195,7 +200,7 @@ void Topo::Meet() {
   std::vector<long long> agenda{own};
   controller.CrossRankBitwiseOr(agenda, 1);
   if (agenda[0] & kNegotiation) {
-    state_.lane_counters.AddRound();
+    state_.path_counters.AddRound();
     listening_ = std::chrono::milliseconds(1);
     last_request_ = Clock::now();
   }
@@ -205,20 +210,20 @@ void Topo::Meet() {
                              Listed(GatherRows(controller, failure)));
   }
   if ((agenda[0] & kLateNegotiated) && (agenda[0] & kLatePlanned)) EndSplitPlans();
-  if (agenda[0] & kCouncil) HoldCouncil();
+  if (agenda[0] & kVote) HoldVote();
   if (agenda[0] & kStall) ReportStall();
   if (stall_.ShouldEnd(plans_)) horovod_.shut_down = true;
 }
 
-void Topo::HoldCouncil() {
+void Topo::HoldVote() {
   auto& controller = *horovod_.global_controller;
   const bool times = state_.settings.recut != 0 && controller.GetRank() == 0;
-  auto outcome = plans_.Apply(GatherRows(controller, plans_.MeetingRow(times)));
-  state_.lane_counters.AddCouncil();
-  if (!rounds_in_log_ && plans_.AnyCommitted(operations_.everything())) {
-    rounds_in_log_ = true;
-    // Whoever has asked for the next round so far has put nothing into the log.
-    if (groups_.index == 0) node_->ready().Ready(kRoundTicket, 1);
+  auto outcome = plans_.Apply(GatherRows(controller, plans_.VoteRow(times)));
+  state_.path_counters.AddVote();
+  if (!rounds_in_queue_ && plans_.AnyCommitted(operations_.everything())) {
+    rounds_in_queue_ = true;
+    // Whoever has asked for the next round so far has put nothing into the ready queue.
+    if (groups_.index == 0) node_->ready().Ready(kRoundId, 1);
   }
   for (ArrivalPtr& arrival : outcome.negotiated) Negotiate(std::move(arrival));
   for (ArrivalPtr& arrival : outcome.overlapping) {
@@ -241,7 +246,7 @@ void Topo::ReportStall() {
 }
 
 void Topo::Finish() {
-  if (lane_ == nullptr) return;
+  if (path_ == nullptr) return;
   const auto await_all_ranks = [&] {
     std::vector<long long> nothing{0};
     horovod_.global_controller->CrossRankBitwiseOr(nothing, 1);
@@ -249,8 +254,8 @@ void Topo::Finish() {
   plans_.Refuse();
   await_all_ranks();  // nothing becomes ready any more
   if (order_ != nullptr) order_->Finish();
-  await_all_ranks();  // nothing is appended to any log
-  lane_->Finish(kPatience);
+  await_all_ranks();  // nothing is appended to any ready queue
+  path_->Finish(kPatience);
   while (operations_.PerformUntilRound()) continue;
 }
 
@@ -261,7 +266,7 @@ void Topo::Close() {
     Print("rank " + std::to_string(state_.rank) + " could not go on: " + failure);
   }
   order_.reset();
-  lane_.reset();
+  path_.reset();
   auto left = plans_.Close();
   for (ArrivalPtr& arrival : operations_.Drain()) left.push_back(std::move(arrival));
   {

@@ -84,7 +84,7 @@ std::string Differences(const std::vector<std::string>& rows) {
 
 }  // namespace
 
-std::string Disagreement(const std::vector<std::string>& rows) {
+std::string SettingsDisagreement(const std::vector<std::string>& rows) {
   std::string errors = Errors(rows);
   return errors.empty() ? Differences(rows) : errors;
 }

@@ -9,6 +9,6 @@ namespace horovod_opt {
 // could not read them. Returns "" if all ranks have the same settings, otherwise the message that
 // every rank raises, so that all of them fail alike and none waits for the others: which settings
 // differ, the values, the ranks, and what to do.
-std::string Disagreement(const std::vector<std::string>& rows);
+std::string SettingsDisagreement(const std::vector<std::string>& rows);
 
 }  // namespace horovod_opt

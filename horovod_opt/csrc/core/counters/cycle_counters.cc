@@ -46,7 +46,7 @@ ThreadUsage ReadUsage(int who) {
 
 }  // namespace
 
-Counters::Values Counters::Read() const {
+CycleCounters::Values CycleCounters::Read() const {
   return {Load(cycles_),
           Load(cycles_slept_),
           nanoseconds(Load(sleep_)),
@@ -58,7 +58,7 @@ Counters::Values Counters::Read() const {
           Load(steps_)};
 }
 
-void Counters::Reset() {
+void CycleCounters::Reset() {
   for (Counter* counter : {&cycles_, &cycles_slept_, &sleep_, &wait_, &polls_, &poll_sleep_, &data_,
                            &data_bytes_, &steps_}) {
     counter->store(0, std::memory_order_relaxed);

@@ -14,7 +14,7 @@ namespace horovod_opt {
 // late; but the counters one by one, not as of one instant: a wait may already be in `wait` and
 // not yet in `poll_sleep`. Since there is one writer, an addition is a load and a store, not a
 // locked instruction.
-class Counters {
+class CycleCounters {
  public:
   struct Values {
     std::int64_t cycles;

@@ -12,8 +12,8 @@ pid_t OwnTid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 }  // namespace
 
-LaneCounters::Values LaneCounters::Read() const {
-  return {Load(passes_),
+PathCounters::Values PathCounters::Read() const {
+  return {Load(iterations_),
           Load(buckets_),
           Load(bytes_),
           Load(wakeups_),
@@ -24,25 +24,25 @@ LaneCounters::Values LaneCounters::Read() const {
           std::chrono::nanoseconds(Load(latency_))};
 }
 
-ThreadUsage LaneCounters::Usage() const {
+ThreadUsage PathCounters::Usage() const {
   std::lock_guard<std::mutex> lock(mutex_);
   ThreadUsage usage = ended_;
   for (const pid_t thread : threads_) usage += ReadThreadUsage(thread);
   return usage;
 }
 
-void LaneCounters::BeginThread() {
+void PathCounters::BeginThread() {
   std::lock_guard<std::mutex> lock(mutex_);
   threads_.push_back(OwnTid());
 }
 
-void LaneCounters::EndThread() {
+void PathCounters::EndThread() {
   std::lock_guard<std::mutex> lock(mutex_);
   ended_ += ReadOwnThreadUsage();
   threads_.erase(std::find(threads_.begin(), threads_.end(), OwnTid()));
 }
 
-void LaneCounters::AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
+void PathCounters::AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
                              std::chrono::nanoseconds latency) {
   Add(buckets_, 1);
   Add(bytes_, bytes);
@@ -50,8 +50,8 @@ void LaneCounters::AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
   Add(latency_, latency.count());
 }
 
-void LaneCounters::Reset() {
-  for (Counter* counter : {&passes_, &buckets_, &bytes_, &wakeups_, &data_, &latency_, &rounds_,
+void PathCounters::Reset() {
+  for (Counter* counter : {&iterations_, &buckets_, &bytes_, &wakeups_, &data_, &latency_, &rounds_,
                            &rounds_before_, &steady_rounds_, &agreements_}) {
     counter->store(0, std::memory_order_relaxed);
   }

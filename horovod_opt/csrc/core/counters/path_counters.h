@@ -1,4 +1,4 @@
-// What the planned lane has done, and what its threads have cost.
+// What the planned path has done, and what its threads have cost.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,17 @@
 namespace horovod_opt {
 
 // Written and read by any threads, at any time; but see SetWakeups().
-class LaneCounters {
+class PathCounters {
  public:
   struct Values {
-    std::int64_t passes;
+    std::int64_t iterations;
     std::int64_t buckets;
     std::int64_t bytes;
     std::int64_t wakeups;
-    std::int64_t rounds;         // of negotiation, that a rank asked for
-    std::int64_t steady_rounds;  // of those, from the first to the last pass since a council
-    std::int64_t agreements;     // between groups on what is ready
-    std::chrono::nanoseconds data;     // reducing, waits for other ranks included
+    std::int64_t rounds;            // of negotiation, that a rank asked for
+    std::int64_t steady_rounds;     // of those, from the first to the last iteration since a vote
+    std::int64_t agreements;        // between groups on what is ready
+    std::chrono::nanoseconds data;  // reducing, waits for other ranks included
     std::chrono::nanoseconds latency;  // sum over buckets, from a rank's last arrival to its end
   };
 
@@ -34,8 +34,8 @@ class LaneCounters {
   void EndThread();
   void AddBucket(std::int64_t bytes, std::chrono::nanoseconds data,
                  std::chrono::nanoseconds latency);
-  void AddPass() {
-    Add(passes_, 1);
+  void AddIteration() {
+    Add(iterations_, 1);
     if (!steady_.exchange(true)) rounds_before_.store(Load(rounds_), std::memory_order_relaxed);
     steady_rounds_.store(Load(rounds_) - Load(rounds_before_), std::memory_order_relaxed);
   }
@@ -43,7 +43,7 @@ class LaneCounters {
   void SetWakeups(std::int64_t wakeups) { wakeups_.store(wakeups, std::memory_order_relaxed); }
   void AddRound() { Add(rounds_, 1); }
   void AddAgreement() { Add(agreements_, 1); }
-  void AddCouncil() { steady_ = false; }
+  void AddVote() { steady_ = false; }
   // Before the thread starts.
   void Reset();
 
@@ -57,10 +57,10 @@ class LaneCounters {
     return counter.load(std::memory_order_relaxed);
   }
 
-  Counter passes_{0}, buckets_{0}, bytes_{0}, wakeups_{0}, data_{0}, latency_{0};
+  Counter iterations_{0}, buckets_{0}, bytes_{0}, wakeups_{0}, data_{0}, latency_{0};
   Counter rounds_{0}, rounds_before_{0}, steady_rounds_{0}, agreements_{0};
-  std::atomic<bool> steady_{false};  // there was a pass since the last council
-  mutable std::mutex mutex_;  // protects the rest; no thread can end while it is held
+  std::atomic<bool> steady_{false};  // there was an iteration since the last vote
+  mutable std::mutex mutex_;         // protects the rest; no thread can end while it is deferred
   std::vector<pid_t> threads_;
   ThreadUsage ended_;  // of the threads that have ended
 };

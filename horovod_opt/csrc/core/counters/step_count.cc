@@ -4,7 +4,7 @@
 
 namespace horovod_opt {
 
-std::int64_t Repeats::Add(const std::string& name) {
+std::int64_t StepCount::Add(const std::string& name) {
   auto found = counts_.find(name);
   if (found == counts_.end()) {
     if (counts_.size() == kNames) return largest_;
@@ -14,7 +14,7 @@ std::int64_t Repeats::Add(const std::string& name) {
   return largest_;
 }
 
-void Repeats::Reset() {
+void StepCount::Reset() {
   counts_.clear();
   largest_ = 0;
 }

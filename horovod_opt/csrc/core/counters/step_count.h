@@ -8,10 +8,11 @@
 
 namespace horovod_opt {
 
-// A tensor is reduced once a step, so that the most frequent one tells the number of steps. Only the
-// first kNames different names are counted: those of a first step, or a part of them, are enough,
-// and a program that makes up a new name for each tensor must not fill the memory. For one thread.
-class Repeats {
+// A tensor is reduced once a step, so that the most frequent one tells the number of steps. Only
+// the first kNames different names are counted: those of a first step, or a part of them, are
+// enough, and a program that makes up a new name for each tensor must not fill the memory. For one
+// thread.
+class StepCount {
  public:
   static constexpr std::size_t kNames = 1024;
 

@@ -9,22 +9,22 @@ namespace horovod_opt {
 namespace {
 
 constexpr int kBits = 64;
-constexpr std::size_t kWords = ReadyLog::kTickets / kBits;
+constexpr std::size_t kWords = ReadyQueue::kIds / kBits;
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 const std::atomic<bool> kOnlyLook{true};
 
 }  // namespace
 
-CrossOrder::CrossOrder(ReadyLog& ready, ReadyLog& order, And over_leaders)
+BucketOrder::BucketOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders)
     : ready_(ready), order_(order), and_(std::move(over_leaders)), pending_(kWords, 0) {}
 
-void CrossOrder::Collect() {
-  int ticket;
+void BucketOrder::Collect() {
+  int bucket_id;
   const auto take_from = [&](const std::atomic<bool>& stop) {
-    if (!ready_.Next(position_, ticket, stop, waits_)) return false;
+    if (!ready_.Next(position_, bucket_id, stop, waits_)) return false;
     ++position_;
-    std::uint64_t& word = pending_[ticket / kBits];
-    const std::uint64_t bit = std::uint64_t{1} << ticket % kBits;
+    std::uint64_t& word = pending_[bucket_id / kBits];
+    const std::uint64_t bit = std::uint64_t{1} << bucket_id % kBits;
     pending_count_ += (word & bit) == 0;
     word |= bit;
     return true;
@@ -33,7 +33,7 @@ void CrossOrder::Collect() {
   while (take_from(kOnlyLook)) continue;
 }
 
-bool CrossOrder::Run() {
+bool BucketOrder::Run() {
   // Between two ANDs in which the leaders had nothing in common.
   Backoff backoff(0, std::chrono::microseconds(20), std::chrono::microseconds(500));
   for (;;) {
@@ -59,7 +59,7 @@ bool CrossOrder::Run() {
   }
 }
 
-void CrossOrder::End() {
+void BucketOrder::End() {
   end_ = true;
   ready_.Kick();
 }

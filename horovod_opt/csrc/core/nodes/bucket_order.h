@@ -1,5 +1,5 @@
-// In which order the ranks of several groups perform their buckets, without negotiation: one rank of
-// each group, its leader, agrees with the others on what is ready everywhere.
+// In which order the ranks of several groups perform their buckets, without negotiation: one rank
+// of each group, its leader, agrees with the others on what is ready everywhere.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace horovod_opt {
 
-// Reads what is ready on the leader's group from one log and appends what is ready on all groups to
-// another, which the ranks of the group perform.
+// Reads what is ready on the leader's group from one ready queue and appends what is ready on all
+// groups to another, which the ranks of the group perform.
 //
 // A leader that has something ready meets the others in a bitwise AND of what each has; who has
 // nothing does not come, and the others wait for it asleep. What all have is appended, in the order
-// of tickets, which is that of the plan.
+// of bucket IDs, which is that of the plan.
 //
 // Invariants:
 // 1. All leaders append the same: the result of an AND is the same everywhere, and each takes part
@@ -28,12 +28,12 @@ namespace horovod_opt {
 //    (Coming only with news would deadlock: one has 3 and 5, the other 5 and can have 3 only after
 //    5 has been performed.)
 // 4. After End() on all of them, all leave after the same AND: the first in which any has ended.
-class CrossOrder {
+class BucketOrder {
  public:
   // The bitwise AND over the leaders, in place. False if they cannot be reached any more.
   using And = std::function<bool(std::vector<std::uint64_t>& words)>;
 
-  CrossOrder(ReadyLog& ready, ReadyLog& order, And over_leaders);
+  BucketOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders);
 
   // Returns when the end is agreed on, or when the leaders cannot be reached: false.
   bool Run();
@@ -45,10 +45,10 @@ class CrossOrder {
   // Waits until there is something to say, which may be the end.
   void Collect();
 
-  ReadyLog& ready_;
-  ReadyLog& order_;
+  ReadyQueue& ready_;
+  ReadyQueue& order_;
   const And and_;
-  std::vector<std::uint64_t> pending_;  // ready here and not appended: a bit a ticket
+  std::vector<std::uint64_t> pending_;  // ready here and not appended: a bit a bucket ID
   int pending_count_ = 0;
   std::uint64_t position_ = 0;  // in ready_
   std::atomic<bool> end_{false};

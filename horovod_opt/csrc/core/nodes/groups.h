@@ -16,8 +16,8 @@ struct Groups {
   bool Alone() const { return cross.size() == 1; }
 };
 
-// For `rank`. `node_of`: by rank, a number that the ranks of one node have in common. A group has the
-// greatest number of ranks, but at most `most` (0: any number), that divides the ranks of every
+// For `rank`. `node_of`: by rank, a number that the ranks of one node have in common. A group has
+// the greatest number of ranks, but at most `most` (0: any number), that divides the ranks of every
 // node; consecutive ranks of a node are grouped.
 Groups MakeGroups(const std::vector<int>& node_of, int most, int rank);
 

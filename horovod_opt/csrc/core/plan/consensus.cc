@@ -9,32 +9,31 @@
 namespace horovod_opt {
 namespace {
 
-using ByRank = std::map<int, Statement>;
+using ByRank = std::map<int, Vote>;
 
 std::string On(int rank, const std::string& reason) {
   return "rank " + std::to_string(rank) + ": " + reason;
 }
 
-std::vector<int> RanksWithout(const ByRank& statements, int ranks, Stand at_least) {
+std::vector<int> RanksWithout(const ByRank& votes, int ranks, PlanState at_least) {
   std::vector<int> missing;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto found = statements.find(rank);
-    if (found == statements.end() || found->second.stand < at_least) missing.push_back(rank);
+    const auto found = votes.find(rank);
+    if (found == votes.end() || found->second.state < at_least) missing.push_back(rank);
   }
   return missing;
 }
 
 template <class Is>
-bool All(const ByRank& statements, const Is& is) {
-  return std::all_of(statements.begin(), statements.end(),
-                     [&](const auto& one) { return is(one.second); });
+bool All(const ByRank& votes, const Is& is) {
+  return std::all_of(votes.begin(), votes.end(), [&](const auto& one) { return is(one.second); });
 }
 
-bool IsQuiet(const Statement& statement) { return !statement.under_way; }
+bool IsQuiet(const Vote& vote) { return !vote.under_way; }
 
-void Combine(const ByRank& statements, Decision& decision) {
-  for (const auto& [rank, statement] : statements) {
-    const auto& own = statement.completed;
+void Combine(const ByRank& votes, Decision& decision) {
+  for (const auto& [rank, vote] : votes) {
+    const auto& own = vote.completed;
     if (own.empty()) continue;  // heard of the plan after it had ended
     if (decision.everywhere.empty()) decision.everywhere = decision.anywhere = own;
     for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
@@ -45,10 +44,10 @@ void Combine(const ByRank& statements, Decision& decision) {
 }
 
 // All of it has arrived equally often on every rank, and nothing is under way.
-bool MayRest(const ByRank& statements) {
-  const Statement& first = statements.begin()->second;
-  return All(statements, [&](const Statement& one) {
-    return one.stand == Stand::kActive && one.whole && IsQuiet(one) && one.begun == first.begun;
+bool MayRest(const ByRank& votes) {
+  const Vote& first = votes.begin()->second;
+  return All(votes, [&](const Vote& one) {
+    return one.state == PlanState::kActive && one.whole && IsQuiet(one) && one.begun == first.begun;
   });
 }
 
@@ -59,12 +58,12 @@ std::vector<bool> OnGpus(const Devices& by_slot) {
 }
 
 // Of a plan about which every rank has said the same number of devices.
-std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& statements) {
-  std::vector<std::shared_ptr<const Devices>> by_slot(statements.begin()->second.devices.size());
+std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& votes) {
+  std::vector<std::shared_ptr<const Devices>> by_slot(votes.begin()->second.devices.size());
   std::map<Devices, std::shared_ptr<const Devices>> known;
   for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
     Devices devices;
-    for (const auto& [rank, statement] : statements) devices.push_back(statement.devices[slot]);
+    for (const auto& [rank, vote] : votes) devices.push_back(vote.devices[slot]);
     auto& shared = known[devices];
     if (shared == nullptr) shared = std::make_shared<const Devices>(devices);
     by_slot[slot] = shared;
@@ -72,57 +71,57 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& statemen
   return by_slot;
 }
 
-Decision DecideOne(const std::string& hash, const ByRank& statements, int ranks) {
+Decision DecideOne(const std::string& hash, const ByRank& votes, int ranks) {
   Decision decision;
   decision.hash = hash;
-  for (const auto& [rank, statement] : statements) {
-    decision.from_pass = std::max(decision.from_pass, statement.begun + 1);
+  for (const auto& [rank, vote] : votes) {
+    decision.from_iteration = std::max(decision.from_iteration, vote.begun + 1);
   }
-  if (All(statements, [](const Statement& one) { return !one.bound && IsQuiet(one); })) {
+  if (All(votes, [](const Vote& one) { return !one.bound && IsQuiet(one); })) {
     decision.kind = Decision::kForget;
     return decision;
   }
   const struct {
-    Stand stand;
+    PlanState state;
     Decision::Kind kind;
-  } vetoes[] = {{Stand::kFailed, Decision::kEnd},
-                {Stand::kEnding, Decision::kEnd},
-                {Stand::kPausing, Decision::kPause}};
+  } vetoes[] = {{PlanState::kFailed, Decision::kEnd},
+                {PlanState::kEnding, Decision::kEnd},
+                {PlanState::kPausing, Decision::kPause}};
   for (const auto& veto : vetoes) {
-    for (const auto& [rank, statement] : statements) {
-      if (statement.stand != veto.stand) continue;
+    for (const auto& [rank, vote] : votes) {
+      if (vote.state != veto.state) continue;
       decision.kind = veto.kind;
-      decision.reason = On(rank, statement.reason);
-      if (veto.kind == Decision::kEnd) Combine(statements, decision);
+      decision.reason = On(rank, vote.reason);
+      if (veto.kind == Decision::kEnd) Combine(votes, decision);
       return decision;
     }
   }
-  if (!All(statements, [](const Statement& one) { return one.stand < Stand::kEnded; })) {
-    if (All(statements, IsQuiet)) decision.kind = Decision::kFree;
+  if (!All(votes, [](const Vote& one) { return one.state < PlanState::kEnded; })) {
+    if (All(votes, IsQuiet)) decision.kind = Decision::kFree;
     return decision;
   }
-  const auto not_ready = RanksWithout(statements, ranks, Stand::kReady);
+  const auto not_ready = RanksWithout(votes, ranks, PlanState::kReady);
   if (!not_ready.empty()) {
-    if (All(statements, [](const Statement& one) { return one.stand != Stand::kResting; })) {
-      decision.reason = "waits for its first passes on " + Ranges("rank", not_ready);
+    if (All(votes, [](const Vote& one) { return one.state != PlanState::kResting; })) {
+      decision.reason = "waits for its first iterations on " + Ranges("rank", not_ready);
     }
     return decision;
   }
-  const Statement& first = statements.begin()->second;
-  for (const auto& [rank, statement] : statements) {
-    if (OnGpus(statement.devices) == OnGpus(first.devices)) continue;
+  const Vote& first = votes.begin()->second;
+  for (const auto& [rank, vote] : votes) {
+    if (OnGpus(vote.devices) == OnGpus(first.devices)) continue;
     decision.kind = Decision::kEnd;
     decision.reason = On(rank, "other tensors are on GPUs than on rank 0");
-    Combine(statements, decision);
+    Combine(votes, decision);
     return decision;
   }
-  if (first.stand == Stand::kReady) {
+  if (first.state == PlanState::kReady) {
     decision.kind = Decision::kCommit;
-    decision.devices = DevicesBySlot(statements);
+    decision.devices = DevicesBySlot(votes);
   } else if (!first.times.empty()) {
-    decision.kind = Decision::kRecut;
+    decision.kind = Decision::kRebuild;
     decision.times = first.times;
-  } else if (MayRest(statements)) {
+  } else if (MayRest(votes)) {
     decision.may_rest = true;
     decision.idle_ms = first.idle_ms;
   }
@@ -145,12 +144,12 @@ void Read(std::istream& row, std::vector<Number>& numbers) {
 
 }  // namespace
 
-std::string ToRow(const std::vector<Statement>& statements) {
+std::string ToRow(const std::vector<Vote>& votes) {
   std::ostringstream row;
-  for (const Statement& one : statements) {
+  for (const Vote& one : votes) {
     std::string reason = one.reason;
     std::replace(reason.begin(), reason.end(), '\n', ' ');
-    row << one.hash << ' ' << static_cast<int>(one.stand) << ' ' << one.begun << ' ' << one.bound
+    row << one.hash << ' ' << static_cast<int>(one.state) << ' ' << one.begun << ' ' << one.bound
         << ' ' << one.under_way << ' ' << one.whole << ' ' << one.idle_ms;
     Write(row, one.times);
     Write(row, one.devices);
@@ -160,37 +159,37 @@ std::string ToRow(const std::vector<Statement>& statements) {
   return row.str();
 }
 
-std::vector<Statement> FromRow(const std::string& row) {
-  std::vector<Statement> statements;
+std::vector<Vote> FromRow(const std::string& row) {
+  std::vector<Vote> votes;
   std::istringstream lines(row);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
-    Statement one;
-    int stand = 0;
-    fields >> one.hash >> stand >> one.begun >> one.bound >> one.under_way >> one.whole >>
+    Vote one;
+    int state = 0;
+    fields >> one.hash >> state >> one.begun >> one.bound >> one.under_way >> one.whole >>
         one.idle_ms;
-    one.stand = static_cast<Stand>(stand);
+    one.state = static_cast<PlanState>(state);
     Read(fields, one.times);
     Read(fields, one.devices);
     Read(fields, one.completed);
     fields.get();
     std::getline(fields, one.reason);
-    statements.push_back(one);
+    votes.push_back(one);
   }
-  return statements;
+  return votes;
 }
 
 std::vector<Decision> Decide(const std::vector<std::string>& rows) {
   std::map<std::string, ByRank> plans;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    for (Statement& one : FromRow(rows[rank])) {
+    for (Vote& one : FromRow(rows[rank])) {
       std::string hash = one.hash;
       plans[hash].emplace(static_cast<int>(rank), std::move(one));
     }
   }
   std::vector<Decision> decisions;
-  for (const auto& [hash, statements] : plans) {
-    decisions.push_back(DecideOne(hash, statements, static_cast<int>(rows.size())));
+  for (const auto& [hash, votes] : plans) {
+    decisions.push_back(DecideOne(hash, votes, static_cast<int>(rows.size())));
   }
   return decisions;
 }

@@ -6,18 +6,18 @@
 //
 // Invariants:
 // 1. All rows are taken while no arrival is let through, so `begun` is still true when the decision
-//    is applied. (Otherwise a rank could send a tensor of pass n the old way while others expect it
-//    the new way.)
-// 2. A switch takes effect in the pass after the last one that any rank has begun: no pass is ever
-//    split between the lanes.
-// 3. A plan becomes active only if every rank has it and its first passes went as planned everywhere.
-//    A rank that has joined says so of no plan: it would never send its tensors. The same tensors
-//    are on GPUs everywhere, so that every rank reduces them in the same way; on which GPU may
-//    differ from rank to rank, and every rank knows it of all.
+//    is applied. (Otherwise a rank could send a tensor of iteration n the old way while others
+//    expect it the new way.)
+// 2. A switch takes effect in the iteration after the last one that any rank has begun: no
+//    iteration is ever split between the paths.
+// 3. A plan becomes active only if every rank has it and its first iterations went as planned
+//    everywhere. A rank that has joined says so of no plan: it would never send its tensors. The
+//    same tensors are on GPUs everywhere, so that every rank reduces them in the same way; on which
+//    GPU may differ from rank to rank, and every rank knows it of all.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
-// 5. The tickets of a plan are given to others, and a plan is forgotten, only when nothing of it is
-//    under way on any rank.
+// 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
+//    is under way on any rank.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@
 
 namespace horovod_opt {
 
-enum class Stand {
-  kResting,   // was active, and its tickets were given to other plans
-  kCaptured,  // its first passes are not over on this rank
-  kReady,     // its first passes were as planned
+enum class PlanState {
+  kResting,   // was active, and its bucket IDs were given to other plans
+  kCaptured,  // its first iterations are not over on this rank
+  kReady,     // its first iterations were as planned
   kActive,
   kPausing,  // active, and this rank has joined
   kEnding,   // active, and this rank wants it to end
@@ -41,19 +41,20 @@ enum class Stand {
 };
 
 // What one rank says about one plan.
-struct Statement {
+struct Vote {
   std::string hash;
-  Stand stand = Stand::kCaptured;
-  std::uint64_t begun = 0;          // passes begun on this rank
-  std::string reason;               // of kEnding and kFailed
-  std::vector<std::int64_t> times;  // us after the start of a pass, by slot; empty: no new cut
+  PlanState state = PlanState::kCaptured;
+  std::uint64_t begun = 0;  // iterations begun on this rank
+  std::string reason;       // of kEnding and kFailed
+  std::vector<std::int64_t>
+      times;  // us after the start of an iteration, by slot; empty: no new buckets
   // Of this rank's tensors, by slot; empty: all are in main memory.
   Devices devices;
-  // By bucket, those of an earlier cut first: how often all of its tensors have arrived here.
+  // By bucket, those of earlier ones first: how often all of its tensors have arrived here.
   std::vector<std::uint64_t> completed;
-  bool bound = true;       // a graph that this rank has still shows its keys
-  bool under_way = false;  // a tensor has arrived and is not reduced
-  bool whole = true;       // all slots have arrived equally often
+  bool bound = true;         // a graph that this rank has still shows its keys
+  bool under_way = false;    // a tensor has arrived and is not reduced
+  bool whole = true;         // all slots have arrived equally often
   std::int64_t idle_ms = 0;  // since a tensor has arrived
 };
 
@@ -62,18 +63,19 @@ struct Decision {
   enum Kind {
     kWait,
     kCommit,
-    kRecut,
+    kRebuild,
     kPause,
-    kRest,    // gives its tickets back until it is used again
+    kRest,  // gives its bucket IDs back until it is used again
     kEnd,
-    kFree,    // it has ended, and its tickets can be used for others
+    kFree,    // it has ended, and its bucket IDs can be used for others
     kForget,  // no rank has a graph that shows it
   };
   std::string hash;
   Kind kind = kWait;
-  std::uint64_t from_pass = 0;      // of kCommit, kRecut: the first; of kPause, kRest: the first no more
-  std::string reason;               // of kWait, kPause, kRest, kEnd
-  std::vector<std::int64_t> times;  // of kRecut
+  std::uint64_t from_iteration =
+      0;               // of kCommit, kRebuild: the first; of kPause, kRest: the first no more
+  std::string reason;  // of kWait, kPause, kRest, kEnd
+  std::vector<std::int64_t> times;  // of kRebuild
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
   std::vector<std::shared_ptr<const Devices>> devices;
   // Of kEnd: how often each bucket was complete on every rank, and how often on any.
@@ -83,8 +85,8 @@ struct Decision {
   std::int64_t idle_ms = 0;
 };
 
-std::string ToRow(const std::vector<Statement>& statements);
-std::vector<Statement> FromRow(const std::string& row);
+std::string ToRow(const std::vector<Vote>& votes);
+std::vector<Vote> FromRow(const std::string& row);
 
 // One decision a plan, ordered by hash; `rows` by rank.
 std::vector<Decision> Decide(const std::vector<std::string>& rows);

@@ -121,7 +121,7 @@ std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& re
   }
   if (reduction.device != slot.reduction.device) {
     return "it is " + reduction.Where() + ", and was " + slot.reduction.Where() +
-           " in its first pass";
+           " in its first iteration";
   }
   if (!reduction.IsLike(slot.reduction)) {
     return "its dtype, reduce operation or scaling is not the planned one";

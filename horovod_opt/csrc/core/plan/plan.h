@@ -1,4 +1,5 @@
-// A plan as graph_analysis made it: the collectives of a subgraph and the buckets they are fused to.
+// A plan as graph_analysis made it: the collectives of a subgraph and the buckets they are fused
+// to.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct Reduction {
   int reduce_op = 0;  // horovod::common::ReduceOp
   double prescale = 1.0;
   double postscale = 1.0;
-  int device = kMainMemory;  // where the tensor is on this rank; a plan learns it in its first pass
+  int device =
+      kMainMemory;  // where the tensor is on this rank; a plan learns it in its first iteration
 
   bool OnGpu() const { return device != kMainMemory; }
   std::string Where() const {
@@ -54,9 +56,9 @@ struct Plan {
   Buckets buckets;  // each slot in exactly one
 };
 
-// From tab-separated lines: "plan hash threshold name", then for each slot "slot key bytes dtype reduce_op
-// prescale postscale after name" (after: numbers with commas, or -), then for each bucket "bucket
-// numbers". Throws std::invalid_argument that names the line.
+// From tab-separated lines: "plan hash threshold name", then for each slot "slot key bytes dtype
+// reduce_op prescale postscale after name" (after: numbers with commas, or -), then for each bucket
+// "bucket numbers". Throws std::invalid_argument that names the line.
 Plan ParsePlan(const std::string& text);
 
 // What `bytes` and `reduction` of an arriving tensor differ from its slot in; empty: in nothing.

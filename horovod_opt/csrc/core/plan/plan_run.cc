@@ -9,8 +9,8 @@ namespace {
 
 // One is not enough: TensorFlow executes an allreduce of a constant once, while it optimizes the
 // graph, and never again.
-constexpr std::uint64_t kShadowPasses = 2;
-constexpr std::uint64_t kTimedPasses = 5;
+constexpr std::uint64_t kWarmUpIterations = 2;
+constexpr std::uint64_t kTimedIterations = 5;
 
 std::string Text(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -23,8 +23,9 @@ std::string Text(const std::vector<std::int64_t>& shape) {
 }  // namespace
 
 std::string Describe(const Work& work) {
-  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), pass " +
-                     std::to_string(work.pass) + ", bucket " + std::to_string(work.ticket) + ": ";
+  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), iteration " +
+                     std::to_string(work.iteration) + ", bucket " + std::to_string(work.bucket_id) +
+                     ": ";
   const char* separator = "";
   for (int slot : work.slots) {
     text += separator + work.plan->slots[slot].name;
@@ -47,60 +48,62 @@ std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& 
   if (!place.seen) place.shape = shape;
   place.seen = true;
   if (shape == place.shape) return "";
-  return "it has the shape " + Text(shape) + ", and had " + Text(place.shape) + " in its first pass";
+  return "it has the shape " + Text(shape) + ", and had " + Text(place.shape) +
+         " in its first iteration";
 }
 
 PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                                  Clock::time_point now) {
   Arrived result;
   Place& place = places_[slot];
-  const std::uint64_t pass = place.arrivals + 1;
-  if (place.busy && !held_ && IsPlanned(pass)) {
+  const std::uint64_t iteration = place.arrivals + 1;
+  if (place.busy && !deferring_ && IsPlanned(iteration)) {
     result.route = Route::kOverlaps;
     return result;
   }
-  place.arrivals = pass;
+  place.arrivals = iteration;
   last_arrival_ = now;
-  if (!difference.empty() && !held_ && IsPlanned(pass)) {
+  if (!difference.empty() && !deferring_ && IsPlanned(iteration)) {
     Differs(slot, difference);
     result.news = true;
   }
-  if (stand_ == Stand::kCaptured) result.news = Shadow(slot, pass, difference);
-  if (stand_ == Stand::kReady && pass == kPatientPasses && begun_ < pass) result.news = true;
-  if (stand_ == Stand::kResting) {
-    stand_ = Stand::kReady;
+  if (state_ == PlanState::kCaptured) result.news = WarmUp(slot, iteration, difference);
+  if (state_ == PlanState::kReady && iteration == kPatientIterations && begun_ < iteration)
+    result.news = true;
+  if (state_ == PlanState::kResting) {
+    state_ = PlanState::kReady;
     result.news = true;
   }
-  if (held_) {
-    waiting_.push_back({slot, pass, difference, std::move(arrival)});
-    result.route = Route::kHeld;
+  if (deferring_) {
+    waiting_.push_back({slot, iteration, difference, std::move(arrival)});
+    result.route = Route::kDeferred;
     return result;
   }
-  begun_ = std::max(begun_, pass);
-  if (!IsPlanned(pass)) return result;
+  begun_ = std::max(begun_, iteration);
+  if (!IsPlanned(iteration)) return result;
   result.route = Route::kPlanned;
-  result.ticket = Put(slot, pass, std::move(arrival), now);
+  result.bucket_id = Put(slot, iteration, std::move(arrival), now);
   return result;
 }
 
 void PlanRun::Differs(int slot, const std::string& difference) {
-  stand_ = Stand::kEnding;
+  state_ = PlanState::kEnding;
   reason_ = "'" + plan_.slots[slot].name + "': " + difference;
-  held_ = true;
+  deferring_ = true;
 }
 
-bool PlanRun::Shadow(int slot, std::uint64_t pass, const std::string& difference) {
+bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& difference) {
   if (!difference.empty()) {
     Fail("'" + plan_.slots[slot].name + "': " + difference);
-  } else if (pass == kShadowPasses) {
+  } else if (iteration == kWarmUpIterations) {
     if (--unseen_ > 0) return false;
-    stand_ = Stand::kReady;
+    state_ = PlanState::kReady;
     const std::string mixture = Mixture();
     if (!mixture.empty()) Fail(mixture);
-  } else if (pass > kShadowPasses && unseen_ > 0) {
-    const auto is_absent = [](const Place& place) { return place.arrivals < kShadowPasses; };
+  } else if (iteration > kWarmUpIterations && unseen_ > 0) {
+    const auto is_absent = [](const Place& place) { return place.arrivals < kWarmUpIterations; };
     const auto absent = std::find_if(places_.begin(), places_.end(), is_absent);
-    Fail("'" + plan_.slots[absent - places_.begin()].name + "' is not executed in each pass");
+    Fail("'" + plan_.slots[absent - places_.begin()].name + "' is not executed in each iteration");
   } else {
     return false;
   }
@@ -120,17 +123,17 @@ std::string PlanRun::Mixture() const {
   return "";
 }
 
-PlanRun::Cut& PlanRun::CutOf(std::uint64_t pass) {
-  auto cut = cuts_.rbegin();
-  while (cut->from_pass > pass) ++cut;
-  return *cut;
+PlanRun::Bucketing& PlanRun::BucketingOf(std::uint64_t iteration) {
+  auto bucketing = bucketings_.rbegin();
+  while (bucketing->from_iteration > iteration) ++bucketing;
+  return *bucketing;
 }
 
-PlanRun::Bucket* PlanRun::BucketOf(int ticket, Cut*& cut, std::size_t& index) {
-  for (Cut& one : cuts_) {
+PlanRun::Bucket* PlanRun::BucketOf(int bucket_id, Bucketing*& bucketing, std::size_t& index) {
+  for (Bucketing& one : bucketings_) {
     for (std::size_t i = 0; i < one.state.size(); ++i) {
-      if (one.state[i].ticket != ticket) continue;
-      cut = &one;
+      if (one.state[i].bucket_id != bucket_id) continue;
+      bucketing = &one;
       index = i;
       return &one.state[i];
     }
@@ -140,8 +143,9 @@ PlanRun::Bucket* PlanRun::BucketOf(int ticket, Cut*& cut, std::size_t& index) {
 
 template <class Do>
 void PlanRun::ForEachBucket(const Do& act) {
-  for (Cut& cut : cuts_) {
-    for (std::size_t i = 0; i < cut.state.size(); ++i) act(cut.state[i], cut.buckets[i]);
+  for (Bucketing& bucketing : bucketings_) {
+    for (std::size_t i = 0; i < bucketing.state.size(); ++i)
+      act(bucketing.state[i], bucketing.buckets[i]);
   }
 }
 
@@ -155,155 +159,155 @@ void PlanRun::Empty(Bucket& bucket, const std::vector<int>& slots) {
   bucket.missing = static_cast<int>(slots.size());
 }
 
-int PlanRun::Put(int slot, std::uint64_t pass, ArrivalPtr arrival, Clock::time_point now) {
-  Time(slot, pass, now);
+int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now) {
+  Time(slot, iteration, now);
   places_[slot].busy = true;
-  Cut& cut = CutOf(pass);
-  const auto [index, position] = cut.where[slot];
-  Bucket& bucket = cut.state[index];
+  Bucketing& bucketing = BucketingOf(iteration);
+  const auto [index, position] = bucketing.where[slot];
+  Bucket& bucket = bucketing.state[index];
   const int size = static_cast<int>(bucket.arrivals.size());
   if (bucket.missing == size) {
-    bucket.pass = pass;
+    bucket.iteration = iteration;
     bucket.first_arrival = now;
   }
   bucket.arrivals[position] = std::move(arrival);
   bucket.filled[position] = true;
-  if (--bucket.missing > 0) return kNoTicket;
+  if (--bucket.missing > 0) return kNoBucket;
   bucket.last_arrival = now;
   ++times_last_[slot];
   ++bucket.completed;
   ++outstanding_;
-  return bucket.ticket;
+  return bucket.bucket_id;
 }
 
-void PlanRun::Time(int slot, std::uint64_t pass, Clock::time_point now) {
-  if (recut_asked_ || pass < timed_pass_) return;
-  if (pass > timed_pass_) {
-    timed_pass_ = pass;
-    pass_start_ = now;
+void PlanRun::Time(int slot, std::uint64_t iteration, Clock::time_point now) {
+  if (rebuild_asked_ || iteration < timed_iteration_) return;
+  if (iteration > timed_iteration_) {
+    timed_iteration_ = iteration;
+    iteration_start_ = now;
   }
   offset_sum_us_[slot] +=
-      std::chrono::duration_cast<std::chrono::microseconds>(now - pass_start_).count();
+      std::chrono::duration_cast<std::chrono::microseconds>(now - iteration_start_).count();
   ++offsets_[slot];
 }
 
-Work PlanRun::Take(int ticket, std::vector<int>& tickets) {
-  Cut* cut = nullptr;
+Work PlanRun::Take(int bucket_id, std::vector<int>& bucket_ids) {
+  Bucketing* bucketing = nullptr;
   std::size_t index = 0;
-  Bucket* const bucket = BucketOf(ticket, cut, index);
+  Bucket* const bucket = BucketOf(bucket_id, bucketing, index);
   if (bucket == nullptr) throw std::logic_error("a bucket is due that no plan has");
   Work work;
   work.plan = &plan_;
-  work.ticket = ticket;
-  work.pass = bucket->pass;
+  work.bucket_id = bucket_id;
+  work.iteration = bucket->iteration;
   if (bucket->taken_back) {
     bucket->taken_back = false;
     --outstanding_;
     return work;
   }
   if (bucket->missing != 0) throw std::logic_error("a bucket is due that is not complete here");
-  work.slots = cut->buckets[index];
+  work.slots = bucketing->buckets[index];
   work.arrivals = std::move(bucket->arrivals);
   work.last_arrival = bucket->last_arrival;
   Empty(*bucket, work.slots);
-  if (zeros_ && !held_) tickets = SupplyZeros();
+  if (zeros_ && !deferring_) bucket_ids = SupplyZeros();
   return work;
 }
 
 PlanRun::Progress PlanRun::Finished(const Work& work) {
   Progress progress;
   --outstanding_;
-  Cut* cut = nullptr;  // none if all ranks have joined meanwhile
+  Bucketing* bucketing = nullptr;  // none if all ranks have joined meanwhile
   std::size_t index = 0;
-  if (BucketOf(work.ticket, cut, index) != nullptr) {
-    progress.pass_over = ++cut->done % cut->buckets.size() == 0;
+  if (BucketOf(work.bucket_id, bucketing, index) != nullptr) {
+    progress.iteration_over = ++bucketing->done % bucketing->buckets.size() == 0;
   }
-  passes_done_ += progress.pass_over;
-  if (!recut_asked_ && passes_done_ >= kTimedPasses) {
-    recut_asked_ = true;
-    progress.news = stand_ == Stand::kActive && plan_.slots.size() > 1;
+  iterations_done_ += progress.iteration_over;
+  if (!rebuild_asked_ && iterations_done_ >= kTimedIterations) {
+    rebuild_asked_ = true;
+    progress.news = state_ == PlanState::kActive && plan_.slots.size() > 1;
   }
   return progress;
 }
 
 std::vector<int> PlanRun::SupplyZeros() {
   zeros_ = planned_until_ != kNever;
-  std::vector<int> tickets;
+  std::vector<int> bucket_ids;
   for (std::size_t slot = 0; zeros_ && slot < places_.size(); ++slot) {
     Place& place = places_[slot];
-    const std::uint64_t pass = std::max(place.arrivals + 1, planned_from_);
-    if (place.busy || pass >= planned_until_) continue;
-    place.arrivals = pass;
-    const int ticket = Put(static_cast<int>(slot), pass, nullptr, Clock::now());
-    if (ticket != kNoTicket) tickets.push_back(ticket);
+    const std::uint64_t iteration = std::max(place.arrivals + 1, planned_from_);
+    if (place.busy || iteration >= planned_until_) continue;
+    place.arrivals = iteration;
+    const int bucket_id = Put(static_cast<int>(slot), iteration, nullptr, Clock::now());
+    if (bucket_id != kNoBucket) bucket_ids.push_back(bucket_id);
   }
-  return tickets;
+  return bucket_ids;
 }
 
-Statement PlanRun::Hold(bool joined, bool times, Clock::time_point now) {
-  held_ = true;
-  Statement statement;
-  statement.hash = plan_.hash;
-  statement.stand = stand_;
-  statement.begun = begun_;
-  statement.reason = reason_;
+Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
+  deferring_ = true;
+  Vote vote;
+  vote.hash = plan_.hash;
+  vote.state = state_;
+  vote.begun = begun_;
+  vote.reason = reason_;
   const auto on_gpu = [](const Slot& slot) { return slot.reduction.OnGpu(); };
   if (std::any_of(plan_.slots.begin(), plan_.slots.end(), on_gpu)) {
-    for (const Slot& slot : plan_.slots) statement.devices.push_back(slot.reduction.device);
+    for (const Slot& slot : plan_.slots) vote.devices.push_back(slot.reduction.device);
   }
   bool filled = false;
   ForEachBucket([&](const Bucket& bucket, const std::vector<int>& slots) {
-    statement.completed.push_back(bucket.completed);
+    vote.completed.push_back(bucket.completed);
     filled = filled || bucket.missing < static_cast<int>(slots.size());
   });
-  statement.under_way = filled || outstanding_ > 0 || !waiting_.empty();
-  statement.whole = std::all_of(places_.begin(), places_.end(), [&](const Place& place) {
+  vote.under_way = filled || outstanding_ > 0 || !waiting_.empty();
+  vote.whole = std::all_of(places_.begin(), places_.end(), [&](const Place& place) {
     return place.arrivals == places_[0].arrivals;
   });
-  statement.idle_ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
-  if (joined && stand_ == Stand::kActive) {
-    statement.stand = Stand::kPausing;
-    statement.reason = "has joined";
-  } else if (joined && stand_ == Stand::kReady) {
-    statement.stand = Stand::kCaptured;
+  vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
+  if (joined && state_ == PlanState::kActive) {
+    vote.state = PlanState::kPausing;
+    vote.reason = "has joined";
+  } else if (joined && state_ == PlanState::kReady) {
+    vote.state = PlanState::kCaptured;
   }
-  if (times && recut_asked_ && !recut_) {
+  if (times && rebuild_asked_ && !rebuilt_) {
     for (std::size_t slot = 0; slot < offsets_.size(); ++slot) {
-      statement.times.push_back(offset_sum_us_[slot] / std::max<std::int64_t>(offsets_[slot], 1));
+      vote.times.push_back(offset_sum_us_[slot] / std::max<std::int64_t>(offsets_[slot], 1));
     }
   }
-  return statement;
+  return vote;
 }
 
-PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> tickets, Buckets recut) {
+PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> bucket_ids,
+                                 Buckets rebuilt) {
   Released released;
   switch (decision.kind) {
     case Decision::kWait:
-      if (stand_ < Stand::kActive && stand_ != Stand::kResting) reason_ = decision.reason;
+      if (state_ < PlanState::kActive && state_ != PlanState::kResting) reason_ = decision.reason;
       break;
     case Decision::kCommit:
-      if (stand_ == Stand::kReady) reason_.clear();
-      stand_ = stand_ == Stand::kReady ? Stand::kActive : Stand::kEnding;
-      planned_from_ = decision.from_pass;
+      if (state_ == PlanState::kReady) reason_.clear();
+      state_ = state_ == PlanState::kReady ? PlanState::kActive : PlanState::kEnding;
+      planned_from_ = decision.from_iteration;
       planned_until_ = kNever;
       for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
         plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
       }
-      if (cuts_.empty()) AddCut(0, tickets, Buckets(buckets()));
+      if (bucketings_.empty()) AddBucketing(0, bucket_ids, Buckets(buckets()));
       break;
-    case Decision::kRecut:
-      recut_ = true;
-      AddCut(decision.from_pass, tickets, std::move(recut));
+    case Decision::kRebuild:
+      rebuilt_ = true;
+      AddBucketing(decision.from_iteration, bucket_ids, std::move(rebuilt));
       break;
     case Decision::kPause:
-      if (stand_ == Stand::kActive) reason_ = decision.reason;
-      stand_ = stand_ == Stand::kActive ? Stand::kCaptured : Stand::kFailed;
-      planned_until_ = decision.from_pass;
+      if (state_ == PlanState::kActive) reason_ = decision.reason;
+      state_ = state_ == PlanState::kActive ? PlanState::kCaptured : PlanState::kFailed;
+      planned_until_ = decision.from_iteration;
       break;
     case Decision::kRest:
-      if (stand_ == Stand::kActive) {
-        stand_ = Stand::kResting;
+      if (state_ == PlanState::kActive) {
+        state_ = PlanState::kResting;
         reason_ = decision.reason;
       }
       planned_from_ = planned_until_ = kNever;
@@ -311,8 +315,8 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> tick
       Free(released);
       break;
     case Decision::kEnd:
-      if (stand_ != Stand::kEnded) reason_ = decision.reason;
-      stand_ = Stand::kEnded;
+      if (state_ != PlanState::kEnded) reason_ = decision.reason;
+      state_ = PlanState::kEnded;
       planned_from_ = planned_until_ = kNever;
       zeros_ = false;
       TakeBack(decision, released);
@@ -345,110 +349,112 @@ void PlanRun::TakeBack(const Decision& decision, Released& released) {
     if (bucket.completed == anywhere) return;
     bucket.completed = anywhere;
     ++outstanding_;
-    released.owed.push_back(bucket.ticket);
+    released.owed.push_back(bucket.bucket_id);
     released.news = true;
   });
 }
 
 void PlanRun::Free(Released& released) {
   ForEachBucket([&](const Bucket& bucket, const std::vector<int>&) {
-    released.freed.push_back(bucket.ticket);
+    released.freed.push_back(bucket.bucket_id);
   });
-  cuts_.clear();
+  bucketings_.clear();
 }
 
-// Starts anew, as a rank does that hears of the plan only now. What has arrived since Hold() is the
-// first that counts.
+// Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
+// the first that counts.
 void PlanRun::Forget(Released& released) {
   Free(released);
-  std::vector<HeldArrival> waiting = std::move(waiting_);
+  std::vector<DeferredArrival> waiting = std::move(waiting_);
   *this = PlanRun(std::move(plan_));
-  for (HeldArrival& one : waiting) {
+  for (DeferredArrival& one : waiting) {
     See(one.slot, plan_.slots[one.slot].reduction.device, one.arrival->shape);
     Arrive(one.slot, one.difference, one.arrival, Clock::now());
     released.negotiated.push_back(std::move(one.arrival));
   }
 }
 
-// Lets the held arrivals go, unless the plan has to end first.
+// Lets the deferred arrivals go, unless the plan has to end first.
 void PlanRun::Release(Released& released) {
-  for (const HeldArrival& one : waiting_) {
-    if (one.difference.empty() || !IsPlanned(one.pass)) continue;
+  for (const DeferredArrival& one : waiting_) {
+    if (one.difference.empty() || !IsPlanned(one.iteration)) continue;
     Differs(one.slot, one.difference);
     released.news = true;
     break;
   }
-  held_ = stand_ == Stand::kEnding;
-  if (held_) return;
-  for (HeldArrival& one : waiting_) {
-    begun_ = std::max(begun_, one.pass);
-    if (!IsPlanned(one.pass)) {
+  deferring_ = state_ == PlanState::kEnding;
+  if (deferring_) return;
+  for (DeferredArrival& one : waiting_) {
+    begun_ = std::max(begun_, one.iteration);
+    if (!IsPlanned(one.iteration)) {
       released.negotiated.push_back(std::move(one.arrival));
     } else if (places_[one.slot].busy) {
       --places_[one.slot].arrivals;
       released.overlapping.push_back(std::move(one.arrival));
     } else {
-      const int ticket = Put(one.slot, one.pass, std::move(one.arrival), Clock::now());
-      if (ticket != kNoTicket) released.tickets.push_back(ticket);
+      const int bucket_id = Put(one.slot, one.iteration, std::move(one.arrival), Clock::now());
+      if (bucket_id != kNoBucket) released.bucket_ids.push_back(bucket_id);
     }
   }
   waiting_.clear();
 }
 
-void PlanRun::AddCut(std::uint64_t from_pass, const std::vector<int>& tickets, Buckets buckets) {
-  Cut cut;
-  cut.from_pass = from_pass;
-  cut.where.resize(plan_.slots.size());
+void PlanRun::AddBucketing(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
+                           Buckets buckets) {
+  Bucketing bucketing;
+  bucketing.from_iteration = from_iteration;
+  bucketing.where.resize(plan_.slots.size());
   for (std::size_t index = 0; index < buckets.size(); ++index) {
     const std::size_t size = buckets[index].size();
     for (std::size_t position = 0; position < size; ++position) {
-      cut.where[buckets[index][position]] = {static_cast<int>(index), static_cast<int>(position)};
+      bucketing.where[buckets[index][position]] = {static_cast<int>(index),
+                                                   static_cast<int>(position)};
     }
     Bucket bucket;
-    bucket.ticket = tickets.at(index);
+    bucket.bucket_id = bucket_ids.at(index);
     bucket.arrivals.resize(size);
     bucket.filled.assign(size, false);
     bucket.missing = static_cast<int>(size);
-    cut.state.push_back(std::move(bucket));
+    bucketing.state.push_back(std::move(bucket));
   }
-  cut.buckets = std::move(buckets);
-  cuts_.push_back(std::move(cut));
+  bucketing.buckets = std::move(buckets);
+  bucketings_.push_back(std::move(bucketing));
 }
 
 void PlanRun::Restart() {
   for (Place& place : places_) place.arrivals = 0;
-  begun_ = timed_pass_ = 0;
+  begun_ = timed_iteration_ = 0;
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
   unseen_ = static_cast<int>(places_.size());
   if (std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.busy; })) {
-    if (stand_ != Stand::kEnded) Fail("a pass was under way when all ranks had joined");
+    if (state_ != PlanState::kEnded) Fail("an iteration was under way when all ranks had joined");
     return;
   }
-  for (Cut& cut : cuts_) cut.from_pass = 0;
+  for (Bucketing& bucketing : bucketings_) bucketing.from_iteration = 0;
   // Active still: all have joined in the round in which they said so.
-  if (stand_ != Stand::kEnding && stand_ < Stand::kFailed) stand_ = Stand::kCaptured;
+  if (state_ != PlanState::kEnding && state_ < PlanState::kFailed) state_ = PlanState::kCaptured;
 }
 
 void PlanRun::Fail(const std::string& reason) {
-  stand_ = Stand::kFailed;
+  state_ = PlanState::kFailed;
   reason_ = reason;
 }
 
 void PlanRun::End(const std::string& reason) {
-  if (stand_ == Stand::kEnded) return;
-  if (stand_ != Stand::kActive && stand_ != Stand::kEnding) return Fail(reason);
-  stand_ = Stand::kEnding;
+  if (state_ == PlanState::kEnded) return;
+  if (state_ != PlanState::kActive && state_ != PlanState::kEnding) return Fail(reason);
+  state_ = PlanState::kEnding;
   reason_ = reason;
-  held_ = true;
+  deferring_ = true;
 }
 
 std::vector<ArrivalPtr> PlanRun::Drain() {
   std::vector<ArrivalPtr> all;
-  for (HeldArrival& one : waiting_) all.push_back(std::move(one.arrival));
+  for (DeferredArrival& one : waiting_) all.push_back(std::move(one.arrival));
   waiting_.clear();
-  for (Cut& cut : cuts_) {
-    for (Bucket& bucket : cut.state) {
+  for (Bucketing& bucketing : bucketings_) {
+    for (Bucket& bucket : bucketing.state) {
       for (ArrivalPtr& arrival : bucket.arrivals) {
         if (arrival != nullptr) all.push_back(std::move(arrival));
       }
@@ -459,8 +465,8 @@ std::vector<ArrivalPtr> PlanRun::Drain() {
 
 std::vector<std::string> PlanRun::NamesWaitingSince(Clock::time_point since) const {
   std::vector<std::string> names;
-  for (const Cut& cut : cuts_) {
-    for (const Bucket& bucket : cut.state) {
+  for (const Bucketing& bucketing : bucketings_) {
+    for (const Bucket& bucket : bucketing.state) {
       if (bucket.first_arrival > since) continue;
       for (const ArrivalPtr& arrival : bucket.arrivals) {
         if (arrival != nullptr) names.push_back(arrival->Name());
@@ -472,15 +478,15 @@ std::vector<std::string> PlanRun::NamesWaitingSince(Clock::time_point since) con
 
 std::vector<PlanRun::Waiting> PlanRun::WaitingSince(Clock::time_point since) const {
   std::vector<Waiting> waiting;
-  for (const Cut& cut : cuts_) {
-    for (std::size_t index = 0; index < cut.state.size(); ++index) {
-      const Bucket& bucket = cut.state[index];
+  for (const Bucketing& bucketing : bucketings_) {
+    for (std::size_t index = 0; index < bucketing.state.size(); ++index) {
+      const Bucket& bucket = bucketing.state[index];
       if (bucket.missing == static_cast<int>(bucket.arrivals.size())) continue;
       if (bucket.first_arrival > since) continue;
-      Waiting one{bucket.pass, {}, {}};
+      Waiting one{bucket.iteration, {}, {}};
       for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
         auto& list = bucket.filled[position] ? one.here : one.missing;
-        list.push_back(cut.buckets[index][position]);
+        list.push_back(bucketing.buckets[index][position]);
       }
       waiting.push_back(std::move(one));
     }

@@ -13,15 +13,15 @@ constexpr std::int64_t kIdleMs = 1000;
 // So many graphs that are gone keep their keys.
 constexpr std::size_t kRemoved = 64;
 
-const char* StateName(Stand stand) {
-  switch (stand) {
-    case Stand::kCaptured:
+const char* StateName(PlanState state) {
+  switch (state) {
+    case PlanState::kCaptured:
       return "shadowed";
-    case Stand::kResting:
-    case Stand::kReady:
+    case PlanState::kResting:
+    case PlanState::kReady:
       return "ready";
-    case Stand::kFailed:
-    case Stand::kEnded:
+    case PlanState::kFailed:
+    case PlanState::kEnded:
       return "negotiated";
     default:
       return "active";
@@ -30,12 +30,12 @@ const char* StateName(Stand stand) {
 
 }  // namespace
 
-PlanLane::PlanLane(int capacity, std::function<void(int)> ready, std::function<void()> meet)
+PlanTable::PlanTable(int capacity, std::function<void(int)> ready, std::function<void()> meet)
     : ready_(std::move(ready)), meet_(std::move(meet)), owners_(capacity, nullptr) {
-  for (int ticket = 0; ticket < capacity; ++ticket) free_.insert(free_.end(), ticket);
+  for (int bucket_id = 0; bucket_id < capacity; ++bucket_id) free_.insert(free_.end(), bucket_id);
 }
 
-void PlanLane::Add(Plan plan) {
+void PlanTable::Add(Plan plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   const auto found = plans_.find(plan.hash);
   if (found != plans_.end()) return Bind(*found->second, plan);
@@ -44,7 +44,7 @@ void PlanLane::Add(Plan plan) {
   Bind(entry, plan);
 }
 
-void PlanLane::Bind(Entry& entry, const Plan& plan) {
+void PlanTable::Bind(Entry& entry, const Plan& plan) {
   ++entry.graphs;
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
     const Binding own{&entry, static_cast<int>(slot)};
@@ -57,11 +57,11 @@ void PlanLane::Bind(Entry& entry, const Plan& plan) {
     }
     std::lock_guard<std::mutex> guard(entry.mutex);
     entry.run.End(reason + other.run.plan().hash);
-    WantCouncil();
+    WantVote();
   }
 }
 
-void PlanLane::Remove(const Plan& plan) {
+void PlanTable::Remove(const Plan& plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   const auto found = plans_.find(plan.hash);
   if (found == plans_.end()) return;
@@ -73,32 +73,32 @@ void PlanLane::Remove(const Plan& plan) {
   if (removed_.size() <= kRemoved) return;
   Unbind(removed_.front().first, removed_.front().second);
   removed_.pop_front();
-  if (entry->graphs == 0) WantCouncil();
+  if (entry->graphs == 0) WantVote();
 }
 
-void PlanLane::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys) {
+void PlanTable::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys) {
   for (std::int64_t key : keys) {
     const auto binding = bindings_.find(key);
     if (binding != bindings_.end() && binding->second.entry == entry) bindings_.erase(binding);
   }
 }
 
-void PlanLane::Reject(const std::string& hash, const std::string& reason) {
+void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto found = plans_.find(hash);
   if (found == plans_.end()) return;
   std::lock_guard<std::mutex> guard(found->second->mutex);
   found->second->run.End(reason);
-  WantCouncil();
+  WantVote();
 }
 
-void PlanLane::Disable(const std::string& reason) {
+void PlanTable::Disable(const std::string& reason) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   disabled_ = reason;
 }
 
-Route PlanLane::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
-                       const std::string& problem, ArrivalPtr& arrival) {
+Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
+                        const std::string& problem, ArrivalPtr& arrival) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (refusing_) return Route::kNegotiated;
   const auto found = bindings_.find(key);
@@ -115,48 +115,48 @@ Route PlanLane::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& re
     if (difference.empty()) difference = shape;
     arrived = entry.run.Arrive(number, difference, arrival, Clock::now());
   }
-  if (arrived.news) WantCouncil();
-  if (arrived.ticket != kNoTicket) ready_(arrived.ticket);
+  if (arrived.news) WantVote();
+  if (arrived.bucket_id != kNoBucket) ready_(arrived.bucket_id);
   return arrived.route;
 }
 
-PlanLane::Entry& PlanLane::EntryOf(int ticket) const {
-  Entry* const owner = owners_.at(ticket);
+PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
+  Entry* const owner = owners_.at(bucket_id);
   if (owner == nullptr) throw std::logic_error("a bucket is due that no plan has");
   return *owner;
 }
 
-Work PlanLane::Take(int ticket) {
+Work PlanTable::Take(int bucket_id) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  Entry& entry = EntryOf(ticket);
-  std::vector<int> tickets;
+  Entry& entry = EntryOf(bucket_id);
+  std::vector<int> bucket_ids;
   Work work;
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
-    work = entry.run.Take(ticket, tickets);
+    work = entry.run.Take(bucket_id, bucket_ids);
   }
   if (!refusing_) {
-    for (int next : tickets) ready_(next);
+    for (int next : bucket_ids) ready_(next);
   }
   return work;
 }
 
-bool PlanLane::Finished(const Work& work) {
+bool PlanTable::Finished(const Work& work) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  Entry& entry = EntryOf(work.ticket);
+  Entry& entry = EntryOf(work.bucket_id);
   std::lock_guard<std::mutex> guard(entry.mutex);
   const auto progress = entry.run.Finished(work);
-  if (progress.news) WantCouncil();
-  return progress.pass_over;
+  if (progress.news) WantVote();
+  return progress.iteration_over;
 }
 
-void PlanLane::Join() {
+void PlanTable::Join() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   joined_ = true;
-  WantCouncil();
+  WantVote();
 }
 
-void PlanLane::Restart() {
+void PlanTable::Restart() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   joined_ = false;
   for (auto& [hash, entry] : plans_) {
@@ -165,93 +165,93 @@ void PlanLane::Restart() {
   }
 }
 
-std::string PlanLane::MeetingRow(bool times, Clock::time_point now) {
+std::string PlanTable::VoteRow(bool times, Clock::time_point now) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  wants_council_.store(false, std::memory_order_release);
-  std::vector<Statement> statements;
+  wants_vote_.store(false, std::memory_order_release);
+  std::vector<Vote> votes;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    statements.push_back(entry->run.Hold(joined_, times, now));
-    statements.back().bound = entry->graphs > 0;
+    votes.push_back(entry->run.CastVote(joined_, times, now));
+    votes.back().bound = entry->graphs > 0;
   }
-  return ToRow(statements);
+  return ToRow(votes);
 }
 
-std::vector<int> PlanLane::Allocate(std::size_t buckets) {
-  std::vector<int> tickets;
-  if (free_.size() < buckets) return tickets;
-  while (tickets.size() < buckets) {
-    tickets.push_back(*free_.begin());
+std::vector<int> PlanTable::Allocate(std::size_t buckets) {
+  std::vector<int> bucket_ids;
+  if (free_.size() < buckets) return bucket_ids;
+  while (bucket_ids.size() < buckets) {
+    bucket_ids.push_back(*free_.begin());
     free_.erase(free_.begin());
   }
-  return tickets;
+  return bucket_ids;
 }
 
-// Takes tickets from those plans that were not used for the longest time until `buckets` are free.
-void PlanLane::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome) {
+// Takes bucket IDs from those plans that were not used for the longest time until `buckets` are
+// free.
+void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome) {
   std::vector<Decision*> candidates;
   for (Decision& decision : decisions) {
     if (decision.kind != Decision::kWait || !decision.may_rest) continue;
     if (decision.idle_ms >= kIdleMs) candidates.push_back(&decision);
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Decision* a, const Decision* b) {
-    return a->idle_ms > b->idle_ms;
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Decision* a, const Decision* b) { return a->idle_ms > b->idle_ms; });
   for (Decision* decision : candidates) {
     if (free_.size() >= buckets) return;
     decision->kind = Decision::kRest;
-    decision->reason = "its place was given to other plans; active again after its next pass";
+    decision->reason = "its place was given to other plans; active again after its next iteration";
     Carry(plans_.at(decision->hash).get(), *decision, {}, {}, outcome);
   }
 }
 
-void PlanLane::Say(const Entry* entry, const Decision& decision, Outcome& outcome) const {
+void PlanTable::Say(const Entry* entry, const Decision& decision, Outcome& outcome) const {
   const std::string name = entry == nullptr ? "" : " (" + entry->run.plan().name + ")";
   outcome.rejected.push_back("plan " + decision.hash + name + ": " + decision.reason);
 }
 
-void PlanLane::Linger(const Entry* entry, const Decision& decision, Outcome& outcome) {
+void PlanTable::Linger(const Entry* entry, const Decision& decision, Outcome& outcome) {
   if (lingering_.insert(decision.hash).second) Say(entry, decision, outcome);
 }
 
-void PlanLane::Carry(Entry* entry, const Decision& decision, std::vector<int> tickets,
-                     Buckets recut, Outcome& outcome) {
+void PlanTable::Carry(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
+                      Buckets rebuilt, Outcome& outcome) {
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
-  for (int ticket : tickets) owners_[ticket] = entry;
-  auto released = entry->run.Apply(decision, std::move(tickets), std::move(recut));
-  for (int ticket : released.freed) {
-    owners_[ticket] = nullptr;
-    free_.insert(ticket);
+  for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
+  auto released = entry->run.Apply(decision, std::move(bucket_ids), std::move(rebuilt));
+  for (int bucket_id : released.freed) {
+    owners_[bucket_id] = nullptr;
+    free_.insert(bucket_id);
   }
   owed_.insert(owed_.end(), released.owed.begin(), released.owed.end());
-  for (int ticket : released.tickets) ready_(ticket);
+  for (int bucket_id : released.bucket_ids) ready_(bucket_id);
   for (ArrivalPtr& arrival : released.negotiated) outcome.negotiated.push_back(std::move(arrival));
   for (ArrivalPtr& arrival : released.overlapping) {
     outcome.overlapping.push_back(std::move(arrival));
   }
-  if (released.news) WantCouncil();
+  if (released.news) WantVote();
 }
 
-// All ranks make the same decisions in the same order, so they give out the same tickets: first those
-// that free some, then those that need some, which may let others rest.
-PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
+// All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
+// those that free some, then those that need some, which may let others rest.
+PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  // Every rank has taken back, in the last council, what these buckets held.
-  for (int ticket : std::exchange(owed_, {})) ready_(ticket);
+  // Every rank has taken back, in the last vote, what these buckets deferred.
+  for (int bucket_id : std::exchange(owed_, {})) ready_(bucket_id);
   std::vector<Decision> decisions = Decide(rows);
   const auto entry_of = [&](const Decision& decision) {
     const auto found = plans_.find(decision.hash);
     return found == plans_.end() ? nullptr : found->second.get();
   };
   const auto needs_tickets = [](const Decision& decision) {
-    return decision.kind == Decision::kCommit || decision.kind == Decision::kRecut;
+    return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
   };
   for (const Decision& decision : decisions) {
     if (decision.kind == Decision::kWait || needs_tickets(decision)) continue;
     Entry* const entry = entry_of(decision);
-    const bool ended = entry != nullptr && entry->run.stand() == Stand::kEnded;
+    const bool ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
     if (decision.kind == Decision::kEnd && !ended) Say(entry, decision, outcome);
     Carry(entry, decision, {}, {}, outcome);
     if (decision.kind != Decision::kForget) continue;
@@ -267,15 +267,16 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
   for (Decision& decision : decisions) {
     if (!needs_tickets(decision)) continue;
     Entry* const entry = entry_of(decision);  // all ranks have the plan
-    Buckets recut;
-    if (decision.kind == Decision::kRecut) recut = Recut(entry->run.plan(), decision.times);
-    std::size_t buckets = recut.size();
+    Buckets rebuilt;
+    if (decision.kind == Decision::kRebuild)
+      rebuilt = RebuildBuckets(entry->run.plan(), decision.times);
+    std::size_t buckets = rebuilt.size();
     if (decision.kind == Decision::kCommit && !entry->run.Committed()) {
       buckets = entry->run.buckets().size();
     }
     Rest(decisions, buckets, outcome);
-    std::vector<int> tickets = Allocate(buckets);
-    if (tickets.size() < buckets) {
+    std::vector<int> bucket_ids = Allocate(buckets);
+    if (bucket_ids.size() < buckets) {
       decision.kind = Decision::kWait;
       decision.reason = "plans in use have " + std::to_string(owners_.size() - free_.size()) +
                         " of " + std::to_string(owners_.size()) + " buckets, and this one needs " +
@@ -283,12 +284,12 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
       Linger(entry, decision, outcome);
       continue;
     }
-    Carry(entry, decision, std::move(tickets), std::move(recut), outcome);
+    Carry(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
   }
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
     Entry* const entry = entry_of(decision);
-    if (!decision.reason.empty() && decision.from_pass > kPatientPasses) {
+    if (!decision.reason.empty() && decision.from_iteration > kPatientIterations) {
       Linger(entry, decision, outcome);
     }
     Carry(entry, decision, {}, {}, outcome);
@@ -296,12 +297,12 @@ PlanLane::Outcome PlanLane::Apply(const std::vector<std::string>& rows) {
   if (!joined_) return outcome;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (int ticket : entry->run.SupplyZeros()) ready_(ticket);
+    for (int bucket_id : entry->run.SupplyZeros()) ready_(bucket_id);
   }
   return outcome;
 }
 
-bool PlanLane::AnyCommitted(bool anywhere) const {
+bool PlanTable::AnyCommitted(bool anywhere) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
@@ -313,12 +314,12 @@ bool PlanLane::AnyCommitted(bool anywhere) const {
   return false;
 }
 
-void PlanLane::Refuse() {
+void PlanTable::Refuse() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   refusing_ = true;
 }
 
-std::vector<ArrivalPtr> PlanLane::Close() {
+std::vector<ArrivalPtr> PlanTable::Close() {
   Refuse();
   std::lock_guard<std::shared_mutex> lock(mutex_);
   std::vector<ArrivalPtr> left;
@@ -329,7 +330,7 @@ std::vector<ArrivalPtr> PlanLane::Close() {
   return left;
 }
 
-std::vector<PlanLane::Report> PlanLane::Reports() const {
+std::vector<PlanTable::Report> PlanTable::Reports() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   std::vector<Report> reports;
   for (const auto& [hash, entry] : plans_) {
@@ -338,9 +339,9 @@ std::vector<PlanLane::Report> PlanLane::Reports() const {
     Report report;
     report.hash = hash;
     report.name = run.plan().name;
-    report.state = StateName(run.stand());
+    report.state = StateName(run.state());
     report.reason = run.reason();
-    report.passes = run.passes_done();
+    report.iterations = run.iterations_done();
     report.buckets = run.buckets();
     for (const Slot& slot : run.plan().slots) report.slots.push_back(slot.name);
     report.times_last = run.times_last();
@@ -349,7 +350,7 @@ std::vector<PlanLane::Report> PlanLane::Reports() const {
   return reports;
 }
 
-std::set<std::pair<std::string, std::string>> PlanLane::WaitingSince(
+std::set<std::pair<std::string, std::string>> PlanTable::WaitingSince(
     Clock::time_point since) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   std::set<std::pair<std::string, std::string>> waiting;
@@ -362,14 +363,14 @@ std::set<std::pair<std::string, std::string>> PlanLane::WaitingSince(
   return waiting;
 }
 
-std::vector<PlanLane::Late> PlanLane::LateSince(Clock::time_point since) const {
+std::vector<PlanTable::Late> PlanTable::LateSince(Clock::time_point since) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   std::vector<Late> late;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
     const auto name = [&](int slot) { return entry->run.plan().slots[slot].name; };
     for (const auto& waiting : entry->run.WaitingSince(since)) {
-      Late one{entry->run.plan().name, waiting.pass, {}, {}};
+      Late one{entry->run.plan().name, waiting.iteration, {}, {}};
       for (int slot : waiting.here) one.here.push_back(name(slot));
       for (int slot : waiting.missing) one.missing.push_back(name(slot));
       late.push_back(std::move(one));

@@ -1,4 +1,5 @@
-// The planned lane of one process: its plans, and which slot of which plan an arriving tensor fills.
+// The planned path of one process: its plans, and which slot of which plan an arriving tensor
+// fills.
 #pragma once
 
 #include <atomic>
@@ -21,26 +22,25 @@
 namespace horovod_opt {
 
 // Threads: Arrive() from any framework thread; Add() and Reject() from any Python thread;
-// MeetingRow() and Apply(), Restart() from the background thread; Take() and Finished() from the
-// planned lane's thread; Report() and Late() from any.
-class PlanLane {
+// VoteRow() and Apply(), Restart() from the background thread; Take() and Finished() from the
+// planned path's thread; Report() and Late() from any.
+class PlanTable {
  public:
   using Clock = std::chrono::steady_clock;
 
   // `capacity`: how many buckets all active plans together may have; if one more needs some, those
-  // that have not been used for the longest time rest. `ready` is told the ticket of each
-  // bucket that is complete, by the thread that completed it; not after Refuse() has returned, if no
-  // council follows.
-  // `meet` is called when there is something for the council, by any thread, with locks held.
-  PlanLane(int capacity, std::function<void(int ticket)> ready, std::function<void()> meet);
+  // that have not been used for the longest time rest. `ready` is told the bucket ID of each bucket
+  // that is complete, by the thread that completed it; not after Refuse() has returned, if no vote
+  // follows. `meet` is called when there is something for the vote, by any thread, with locks
+  // deferred.
+  PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
 
-  // --- plans ---
-  // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both: one
-  // cannot know which of the two graphs a tensor comes from.
+  // --- plans --- A plan whose hash is known only adds its keys. A key that belongs to another plan
+  // ends both: one cannot know which of the two graphs a tensor comes from.
   void Add(Plan plan);
-  // The graph with these keys is gone; once no rank has one of this plan, the plan is forgotten. The
-  // keys go only when many other graphs are gone as well: if it runs once more, as it may on some
-  // ranks, its tensors are still known.
+  // The graph with these keys is gone; once no rank has one of this plan, the plan is forgotten.
+  // The keys go only when many other graphs are gone as well: if it runs once more, as it may on
+  // some ranks, its tensors are still known.
   void Remove(const Plan& plan);
   void Reject(const std::string& hash, const std::string& reason);
   // Why nothing can be planned in this job; empty: it can. Applies to plans added from now on.
@@ -50,28 +50,27 @@ class PlanLane {
   // `problem`: why the tensor cannot be planned; empty: it can.
   Route Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
                const std::string& problem, ArrivalPtr& arrival);
-  Work Take(int ticket);
-  bool Finished(const Work& work);  // true if its pass is over
+  Work Take(int bucket_id);
+  bool Finished(const Work& work);  // true if its iteration is over
 
-  // --- with the council ---
-  // There is something to decide. Cleared by MeetingRow().
-  bool WantsCouncil() const { return wants_council_.load(std::memory_order_acquire); }
-  void Join();          // this rank has joined: asks for the council
-  void Restart();       // all ranks have joined
-  std::string MeetingRow(bool times, Clock::time_point now = Clock::now());
+  // --- with the vote ---
+  // There is something to decide. Cleared by VoteRow().
+  bool WantsVote() const { return wants_vote_.load(std::memory_order_acquire); }
+  void Join();     // this rank has joined: asks for the vote
+  void Restart();  // all ranks have joined
+  std::string VoteRow(bool times, Clock::time_point now = Clock::now());
   struct Outcome {
-    std::vector<ArrivalPtr> negotiated;   // were held, and take the negotiated lane
-    std::vector<ArrivalPtr> overlapping;  // were held, and are refused
+    std::vector<ArrivalPtr> negotiated;   // were deferred, and take the negotiated path
+    std::vector<ArrivalPtr> overlapping;  // were deferred, and are refused
     std::vector<std::string> rejected;    // lines for the user
   };
   Outcome Apply(const std::vector<std::string>& rows);
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
-  // on every rank between two councils.
+  // on every rank between two votes.
   bool AnyCommitted(bool anywhere) const;
 
-  // --- the end ---
-  // From now on every arrival is negotiated, and no bucket becomes complete any more; those that are
-  // can still be taken.
+  // --- the end --- From now on every arrival is negotiated, and no bucket becomes complete any
+  // more; those that are can still be taken.
   void Refuse();
   // The same, and returns what is left.
   std::vector<ArrivalPtr> Close();
@@ -79,16 +78,16 @@ class PlanLane {
   // --- reports ---
   struct Report {
     std::string hash, name, state, reason;
-    std::uint64_t passes = 0;
+    std::uint64_t iterations = 0;
     Buckets buckets;
     std::vector<std::string> slots;
     std::vector<std::uint64_t> times_last;
   };
   std::vector<Report> Reports() const;
-  // Lines about buckets that have waited since before `since`: plan, pass, tensors.
+  // Lines about buckets that have waited since before `since`: plan, iteration, tensors.
   struct Late {
     std::string plan;
-    std::uint64_t pass = 0;
+    std::uint64_t iteration = 0;
     std::vector<std::string> here, missing;
   };
   std::vector<Late> LateSince(Clock::time_point since) const;
@@ -99,8 +98,8 @@ class PlanLane {
   struct Entry {
     explicit Entry(Plan plan) : run(std::move(plan)) {}
     mutable std::mutex mutex;
-    PlanRun run;        // under the mutex, except for what never changes of run.plan()
-    int graphs = 0;     // that show its keys; under the lane's mutex
+    PlanRun run;     // under the mutex, except for what never changes of run.plan()
+    int graphs = 0;  // that show its keys; under the path's mutex
   };
   struct Binding {
     Entry* entry = nullptr;
@@ -109,16 +108,16 @@ class PlanLane {
 
   void Bind(Entry& entry, const Plan& plan);
   void Unbind(const Entry* entry, const std::vector<std::int64_t>& keys);
-  Entry& EntryOf(int ticket) const;
-  // Tickets for as many buckets, the same ones on every rank. Fewer, if so many are not free.
+  Entry& EntryOf(int bucket_id) const;
+  // BucketIds for as many buckets, the same ones on every rank. Fewer, if so many are not free.
   std::vector<int> Allocate(std::size_t buckets);
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
-  void Carry(Entry* entry, const Decision& decision, std::vector<int> tickets, Buckets recut,
+  void Carry(Entry* entry, const Decision& decision, std::vector<int> bucket_ids, Buckets rebuilt,
              Outcome& outcome);
   void Say(const Entry* entry, const Decision& decision, Outcome& outcome) const;
   void Linger(const Entry* entry, const Decision& decision, Outcome& outcome);
-  void WantCouncil() {
-    wants_council_.store(true, std::memory_order_release);
+  void WantVote() {
+    wants_vote_.store(true, std::memory_order_release);
     meet_();
   }
 
@@ -126,16 +125,16 @@ class PlanLane {
   const std::function<void()> meet_;
   mutable std::shared_mutex mutex_;  // protects what follows; before any Entry's mutex
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
-  std::unordered_map<std::int64_t, Binding> bindings_;    // by key
-  std::vector<Entry*> owners_;                            // by ticket
-  std::set<std::string> lingering_;                       // hashes of plans that wait, said once
-  std::set<int> free_;                                    // tickets that no plan has
-  std::vector<int> owed_;                                 // to be announced in the next council
+  std::unordered_map<std::int64_t, Binding> bindings_;   // by key
+  std::vector<Entry*> owners_;                           // by bucket ID
+  std::set<std::string> lingering_;                      // hashes of plans that wait, said once
+  std::set<int> free_;                                   // bucket IDs that no plan has
+  std::vector<int> owed_;                                // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys
   std::string disabled_;
   bool refusing_ = false;
   bool joined_ = false;
-  std::atomic<bool> wants_council_{false};
+  std::atomic<bool> wants_vote_{false};
 };
 
 }  // namespace horovod_opt

@@ -10,7 +10,7 @@ namespace {
 
 // A bucket of its own costs about 0.1 ms; what comes later than this is not worth waiting for.
 constexpr std::int64_t kLateUs = 1000;
-constexpr std::int64_t kLatePartOfPass = 10;
+constexpr std::int64_t kLatePartOfIteration = 10;
 
 std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times) {
   std::vector<std::vector<int>> before(plan.slots.size());
@@ -40,9 +40,10 @@ std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times
 
 }  // namespace
 
-Buckets Recut(const Plan& plan, const std::vector<std::int64_t>& times_us) {
+Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_us) {
   const auto range = std::minmax_element(times_us.begin(), times_us.end());
-  const std::int64_t late = std::max(kLateUs, (*range.second - *range.first) / kLatePartOfPass);
+  const std::int64_t late =
+      std::max(kLateUs, (*range.second - *range.first) / kLatePartOfIteration);
   Buckets buckets;
   std::int64_t bytes = 0;
   std::int64_t previous = 0;

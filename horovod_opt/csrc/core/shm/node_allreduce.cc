@@ -141,7 +141,7 @@ struct NodeAllreduce::Call {
     if (factor != 1) arithmetic.scale(values, bytes / element, factor);
   }
 
-  const BucketData data;
+  const TensorView data;
   const Arithmetic& arithmetic;
   const std::int64_t element;
   const double prescale;

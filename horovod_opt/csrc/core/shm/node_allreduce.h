@@ -26,8 +26,9 @@ struct Arithmetic {
 // False if they cannot be reached any more. Empty: there is one group.
 using CrossReduce = std::function<bool(void* data, std::int64_t count)>;
 
-// One rank's part in the reductions of its group, called node here. Every rank has one over the same
-// memory, calls Run() from one thread at a time, and all make the same calls in the same order.
+// One rank's part in the reductions of its group, called node here. Every rank has one over the
+// same memory, calls Run() from one thread at a time, and all make the same calls in the same
+// order.
 class NodeAllreduce {
  public:
   static constexpr std::size_t kDefaultChunk = 2 << 20;  // bytes

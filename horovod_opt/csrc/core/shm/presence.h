@@ -6,8 +6,8 @@
 namespace horovod_opt {
 
 // Lives in zeroed shared memory, aligned to 64: a mutex for each rank, which the rank holds as long
-// as it takes part. The kernel gives up a robust mutex when the thread that holds it ends, however it
-// ends, so who can lock the mutex of another rank knows that the rank is gone.
+// as it takes part. The kernel gives up a robust mutex when the thread that holds it ends, however
+// it ends, so who can lock the mutex of another rank knows that the rank is gone.
 //
 // Invariants:
 // 1. Every rank has called Enter() before any calls Missing(); something else orders them.

@@ -7,30 +7,30 @@ namespace horovod_opt {
 namespace {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
-static_assert(ReadyLog::kEntries > ReadyLog::kTickets, "invariant 2");
+static_assert(ReadyQueue::kEntries > ReadyQueue::kIds, "invariant 2");
 
-std::uint64_t Entry(std::uint64_t position, int ticket) {
-  return (position + 1) * ReadyLog::kTickets + static_cast<std::uint64_t>(ticket);
+std::uint64_t Entry(std::uint64_t position, int bucket_id) {
+  return (position + 1) * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
 }
 
 }  // namespace
 
-std::size_t ReadyLog::Bytes() { return sizeof(ReadyLog); }
+std::size_t ReadyQueue::Bytes() { return sizeof(ReadyQueue); }
 
-void ReadyLog::Ready(int ticket, int ranks) {
-  if (ticket < 0 || ticket >= kTickets) {
-    throw std::out_of_range("ticket " + std::to_string(ticket) + " of a bucket is not in 0.." +
-                            std::to_string(kTickets - 1));
+void ReadyQueue::Ready(int bucket_id, int ranks) {
+  if (bucket_id < 0 || bucket_id >= kIds) {
+    throw std::out_of_range("bucket ID " + std::to_string(bucket_id) +
+                            " of a bucket is not in 0.." + std::to_string(kIds - 1));
   }
-  const std::uint64_t calls = calls_[ticket].fetch_add(1) + 1;
+  const std::uint64_t calls = calls_[bucket_id].fetch_add(1) + 1;
   if (calls % static_cast<std::uint64_t>(ranks) != 0) return;
   const std::uint64_t position = size_.fetch_add(1);
-  entries_[position % kEntries].store(Entry(position, ticket));
+  entries_[position % kEntries].store(Entry(position, bucket_id));
   appended_.Notify();
 }
 
-bool ReadyLog::Next(std::uint64_t position, int& ticket, const std::atomic<bool>& stop,
-                    WaitCounts& counts) {
+bool ReadyQueue::Next(std::uint64_t position, int& bucket_id, const std::atomic<bool>& stop,
+                      WaitCounts& counts) {
   std::uint64_t entry = 0;
   const auto is_there = [&] {
     entry = entries_[position % kEntries].load();
@@ -39,16 +39,16 @@ bool ReadyLog::Next(std::uint64_t position, int& ticket, const std::atomic<bool>
   if (!appended_.Await(is_there, stop, counts)) return false;
   if (entry >= Entry(position + 1, 0)) {
     throw std::logic_error("entry " + std::to_string(position) +
-                           " of the log of ready buckets is overwritten by entry " +
-                           std::to_string(entry / kTickets - 1) +
+                           " of the ready queue of ready buckets is overwritten by entry " +
+                           std::to_string(entry / kIds - 1) +
                            ": a rank reported a bucket again before it had performed it");
   }
-  ticket = static_cast<int>(entry % kTickets);
+  bucket_id = static_cast<int>(entry % kIds);
   return true;
 }
 
-void ReadyLog::Kick() { appended_.Kick(); }
+void ReadyQueue::Kick() { appended_.Kick(); }
 
-std::uint64_t ReadyLog::Size() const { return size_.load(); }
+std::uint64_t ReadyQueue::Size() const { return size_.load(); }
 
 }  // namespace horovod_opt

@@ -11,37 +11,39 @@
 namespace horovod_opt {
 
 // Lives at the start of Bytes() zeroed bytes of shared memory, aligned to 64. Every bucket has a
-// ticket, the same number on every rank. A rank that has a bucket ready says so; the last one of
-// the node appends the ticket to the log. All ranks read the one log from position 0 on and perform
-// what they find, in that order.
+// bucket ID, the same number on every rank. A rank that has a bucket ready says so; the last one of
+// the node appends the bucket ID to the ready queue. All ranks read the one ready queue from
+// position 0 on and perform what they find, in that order.
 //
 // Invariants:
 // 1. A rank calls Ready(t) again only after it has itself read the last entry of t. An entry needs
 //    a call of every rank, so it is appended after all ranks have read the one before: of each
-//    ticket at most one entry is not yet read everywhere. (Or few: of a ticket that any rank appends
-//    alone, at most one from each rank.)
+//    bucket ID at most one entry is not yet read everywhere. (Or few: of a bucket ID that any rank
+//    appends alone, at most one from each rank.)
 // 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
-//    different tickets, about kTickets at most, and p's place is used again kEntries, twice as many,
+//    different bucket IDs, about kIds at most, and p's place is used again kEntries, twice as many,
 //    later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
-//    what a place held before is not mistaken for what is still to come.
+//    what a place deferred before is not mistaken for what is still to come.
 // 4. What a rank wrote before Ready(t) is visible to whoever got t's entry from Next().
-class ReadyLog {
+class ReadyQueue {
  public:
-  static constexpr int kTickets = 4096;
+  static constexpr int kIds = 4096;
   static constexpr std::uint64_t kEntries = 8192;
 
   static std::size_t Bytes();
 
-  // The bucket of `ticket` is ready on one more of `ranks` ranks. Any thread of any rank, once per
-  // rank and pass. Costs one atomic addition, and for the last rank a second one, a store, and a
-  // system call if a rank sleeps in Next(). Throws std::out_of_range unless 0 <= ticket < kTickets.
-  void Ready(int ticket, int ranks);
+  // The bucket of `bucket_id` is ready on one more of `ranks` ranks. Any thread of any rank, once
+  // per rank and iteration. Costs one atomic addition, and for the last rank a second one, a store,
+  // and a system call if a rank sleeps in Next(). Throws std::out_of_range unless 0 <= bucket ID <
+  // kIds.
+  void Ready(int bucket_id, int ranks);
 
-  // Blocks until the log has an entry at `position` and returns its ticket. False once `stop` is
-  // set and the entry is not there; whoever sets `stop` then calls Kick(). Throws std::logic_error
-  // if the entry is overwritten, that is, if invariant 1 was broken.
-  bool Next(std::uint64_t position, int& ticket, const std::atomic<bool>& stop, WaitCounts& counts);
+  // Blocks until the ready queue has an entry at `position` and returns its bucket ID. False once
+  // `stop` is set and the entry is not there; whoever sets `stop` then calls Kick(). Throws
+  // std::logic_error if the entry is overwritten, that is, if invariant 1 was broken.
+  bool Next(std::uint64_t position, int& bucket_id, const std::atomic<bool>& stop,
+            WaitCounts& counts);
 
   // Makes all who wait in Next() look at `stop`.
   void Kick();
@@ -52,12 +54,12 @@ class ReadyLog {
  private:
   EventCount appended_;
   alignas(64) std::atomic<std::uint64_t> size_{0};
-  // 0, or (position + 1) * kTickets + ticket.
+  // 0, or (position + 1) * kIds + bucket ID.
   alignas(64) std::atomic<std::uint64_t> entries_[kEntries]{};
   // Calls of Ready(). Never reset: the call that makes it a multiple of the ranks is the last.
-  // Packed, since a rank's tickets become ready in about their order: it finds the next one in its
-  // cache.
-  alignas(64) std::atomic<std::uint64_t> calls_[kTickets]{};
+  // Packed, since a rank's bucket IDs become ready in about their order: it finds the next one in
+  // its cache.
+  alignas(64) std::atomic<std::uint64_t> calls_[kIds]{};
 };
 
 }  // namespace horovod_opt

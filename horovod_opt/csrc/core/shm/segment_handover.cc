@@ -25,7 +25,9 @@ constexpr int kBacklog = 1024;
 struct Address {
   std::string name, question, answer;
 
-  explicit Address(const std::string& text) { std::istringstream(text) >> name >> question >> answer; }
+  explicit Address(const std::string& text) {
+    std::istringstream(text) >> name >> question >> answer;
+  }
 };
 
 std::string NewSecret() {

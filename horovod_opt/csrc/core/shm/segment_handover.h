@@ -8,9 +8,9 @@
 namespace horovod_opt {
 
 // The giver listens on an abstract Unix socket, which is in no file system and ends with the giver.
-// Anyone on the host may connect to that, so both sides check that the other one is of the same user
-// (SO_PEERCRED) and knows a secret: the giver's address, which the caller tells the takers alone.
-// Abstract sockets belong to a network namespace: a taker in another one is refused.
+// Anyone on the host may connect to that, so both sides check that the other one is of the same
+// user (SO_PEERCRED) and knows a secret: the giver's address, which the caller tells the takers
+// alone. Abstract sockets belong to a network namespace: a taker in another one is refused.
 //
 // Nothing here waits. The callers agree on what comes when:
 //   1. the giver listens and its address is told to the takers;
@@ -18,7 +18,8 @@ namespace horovod_opt {
 //   3. after all have asked, the giver gives;
 //   4. after that, every taker takes.
 // Whoever has connected and said nothing by step 3 is no taker, so a stranger holds up nobody; and
-// who dies in the middle is an error of the next step. Errors are std::exception, and say the cause.
+// who dies in the middle is an error of the next step. Errors are std::exception, and say the
+// cause.
 
 class SegmentGiver {
  public:

@@ -78,8 +78,7 @@ SharedSegment SharedSegment::Map(const Descriptor& file, std::size_t bytes) {
   if (static_cast<std::size_t>(status.st_size) != bytes) {
     Fail(EINVAL, "cannot map " + What(bytes) + ": it has " + std::to_string(status.st_size));
   }
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (data == MAP_FAILED) Fail(errno, "cannot map " + What(bytes));
   SharedSegment segment(data, bytes);
   // A child could only disturb the others with it, and would keep the memory as long as it lives.

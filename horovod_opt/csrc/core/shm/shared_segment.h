@@ -1,5 +1,6 @@
-// Memory that the processes of a node share. It has no name anywhere: one process makes it and hands
-// its descriptor to the others (segment_handover.h), so nothing is left behind however they end.
+// Memory that the processes of a node share. It has no name anywhere: one process makes it and
+// hands its descriptor to the others (segment_handover.h), so nothing is left behind however they
+// end.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,10 @@
 namespace horovod_opt {
 
 // A memfd of `bytes` zeros. All of its memory is allocated, so that using it cannot fail, and it is
-// sealed: nobody can change its size, which would end the others by SIGBUS. std::system_error if that
-// cannot be done, with the bytes asked for and the remedy. There is no limit but that of all memory,
-// of the machine or the container: beyond it the kernel ends a process, as for any other memory.
+// sealed: nobody can change its size, which would end the others by SIGBUS. std::system_error if
+// that cannot be done, with the bytes asked for and the remedy. There is no limit but that of all
+// memory, of the machine or the container: beyond it the kernel ends a process, as for any other
+// memory.
 Descriptor NewSegmentFile(std::size_t bytes);
 
 // Mapped memory, unmapped by the destructor. Move-only. Errors are std::system_error.

@@ -5,7 +5,7 @@
 
 namespace horovod_opt {
 
-BucketData::BucketData(const std::vector<Segment>& segments) : segments_(segments) {
+TensorView::TensorView(const std::vector<Segment>& segments) : segments_(segments) {
   ends_.reserve(segments.size());
   std::int64_t end = 0;
   for (const Segment& segment : segments) ends_.push_back(end += segment.bytes);
@@ -13,7 +13,7 @@ BucketData::BucketData(const std::vector<Segment>& segments) : segments_(segment
 
 // Calls copy(segment, offset in it, offset from `begin`, bytes) for each part of [begin, end).
 template <class Copy>
-void BucketData::ForEachPiece(std::int64_t begin, std::int64_t end, const Copy& copy) const {
+void TensorView::ForEachPiece(std::int64_t begin, std::int64_t end, const Copy& copy) const {
   auto segment = std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin();
   for (std::int64_t at = begin; at < end; ++segment) {
     const std::int64_t offset = at - (ends_[segment] - segments_[segment].bytes);
@@ -24,7 +24,7 @@ void BucketData::ForEachPiece(std::int64_t begin, std::int64_t end, const Copy& 
   }
 }
 
-void BucketData::Read(std::int64_t begin, std::int64_t end, char* to) const {
+void TensorView::Read(std::int64_t begin, std::int64_t end, char* to) const {
   ForEachPiece(begin, end, [&](const Segment& segment, auto offset, auto at, std::size_t bytes) {
     if (segment.in == nullptr) {
       std::memset(to + at, 0, bytes);
@@ -34,7 +34,7 @@ void BucketData::Read(std::int64_t begin, std::int64_t end, char* to) const {
   });
 }
 
-void BucketData::Write(std::int64_t begin, std::int64_t end, const char* from) const {
+void TensorView::Write(std::int64_t begin, std::int64_t end, const char* from) const {
   ForEachPiece(begin, end, [&](const Segment& segment, auto offset, auto at, std::size_t bytes) {
     if (segment.out == nullptr) return;
     std::memcpy(static_cast<char*>(segment.out) + offset, from + at, bytes);

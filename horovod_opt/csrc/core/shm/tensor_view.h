@@ -15,9 +15,9 @@ struct Segment {
 
 // Byte n of the bucket is in the segment that it falls into when they are laid end to end. Refers
 // to the segments and copies nothing before it is asked to.
-class BucketData {
+class TensorView {
  public:
-  explicit BucketData(const std::vector<Segment>& segments);
+  explicit TensorView(const std::vector<Segment>& segments);
 
   std::int64_t Bytes() const { return ends_.empty() ? 0 : ends_.back(); }
 
