@@ -43,7 +43,7 @@ class Stats:
         "i", "steps of training: how often the tensor was reduced that was so most often (in mode "
         "topo the passes of all plans, and what was negotiated before)"
     )
-    planned_passes: int = _counter("i", "times that a plan was gone through (mode topo)")
+    planned_iterations: int = _counter("i", "times that a plan was gone through (mode topo)")
     planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
     planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")
     planned_wakeups: int = _counter(

@@ -9,19 +9,28 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/cycle_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/step_count.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/bucket_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/groups.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival_times.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/await_data.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/learned_tensors.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/doorbell.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/flat_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_barrier.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/presence.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/ready_queue.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/segment_handover.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/tensor_view.cc
@@ -32,6 +41,7 @@ set(HOROVOD_OPT_CORE_SOURCES
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/rank_rows.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/base/say.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/state.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/background_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/enqueue.cc
@@ -42,12 +52,15 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/agenda.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/arithmetic.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/cross_nodes.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/node_memory.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/order_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_operations.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_path.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/rounds.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/split_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)

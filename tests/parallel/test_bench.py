@@ -27,7 +27,7 @@ def test_pytorch():
     measured = measure(Job(0, cell("torch"), Series("topo", "topo")), SETUP)
     assert measured["images_per_second"] == pytest.approx(4 / measured["step_seconds"])
     for stats in measured["stats"]:
-        assert stats["planned_passes"] == stats["steps"] == measured["steps"]
+        assert stats["planned_iterations"] == stats["steps"] == measured["steps"]
         assert stats["data_bytes"] == 4 * PARAMETERS * measured["steps"]
 
 

@@ -43,7 +43,7 @@ def test_data_is_waited_for(job, need, tmp_path, controller):
         assert list(report) == list(SETTINGS[controller])
         for name, seen in report.items():
             assert seen["state"] == "active", (rank, name)
-            assert seen["planned_passes"] >= seen["passes"] - 3, (rank, name)
+            assert seen["planned_iterations"] >= seen["passes"] - 3, (rank, name)
             assert seen["wrong"] == {}, (rank, name)
     with log.open() as file:
         tries = list(csv.DictReader(file))

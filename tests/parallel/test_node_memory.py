@@ -18,7 +18,7 @@ def test_has_no_name(job, controller):
     assert len(reports) == 3
     for report in reports:
         assert report["states"] == ["active"]
-        assert report["planned_passes"] > 0
+        assert report["planned_iterations"] > 0
         assert len(report["memory"]) == 1
         assert report["memory"] == reports[0]["memory"]  # all have the same
         assert report["opened"] == []
@@ -38,6 +38,6 @@ def test_ranks_with_networks_of_their_own_share_none(job):
     for report in reports:
         assert report["error"] == ""
         assert report["states"] == ["active"]
-        assert report["planned_passes"] > 0
+        assert report["planned_iterations"] > 0
         assert report["memory"] == []
         assert report["weights"] == reports[0]["weights"]

@@ -122,7 +122,7 @@ def perform(one: Trial, folder: Path) -> dict:
     return {"seed": one.seed, "trial": one.describe(), "found": found,
             "seconds": round(time.monotonic() - begun, 1),
             "results": sum(seen["checked"] for seen in rounds),
-            "planned_passes": sum(seen["planned"] for seen in rounds)}
+            "planned_iterations": sum(seen["planned"] for seen in rounds)}
 
 
 def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Console) -> list[dict]:
@@ -144,7 +144,7 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
             file.write(json.dumps(seen) + "\n")
             file.flush()
             ended, results = ended + 1, results + seen["results"]
-            passes += seen["planned_passes"]
+            passes += seen["planned_iterations"]
             if seen["found"]:
                 wrong.append(seen)
                 _show(seen, folder, console)

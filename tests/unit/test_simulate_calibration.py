@@ -26,7 +26,7 @@ def cpu(user: float, system: float = 0.0, threads: int = 1) -> dict:
 
 def profile(cpus=((0, 1), (0, 1)), stats: dict | None = None, **changes) -> dict:
     """Two ranks that computed for 8 of 10 s, in steps of 0.1 s."""
-    counters = {"size": 2, "elapsed_seconds": 20.0, "steps": 200, "planned_passes": 0,
+    counters = {"size": 2, "elapsed_seconds": 20.0, "steps": 200, "planned_iterations": 0,
                 "data_bytes": 200 * 4_000_000, "planned_bytes": 0, "data_seconds": 4.0}
     document = documents.new("profile", ["horovod-opt"])
     document["machine"] |= {"cpus": 2, "cores": 2}
@@ -159,8 +159,8 @@ def test_ranks_with_cores_of_their_own_do_not_share():
     assert (p.cores, p.shared_cores) == (2, 0)
 
 
-def test_planned_passes_count_as_steps():
-    stats = {**profile()["ranks"][0]["stats"], "steps": 0, "planned_passes": 100}
+def test_planned_iterations_count_as_steps():
+    stats = {**profile()["ranks"][0]["stats"], "steps": 0, "planned_iterations": 100}
     p = calibrate.from_profile(profile(stats=stats), {}).parameters
     assert p.compute_seconds == pytest.approx(0.16)
 

@@ -182,7 +182,7 @@ def test_an_interrupted_run_keeps_what_has_ended(tmp_path, monkeypatch):
         if one.seed == 7:
             raise KeyboardInterrupt
         return {"seed": one.seed, "found": ["hangs"] * (one.seed == 6), "results": 1,
-                "planned_passes": 0}
+                "planned_iterations": 0}
 
     monkeypatch.setattr(soak_command, "perform", perform)
     file = tmp_path / "found" / "soak.jsonl"

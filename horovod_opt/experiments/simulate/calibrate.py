@@ -101,7 +101,7 @@ def _step_seconds(stats: Mapping[str, Any], settings: Mapping[str, float]) -> fl
             raise ParameterError(
                 f"step_seconds={settings['step_seconds']:g} is not a number above 0 (s)")
         return settings["step_seconds"]
-    steps = stats.get("steps") or stats.get("planned_passes")
+    steps = stats.get("steps") or stats.get("planned_iterations")
     if not steps:
         raise ParameterError("the profile does not tell how many steps were trained; remedy: "
                              "--set step_seconds=... (seconds of a step in the profiled job)")

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <thread>
 
-#include "horovod_opt/csrc/core/counters/cycle_counters.h"
+#include "horovod_opt/csrc/core/counters/thread_usage.h"
 
 namespace horovod_opt {
 namespace {

@@ -116,7 +116,7 @@ class BucketOrderRanks : public testing::TestWithParam<Job> {
       refuse = true;
       std::shuffle(leaders_.begin(), leaders_.end(), random_);
       for (const auto& leader : leaders_) {
-        leader->End();
+        leader->Finish();
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
       }
       for (const auto& leader : leaders_) EXPECT_TRUE(leader->Join());

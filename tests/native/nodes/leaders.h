@@ -83,7 +83,7 @@ class Leader {
     thread_ = std::make_unique<Sleeper>([this] { result_ = cross_order_.Run(); });
   }
   void AwaitSleep() const { thread_->AwaitSleep(); }
-  void End() { cross_order_.End(); }
+  void Finish() { cross_order_.Finish(); }
   // Returns what Run() returned.
   bool Join() {
     thread_->Join();

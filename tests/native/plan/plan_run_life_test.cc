@@ -113,8 +113,8 @@ TEST_F(PlanEndTest, DrainReturnsWhatIsNotReduced) {
   Arrive(1);
   StandHeld();
   Arrive(0);
-  EXPECT_EQ(run_.Drain().size(), 2u);
-  EXPECT_TRUE(run_.Drain().empty());
+  EXPECT_EQ(run_.Close().size(), 2u);
+  EXPECT_TRUE(run_.Close().empty());
 }
 
 TEST_F(PlanEndTest, EndBeforeItIsActiveIsAFailure) {

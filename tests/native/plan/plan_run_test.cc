@@ -408,7 +408,7 @@ TEST_F(PlanRunTest, TheArrivalThatCompletesABucketAnnouncesIt) {
     EXPECT_TRUE(run_.Finished(Take(kBase + 1)).iteration_over);
   }
   EXPECT_EQ(run_.iterations_done(), 3u);
-  EXPECT_EQ(run_.times_last(), (std::vector<std::uint64_t>{3, 0, 3}));
+  EXPECT_EQ(run_.filling().times_last(), (std::vector<std::uint64_t>{3, 0, 3}));
 }
 
 TEST_F(PlanRunTest, OneBucketIsTakenOncePerAnnouncement) {
@@ -461,17 +461,17 @@ TEST_F(PlanRunTest, TimesAreMeansOfFivePassesAndAskForANewCutOnce) {
 
 TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {
   Commit(kLast + 1);
-  EXPECT_TRUE(run_.WaitingSince(now_).empty());
+  EXPECT_TRUE(run_.filling().WaitingSince(now_).empty());
   Arrive(1);
   now_ += 1s;
   Arrive(2);
-  const auto waiting = run_.WaitingSince(now_ - 1s);
+  const auto waiting = run_.filling().WaitingSince(now_ - 1s);
   ASSERT_EQ(waiting.size(), 1u);
   EXPECT_EQ(waiting[0].iteration, kLast + 1);
   EXPECT_EQ(waiting[0].here, std::vector<int>{1});
   EXPECT_EQ(waiting[0].missing, std::vector<int>{0});
-  ASSERT_EQ(run_.WaitingSince(now_).size(), 2u);
-  EXPECT_TRUE(run_.WaitingSince(now_)[1].missing.empty()) << "waits for other ranks";
+  ASSERT_EQ(run_.filling().WaitingSince(now_).size(), 2u);
+  EXPECT_TRUE(run_.filling().WaitingSince(now_)[1].missing.empty()) << "waits for other ranks";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class PlanTableTest : public testing::Test {
     return path_.Arrive(key, bytes, {}, problem, arrival);
   }
 
-  PlanTable::Outcome Vote(const std::vector<std::string>& others = {}) {
+  PlanTable::Outcome HoldVote(const std::vector<std::string>& others = {}) {
     std::vector<std::string> rows{path_.VoteRow(times_, PlanTable::Clock::now() + later_)};
     rows.insert(rows.end(), others.begin(), others.end());
     return path_.Apply(rows);
@@ -52,7 +52,7 @@ class PlanTableTest : public testing::Test {
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
       for (const Slot& slot : plan.slots) EXPECT_EQ(Arrive(slot.key), Route::kNegotiated);
     }
-    Vote();
+    HoldVote();
   }
 
   PlanTable::Report ReportOf(const std::string& hash) const {
@@ -84,7 +84,7 @@ TEST_F(PlanTableTest, AsksForTheVoteWhenThereIsNews) {
   for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) Arrive(1);
   EXPECT_TRUE(path_.WantsVote());
   EXPECT_EQ(meetings_, 1);
-  Vote();
+  HoldVote();
   EXPECT_FALSE(path_.WantsVote());
   Arrive(1);
   EXPECT_FALSE(path_.WantsVote());
@@ -132,14 +132,14 @@ TEST_F(PlanTableTest, AKeyOfAnotherPlanEndsBoth) {
   path_.Add(MakePlan("q", 2, {{0, 1}}, 2));
   EXPECT_TRUE(path_.WantsVote());
   EXPECT_EQ(Arrive(1), Route::kDeferred);
-  const auto outcome = Vote();
+  const auto outcome = HoldVote();
   EXPECT_EQ(outcome.rejected,
             (std::vector<std::string>{"plan p (p): rank 0: 'a' also belongs to plan q",
                                       "plan q (q): rank 0: 'a' also belongs to plan p"}));
   EXPECT_EQ(outcome.negotiated.size(), 1u);
   EXPECT_EQ(ReportOf("p").state, "negotiated");
   EXPECT_EQ(ReportOf("q").state, "negotiated");
-  EXPECT_TRUE(Vote().rejected.empty()) << "said once";
+  EXPECT_TRUE(HoldVote().rejected.empty()) << "said once";
 }
 
 TEST_F(PlanTableTest, RejectionFromOutside) {
@@ -148,13 +148,13 @@ TEST_F(PlanTableTest, RejectionFromOutside) {
   EXPECT_FALSE(path_.WantsVote());
   path_.Reject("p", "no more");
   EXPECT_TRUE(path_.WantsVote());
-  EXPECT_EQ(Vote().rejected, std::vector<std::string>{"plan p (p): rank 0: no more"});
+  EXPECT_EQ(HoldVote().rejected, std::vector<std::string>{"plan p (p): rank 0: no more"});
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
 }
 
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
   const std::string other = ToRow({Says(PlanState::kFailed, 0, "no")});
-  EXPECT_EQ(Vote({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});
+  EXPECT_EQ(HoldVote({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});
 }
 
 TEST_F(PlanTableTest, WhereNothingCanBePlanned) {
@@ -164,7 +164,7 @@ TEST_F(PlanTableTest, WhereNothingCanBePlanned) {
     EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(ReportOf("p").state, "negotiated");
   EXPECT_EQ(ReportOf("p").reason, "no memory");
-  Vote({ToRow({Says(PlanState::kReady, 2)})});
+  HoldVote({ToRow({Says(PlanState::kReady, 2)})});
   EXPECT_EQ(ReportOf("p").reason, "rank 0: no memory");
 }
 
@@ -197,7 +197,7 @@ TEST_F(PlanTableTest, WhatWasNotUsedForTheLongestTimeGivesItsTicketsToOthers) {
   EXPECT_FALSE(path_.WantsVote());
   EXPECT_EQ(Arrive(11), Route::kNegotiated);
   EXPECT_TRUE(path_.WantsVote());
-  Vote();
+  HoldVote();
   EXPECT_EQ(ReportOf("q").state, "active");
   EXPECT_EQ(Arrive(12), Route::kNegotiated) << "of the iteration that was begun before";
   Planned(q);
@@ -217,11 +217,11 @@ TEST_F(PlanTableTest, AnEndedPlanGivesItsTicketsOnceItsBucketsAreReduced) {
   Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
   Arrive(1);  // its bucket ID is 0
   path_.Reject("p", "no more");
-  Vote();
+  HoldVote();
   Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
   EXPECT_EQ(ReportOf("q").state, "ready") << "one of p's is complete and not reduced";
   path_.Finished(path_.Take(0));
-  Vote();
+  HoldVote();
   EXPECT_EQ(ReportOf("q").state, "active");
 }
 
@@ -232,10 +232,10 @@ TEST_F(PlanTableTest, WhatIsOwedIsAnnouncedInTheNextVote) {
   tickets_.clear();
   Vote other = Says(PlanState::kEnding, kWarmUpIterations + 1, "no more");
   other.completed = {0, 1, 0};
-  EXPECT_EQ(Vote({ToRow({other})}).negotiated.size(), 1u);
+  EXPECT_EQ(HoldVote({ToRow({other})}).negotiated.size(), 1u);
   EXPECT_TRUE(path_.WantsVote());
   EXPECT_TRUE(tickets_.empty()) << "others may not know yet that there is nothing in them";
-  Vote();
+  HoldVote();
   EXPECT_EQ(tickets_, std::vector<int>{1});
   EXPECT_TRUE(path_.Take(0).slots.empty());
   EXPECT_TRUE(path_.Take(1).slots.empty());
@@ -248,13 +248,13 @@ TEST_F(PlanTableTest, AGraphThatIsGoneTakesItsKeysAlong) {
   Activate(first);
   path_.Add(second);
   path_.Remove(first);
-  Vote();
+  HoldVote();
   EXPECT_EQ(Arrive(11), Route::kPlanned);
   path_.Finished(path_.Take(0));
   path_.Remove(second);
-  Vote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 1)})});
+  HoldVote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 1)})});
   EXPECT_EQ(path_.Reports().size(), 1u) << "another rank has it still";
-  Vote();
+  HoldVote();
   EXPECT_TRUE(path_.Reports().empty());
   path_.Remove(second);
   Activate(MakePlan("p", 1, {{0}}, 21));
@@ -269,7 +269,7 @@ TEST_F(PlanTableTest, AsksForTheVoteWhenManyGraphsAreGone) {
     path_.Remove(plan);
   }
   EXPECT_TRUE(path_.WantsVote());
-  Vote();
+  HoldVote();
   EXPECT_TRUE(path_.Reports().empty());
 }
 
@@ -336,13 +336,13 @@ TEST_F(PlanTableTest, ADifferentTensorIsNegotiatedOnEveryRankAndNamed) {
   Activate(MakePlan("p", 2, {{0}, {1}}));
   EXPECT_EQ(Arrive(1, 8), Route::kDeferred);
   EXPECT_TRUE(path_.WantsVote());
-  const auto outcome = Vote();
+  const auto outcome = HoldVote();
   EXPECT_EQ(outcome.negotiated.size(), 1u);
   EXPECT_EQ(outcome.rejected,
             std::vector<std::string>{"plan p (p): rank 0: 'a': it has 8 bytes, planned are 4"});
   Activate(MakePlan("q", 2, {{0}, {1}}, 11));
   EXPECT_EQ(Arrive(12, 4, "it is reduced by Adasum"), Route::kDeferred);
-  EXPECT_EQ(Vote().rejected,
+  EXPECT_EQ(HoldVote().rejected,
             std::vector<std::string>{"plan q (q): rank 0: 'b': it is reduced by Adasum"});
 }
 
@@ -352,14 +352,14 @@ TEST_F(PlanTableTest, WhatOthersWaitForIsTakenBackWhenTheirTensorDiffers) {
   Arrive(3);
   Vote other = Says(PlanState::kEnding, kWarmUpIterations, "'b': it is green");
   other.completed = {0, 0};
-  EXPECT_EQ(Vote({ToRow({other})}).negotiated.size(), 2u);
+  EXPECT_EQ(HoldVote({ToRow({other})}).negotiated.size(), 2u);
   EXPECT_EQ(Arrive(2), Route::kNegotiated);
 }
 
 TEST_F(PlanTableTest, DifferentInTheFirstIterationFailsThePlan) {
   path_.Add(MakePlan("p", 2, {{0}, {1}}));
   EXPECT_EQ(Arrive(2, 8), Route::kNegotiated);
-  EXPECT_EQ(Vote().rejected,
+  EXPECT_EQ(HoldVote().rejected,
             std::vector<std::string>{"plan p (p): rank 0: 'b': it has 8 bytes, planned are 4"});
 }
 
@@ -367,7 +367,7 @@ TEST_F(PlanTableTest, ZerosForWhatOthersHaveBegunWhenTheRankJoined) {
   Activate(MakePlan("p", 1, {{0}}));
   path_.Join();
   // Rank 1 has begun two iterations more than this one.
-  Vote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 2)})});
+  HoldVote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 2)})});
   EXPECT_EQ(tickets_, std::vector<int>{0});
   EXPECT_EQ(path_.Take(0).arrivals[0], nullptr);
   EXPECT_EQ(tickets_, (std::vector<int>{0, 0}));
@@ -380,13 +380,13 @@ TEST_F(PlanTableTest, RestartOfAllPlansWhichKeepTheirBucketIds) {
   path_.Add(MakePlan("q", 1, {{0}}, 11));
   for (int epoch = 0; epoch < kCapacity; ++epoch) {
     path_.Join();
-    Vote();
+    HoldVote();
     EXPECT_EQ(ReportOf("p").state, "shadowed");
     path_.Restart();
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
       for (std::int64_t key : {1, 11}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
     }
-    Vote();
+    HoldVote();
     EXPECT_EQ(ReportOf("p").state, "active");
     EXPECT_EQ(ReportOf("q").state, "active");
   }
@@ -407,7 +407,7 @@ TEST_F(PlanTableTest, AfterRefuseNoBucketBecomesComplete) {
   Activate(MakePlan("p", 3, {{0, 1}, {2}}));
   Arrive(1);
   Arrive(3);
-  path_.Refuse();
+  path_.Finish();
   EXPECT_EQ(Arrive(2), Route::kNegotiated);
   EXPECT_EQ(tickets_, std::vector<int>{1});
   const Work work = path_.Take(1);
@@ -419,9 +419,9 @@ TEST_F(PlanTableTest, AfterRefuseNoBucketBecomesComplete) {
 TEST_F(PlanTableTest, AfterRefuseAJoinedRankSuppliesNoMoreZeros) {
   Activate(MakePlan("p", 1, {{0}}));
   path_.Join();
-  Vote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 2)})});
+  HoldVote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 2)})});
   EXPECT_EQ(tickets_, std::vector<int>{0});
-  path_.Refuse();
+  path_.Finish();
   EXPECT_EQ(path_.Take(0).arrivals.at(0), nullptr);
   EXPECT_EQ(tickets_, std::vector<int>{0});
 }
@@ -433,9 +433,9 @@ TEST_F(PlanTableTest, ReportsTellWhatHasBecomeOfEachPlan) {
     for (std::int64_t key : {1, 2}) Arrive(key);
   }
   EXPECT_EQ(ReportOf("p").state, "ready");
-  Vote({""});
+  HoldVote({""});
   EXPECT_EQ(ReportOf("p").reason, "waits for its first iterations on rank 1");
-  Vote();
+  HoldVote();
   Arrive(2);
   Arrive(1);
   const auto report = ReportOf("p");

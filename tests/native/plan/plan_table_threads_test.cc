@@ -116,7 +116,7 @@ TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
   for (const auto& plan : path_.Reports()) EXPECT_EQ(plan.state, "negotiated");
 }
 
-// Nothing is announced any more when Refuse() has returned, so the ready queue ends on this rank.
+// Nothing is announced any more when Finish() has returned, so the ready queue ends on this rank.
 TEST(PlanTableRefuse, IsTheEndForArrivalsUnderWay) {
   for (int round = 0; round < 300; ++round) {
     std::atomic<bool> refused{false};
@@ -137,7 +137,7 @@ TEST(PlanTableRefuse, IsTheEndForArrivalsUnderWay) {
     });
     while (!started) std::this_thread::yield();
     for (volatile int delay = round * 50; delay > 0;) delay = delay - 1;
-    lane.Refuse();
+    lane.Finish();
     refused = true;
     framework.join();
   }

@@ -61,14 +61,14 @@ TEST_F(PresenceTest, WhoIsThereIsNotMissing) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(own.Missing(), -1);
   Reap(first);
   Reap(second);
-  own.Leave();
+  own.Close();
 }
 
 TEST_F(PresenceTest, WhoIsKilledExitsOrLeavesIsMissingForEverybody) {
   const std::function<void(Presence&)> ends[] = {
       [](Presence&) { kill(getpid(), SIGKILL); },
       [](Presence&) { _exit(0); },
-      [](Presence& presence) { presence.Leave(); },
+      [](Presence& presence) { presence.Close(); },
   };
   for (const auto& end : ends) {
     Presence own(memory_, 0, kRanks);
@@ -84,7 +84,7 @@ TEST_F(PresenceTest, WhoIsKilledExitsOrLeavesIsMissingForEverybody) {
     waitpid(other.pid, &status, 0);
     EXPECT_EQ(WEXITSTATUS(status), 2);
     Reap(gone);
-    own.Leave();
+    own.Close();
   }
 }
 
@@ -105,7 +105,7 @@ TEST_F(PresenceTest, AForkedChildTakesNobodysPlace) {
   if (pid == 0) _exit(0);
   waitpid(pid, nullptr, 0);
   std::thread([&] { EXPECT_EQ(own.Missing(), -1); }).join();
-  for (Presence* one : {&own, &other, &third}) one->Leave();
+  for (Presence* one : {&own, &other, &third}) one->Close();
 }
 
 }  // namespace

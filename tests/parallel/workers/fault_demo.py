@@ -16,5 +16,5 @@ sys.argv = [sys.argv[0], *sys.argv[2:]]
 sys.path.insert(0, str(EXAMPLES))
 runpy.run_path(str(EXAMPLES / "pytorch_digits.py"), run_name="__main__")
 stats = horovod_opt.stats()
-report(host=socket.gethostname(), nodes=hvd.cross_size(), passes=stats.planned_passes,
+report(host=socket.gethostname(), nodes=hvd.cross_size(), passes=stats.planned_iterations,
        bytes=stats.data_bytes)

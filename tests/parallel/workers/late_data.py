@@ -48,7 +48,7 @@ def wrong_sums(number: int) -> list[float]:
 
 def observe() -> dict:
     add_plan()
-    before = horovod_opt.stats().planned_passes
+    before = horovod_opt.stats().planned_iterations
     wrong = {}
     for number in range(1, PASSES + 1):
         found = wrong_sums(number)
@@ -56,8 +56,8 @@ def observe() -> dict:
             wrong[number] = found
         hvd.allreduce(torch.zeros(1), name="negotiated")  # autotuning needs some
     (plan,) = horovod_opt.plans()
-    planned = horovod_opt.stats().planned_passes - before
-    return {"passes": PASSES, "planned_passes": planned, "state": plan.state, "wrong": wrong}
+    planned = horovod_opt.stats().planned_iterations - before
+    return {"passes": PASSES, "planned_iterations": planned, "state": plan.state, "wrong": wrong}
 
 
 torch.set_num_threads(1)

@@ -46,6 +46,6 @@ report(
     memory=[inode for inode, name in files if name == "/memfd:horovod-opt (deleted)"],
     shm=[name for _, name in files if name.startswith("/dev/shm/")],
     opened=[name for name in opened() if "horovod-opt" in name],
-    planned_passes=horovod_opt.stats().planned_passes,
+    planned_iterations=horovod_opt.stats().planned_iterations,
 )
 hvd.shutdown()

@@ -19,7 +19,7 @@ def _observe(program: Program) -> tuple[list[np.ndarray], dict]:
     weights = program()
     after = horovod_opt.stats()
     return weights, {
-        "passes": after.planned_passes - before.planned_passes,
+        "passes": after.planned_iterations - before.planned_iterations,
         "plans": sorted({f"{plan.state}: {plan.reason}" for plan in horovod_opt.plans()}),
     }
 

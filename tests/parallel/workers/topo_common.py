@@ -100,7 +100,7 @@ def observe(scenario: Scenario) -> dict:
             for plan in horovod_opt.plans()
             if plan.hash not in plans or plan.passes > plans[plan.hash]
         ],
-        "passes": after.planned_passes - before.planned_passes,
+        "passes": after.planned_iterations - before.planned_iterations,
         "cycles": after.cycles - before.cycles,
     }
 

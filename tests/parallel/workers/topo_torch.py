@@ -169,10 +169,10 @@ SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compresse
 
 
 def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
-    before = horovod_opt.stats().planned_passes
+    before = horovod_opt.stats().planned_iterations
     results = scenario()
     seen = {
-        "passes": horovod_opt.stats().planned_passes - before,
+        "passes": horovod_opt.stats().planned_iterations - before,
         "states": sorted({plan.state for plan in horovod_opt.plans()}),
         "buckets": max((len(plan.buckets) for plan in horovod_opt.plans()), default=0),
     }

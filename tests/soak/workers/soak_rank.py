@@ -155,7 +155,7 @@ def perform(framework, number: int, one: Round, ranks: int) -> dict:
         for place, phase in enumerate(one.phases):
             runner.run(place, phase)
         framework.met()
-        planned = horovod_opt.stats().planned_passes
+        planned = horovod_opt.stats().planned_iterations
     except horovod_opt.SettingsError as problem:
         refused = str(problem)
     except Exception as problem:

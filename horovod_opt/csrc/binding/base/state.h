@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/counters/cycle_counters.h"
+#include "horovod_opt/csrc/core/counters/thread_usage.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/counters/step_count.h"
 #include "horovod_opt/csrc/core/waiting/backoff.h"

@@ -15,6 +15,7 @@
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 #include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/plan/parse_plan.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
@@ -102,7 +103,7 @@ void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
   if (length > std::chrono::nanoseconds::zero()) state.counters.AddSleep(SleepFor(length));
 }
 
-void Stop(HorovodGlobalState& horovod) {
+void Finish(HorovodGlobalState& horovod) {
   State& state = GlobalState();
   if (Topo* topo = state.topo) topo->Finish();
   if (!state.settings.stats) return;
@@ -116,7 +117,7 @@ void Stop(HorovodGlobalState& horovod) {
   }
 }
 
-void Leave() {
+void Close() {
   if (Topo* topo = GlobalState().topo) topo->Close();
 }
 

@@ -36,10 +36,10 @@ void Start(horovod::common::HorovodGlobalState& horovod, PerformOperation perfor
 void Pace(horovod::common::HorovodGlobalState& horovod, std::chrono::nanoseconds local);
 
 // After the last cycle, which all ranks leave together. Collective.
-void Stop(horovod::common::HorovodGlobalState& horovod);
+void Finish(horovod::common::HorovodGlobalState& horovod);
 
 // However the loop has ended, and while MPI and Gloo are still there.
-void Leave();
+void Close();
 
 // Upstream is about to perform `response`. If its tensors are planned ones, which its queue does
 // not know: gives them out, true.

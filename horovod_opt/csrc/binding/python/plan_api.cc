@@ -8,6 +8,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/core/plan/parse_plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {

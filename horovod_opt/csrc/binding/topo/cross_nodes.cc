@@ -40,11 +40,11 @@ std::unique_ptr<CrossNodes> CrossNodes::Connect(HorovodGlobalState& horovod, con
 
 template <class Collective>
 bool CrossNodes::Attempt(const Collective& collective) {
-  if (abandoned_) return false;
+  if (closed_) return false;
   try {
     return collective();
   } catch (const std::exception& failure) {
-    if (!abandoned_) problem_ = failure.what();
+    if (!closed_) problem_ = failure.what();
     return false;
   }
 }

@@ -18,7 +18,7 @@ struct HorovodGlobalState;
 
 namespace horovod_opt {
 
-// Over a communicator of its own. Waits sleep. One thread at a time, except for Abandon().
+// Over a communicator of its own. Waits sleep. One thread at a time, except for Close().
 class CrossNodes {
  public:
   // Collective over all ranks; connects those with the same number in their group. Every rank gets
@@ -27,14 +27,14 @@ class CrossNodes {
                                              const Groups& groups, std::string& error);
   virtual ~CrossNodes() = default;
 
-  // In place. False if the others cannot be reached any more, or after Abandon().
+  // In place. False if the others cannot be reached any more, or after Close().
   bool And(std::vector<std::uint64_t>& words);
   bool Allreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
                  horovod::common::ReduceOp reduce_op);
 
   // Waits for what is under way end at once, here and sooner or later on the others. Any thread.
-  void Abandon() {
-    abandoned_ = true;
+  void Close() {
+    closed_ = true;
     Interrupt();
   }
 
@@ -46,13 +46,13 @@ class CrossNodes {
   const std::string& problem() const { return problem_; }
 
  protected:
-  // Return false if `abandoned_`; other failures are exceptions.
+  // Return false if `closed_`; other failures are exceptions.
   virtual bool DoAnd(std::vector<std::uint64_t>& words) = 0;
   virtual bool DoAllreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
                            horovod::common::ReduceOp reduce_op) = 0;
   virtual void Interrupt() = 0;
 
-  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> closed_{false};
 
  private:
   template <class Collective>

@@ -73,7 +73,7 @@ class MpiCrossNodes : public CrossNodes {
           if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
             throw std::runtime_error("MPI_Test failed");
           }
-          return done || abandoned_;
+          return done || closed_;
         },
         backoff_);
     incomplete_ = done == 0;

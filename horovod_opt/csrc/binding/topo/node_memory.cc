@@ -90,7 +90,7 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
 }
 
-NodeMemory::~NodeMemory() { presence_.Leave(); }
+NodeMemory::~NodeMemory() { presence_.Close(); }
 
 std::string NodeMemory::Missing() const {
   const int index = presence_.Missing();

@@ -18,12 +18,12 @@ OrderThread::OrderThread(NodeMemory& node, CrossNodes& cross, PathCounters& coun
 
 OrderThread::~OrderThread() {
   if (!thread_.joinable()) return;
-  cross_.Abandon();
+  cross_.Close();
   Finish();
 }
 
 void OrderThread::Finish() {
-  order_.End();
+  order_.Finish();
   thread_.join();
 }
 

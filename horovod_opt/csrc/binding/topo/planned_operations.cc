@@ -175,7 +175,7 @@ TensorTableEntry PlannedOperations::Zeros(const Response& response, std::size_t 
   return std::move(entries[0]);
 }
 
-std::vector<ArrivalPtr> PlannedOperations::Drain() {
+std::vector<ArrivalPtr> PlannedOperations::Close() {
   std::vector<ArrivalPtr> left;
   std::lock_guard<std::mutex> lock(mutex_);
   for (Item& item : items_) {

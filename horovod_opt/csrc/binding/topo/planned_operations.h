@@ -61,7 +61,7 @@ class PlannedOperations {
                    std::vector<horovod::common::TensorTableEntry>& entries);
 
   // What is left, at the end.
-  std::vector<ArrivalPtr> Drain();
+  std::vector<ArrivalPtr> Close();
 
  private:
   struct Item {

@@ -88,7 +88,7 @@ PlannedPath::~PlannedPath() {
   end_ = true;
   node_.order().Kick();
   node_.allreduce().Kick();
-  if (cross_ != nullptr) cross_->Abandon();
+  if (cross_ != nullptr) cross_->Close();
   thread_.join();
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "horovod/common/common.h"
-#include "horovod_opt/csrc/core/plan/plan_run.h"
+#include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod_opt {
 

@@ -1,7 +1,5 @@
-// What the background thread has done, and what a thread has cost.
+// What the background thread has done.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -66,30 +64,5 @@ class CycleCounters {
   Counter data_bytes_{0};
   Counter steps_{0};
 };
-
-struct ThreadUsage {
-  std::chrono::nanoseconds user{0};
-  std::chrono::nanoseconds system{0};
-  std::int64_t voluntary_switches = 0;
-  std::int64_t involuntary_switches = 0;
-
-  ThreadUsage& operator+=(const ThreadUsage& other) {
-    user += other.user;
-    system += other.system;
-    voluntary_switches += other.voluntary_switches;
-    involuntary_switches += other.involuntary_switches;
-    return *this;
-  }
-};
-
-// Of any thread of this process, from /proc; times in steps of a clock tick (usually 10 ms). Throws
-// std::system_error (ESRCH) when the thread has ended.
-ThreadUsage ReadThreadUsage(pid_t tid);
-
-// Of the calling thread, exact.
-ThreadUsage ReadOwnThreadUsage();
-
-// Of all threads of the process together, those that have ended included.
-ThreadUsage ReadProcessUsage();
 
 }  // namespace horovod_opt

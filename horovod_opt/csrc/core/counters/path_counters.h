@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/core/counters/cycle_counters.h"
+#include "horovod_opt/csrc/core/counters/thread_usage.h"
 
 namespace horovod_opt {
 

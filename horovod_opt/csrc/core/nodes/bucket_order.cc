@@ -59,7 +59,7 @@ bool BucketOrder::Run() {
   }
 }
 
-void BucketOrder::End() {
+void BucketOrder::Finish() {
   end_ = true;
   ready_.Kick();
 }

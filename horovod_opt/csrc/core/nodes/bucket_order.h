@@ -27,7 +27,7 @@ namespace horovod_opt {
 //    something that is not appended yet always comes, again and again if there was no agreement.
 //    (Coming only with news would deadlock: one has 3 and 5, the other 5 and can have 3 only after
 //    5 has been performed.)
-// 4. After End() on all of them, all leave after the same AND: the first in which any has ended.
+// 4. After Finish() on all of them, all leave after the same AND: the first in which any has ended.
 class BucketOrder {
  public:
   // The bitwise AND over the leaders, in place. False if they cannot be reached any more.
@@ -39,7 +39,7 @@ class BucketOrder {
   bool Run();
 
   // Run() is to return; any thread. The other leaders are to end, too.
-  void End();
+  void Finish();
 
  private:
   // Waits until there is something to say, which may be the end.

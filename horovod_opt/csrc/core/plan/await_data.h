@@ -5,7 +5,7 @@
 #include <atomic>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/plan_run.h"
+#include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod_opt {
 

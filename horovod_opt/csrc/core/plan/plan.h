@@ -56,11 +56,6 @@ struct Plan {
   Buckets buckets;  // each slot in exactly one
 };
 
-// From tab-separated lines: "plan hash threshold name", then for each slot "slot key bytes dtype
-// reduce_op prescale postscale after name" (after: numbers with commas, or -), then for each bucket
-// "bucket numbers". Throws std::invalid_argument that names the line.
-Plan ParsePlan(const std::string& text);
-
 // What `bytes` and `reduction` of an arriving tensor differ from its slot in; empty: in nothing.
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
 

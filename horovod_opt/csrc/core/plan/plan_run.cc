@@ -12,56 +12,30 @@ namespace {
 constexpr std::uint64_t kWarmUpIterations = 2;
 constexpr std::uint64_t kTimedIterations = 5;
 
-std::string Text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (std::int64_t dimension : shape) {
-    text += (text.empty() ? "" : ", ") + std::to_string(dimension);
-  }
-  return "[" + text + "]";
-}
-
 }  // namespace
-
-std::string Describe(const Work& work) {
-  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), iteration " +
-                     std::to_string(work.iteration) + ", bucket " + std::to_string(work.bucket_id) +
-                     ": ";
-  const char* separator = "";
-  for (int slot : work.slots) {
-    text += separator + work.plan->slots[slot].name;
-    separator = ", ";
-  }
-  return text;
-}
 
 PlanRun::PlanRun(Plan plan)
     : plan_(std::move(plan)),
-      places_(plan_.slots.size()),
+      arrivals_(plan_.slots.size(), 0),
       unseen_(static_cast<int>(plan_.slots.size())),
-      times_last_(plan_.slots.size(), 0),
-      offset_sum_us_(plan_.slots.size(), 0),
-      offsets_(plan_.slots.size(), 0) {}
+      learned_(plan_.slots.size()),
+      filling_(plan_.slots.size()),
+      times_(plan_.slots.size()) {}
 
 std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& shape) {
-  Place& place = places_[slot];
-  if (place.arrivals == 0) plan_.slots[slot].reduction.device = device;
-  if (!place.seen) place.shape = shape;
-  place.seen = true;
-  if (shape == place.shape) return "";
-  return "it has the shape " + Text(shape) + ", and had " + Text(place.shape) +
-         " in its first iteration";
+  if (arrivals_[slot] == 0) plan_.slots[slot].reduction.device = device;
+  return learned_.See(slot, shape);
 }
 
 PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                                  Clock::time_point now) {
   Arrived result;
-  Place& place = places_[slot];
-  const std::uint64_t iteration = place.arrivals + 1;
-  if (place.busy && !deferring_ && IsPlanned(iteration)) {
+  const std::uint64_t iteration = arrivals_[slot] + 1;
+  if (filling_.Busy(slot) && !deferring_ && IsPlanned(iteration)) {
     result.route = Route::kOverlaps;
     return result;
   }
-  place.arrivals = iteration;
+  arrivals_[slot] = iteration;
   last_arrival_ = now;
   if (!difference.empty() && !deferring_ && IsPlanned(iteration)) {
     Differs(slot, difference);
@@ -98,130 +72,34 @@ bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& diffe
   } else if (iteration == kWarmUpIterations) {
     if (--unseen_ > 0) return false;
     state_ = PlanState::kReady;
-    const std::string mixture = Mixture();
-    if (!mixture.empty()) Fail(mixture);
+    const std::string mixed = MixedDevices(plan_, buckets());
+    if (!mixed.empty()) Fail(mixed);
   } else if (iteration > kWarmUpIterations && unseen_ > 0) {
-    const auto is_absent = [](const Place& place) { return place.arrivals < kWarmUpIterations; };
-    const auto absent = std::find_if(places_.begin(), places_.end(), is_absent);
-    Fail("'" + plan_.slots[absent - places_.begin()].name + "' is not executed in each iteration");
+    const auto is_absent = [](std::uint64_t arrivals) { return arrivals < kWarmUpIterations; };
+    const auto absent = std::find_if(arrivals_.begin(), arrivals_.end(), is_absent);
+    Fail("'" + plan_.slots[absent - arrivals_.begin()].name +
+         "' is not executed in each iteration");
   } else {
     return false;
   }
   return true;
 }
 
-std::string PlanRun::Mixture() const {
-  for (const auto& bucket : buckets()) {
-    const Slot& first = plan_.slots[bucket[0]];
-    for (int slot : bucket) {
-      const Slot& other = plan_.slots[slot];
-      if (other.reduction.device == first.reduction.device) continue;
-      return "'" + first.name + "' is " + first.reduction.Where() + ", and '" + other.name +
-             "' in its bucket " + other.reduction.Where();
-    }
-  }
-  return "";
-}
-
-PlanRun::Bucketing& PlanRun::BucketingOf(std::uint64_t iteration) {
-  auto bucketing = bucketings_.rbegin();
-  while (bucketing->from_iteration > iteration) ++bucketing;
-  return *bucketing;
-}
-
-PlanRun::Bucket* PlanRun::BucketOf(int bucket_id, Bucketing*& bucketing, std::size_t& index) {
-  for (Bucketing& one : bucketings_) {
-    for (std::size_t i = 0; i < one.state.size(); ++i) {
-      if (one.state[i].bucket_id != bucket_id) continue;
-      bucketing = &one;
-      index = i;
-      return &one.state[i];
-    }
-  }
-  return nullptr;
-}
-
-template <class Do>
-void PlanRun::ForEachBucket(const Do& act) {
-  for (Bucketing& bucketing : bucketings_) {
-    for (std::size_t i = 0; i < bucketing.state.size(); ++i)
-      act(bucketing.state[i], bucketing.buckets[i]);
-  }
-}
-
-void PlanRun::Empty(Bucket& bucket, const std::vector<int>& slots) {
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (bucket.filled[i]) places_[slots[i]].busy = false;
-  }
-  bucket.arrivals.clear();
-  bucket.arrivals.resize(slots.size());
-  bucket.filled.assign(slots.size(), false);
-  bucket.missing = static_cast<int>(slots.size());
-}
-
 int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now) {
-  Time(slot, iteration, now);
-  places_[slot].busy = true;
-  Bucketing& bucketing = BucketingOf(iteration);
-  const auto [index, position] = bucketing.where[slot];
-  Bucket& bucket = bucketing.state[index];
-  const int size = static_cast<int>(bucket.arrivals.size());
-  if (bucket.missing == size) {
-    bucket.iteration = iteration;
-    bucket.first_arrival = now;
-  }
-  bucket.arrivals[position] = std::move(arrival);
-  bucket.filled[position] = true;
-  if (--bucket.missing > 0) return kNoBucket;
-  bucket.last_arrival = now;
-  ++times_last_[slot];
-  ++bucket.completed;
-  ++outstanding_;
-  return bucket.bucket_id;
-}
-
-void PlanRun::Time(int slot, std::uint64_t iteration, Clock::time_point now) {
-  if (rebuild_asked_ || iteration < timed_iteration_) return;
-  if (iteration > timed_iteration_) {
-    timed_iteration_ = iteration;
-    iteration_start_ = now;
-  }
-  offset_sum_us_[slot] +=
-      std::chrono::duration_cast<std::chrono::microseconds>(now - iteration_start_).count();
-  ++offsets_[slot];
+  if (!rebuild_asked_) times_.Add(slot, iteration, now);
+  return filling_.Put(slot, iteration, std::move(arrival), now);
 }
 
 Work PlanRun::Take(int bucket_id, std::vector<int>& bucket_ids) {
-  Bucketing* bucketing = nullptr;
-  std::size_t index = 0;
-  Bucket* const bucket = BucketOf(bucket_id, bucketing, index);
-  if (bucket == nullptr) throw std::logic_error("a bucket is due that no plan has");
-  Work work;
+  Work work = filling_.Take(bucket_id);
   work.plan = &plan_;
-  work.bucket_id = bucket_id;
-  work.iteration = bucket->iteration;
-  if (bucket->taken_back) {
-    bucket->taken_back = false;
-    --outstanding_;
-    return work;
-  }
-  if (bucket->missing != 0) throw std::logic_error("a bucket is due that is not complete here");
-  work.slots = bucketing->buckets[index];
-  work.arrivals = std::move(bucket->arrivals);
-  work.last_arrival = bucket->last_arrival;
-  Empty(*bucket, work.slots);
-  if (zeros_ && !deferring_) bucket_ids = SupplyZeros();
+  if (!work.slots.empty() && zeros_ && !deferring_) bucket_ids = SupplyZeros();
   return work;
 }
 
 PlanRun::Progress PlanRun::Finished(const Work& work) {
   Progress progress;
-  --outstanding_;
-  Bucketing* bucketing = nullptr;  // none if all ranks have joined meanwhile
-  std::size_t index = 0;
-  if (BucketOf(work.bucket_id, bucketing, index) != nullptr) {
-    progress.iteration_over = ++bucketing->done % bucketing->buckets.size() == 0;
-  }
+  progress.iteration_over = filling_.Finished(work.bucket_id);
   iterations_done_ += progress.iteration_over;
   if (!rebuild_asked_ && iterations_done_ >= kTimedIterations) {
     rebuild_asked_ = true;
@@ -233,12 +111,12 @@ PlanRun::Progress PlanRun::Finished(const Work& work) {
 std::vector<int> PlanRun::SupplyZeros() {
   zeros_ = planned_until_ != kNever;
   std::vector<int> bucket_ids;
-  for (std::size_t slot = 0; zeros_ && slot < places_.size(); ++slot) {
-    Place& place = places_[slot];
-    const std::uint64_t iteration = std::max(place.arrivals + 1, planned_from_);
-    if (place.busy || iteration >= planned_until_) continue;
-    place.arrivals = iteration;
-    const int bucket_id = Put(static_cast<int>(slot), iteration, nullptr, Clock::now());
+  const int slots = static_cast<int>(arrivals_.size());
+  for (int slot = 0; zeros_ && slot < slots; ++slot) {
+    const std::uint64_t iteration = std::max(arrivals_[slot] + 1, planned_from_);
+    if (filling_.Busy(slot) || iteration >= planned_until_) continue;
+    arrivals_[slot] = iteration;
+    const int bucket_id = Put(slot, iteration, nullptr, Clock::now());
     if (bucket_id != kNoBucket) bucket_ids.push_back(bucket_id);
   }
   return bucket_ids;
@@ -251,19 +129,11 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   vote.state = state_;
   vote.begun = begun_;
   vote.reason = reason_;
-  const auto on_gpu = [](const Slot& slot) { return slot.reduction.OnGpu(); };
-  if (std::any_of(plan_.slots.begin(), plan_.slots.end(), on_gpu)) {
-    for (const Slot& slot : plan_.slots) vote.devices.push_back(slot.reduction.device);
-  }
-  bool filled = false;
-  ForEachBucket([&](const Bucket& bucket, const std::vector<int>& slots) {
-    vote.completed.push_back(bucket.completed);
-    filled = filled || bucket.missing < static_cast<int>(slots.size());
-  });
-  vote.under_way = filled || outstanding_ > 0 || !waiting_.empty();
-  vote.whole = std::all_of(places_.begin(), places_.end(), [&](const Place& place) {
-    return place.arrivals == places_[0].arrivals;
-  });
+  vote.devices = LearnedDevices(plan_);
+  vote.completed = filling_.Completed();
+  vote.under_way = filling_.UnderWay() || !waiting_.empty();
+  vote.whole = std::all_of(arrivals_.begin(), arrivals_.end(),
+                           [&](std::uint64_t arrivals) { return arrivals == arrivals_[0]; });
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && state_ == PlanState::kActive) {
     vote.state = PlanState::kPausing;
@@ -271,11 +141,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   } else if (joined && state_ == PlanState::kReady) {
     vote.state = PlanState::kCaptured;
   }
-  if (times && rebuild_asked_ && !rebuilt_) {
-    for (std::size_t slot = 0; slot < offsets_.size(); ++slot) {
-      vote.times.push_back(offset_sum_us_[slot] / std::max<std::int64_t>(offsets_[slot], 1));
-    }
-  }
+  if (times && rebuild_asked_ && !rebuilt_) vote.times = times_.Means();
   return vote;
 }
 
@@ -294,11 +160,11 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
       for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
         plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
       }
-      if (bucketings_.empty()) AddBucketing(0, bucket_ids, Buckets(buckets()));
+      if (filling_.empty()) filling_.Add(0, bucket_ids, buckets());
       break;
     case Decision::kRebuild:
       rebuilt_ = true;
-      AddBucketing(decision.from_iteration, bucket_ids, std::move(rebuilt));
+      filling_.Add(decision.from_iteration, bucket_ids, std::move(rebuilt));
       break;
     case Decision::kPause:
       if (state_ == PlanState::kActive) reason_ = decision.reason;
@@ -312,7 +178,7 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
       }
       planned_from_ = planned_until_ = kNever;
       rested_ = Buckets(buckets());
-      Free(released);
+      released.freed = filling_.Free();
       break;
     case Decision::kEnd:
       if (state_ != PlanState::kEnded) reason_ = decision.reason;
@@ -322,7 +188,7 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
       TakeBack(decision, released);
       break;
     case Decision::kFree:
-      Free(released);
+      released.freed = filling_.Free();
       break;
     case Decision::kForget:
       Forget(released);
@@ -332,39 +198,17 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
   return released;
 }
 
-// Everything complete on all ranks stays: it is reduced.
 void PlanRun::TakeBack(const Decision& decision, Released& released) {
-  std::size_t number = 0;
-  ForEachBucket([&](Bucket& bucket, const std::vector<int>& slots) {
-    const std::uint64_t everywhere = decision.everywhere.at(number);
-    const std::uint64_t anywhere = decision.anywhere.at(number++);
-    const bool complete_everywhere = bucket.completed == everywhere && bucket.missing == 0;
-    if (complete_everywhere) return;
-    for (ArrivalPtr& arrival : bucket.arrivals) {
-      if (arrival != nullptr) released.negotiated.push_back(std::move(arrival));
-    }
-    Empty(bucket, slots);
-    if (anywhere == everywhere) return;
-    bucket.taken_back = true;
-    if (bucket.completed == anywhere) return;
-    bucket.completed = anywhere;
-    ++outstanding_;
-    released.owed.push_back(bucket.bucket_id);
-    released.news = true;
-  });
-}
-
-void PlanRun::Free(Released& released) {
-  ForEachBucket([&](const Bucket& bucket, const std::vector<int>&) {
-    released.freed.push_back(bucket.bucket_id);
-  });
-  bucketings_.clear();
+  auto taken = filling_.TakeBack(decision.everywhere, decision.anywhere);
+  released.negotiated = std::move(taken.arrivals);
+  released.owed = std::move(taken.owed);
+  released.news = !released.owed.empty();
 }
 
 // Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
 // the first that counts.
 void PlanRun::Forget(Released& released) {
-  Free(released);
+  released.freed = filling_.Free();
   std::vector<DeferredArrival> waiting = std::move(waiting_);
   *this = PlanRun(std::move(plan_));
   for (DeferredArrival& one : waiting) {
@@ -388,8 +232,8 @@ void PlanRun::Release(Released& released) {
     begun_ = std::max(begun_, one.iteration);
     if (!IsPlanned(one.iteration)) {
       released.negotiated.push_back(std::move(one.arrival));
-    } else if (places_[one.slot].busy) {
-      --places_[one.slot].arrivals;
+    } else if (filling_.Busy(one.slot)) {
+      --arrivals_[one.slot];
       released.overlapping.push_back(std::move(one.arrival));
     } else {
       const int bucket_id = Put(one.slot, one.iteration, std::move(one.arrival), Clock::now());
@@ -399,39 +243,18 @@ void PlanRun::Release(Released& released) {
   waiting_.clear();
 }
 
-void PlanRun::AddBucketing(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
-                           Buckets buckets) {
-  Bucketing bucketing;
-  bucketing.from_iteration = from_iteration;
-  bucketing.where.resize(plan_.slots.size());
-  for (std::size_t index = 0; index < buckets.size(); ++index) {
-    const std::size_t size = buckets[index].size();
-    for (std::size_t position = 0; position < size; ++position) {
-      bucketing.where[buckets[index][position]] = {static_cast<int>(index),
-                                                   static_cast<int>(position)};
-    }
-    Bucket bucket;
-    bucket.bucket_id = bucket_ids.at(index);
-    bucket.arrivals.resize(size);
-    bucket.filled.assign(size, false);
-    bucket.missing = static_cast<int>(size);
-    bucketing.state.push_back(std::move(bucket));
-  }
-  bucketing.buckets = std::move(buckets);
-  bucketings_.push_back(std::move(bucketing));
-}
-
 void PlanRun::Restart() {
-  for (Place& place : places_) place.arrivals = 0;
-  begun_ = timed_iteration_ = 0;
+  std::fill(arrivals_.begin(), arrivals_.end(), 0);
+  begun_ = 0;
+  times_.Restart();
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
-  unseen_ = static_cast<int>(places_.size());
-  if (std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.busy; })) {
+  unseen_ = static_cast<int>(arrivals_.size());
+  if (filling_.AnyBusy()) {
     if (state_ != PlanState::kEnded) Fail("an iteration was under way when all ranks had joined");
     return;
   }
-  for (Bucketing& bucketing : bucketings_) bucketing.from_iteration = 0;
+  filling_.Restart();
   // Active still: all have joined in the round in which they said so.
   if (state_ != PlanState::kEnding && state_ < PlanState::kFailed) state_ = PlanState::kCaptured;
 }
@@ -449,49 +272,11 @@ void PlanRun::End(const std::string& reason) {
   deferring_ = true;
 }
 
-std::vector<ArrivalPtr> PlanRun::Drain() {
-  std::vector<ArrivalPtr> all;
+std::vector<ArrivalPtr> PlanRun::Close() {
+  std::vector<ArrivalPtr> all = filling_.Close();
   for (DeferredArrival& one : waiting_) all.push_back(std::move(one.arrival));
   waiting_.clear();
-  for (Bucketing& bucketing : bucketings_) {
-    for (Bucket& bucket : bucketing.state) {
-      for (ArrivalPtr& arrival : bucket.arrivals) {
-        if (arrival != nullptr) all.push_back(std::move(arrival));
-      }
-    }
-  }
   return all;
-}
-
-std::vector<std::string> PlanRun::NamesWaitingSince(Clock::time_point since) const {
-  std::vector<std::string> names;
-  for (const Bucketing& bucketing : bucketings_) {
-    for (const Bucket& bucket : bucketing.state) {
-      if (bucket.first_arrival > since) continue;
-      for (const ArrivalPtr& arrival : bucket.arrivals) {
-        if (arrival != nullptr) names.push_back(arrival->Name());
-      }
-    }
-  }
-  return names;
-}
-
-std::vector<PlanRun::Waiting> PlanRun::WaitingSince(Clock::time_point since) const {
-  std::vector<Waiting> waiting;
-  for (const Bucketing& bucketing : bucketings_) {
-    for (std::size_t index = 0; index < bucketing.state.size(); ++index) {
-      const Bucket& bucket = bucketing.state[index];
-      if (bucket.missing == static_cast<int>(bucket.arrivals.size())) continue;
-      if (bucket.first_arrival > since) continue;
-      Waiting one{bucket.iteration, {}, {}};
-      for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
-        auto& list = bucket.filled[position] ? one.here : one.missing;
-        list.push_back(bucketing.buckets[index][position]);
-      }
-      waiting.push_back(std::move(one));
-    }
-  }
-  return waiting;
 }
 
 }  // namespace horovod_opt

@@ -100,7 +100,7 @@ void PlanTable::Disable(const std::string& reason) {
 Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
                         const std::string& problem, ArrivalPtr& arrival) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  if (refusing_) return Route::kNegotiated;
+  if (finishing_) return Route::kNegotiated;
   const auto found = bindings_.find(key);
   if (found == bindings_.end()) return Route::kNegotiated;
   Entry& entry = *found->second.entry;
@@ -135,7 +135,7 @@ Work PlanTable::Take(int bucket_id) {
     std::lock_guard<std::mutex> guard(entry.mutex);
     work = entry.run.Take(bucket_id, bucket_ids);
   }
-  if (!refusing_) {
+  if (!finishing_) {
     for (int next : bucket_ids) ready_(next);
   }
   return work;
@@ -314,18 +314,18 @@ bool PlanTable::AnyCommitted(bool anywhere) const {
   return false;
 }
 
-void PlanTable::Refuse() {
+void PlanTable::Finish() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  refusing_ = true;
+  finishing_ = true;
 }
 
 std::vector<ArrivalPtr> PlanTable::Close() {
-  Refuse();
+  Finish();
   std::lock_guard<std::shared_mutex> lock(mutex_);
   std::vector<ArrivalPtr> left;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (ArrivalPtr& arrival : entry->run.Drain()) left.push_back(std::move(arrival));
+    for (ArrivalPtr& arrival : entry->run.Close()) left.push_back(std::move(arrival));
   }
   return left;
 }
@@ -344,7 +344,7 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
     report.iterations = run.iterations_done();
     report.buckets = run.buckets();
     for (const Slot& slot : run.plan().slots) report.slots.push_back(slot.name);
-    report.times_last = run.times_last();
+    report.times_last = run.filling().times_last();
     reports.push_back(std::move(report));
   }
   return reports;
@@ -356,7 +356,7 @@ std::set<std::pair<std::string, std::string>> PlanTable::WaitingSince(
   std::set<std::pair<std::string, std::string>> waiting;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (std::string& name : entry->run.NamesWaitingSince(since)) {
+    for (std::string& name : entry->run.filling().NamesWaitingSince(since)) {
       waiting.emplace(hash, std::move(name));
     }
   }
@@ -369,7 +369,7 @@ std::vector<PlanTable::Late> PlanTable::LateSince(Clock::time_point since) const
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
     const auto name = [&](int slot) { return entry->run.plan().slots[slot].name; };
-    for (const auto& waiting : entry->run.WaitingSince(since)) {
+    for (const auto& waiting : entry->run.filling().WaitingSince(since)) {
       Late one{entry->run.plan().name, waiting.iteration, {}, {}};
       for (int slot : waiting.here) one.here.push_back(name(slot));
       for (int slot : waiting.missing) one.missing.push_back(name(slot));

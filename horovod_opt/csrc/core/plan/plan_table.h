@@ -30,7 +30,7 @@ class PlanTable {
 
   // `capacity`: how many buckets all active plans together may have; if one more needs some, those
   // that have not been used for the longest time rest. `ready` is told the bucket ID of each bucket
-  // that is complete, by the thread that completed it; not after Refuse() has returned, if no vote
+  // that is complete, by the thread that completed it; not after Finish() has returned, if no vote
   // follows. `meet` is called when there is something for the vote, by any thread, with locks
   // deferred.
   PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
@@ -71,7 +71,7 @@ class PlanTable {
 
   // --- the end --- From now on every arrival is negotiated, and no bucket becomes complete any
   // more; those that are can still be taken.
-  void Refuse();
+  void Finish();
   // The same, and returns what is left.
   std::vector<ArrivalPtr> Close();
 
@@ -132,7 +132,7 @@ class PlanTable {
   std::vector<int> owed_;                                // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys
   std::string disabled_;
-  bool refusing_ = false;
+  bool finishing_ = false;
   bool joined_ = false;
   std::atomic<bool> wants_vote_{false};
 };

@@ -5,26 +5,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/tensor_view.h"
+#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {
-
-class NodeBarrier;
-
-// What is done to elements, for one element type and reduction. `count` is in elements.
-struct Arithmetic {
-  std::size_t element;                                                      // bytes
-  void (*reduce)(void* accumulate, const void* other, std::int64_t count);  // accumulate op= other
-  void (*scale)(void* data, std::int64_t count, double factor);
-};
-
-// Reduces `count` elements in place over the groups: over the ranks with the same number in theirs.
-// False if they cannot be reached any more. Empty: there is one group.
-using CrossReduce = std::function<bool(void* data, std::int64_t count)>;
 
 // One rank's part in the reductions of its group, called node here. Every rank has one over the
 // same memory, calls Run() from one thread at a time, and all make the same calls in the same
@@ -34,7 +21,9 @@ class NodeAllreduce {
   static constexpr std::size_t kDefaultChunk = 2 << 20;  // bytes
 
   // Shared memory for `ranks` ranks that reduce `chunk` bytes at a time: about 2 * ranks * chunk.
-  static std::size_t Bytes(int ranks, std::size_t chunk = kDefaultChunk);
+  static std::size_t Bytes(int ranks, std::size_t chunk = kDefaultChunk) {
+    return BucketLayout::Bytes(ranks, chunk);
+  }
 
   // `memory`: `bytes` zeroed bytes, aligned to 64, the same on every rank; the chunk follows from
   // their number. Throws std::invalid_argument if they are too few or the rank is not in
@@ -63,27 +52,13 @@ class NodeAllreduce {
   void Kick();
 
  private:
-  struct Call;
-  static constexpr std::int64_t kBlock = 16 << 10;  // bytes that stay in the first cache
-
   bool Meet(const std::atomic<bool>& stop, WaitCounts& counts);
-  void CompareAnnouncements(const Call& call) const;
-  void ReduceAll(const Call& call);
-  bool RunChunks(const Call& call, const std::atomic<bool>& stop, WaitCounts& counts);
-  void CopyIn(const Call& call, std::int64_t chunk);
-  bool ReduceOwn(const Call& call, std::int64_t chunk);
-  void CopyOut(const Call& call, std::int64_t chunk) const;
-  char* Row(std::uint64_t copy, int rank) const;
-  char* Place(std::uint64_t copy, int rank, int owner) const;
+  void CompareAnnouncements(std::uint64_t copy) const;
 
-  const int rank_;
-  const int ranks_;
-  NodeBarrier* const barrier_;
-  char* const buffers_;
-  const std::int64_t slice_;    // room for a slice in bytes
+  const BucketLayout layout_;
   std::uint64_t barriers_ = 0;  // arrived at so far
   std::uint64_t copies_ = 0;    // copied in so far
-  alignas(64) char block_[kBlock];
+  alignas(64) char block_[BucketReduction::kBlock];
 };
 
 }  // namespace horovod_opt

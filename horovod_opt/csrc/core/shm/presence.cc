@@ -34,7 +34,7 @@ void Presence::Enter() {
   Check(pthread_mutex_lock(&places_[rank_].mutex), "pthread_mutex_lock");
 }
 
-void Presence::Leave() { pthread_mutex_unlock(&places_[rank_].mutex); }
+void Presence::Close() { pthread_mutex_unlock(&places_[rank_].mutex); }
 
 int Presence::Missing() const {
   for (int rank = 0; rank < ranks_; ++rank) {

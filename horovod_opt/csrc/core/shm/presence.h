@@ -11,7 +11,7 @@ namespace horovod_opt {
 //
 // Invariants:
 // 1. Every rank has called Enter() before any calls Missing(); something else orders them.
-// 2. Leave() is called by the thread that called Enter(), before the memory is unmapped: the kernel
+// 2. Close() is called by the thread that called Enter(), before the memory is unmapped: the kernel
 //    looks at it when that thread ends.
 class Presence {
  public:
@@ -21,7 +21,7 @@ class Presence {
 
   // Throws std::system_error if there are no such mutexes.
   void Enter();
-  void Leave();
+  void Close();
 
   // The first other rank that has left or whose thread has ended; -1: none. Any thread.
   int Missing() const;

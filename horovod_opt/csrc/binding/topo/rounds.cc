@@ -1,0 +1,95 @@
+#include "horovod_opt/csrc/binding/topo/rounds.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "horovod_opt/csrc/core/waiting/sleep.h"
+
+namespace horovod_opt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How late a request of another group is noticed at the latest, and which part of the time since the
+// last one if that is longer.
+constexpr std::chrono::milliseconds kListening(10);
+constexpr int kPartOfQuiet = 20;
+// How long a rank waits for a round to come before it looks whether it can.
+constexpr std::chrono::milliseconds kLookAgain(100);
+
+}  // namespace
+
+Rounds::Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
+               std::function<bool()> wanted, std::function<void()> check)
+    : heartbeat_(heartbeat),
+      operations_(operations),
+      wanted_(std::move(wanted)),
+      check_(std::move(check)) {}
+
+void Rounds::Connect(NodeMemory* node, bool other_groups, bool first) {
+  node_ = node;
+  other_groups_ = other_groups;
+  first_ = first;
+  if (node != nullptr) doorbell_ = &node->doorbell();
+}
+
+void Rounds::Request() {
+  std::shared_lock<std::shared_mutex> lock(closing_);
+  if (doorbell_ != nullptr) Request(round_ + 1);
+}
+
+void Rounds::Request(std::uint64_t round) {
+  if (doorbell_->Ring(round) && in_queue_) node_->ready().Ready(kRoundId, 1);
+}
+
+void Rounds::Begin(std::chrono::nanoseconds rest) {
+  const auto start = Clock::now();
+  const std::uint64_t round = round_ + 1;
+  Await(round);
+  rest -= Clock::now() - start;
+  if (rest.count() > 0) SleepFor(rest);
+  round_ = round;
+}
+
+void Rounds::Await(std::uint64_t round) {
+  if (wanted_()) Request(round);
+  if (!in_queue_) {
+    if (!doorbell_->Wait(round, LongestWait(), never_)) Request(round);
+    return;
+  }
+  auto deadline = Clock::now() + LongestWait();
+  while (!operations_.PerformUntilRound()) {
+    if (operations_.Wait(deadline)) continue;
+    Request(round);
+    check_();
+    deadline = Clock::now() + kLookAgain;
+  }
+}
+
+std::chrono::nanoseconds Rounds::LongestWait() {
+  if (!other_groups_) return heartbeat_;
+  const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
+  const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
+  const auto most = std::max<std::chrono::nanoseconds>(kListening, quiet / kPartOfQuiet);
+  listening_ = std::min(2 * listening_, most);
+  return wait;
+}
+
+void Rounds::Wanted() {
+  listening_ = std::chrono::milliseconds(1);
+  last_wanted_ = Clock::now();
+}
+
+void Rounds::EnterQueue() {
+  in_queue_ = true;
+  // Whoever has asked for the next round so far has put nothing into the queue.
+  if (first_) node_->ready().Ready(kRoundId, 1);
+}
+
+void Rounds::Close() {
+  std::lock_guard<std::shared_mutex> lock(closing_);
+  doorbell_ = nullptr;
+}
+
+}  // namespace horovod_opt

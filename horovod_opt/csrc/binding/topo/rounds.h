@@ -1,0 +1,70 @@
+// When a round of negotiation begins in mode topo: on request, instead of in every cycle.
+//
+// The ranks of a group wake each other by a doorbell in their memory. Other groups are not rung for;
+// each rank looks now and then, after a request soon and later less often. Where Horovod's own
+// operations reduce planned tensors, a round has a place among their buckets: it is an entry of the
+// ready queue (planned_operations.h).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <shared_mutex>
+
+#include "horovod_opt/csrc/binding/topo/node_memory.h"
+#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/core/shm/doorbell.h"
+
+namespace horovod_opt {
+
+class Rounds {
+ public:
+  // A round comes after `heartbeat` if nobody wants one. `wanted`: there is a reason for one on this
+  // rank. `check` throws if this rank cannot go on, or the others cannot.
+  Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
+         std::function<bool()> wanted, std::function<void()> check);
+
+  // The group's memory, nullptr: there is none. `first`: on one rank of the group. Before the first
+  // round.
+  void Connect(NodeMemory* node, bool other_groups, bool first);
+
+  // Any rank of the group wants the next round. Any thread.
+  void Request();
+
+  // --- the background thread ---
+  // Waits until a round is wanted by any rank of the group or is due, but not before the cycle that
+  // the last one began is over; `rest` is left of it.
+  void Begin(std::chrono::nanoseconds rest);
+  // This round was wanted by some rank: more are likely.
+  void Wanted();
+  bool in_queue() const { return in_queue_; }
+  // From now on rounds are entries of the ready queue. On every rank in the same round.
+  void EnterQueue();
+
+  // The memory goes away.
+  void Close();
+
+ private:
+  void Request(std::uint64_t round);
+  void Await(std::uint64_t round);
+  std::chrono::nanoseconds LongestWait();
+
+  const std::chrono::milliseconds heartbeat_;
+  PlannedOperations& operations_;
+  const std::function<bool()> wanted_;
+  const std::function<void()> check_;
+  NodeMemory* node_ = nullptr;
+  bool other_groups_ = true, first_ = false;
+  std::chrono::nanoseconds listening_{std::chrono::milliseconds(1)};  // until other groups are heard
+  std::chrono::steady_clock::time_point last_wanted_ = std::chrono::steady_clock::now();
+  Doorbell own_doorbell_;                // where there is no memory at all
+  std::atomic<std::uint64_t> round_{0};  // the last one begun
+  std::atomic<bool> in_queue_{false};
+  const std::atomic<bool> never_{false};
+
+  std::shared_mutex closing_;  // protects what follows
+  Doorbell* doorbell_ = &own_doorbell_;
+};
+
+}  // namespace horovod_opt

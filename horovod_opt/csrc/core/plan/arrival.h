@@ -1,0 +1,39 @@
+// A tensor that a framework has handed over, and complete buckets of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/plan/plan.h"
+
+namespace horovod_opt {
+
+// What a framework's thread hands over; the binding knows what is in it. nullptr: zeros.
+struct Arrival {
+  virtual ~Arrival() = default;
+  virtual std::string Name() const { return ""; }
+  std::vector<std::int64_t> shape;
+  // Its data may be read; from then on always.
+  virtual bool DataReady() { return true; }
+};
+using ArrivalPtr = std::unique_ptr<Arrival>;
+
+constexpr int kNoBucket = -1;
+
+// A complete bucket, to be reduced. No slots: its arrivals were taken back on every rank.
+struct Work {
+  const Plan* plan = nullptr;  // lives as long as the PlanRun
+  int bucket_id = kNoBucket;
+  std::uint64_t iteration = 0;
+  std::vector<int> slots;
+  std::vector<ArrivalPtr> arrivals;  // by position in `slots`
+  std::chrono::steady_clock::time_point last_arrival;
+};
+
+// For messages: which bucket of which iteration it is, and its tensors.
+std::string Describe(const Work& work);
+
+}  // namespace horovod_opt

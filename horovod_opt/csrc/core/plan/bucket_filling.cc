@@ -1,0 +1,197 @@
+#include "horovod_opt/csrc/core/plan/bucket_filling.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace horovod_opt {
+
+void BucketFilling::Add(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
+                        Buckets buckets) {
+  Partition partition;
+  partition.from_iteration = from_iteration;
+  partition.where.resize(busy_.size());
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    const std::size_t size = buckets[index].size();
+    for (std::size_t position = 0; position < size; ++position) {
+      partition.where[buckets[index][position]] = {static_cast<int>(index),
+                                                   static_cast<int>(position)};
+    }
+    Bucket bucket;
+    bucket.id = bucket_ids.at(index);
+    bucket.slots = buckets[index];
+    bucket.arrivals.resize(size);
+    bucket.filled.assign(size, false);
+    bucket.missing = static_cast<int>(size);
+    partition.filling.push_back(std::move(bucket));
+  }
+  partition.buckets = std::move(buckets);
+  partitions_.push_back(std::move(partition));
+}
+
+void BucketFilling::Restart() {
+  for (Partition& partition : partitions_) partition.from_iteration = 0;
+}
+
+std::vector<int> BucketFilling::Free() {
+  std::vector<int> bucket_ids;
+  ForEach([&](const Bucket& bucket) { bucket_ids.push_back(bucket.id); });
+  partitions_.clear();
+  return bucket_ids;
+}
+
+bool BucketFilling::AnyBusy() const {
+  return std::find(busy_.begin(), busy_.end(), true) != busy_.end();
+}
+
+int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
+                       Clock::time_point now) {
+  busy_[slot] = true;
+  Partition& partition = PartitionOf(iteration);
+  const auto [index, position] = partition.where[slot];
+  Bucket& bucket = partition.filling[index];
+  if (bucket.Empty()) {
+    bucket.iteration = iteration;
+    bucket.first_arrival = now;
+  }
+  bucket.arrivals[position] = std::move(arrival);
+  bucket.filled[position] = true;
+  if (--bucket.missing > 0) return kNoBucket;
+  bucket.last_arrival = now;
+  ++times_last_[slot];
+  ++bucket.completed;
+  ++outstanding_;
+  return bucket.id;
+}
+
+Work BucketFilling::Take(int bucket_id) {
+  Bucket* const bucket = Find(bucket_id).second;
+  if (bucket == nullptr) throw std::logic_error("a bucket is due that no plan has");
+  Work work;
+  work.bucket_id = bucket_id;
+  work.iteration = bucket->iteration;
+  if (bucket->taken_back) {
+    bucket->taken_back = false;
+    --outstanding_;
+    return work;
+  }
+  if (bucket->missing != 0) throw std::logic_error("a bucket is due that is not complete here");
+  work.slots = bucket->slots;
+  work.arrivals = std::move(bucket->arrivals);
+  work.last_arrival = bucket->last_arrival;
+  Empty(*bucket);
+  return work;
+}
+
+bool BucketFilling::Finished(int bucket_id) {
+  --outstanding_;
+  Partition* const partition = Find(bucket_id).first;  // none if all ranks have joined meanwhile
+  return partition != nullptr && ++partition->done % partition->buckets.size() == 0;
+}
+
+std::vector<std::uint64_t> BucketFilling::Completed() const {
+  std::vector<std::uint64_t> completed;
+  ForEach([&](const Bucket& bucket) { completed.push_back(bucket.completed); });
+  return completed;
+}
+
+bool BucketFilling::UnderWay() const {
+  bool begun = outstanding_ > 0;
+  ForEach([&](const Bucket& bucket) { begun = begun || !bucket.Empty(); });
+  return begun;
+}
+
+BucketFilling::TakenBack BucketFilling::TakeBack(const std::vector<std::uint64_t>& everywhere,
+                                                 const std::vector<std::uint64_t>& anywhere) {
+  TakenBack taken;
+  std::size_t number = 0;
+  for (Partition& partition : partitions_) {
+    for (Bucket& bucket : partition.filling) {
+      const std::uint64_t least = everywhere.at(number);
+      const std::uint64_t most = anywhere.at(number++);
+      const bool complete_everywhere = bucket.completed == least && bucket.missing == 0;
+      if (complete_everywhere) continue;  // it is reduced
+      for (ArrivalPtr& arrival : bucket.arrivals) {
+        if (arrival != nullptr) taken.arrivals.push_back(std::move(arrival));
+      }
+      Empty(bucket);
+      if (most == least) continue;
+      bucket.taken_back = true;
+      if (bucket.completed == most) continue;
+      bucket.completed = most;
+      ++outstanding_;
+      taken.owed.push_back(bucket.id);
+    }
+  }
+  return taken;
+}
+
+std::vector<ArrivalPtr> BucketFilling::Close() {
+  std::vector<ArrivalPtr> all;
+  for (Partition& partition : partitions_) {
+    for (Bucket& bucket : partition.filling) {
+      for (ArrivalPtr& arrival : bucket.arrivals) {
+        if (arrival != nullptr) all.push_back(std::move(arrival));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<BucketFilling::Waiting> BucketFilling::WaitingSince(Clock::time_point since) const {
+  std::vector<Waiting> waiting;
+  ForEach([&](const Bucket& bucket) {
+    if (bucket.Empty() || bucket.first_arrival > since) return;
+    Waiting one{bucket.iteration, {}, {}};
+    for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
+      (bucket.filled[position] ? one.here : one.missing).push_back(bucket.slots[position]);
+    }
+    waiting.push_back(std::move(one));
+  });
+  return waiting;
+}
+
+std::vector<std::string> BucketFilling::NamesWaitingSince(Clock::time_point since) const {
+  std::vector<std::string> names;
+  ForEach([&](const Bucket& bucket) {
+    if (bucket.first_arrival > since) return;
+    for (const ArrivalPtr& arrival : bucket.arrivals) {
+      if (arrival != nullptr) names.push_back(arrival->Name());
+    }
+  });
+  return names;
+}
+
+BucketFilling::Partition& BucketFilling::PartitionOf(std::uint64_t iteration) {
+  auto partition = partitions_.rbegin();
+  while (partition->from_iteration > iteration) ++partition;
+  return *partition;
+}
+
+std::pair<BucketFilling::Partition*, BucketFilling::Bucket*> BucketFilling::Find(int bucket_id) {
+  for (Partition& partition : partitions_) {
+    for (Bucket& bucket : partition.filling) {
+      if (bucket.id == bucket_id) return {&partition, &bucket};
+    }
+  }
+  return {nullptr, nullptr};
+}
+
+void BucketFilling::Empty(Bucket& bucket) {
+  for (std::size_t position = 0; position < bucket.slots.size(); ++position) {
+    if (bucket.filled[position]) busy_[bucket.slots[position]] = false;
+  }
+  const std::size_t size = bucket.slots.size();
+  bucket.arrivals.clear();
+  bucket.arrivals.resize(size);
+  bucket.filled.assign(size, false);
+  bucket.missing = static_cast<int>(size);
+}
+
+template <class Do>
+void BucketFilling::ForEach(const Do& act) const {
+  for (const Partition& partition : partitions_) {
+    for (const Bucket& bucket : partition.filling) act(bucket);
+  }
+}
+
+}  // namespace horovod_opt

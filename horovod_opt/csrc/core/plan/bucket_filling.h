@@ -1,0 +1,110 @@
+// The buckets of one plan on one rank, as the tensors of an iteration fill them.
+//
+// Several partitions into buckets may be in use at a time: a newer one applies from its first
+// iteration on, while buckets of an older one still complete. A slot is in at most one bucket at a
+// time (invariant 4 of plan_run.h), so one place a slot is enough.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "horovod_opt/csrc/core/plan/arrival.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
+
+namespace horovod_opt {
+
+class BucketFilling {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit BucketFilling(std::size_t slots) : busy_(slots, false), times_last_(slots, 0) {}
+
+  // --- partitions ---
+  // `bucket_ids`: of `buckets`, in their order.
+  void Add(std::uint64_t from_iteration, const std::vector<int>& bucket_ids, Buckets buckets);
+  // The newest; empty() if there is none.
+  const Buckets& buckets() const { return partitions_.back().buckets; }
+  bool empty() const { return partitions_.empty(); }
+  // Iterations are counted anew; for buckets that are all empty.
+  void Restart();
+  // Gives up all buckets. Returns their IDs.
+  std::vector<int> Free();
+
+  // --- one iteration ---
+  // A tensor of this slot is in a bucket.
+  bool Busy(int slot) const { return busy_[slot]; }
+  bool AnyBusy() const;
+  // Returns the ID of the bucket that is complete now, or kNoBucket.
+  int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
+  // The arrivals of a complete bucket, which is empty again; without `plan`. Throws
+  // std::logic_error if there is no such bucket or it is not complete.
+  Work Take(int bucket_id);
+  // The bucket is reduced. True if all of its iteration are.
+  bool Finished(int bucket_id);
+
+  // --- for all ranks to compare ---
+  // By bucket, those of older partitions first: how often it was complete.
+  std::vector<std::uint64_t> Completed() const;
+  // Something is in a bucket, or complete and not reduced.
+  bool UnderWay() const;
+  // Takes back the arrivals of each bucket that is not complete on every rank. `everywhere`,
+  // `anywhere`: the least and the greatest of all ranks' Completed().
+  struct TakenBack {
+    std::vector<ArrivalPtr> arrivals;
+    std::vector<int> owed;  // buckets that other ranks have announced, and this one has to as well
+  };
+  TakenBack TakeBack(const std::vector<std::uint64_t>& everywhere,
+                     const std::vector<std::uint64_t>& anywhere);
+  // All arrivals, at the end.
+  std::vector<ArrivalPtr> Close();
+
+  // By slot: how often its tensor was the one that completed its bucket.
+  const std::vector<std::uint64_t>& times_last() const { return times_last_; }
+
+  // --- lateness ---
+  // A bucket that is begun, and since before `since`: which of its slots are here.
+  struct Waiting {
+    std::uint64_t iteration;
+    std::vector<int> here, missing;
+  };
+  std::vector<Waiting> WaitingSince(Clock::time_point since) const;
+  // The arrivals among them, by their own names, and those of complete buckets.
+  std::vector<std::string> NamesWaitingSince(Clock::time_point since) const;
+
+ private:
+  struct Bucket {
+    bool Empty() const { return missing == static_cast<int>(arrivals.size()); }
+
+    int id = kNoBucket;
+    std::vector<int> slots;
+    std::vector<ArrivalPtr> arrivals;
+    std::vector<bool> filled;
+    int missing = 0;
+    std::uint64_t iteration = 0;
+    Clock::time_point first_arrival, last_arrival;
+    std::uint64_t completed = 0;  // times that it was announced or is to be
+    bool taken_back = false;      // its arrivals, since it was announced or is to be
+  };
+  struct Partition {
+    std::uint64_t from_iteration = 0;
+    Buckets buckets;
+    std::vector<std::pair<int, int>> where;  // slot -> bucket, position
+    std::vector<Bucket> filling;
+    std::uint64_t done = 0;  // buckets
+  };
+
+  Partition& PartitionOf(std::uint64_t iteration);
+  std::pair<Partition*, Bucket*> Find(int bucket_id);  // nullptr: none
+  void Empty(Bucket& bucket);
+  template <class Do>
+  void ForEach(const Do& act) const;
+
+  std::vector<Partition> partitions_;  // the last one is the newest
+  std::vector<bool> busy_;
+  std::vector<std::uint64_t> times_last_;
+  int outstanding_ = 0;  // buckets that are announced, or are to be, and not reduced
+};
+
+}  // namespace horovod_opt

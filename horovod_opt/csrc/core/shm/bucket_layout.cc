@@ -1,0 +1,57 @@
+#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "horovod_opt/csrc/core/shm/node_barrier.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr std::int64_t kLine = 64;  // bytes of a cache line
+
+// The largest whole number of cache lines for a slice so that everything fits into `bytes`.
+std::int64_t SliceBytes(std::size_t bytes, int rank, int ranks) {
+  if (ranks < 1 || rank < 0 || rank >= ranks) {
+    throw std::invalid_argument("local rank " + std::to_string(rank) + " is not one of " +
+                                std::to_string(ranks));
+  }
+  const std::size_t least = BucketLayout::Bytes(ranks, 1);
+  if (bytes < least) {
+    throw std::invalid_argument("reductions of " + std::to_string(ranks) + " ranks need at least " +
+                                std::to_string(least) + " bytes of shared memory, not " +
+                                std::to_string(bytes));
+  }
+  const std::int64_t row = static_cast<std::int64_t>(bytes - sizeof(NodeBarrier)) / (2 * ranks);
+  return (row - kLine) / ranks / kLine * kLine;
+}
+
+}  // namespace
+
+std::size_t BucketLayout::Bytes(int ranks, std::size_t chunk) {
+  const std::size_t count = static_cast<std::size_t>(ranks);
+  const std::size_t lines = (chunk + count * kLine - 1) / (count * kLine);  // of a slice
+  return sizeof(NodeBarrier) + 2 * count * (1 + count * lines) * kLine;
+}
+
+BucketLayout::BucketLayout(void* memory, std::size_t bytes, int rank, int ranks)
+    : rank_(rank),
+      ranks_(ranks),
+      barrier_(static_cast<NodeBarrier*>(memory)),
+      buffers_(static_cast<char*>(memory) + sizeof(NodeBarrier)),
+      slice_(SliceBytes(bytes, rank, ranks)) {}
+
+BucketLayout::Announcement& BucketLayout::Announced(std::uint64_t copy, int rank) const {
+  return *reinterpret_cast<Announcement*>(Row(copy, rank));
+}
+
+char* BucketLayout::Place(std::uint64_t copy, int rank, int owner) const {
+  return Row(copy, rank) + sizeof(Announcement) + owner * slice_;
+}
+
+char* BucketLayout::Row(std::uint64_t copy, int rank) const {
+  const std::int64_t row = static_cast<std::int64_t>(sizeof(Announcement)) + ranks_ * slice_;
+  return buffers_ + (static_cast<std::int64_t>(copy % 2) * ranks_ + rank) * row;
+}
+
+}  // namespace horovod_opt
