@@ -40,7 +40,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
-	$(BIN)/python -m horovod_opt.experiments.overhead $(BENCH_ARGS)
+	$(BIN)/python -m horovod_opt.bench.overhead $(BENCH_ARGS)
 
 # The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed

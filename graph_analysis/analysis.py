@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
+from graph_analysis.bucket_sizes import fuse
 from graph_analysis.concurrency import concurrent_calls, totally_ordered
 from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
-from graph_analysis.fusion import fuse
+from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import Collective, Graph, GraphError
 from graph_analysis.negotiated import Negotiated
 from graph_analysis.order import Order
-from graph_analysis.pause import collector_paused
 from graph_analysis.plan import ADASUM, ELEMENT_BYTES, REDUCE_OPS, Plan, Slot, nbytes
 
 DEFAULT_THRESHOLD = 4 * 1024 * 1024  # bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
 
+from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import (
     Graph,
     GraphError,
@@ -17,7 +18,6 @@ from graph_analysis.graph import (
     special_types,
 )
 from graph_analysis.node_attributes import callees, collective, scalar, static_shape
-from graph_analysis.pause import collector_paused
 from graph_analysis.shape_inference import ShapeInference
 
 # In a FunctionDef an output is called by its name; elsewhere it matters for these only.

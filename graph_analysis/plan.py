@@ -106,7 +106,7 @@ class Plan:
     @staticmethod
     def from_json(text: str) -> Plan:
         """Raises PlanError if `text` is not what to_json() writes."""
-        from graph_analysis.plan_json import parse
+        from graph_analysis.plan_format import parse
         return parse(text)
 
     def explain(self) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Optional
 
+from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import SWITCHES, Graph, Library, is_collective, special_types
 from graph_analysis.node_attributes import callees, collective, scalar
-from graph_analysis.pause import collector_paused
 
 Bodies = Callable[[str], object]  # function name -> FuncGraph, FunctionDef or None
 

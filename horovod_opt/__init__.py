@@ -7,7 +7,7 @@ stay as they are. ``horovod_opt.stats()`` tells what the background thread costs
 TYPE_CHECKING = False  # type checkers take it for typing's, whose import takes milliseconds
 if TYPE_CHECKING:
     from horovod_opt.counters import Stats
-    from horovod_opt.native_plan import PlanStatus
+    from horovod_opt.native.plan_text import PlanStatus
     from horovod_opt.runtime import plans, stats
     from horovod_opt.settings import SettingsError
 
@@ -17,7 +17,7 @@ __all__ = ["PlanStatus", "SettingsError", "Stats", "plans", "stats"]
 # Imported on first use: every Python of a job starts through horovod_opt.guard, which
 # must cost nothing.
 _HOMES = {
-    "PlanStatus": "horovod_opt.native_plan",
+    "PlanStatus": "horovod_opt.native.plan_text",
     "Stats": "horovod_opt.counters",
     "plans": "horovod_opt.runtime",
     "SettingsError": "horovod_opt.settings",

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from horovod_opt import __version__
 from horovod_opt.arguments import positive
-from horovod_opt.experiments.bench import command as bench
-from horovod_opt.experiments.profile import command as profile
-from horovod_opt.experiments.report import command as report
-from horovod_opt.experiments.simulate import command as simulate
+from horovod_opt.bench.training import training_suite as bench
+from horovod_opt.profile import profile_command as profile
+from horovod_opt.report import report_command as report
+from horovod_opt.simulate import simulate_command as simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
 def _plan(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from horovod_opt import plan_command
+    from horovod_opt.planning import plan_command
 
     job = plan_command.Job(options.ranks, options.arguments, options.train)
     if options.path.suffix == ".py" and options.path.exists():
@@ -109,11 +109,11 @@ def _plan(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from horovod_opt import doctor, doctor_tables
-    from horovod_opt.findings import examine
+    from horovod_opt.doctor import inspection, tables
+    from horovod_opt.doctor.findings import examine
 
     with Console(stderr=True).status("Loading each framework once ..."):
-        facts = doctor.gather(os.environ, options.ranks)
+        facts = inspection.gather(os.environ, options.ranks)
     findings = examine(facts)
     if options.json:
         report = {
@@ -122,7 +122,7 @@ def _doctor(options: argparse.Namespace) -> int:
         }
         print(json.dumps(report, indent=2))
     else:
-        doctor_tables.show(facts, findings, Console(highlight=False))
+        tables.show(facts, findings, Console(highlight=False))
     return int(any(finding.problem for finding in findings))
 
 

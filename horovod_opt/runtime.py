@@ -12,10 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from horovod_opt import abi, counters, first_step, torch_plan
-from horovod_opt.native_plan import PlanStatus, parse_status
-from horovod_opt.planner import Planner
-from horovod_opt.region_file import PLANS
+from horovod_opt import counters
+from horovod_opt.native import structs
+from horovod_opt.native.plan_text import PlanStatus, parse_status
+from horovod_opt.planning import first_step, pytorch_gradients
+from horovod_opt.planning.planner import Planner
+from horovod_opt.planning.region_file import PLANS
 from horovod_opt.settings import Settings, SettingsError, load
 
 # What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
@@ -55,10 +57,10 @@ def check_abi(lib: ctypes.CDLL) -> None:
         built = lib.horovod_opt_abi().decode()
     except AttributeError:
         built = "none"
-    if built != abi.HASH:
+    if built != structs.HASH:
         raise ImportError(
             f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "
-            f"native interface is {built}, Python's is {abi.HASH}. They are from different "
+            f"native interface is {built}, Python's is {structs.HASH}. They are from different "
             "builds; remedy: pip install --force-reinstall horovod-opt (in a developer's tree: "
             "make build)."
         )
@@ -84,12 +86,12 @@ def configure(lib: ctypes.CDLL) -> None:
         table = bool(settings.stats)
         settings = dataclasses.replace(settings, stats=1)
     lib.horovod_opt_configure.argtypes = [
-        ctypes.POINTER(abi.NativeSettings),
+        ctypes.POINTER(structs.NativeSettings),
         ctypes.c_char_p,
         ctypes.c_char_p,
     ]
     lib.horovod_opt_configure.restype = None
-    lib.horovod_opt_configure(abi.to_native(settings), settings.text.encode(), error)
+    lib.horovod_opt_configure(structs.to_native(settings), settings.text.encode(), error)
 
     framework = framework_of(lib)
     _initialized.pop(framework, None)
@@ -100,17 +102,18 @@ def configure(lib: ctypes.CDLL) -> None:
         if framework == "tensorflow":
             _capture_graphs(lib)
         elif framework == "torch":
-            torch_plan.planner = Planner(lib)
+            pytorch_gradients.planner = Planner(lib)
 
 
 @functools.lru_cache(maxsize=None)
 def _capture_graphs(lib: ctypes.CDLL) -> None:
     """From now on, TensorFlow's graphs are planned before they first run."""
-    from horovod_opt import capture
+    from horovod_opt.planning import tensorflow_functions
 
     planner = Planner(lib)
     before_step = first_step.stop if first_step.is_wanted() else None
-    capture.install(capture.Capture(planner, os.environ.get(PLANS, ""), before_step))
+    capture = tensorflow_functions.Capture(planner, os.environ.get(PLANS, ""), before_step)
+    tensorflow_functions.install(capture)
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:
@@ -135,9 +138,9 @@ def report(lib: ctypes.CDLL) -> None:
     if os.environ.get(STATS_JSON):
         _write(stats, Path(os.environ[STATS_JSON]))
     if native.table:
-        from horovod_opt import report_table
+        from horovod_opt import stats_table
 
-        report_table.show(stats, sys.stderr)
+        stats_table.show(stats, sys.stderr)
 
 
 def _write(stats: Sequence[counters.Stats], path: Path) -> None:
@@ -152,15 +155,15 @@ def _write(stats: Sequence[counters.Stats], path: Path) -> None:
 
 
 def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
-    out = abi.NativeStats()
+    out = structs.NativeStats()
     if lib.horovod_opt_gathered_stats(rank, ctypes.byref(out)) != 0:
         raise RuntimeError(f"the counters of rank {rank} were not gathered")
-    return abi.from_native(out)
+    return structs.from_native(out)
 
 
-def _read(framework: str | None, function: str) -> tuple[_Native, abi.NativeStats]:
+def _read(framework: str | None, function: str) -> tuple[_Native, structs.NativeStats]:
     """The native library of the framework, for `function` of this package, and its counters."""
-    out = abi.NativeStats()
+    out = structs.NativeStats()
     name = framework or next(reversed(_initialized), None)
     native = _initialized.get(name)
     if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
@@ -174,7 +177,7 @@ def _read(framework: str | None, function: str) -> tuple[_Native, abi.NativeStat
 
 def stats(framework: str | None = None) -> counters.Stats:
     _, out = _read(framework, "stats")
-    return abi.from_native(out)
+    return structs.from_native(out)
 
 
 def plans(framework: str | None = None) -> list[PlanStatus]:

@@ -27,8 +27,8 @@ from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
 from graph_analysis import Plan, PlanError
-from horovod_opt.native_plan import native_text
-from horovod_opt.planner import Planner
+from horovod_opt.native.plan_text import native_text
+from horovod_opt.planning.planner import Planner
 
 LIBRARY = _basics.MPI_LIB_CTYPES
 FIELDS = ("", "-", "0", "-1", "7", "1,0", "0,,1", "9" * 30, "1e400", "nan", "x", "\u2028", "\r")

@@ -11,7 +11,7 @@ from draw import Draw
 from graph_input import graph_of
 
 from graph_analysis import Graph, GraphError, analyze, read_dict
-from horovod_opt import plan_command
+from horovod_opt.planning import plan_command
 
 VALUES = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 

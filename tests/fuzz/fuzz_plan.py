@@ -11,7 +11,8 @@ from graph_input import plan_of
 
 from graph_analysis import Plan, PlanError
 from graph_analysis.table import plan_table
-from horovod_opt import native_plan, plan_command
+from horovod_opt.native import plan_text
+from horovod_opt.planning import plan_command
 
 
 def target(data: bytes) -> None:
@@ -50,7 +51,7 @@ def check(plan: Plan) -> None:
     assert all(before < slot.id for slot in plan.slots for before in slot.after)
     assert plan.explain()
     plan_table(plan)
-    lines = native_plan.native_text(plan, 0).split("\n")
+    lines = plan_text.native_text(plan, 0).split("\n")
     kinds = [line.partition("\t")[0] for line in lines]
     assert kinds == ["plan", *["slot"] * len(plan.slots), *["bucket"] * len(plan.buckets), ""]
     assert {line.count("\t") for line in lines if line.startswith("slot")} <= {8}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.experiments.bench.jobs import Cell, Job
-from horovod_opt.experiments.bench.run import Setup, measure
-from horovod_opt.experiments.launch import JobFailed
-from horovod_opt.experiments.series import WORKERS, Series
+from horovod_opt.bench.training.jobs import Cell, Job
+from horovod_opt.bench.training.run_job import Setup, measure
+from horovod_opt.bench.worker_job import WORKERS, Series
+from horovod_opt.measuring.launch import JobFailed
 
 SETUP = Setup(seconds=0.2, threads=1, timeout=300.0, images=Path())
 PARAMETERS = 11_689_512  # of ResNet18

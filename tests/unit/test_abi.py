@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from horovod_opt import abi, counters, settings
+from horovod_opt import counters, settings
+from horovod_opt.native import structs
 
-STRUCTS = {"HorovodOptSettings": abi.NativeSettings, "HorovodOptStats": abi.NativeStats}
+STRUCTS = {"HorovodOptSettings": structs.NativeSettings, "HorovodOptStats": structs.NativeStats}
 
 
 def test_layout_is_the_compilers(tmp_path: Path):
-    (tmp_path / "horovod_opt_abi.h").write_text(abi.header())
+    (tmp_path / "horovod_opt_abi.h").write_text(structs.header())
     lines = []
     for name, struct in STRUCTS.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
@@ -33,39 +34,39 @@ def test_layout_is_the_compilers(tmp_path: Path):
 
     expected = []
     for name, struct in STRUCTS.items():
-        expected.append(f"{name} {abi.ctypes.sizeof(struct)}")
+        expected.append(f"{name} {structs.ctypes.sizeof(struct)}")
         for field, kind in struct._fields_:
-            is_double = int(kind is abi.ctypes.c_double)
+            is_double = int(kind is structs.ctypes.c_double)
             expected.append(f"{name}.{field} {getattr(struct, field).offset} {is_double}")
     assert printed.stdout.splitlines() == expected
 
 
 def test_the_header_is_cpp_too(tmp_path: Path):
-    (tmp_path / "horovod_opt_abi.h").write_text(abi.header())
+    (tmp_path / "horovod_opt_abi.h").write_text(structs.header())
     (tmp_path / "twice.cc").write_text('#include "horovod_opt_abi.h"\n' * 2)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
     subprocess.run(["g++", *flags, "twice.cc"], cwd=tmp_path, check=True)
 
 
 def test_the_command_writes_the_header_without_warnings():
-    command = [sys.executable, "-W", "error", "-m", "horovod_opt.abi"]
+    command = [sys.executable, "-W", "error", "-m", "horovod_opt.native.structs"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stdout == abi.header()
+    assert answer.stdout == structs.header()
     assert answer.stderr == ""
-    assert f'#define HOROVOD_OPT_ABI "{abi.HASH}"' in answer.stdout
+    assert f'#define HOROVOD_OPT_ABI "{structs.HASH}"' in answer.stdout
 
 
 def test_the_hash_follows_the_structs(monkeypatch):
     def hash_now() -> str:
-        return abi.hashlib.sha256(abi._declarations().encode()).hexdigest()[:16]
+        return structs.hashlib.sha256(structs._declarations().encode()).hexdigest()[:16]
 
-    assert hash_now() == abi.HASH
+    assert hash_now() == structs.HASH
     monkeypatch.setattr(counters, "TABLE", counters.TABLE[::-1])
-    assert hash_now() != abi.HASH
+    assert hash_now() != structs.HASH
 
 
 def test_names_of_the_modes_and_controllers():
-    constants = dict(re.findall(r"(HOROVOD_OPT_[A-Z_]+) = (\d+),", abi.header()))
+    constants = dict(re.findall(r"(HOROVOD_OPT_[A-Z_]+) = (\d+),", structs.header()))
     assert constants == {
         **{f"HOROVOD_OPT_MODE_{mode.upper()}": str(bit) for mode, bit in settings.MODES.items()},
         "HOROVOD_OPT_CONTROLLER_MPI": "0",
@@ -74,21 +75,22 @@ def test_names_of_the_modes_and_controllers():
 
 
 def test_settings_reach_the_native_side():
-    native = abi.to_native(settings.Settings(mode="nbcs+scp", gs_interval=7, scp_core=-2))
+    native = structs.to_native(settings.Settings(mode="nbcs+scp", gs_interval=7, scp_core=-2))
     assert (native.mode, native.gs_interval, native.scp_core) == (6, 7, -2)
     assert native.nbcs_sleep_max_us == settings.Settings().nbcs_sleep_max_us
 
 
 def test_counters_come_back():
-    native = abi.NativeStats(rank=3, mode=5, controller=1, wait_seconds=0.5, data_bytes=2**40)
-    stats = abi.from_native(native)
+    native = structs.NativeStats(rank=3, mode=5, controller=1, wait_seconds=0.5, data_bytes=2**40)
+    stats = structs.from_native(native)
     assert (stats.rank, stats.mode, stats.controller) == (3, "gs+scp", "gloo")
     assert (stats.wait_seconds, stats.data_bytes) == (0.5, 2**40)
 
 
 def test_the_package_imports_nothing_heavy():
     code = (
-        "import sys, json; import horovod_opt.abi, horovod_opt.runtime; horovod_opt.stats; "
+        "import sys, json; import horovod_opt.native.structs, horovod_opt.runtime; "
+        "horovod_opt.stats; "
         "print(json.dumps([m for m in ('horovod', 'tensorflow', 'torch', 'rich', 'psutil') "
         "if m in sys.modules]))"
     )

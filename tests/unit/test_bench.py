@@ -15,15 +15,15 @@ from rich.console import Console
 pytest.importorskip("matplotlib")
 
 from horovod_opt import cli
-from horovod_opt.experiments import documents, launch
-from horovod_opt.experiments.bench import command, hosts, jobs, run
-from horovod_opt.experiments.bench.hosts import Hosts, HostsError
-from horovod_opt.experiments.bench.jobs import Cell, Job
-from horovod_opt.experiments.bench.pictures import section
-from horovod_opt.experiments.bench.results import rows
-from horovod_opt.experiments.measure import Interval, Noise
-from horovod_opt.experiments.present import rich_table, save_pictures
-from horovod_opt.experiments.series import BASE, LIMIT, Series
+from horovod_opt.bench.training import hosts, jobs, run_job, training_suite
+from horovod_opt.bench.training.hosts import Hosts, HostsError
+from horovod_opt.bench.training.jobs import Cell, Job
+from horovod_opt.bench.training.results import rows
+from horovod_opt.bench.training.scaling_pictures import section
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.measuring import documents, launch
+from horovod_opt.measuring.comparison import Interval, Noise
+from horovod_opt.measuring.present import rich_table, save_pictures
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
 
@@ -139,8 +139,8 @@ def test_slurm_that_does_not_answer(monkeypatch, tmp_path):
 # One job
 
 
-def setup(**changed: object) -> run.Setup:
-    return run.Setup(**{"seconds": 1.0, "threads": 1, "timeout": 60.0, "images": Path("/i"),
+def setup(**changed: object) -> run_job.Setup:
+    return run_job.Setup(**{"seconds": 1.0, "threads": 1, "timeout": 60.0, "images": Path("/i"),
                         **changed})
 
 
@@ -173,7 +173,7 @@ def executed(monkeypatch):
 
 
 def test_a_measurement_is_what_rank_0_prints(executed):
-    measured = run.measure(Job(0, CELL, Series("topo", "topo")), setup())
+    measured = run_job.measure(Job(0, CELL, Series("topo", "topo")), setup())
     assert measured["images_per_second"] == 20.0 and measured["memory_mib"] == 600.0
     assert measured["stats"] is None
     assert measured["breakdown"] == pytest.approx(
@@ -183,13 +183,13 @@ def test_a_measurement_is_what_rank_0_prints(executed):
 
 
 def test_ranks_on_several_hosts_share_no_folder(executed):
-    run.measure(Job(0, CELL, Series("topo", "topo")), setup(hosts=Hosts((("a", 1), ("b", 1)))))
+    run_job.measure(Job(0, CELL, Series("topo", "topo")), setup(hosts=Hosts((("a", 1), ("b", 1)))))
     [[started]] = executed
     assert started[1:5] == ["-np", "2", "-H", "a:1,b:1"] and "--rendezvous" not in started
 
 
 def test_without_communication_one_host_stands_for_all(executed):
-    measured = run.measure(Job(0, cell(ranks=4), Series(LIMIT, communicates=False)),
+    measured = run_job.measure(Job(0, cell(ranks=4), Series(LIMIT, communicates=False)),
                            setup(hosts=Hosts((("a", 2), ("b", 2)))))
     [commands] = executed
     assert len(commands) == 2 and measured["images_per_second"] == 40.0
@@ -200,29 +200,29 @@ def test_a_model_that_does_not_fit_is_said_in_one_line(executed):
         "ended with exit code 1\n    WARNING: x\n    [1,0]<stderr>: VGG16 does not fit the memory "
         "of node: 2 ranks need 9 GiB\n    prterun noticed")
     with pytest.raises(launch.JobFailed) as failure:
-        run.measure(Job(0, CELL, Series("off")), setup())
+        run_job.measure(Job(0, CELL, Series("off")), setup())
     assert str(failure.value) == "VGG16 does not fit the memory of node: 2 ranks need 9 GiB"
 
 
 def test_other_failures_keep_their_reason(executed):
     executed.answer = launch.JobFailed("ended with exit code 9\n    the end")
     with pytest.raises(launch.JobFailed, match="exit code 9\n    the end"):
-        run.measure(Job(0, CELL, Series("off")), setup())
+        run_job.measure(Job(0, CELL, Series("off")), setup())
 
 
 @pytest.mark.parametrize("extra, expected", [
     ({"separate": True}, "--separate"), ({"input": "real"}, "--images"),
     ({"framework": "torch"}, "train_torch.py")])
 def test_what_the_worker_is_told(extra, expected):
-    assert expected in run.worker(cell(**extra), setup())
-    assert expected not in run.worker(CELL, setup())
+    assert expected in run_job.worker(cell(**extra), setup())
+    assert expected not in run_job.worker(CELL, setup())
 
 
 def test_tf_cnn_benchmarks_with_horovod_prints_the_total_on_each_rank(executed):
     line = "[1,{}]<stdout>: total images/sec: {}\n"
     executed.answer = line.format(0, "11.00") + "noise\n" + line.format(1, "13.00")
     script = Path("/checkout/tf_cnn_benchmarks.py")
-    measured = run.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), Series("off")),
+    measured = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), Series("off")),
                            setup(tf_cnn_benchmarks=script))
     assert measured["images_per_second"] == 12.0
     [[started]] = executed
@@ -233,7 +233,7 @@ def test_tf_cnn_benchmarks_with_horovod_prints_the_total_on_each_rank(executed):
 def test_tf_cnn_benchmarks_alone_prints_each_ranks_own(executed):
     executed.answer = "total images/sec: 11.0\ntotal images/sec: 13.0\n"
     limit = Series(LIMIT, communicates=False)
-    measured = run.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), limit),
+    measured = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), limit),
                            setup(tf_cnn_benchmarks=Path("x")))
     assert measured["images_per_second"] == 24.0
     assert len(executed[0]) == 2
@@ -241,7 +241,7 @@ def test_tf_cnn_benchmarks_alone_prints_each_ranks_own(executed):
 
 def test_tf_cnn_benchmarks_without_a_result():
     with pytest.raises(launch.JobFailed, match="1 lines .* for 2 ranks.*bye"):
-        run.total_images_per_second("total images/sec: 3\nbye\n", 2, shared=True)
+        run_job.total_images_per_second("total images/sec: 3\nbye\n", 2, shared=True)
 
 
 def test_tf_cnn_benchmarks_is_found_in_a_checkout_its_folder_or_by_name(tmp_path):
@@ -249,9 +249,9 @@ def test_tf_cnn_benchmarks_is_found_in_a_checkout_its_folder_or_by_name(tmp_path
     script.parent.mkdir(parents=True)
     script.touch()
     for path in (tmp_path, script.parent, script):
-        assert run.find_tf_cnn_benchmarks(path) == script
+        assert run_job.find_tf_cnn_benchmarks(path) == script
     with pytest.raises(ValueError, match="there is no tf_cnn_benchmarks.py in"):
-        run.find_tf_cnn_benchmarks(tmp_path / "scripts")
+        run_job.find_tf_cnn_benchmarks(tmp_path / "scripts")
 
 
 # Results
@@ -392,11 +392,11 @@ def test_a_benchmark_is_measured_shown_and_kept(executed, tmp_path, capsys):
 
 def test_an_interrupted_benchmark_goes_on(executed, tmp_path, monkeypatch, capsys):
     answers = iter([result(1.0), KeyboardInterrupt()])
-    monkeypatch.setattr(run.launch, "execute", lambda *_: _next(answers))
+    monkeypatch.setattr(run_job.launch, "execute", lambda *_: _next(answers))
     assert bench(*QUICK, "--output", tmp_path) == 130
     assert "The same command goes on from here" in capsys.readouterr().err
     monkeypatch.undo()
-    monkeypatch.setattr(run.launch, "execute", lambda *_: result(2.0))
+    monkeypatch.setattr(run_job.launch, "execute", lambda *_: result(2.0))
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
     assert [one["images_per_second"] for one in saved["measurements"]] == [1.0, 2.0, 2.0]
@@ -412,10 +412,10 @@ def _next(answers):
 
 def test_failed_jobs_are_tried_again_and_end_with_2(executed, tmp_path, monkeypatch, capsys):
     answers = iter([result(1.0), launch.JobFailed("killed: not finished after 9 s"), result(3.0)])
-    monkeypatch.setattr(run.launch, "execute", lambda *_: _next(answers))
+    monkeypatch.setattr(run_job.launch, "execute", lambda *_: _next(answers))
     assert bench(*QUICK, "--output", tmp_path) == 2
     assert "1 of 3 jobs failed; the others are kept" in capsys.readouterr().err
-    monkeypatch.setattr(run.launch, "execute", lambda *_: result(2.0))
+    monkeypatch.setattr(run_job.launch, "execute", lambda *_: result(2.0))
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
     assert {one["series"]: one["images_per_second"] for one in saved["measurements"]} == {
@@ -445,11 +445,11 @@ def test_help_is_quick_and_loads_no_library_for_plots():
 
 
 def test_prepared_cells_have_their_batch(executed):
-    parser = command.argparse.ArgumentParser()
-    command.add(parser.add_subparsers())
+    parser = training_suite.argparse.ArgumentParser()
+    training_suite.add(parser.add_subparsers())
     options = parser.parse_args(["bench", "--global-batch", "8", "--ranks", "2", "4", "--input",
                                  "synthetic,real", "--breakdown", "--models", "VGG16,AlexNet"])
-    cells, series, prepared = command.prepare(options)
+    cells, series, prepared = training_suite.prepare(options)
     assert {(one.ranks, one.batch) for one in cells} == {(2, 4), (4, 2)}
     assert len(cells) == 2 * 2 * 2 * 2 and len(set(cells)) == len(cells)
     assert {(one.model, one.pixels) for one in cells} == {("VGG16", 224), ("AlexNet", 227)}

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt import abi, cli, cores, doctor
-from horovod_opt.doctor import Facts, Framework
-from horovod_opt.findings import examine
+from horovod_opt import cli, usable_cores
+from horovod_opt.doctor import inspection
+from horovod_opt.doctor.findings import examine
+from horovod_opt.doctor.inspection import Facts, Framework
+from horovod_opt.native import structs
 from horovod_opt.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +32,7 @@ HEALTHY_TORCH = Framework(
     built_against="2.13.0+cpu",
     library="/env/horovod/torch/mpi_lib_v2.so",
     parts={"MPI": True, "Gloo": True, "NCCL": False},
-    abi=abi.HASH,
+    abi=structs.HASH,
     libmpi="/env/lib/libmpi.so.40",
     mpi_version=OPEN_MPI,
 )
@@ -71,7 +73,7 @@ def test_nothing_is_wrong():
         (facts(frameworks=()), "built for no framework (none installed)"),
         (facts({"error": "ImportError: libtorch.so"}), "does not load: ImportError: libtorch.so"),
         (facts({"installed": "2.14.0"}), "built against torch 2.13.0+cpu, but 2.14.0 is installed"),
-        (facts({"abi": "0123"}), f"native interface 0123, Python's is {abi.HASH}"),
+        (facts({"abi": "0123"}), f"native interface 0123, Python's is {structs.HASH}"),
         (facts({"abi": ""}), "native interface of upstream"),
         (facts(mpirun="", mpirun_version=""), "mpirun is neither on PATH"),
         (facts(mpirun_version="MPICH 5.0.2"), "uses Open MPI 5.0.11 (/env/lib/libmpi.so.40), but"),
@@ -148,14 +150,14 @@ def test_gloo_alone_needs_no_mpi():
     ],
 )
 def test_names_of_mpis(text, name):
-    assert doctor.mpi_name(text) == name
+    assert inspection.mpi_name(text) == name
 
 
 def test_ranks_of_the_job(monkeypatch):
-    assert doctor.local_size({}) == 1
-    assert doctor.local_size({"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}) == 3
-    assert doctor.local_size({"MPI_LOCALNRANKS": "4"}) == 4
-    assert doctor.local_size({"HOROVOD_LOCAL_SIZE": "2", "MPI_LOCALNRANKS": "4"}) == 2
+    assert inspection.local_size({}) == 1
+    assert inspection.local_size({"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}) == 3
+    assert inspection.local_size({"MPI_LOCALNRANKS": "4"}) == 4
+    assert inspection.local_size({"HOROVOD_LOCAL_SIZE": "2", "MPI_LOCALNRANKS": "4"}) == 2
 
 
 def test_hyperthreads_are_one_core(tmp_path):
@@ -163,18 +165,18 @@ def test_hyperthreads_are_one_core(tmp_path):
         topology = tmp_path / f"cpu{cpu}" / "topology"
         topology.mkdir(parents=True)
         (topology / "thread_siblings_list").write_text(siblings + "\n")
-    assert cores.count_cores([0, 1, 2, 3], tmp_path) == 2
-    assert cores.count_cores([0, 2], tmp_path) == 1
-    assert cores.count_cores([7, 8], tmp_path) == 2  # a machine without that file
+    assert usable_cores.count_cores([0, 1, 2, 3], tmp_path) == 2
+    assert usable_cores.count_cores([0, 2], tmp_path) == 1
+    assert usable_cores.count_cores([7, 8], tmp_path) == 2  # a machine without that file
 
 
 def test_memory_without_a_name():
     """A process that may open nothing more cannot have any."""
-    assert doctor._memfd_error() == ""
+    assert inspection._memfd_error() == ""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        assert doctor._memfd_error() == os.strerror(errno.EMFILE)
+        assert inspection._memfd_error() == os.strerror(errno.EMFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -208,7 +210,7 @@ def fakes(tmp_path: Path) -> Path:
         "#include <stdbool.h>\n"
         "int MPI_Get_library_version(char*, int*);\n"
         "void* keep = MPI_Get_library_version;\n"
-        f'const char* horovod_opt_abi(void) {{ return "{abi.HASH}"; }}\n'
+        f'const char* horovod_opt_abi(void) {{ return "{structs.HASH}"; }}\n'
         "bool horovod_mpi_built(void) { return true; }\n"
         "bool horovod_gloo_built(void) { return true; }\n"
         "int horovod_nccl_built(void) { return 22304; }\n"

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from horovod_opt import first_step
+from horovod_opt.planning import first_step
 from horovod_opt.settings import load
 
 RANK = """
 import signal
-from horovod_opt import first_step
+from horovod_opt.planning import first_step
 signal.signal(signal.SIGTERM, lambda *_: print("it goes on", flush=True))
 assert first_step.is_wanted()
 first_step.announce()

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horovod_opt import rank_end
+from horovod_opt.launcher import rank_end
 
 # In place of mpirun: two ranks, of which `fault` may kill one with its group, and a status.
 MPIRUN = """
@@ -39,7 +39,7 @@ sys.exit(int(status) if status else max(codes))
 """
 HOROVODRUN = """
 import os, sys
-from horovod_opt import job_end
+from horovod_opt.launcher import job_end
 job_end.LAST_WORDS_SECONDS = 0.5
 end = job_end.JobEnd()
 mpirun, fault, status, *command = sys.argv[1:]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from horovod_opt import launcher
+from horovod_opt.launcher import environment
 
 OPEN_MPI_4 = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
 OPEN_MPI_5 = "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
@@ -27,7 +27,7 @@ HYDRA = "HYDRA build details:\n    Version:                                 5.0.
     ],
 )
 def test_major_version(version, major):
-    assert launcher.open_mpi_major(version) == major
+    assert environment.open_mpi_major(version) == major
 
 
 ACCEPTED_BY_BOTH = [
@@ -42,7 +42,7 @@ ACCEPTED_BY_BOTH = [
 @pytest.mark.parametrize("options", ACCEPTED_BY_BOTH)
 @pytest.mark.parametrize("version", [OPEN_MPI_4, OPEN_MPI_5])
 def test_options_that_every_release_accepts_stay(version, options):
-    assert launcher.open_mpi_options(options, version) == options
+    assert environment.open_mpi_options(options, version) == options
 
 
 RESPELLED = [
@@ -57,13 +57,13 @@ RESPELLED = [
 
 @pytest.mark.parametrize("options, respelled", RESPELLED)
 def test_options_that_open_mpi_5_refuses(options, respelled):
-    assert launcher.open_mpi_options(options, OPEN_MPI_5) == respelled
+    assert environment.open_mpi_options(options, OPEN_MPI_5) == respelled
 
 
 @pytest.mark.parametrize("version", [OPEN_MPI_4, "orterun (OpenRTE) 3.1.3\n", HYDRA, ""])
 @pytest.mark.parametrize("options, _", RESPELLED)
 def test_options_of_other_launchers_stay(version, options, _):
-    assert launcher.open_mpi_options(options, version) == options
+    assert environment.open_mpi_options(options, version) == options
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def interpreter(monkeypatch):
 )
 def test_virtual_environment_comes_first(interpreter, path, expected):
     interpreter("/env/bin/python3", virtual=True)
-    assert launcher.environment({"PATH": path})["PATH"] == expected
+    assert environment.environment({"PATH": path})["PATH"] == expected
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_virtual_environment_comes_first(interpreter, path, expected):
 )
 def test_installed_interpreter_hides_nothing_that_was_found_before(interpreter, path, expected):
     interpreter("/usr/bin/python3", virtual=False)
-    assert launcher.environment({"PATH": path})["PATH"] == expected
+    assert environment.environment({"PATH": path})["PATH"] == expected
 
 
 def test_environment_without_path_keeps_the_system_commands(interpreter):
     interpreter("/env/bin/python3", virtual=True)
-    assert launcher.environment({})["PATH"] == os.pathsep.join(["/env/bin", os.defpath])
+    assert environment.environment({})["PATH"] == os.pathsep.join(["/env/bin", os.defpath])
 
 
 def test_environment_is_a_copy_with_everything_else_kept(interpreter):
     interpreter("/env/bin/python3", virtual=True)
     given = {"PATH": "/bin", "HOROVOD_OPT_MODE": "nbcs", "EMPTY": "", "LINES": "a\nb"}
-    result = launcher.environment(given)
+    result = environment.environment(given)
     assert given["PATH"] == "/bin"
     assert {**result, "PATH": "/bin"} == given

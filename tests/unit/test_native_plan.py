@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graph_analysis import Bucket, Plan, Slot
-from horovod_opt.native_plan import native_text, parse_status
+from horovod_opt.native.plan_text import native_text, parse_status
 
 
 def slot(number: int, name: str, after: tuple[int, ...] = (), **given) -> Slot:

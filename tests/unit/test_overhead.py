@@ -18,17 +18,17 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/experiments/workers")]
+sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/bench/workers")]
 
 import threads
 
-from horovod_opt.experiments import launch, machine
-from horovod_opt.experiments.measure import Spread, compare, difference, interleave, ratio
-from horovod_opt.experiments.overhead import command as overhead
-from horovod_opt.experiments.overhead import table
-from horovod_opt.experiments.overhead.plot import picture
-from horovod_opt.experiments.present import rich_table, save_pictures
-from horovod_opt.experiments.series import BASE, LIMIT, Series, parse_result
+from horovod_opt.bench.overhead import overhead_suite as overhead
+from horovod_opt.bench.overhead import table
+from horovod_opt.bench.overhead.plot import picture
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series, parse_result
+from horovod_opt.measuring import launch, machine
+from horovod_opt.measuring.comparison import Spread, compare, difference, interleave, ratio
+from horovod_opt.measuring.present import rich_table, save_pictures
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():

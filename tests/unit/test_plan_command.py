@@ -7,9 +7,9 @@ import json
 import pytest
 
 from graph_analysis import analyze, read_dict
-from horovod_opt import plan_command
 from horovod_opt.cli import main
-from horovod_opt.plan_command import CommandError, Job, regions_of
+from horovod_opt.planning import plan_command
+from horovod_opt.planning.plan_command import CommandError, Job, regions_of
 
 GRAPH = {
     "nodes": [

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.experiments.profile import sampler as sampler_module
-from horovod_opt.experiments.profile.bursts import LENGTH, Bursts
-from horovod_opt.experiments.profile.classes import (
+from horovod_opt.profile import sampler as sampler_module
+from horovod_opt.profile.bursts import LENGTH, Bursts
+from horovod_opt.profile.classes import (
     BACKGROUND,
     CLASSES,
     INPUT,
@@ -19,10 +19,10 @@ from horovod_opt.experiments.profile.classes import (
     SCHEDULING,
     Classes,
 )
-from horovod_opt.experiments.profile.proc import TICKS, Proc
-from horovod_opt.experiments.profile.ranks import MARK, Finder, RankProcess
-from horovod_opt.experiments.profile.record import Ranks, cycle_time, describe
-from horovod_opt.experiments.profile.sampler import Sampler
+from horovod_opt.profile.proc import TICKS, Proc
+from horovod_opt.profile.ranks import MARK, Finder, RankProcess
+from horovod_opt.profile.record import Ranks, cycle_time, describe
+from horovod_opt.profile.sampler import Sampler
 
 LIBRARY = "/x/site-packages/horovod/torch/mpi_lib_v2.cpython-311-x86_64-linux-gnu.so"
 

@@ -12,10 +12,11 @@ import types
 import pytest
 from matplotlib.figure import Figure
 
-from horovod_opt import abi, cli, runtime
-from horovod_opt.experiments import documents
-from horovod_opt.experiments.profile import compare, pictures
-from horovod_opt.experiments.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN
+from horovod_opt import cli, runtime
+from horovod_opt.measuring import documents
+from horovod_opt.native import structs
+from horovod_opt.profile import compare, profile_pictures
+from horovod_opt.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN
 
 
 def used(**given: float) -> dict:
@@ -64,7 +65,7 @@ def drawn(section) -> dict[str, Figure]:
 
 
 def test_section_of_a_profile():
-    section = pictures.section(profile_of(rank_of(0, 5.0, 120), rank_of(1, 2.0, 30)))
+    section = profile_pictures.section(profile_of(rank_of(0, 5.0, 120), rank_of(1, 2.0, 30)))
     assert set(drawn(section)) == {"background", "classes", "cycles", "oversleeps"}
     row, other = section.grids[0].rows
     assert list(row) == ["0", "60.0", "0.0", "0.0", "20.0", "12", "40", "1000", "5.0", "321"]
@@ -74,7 +75,7 @@ def test_section_of_a_profile():
 
 def test_section_without_bursts_of_upstream_with_a_users_class():
     document = profile_of(rank_of(0, 5.0, 120, mode=None, extra="my reader"), cycles=False)
-    section = pictures.section(document)
+    section = profile_pictures.section(document)
     assert set(drawn(section)) == {"background", "classes"}
     assert "upstream's Horovod" in section.summary
     legend, = drawn(section)["classes"].legends
@@ -84,7 +85,7 @@ def test_section_without_bursts_of_upstream_with_a_users_class():
 def test_a_failed_job_is_named():
     document = profile_of(rank_of(0, 5.0, 120))
     document["job"]["exit_status"] = 137
-    assert "exit status 137" in pictures.section(document).summary
+    assert "exit status 137" in profile_pictures.section(document).summary
 
 
 def test_a_triangle_for_each_oversleep_of_a_millisecond():
@@ -92,7 +93,7 @@ def test_a_triangle_for_each_oversleep_of_a_millisecond():
     window, = document["cycles"]["bursts"]
     window["ranks"] = {"0": [[0.0, 0.002, "waiting"], [0.002, 0.01, "running"],
                              [0.01, 0.0105, "waiting"], [0.0105, 0.04, "asleep"]]}
-    axis, = drawn(pictures.section(document))["cycles"].axes
+    axis, = drawn(profile_pictures.section(document))["cycles"].axes
     assert [line.get_xdata()[0] for line in axis.lines] == [1.0]
 
 
@@ -200,10 +201,10 @@ class Library:
             self.settings = settings
 
         def gathered(rank, out):
-            ctypes.cast(out, ctypes.POINTER(abi.NativeStats)).contents.rank = rank
+            ctypes.cast(out, ctypes.POINTER(structs.NativeStats)).contents.rank = rank
             return 0
 
-        self.horovod_opt_abi = lambda: abi.HASH.encode()
+        self.horovod_opt_abi = lambda: structs.HASH.encode()
         self.horovod_opt_configure = configure
         self.horovod_opt_gathered_ranks = lambda: 2
         self.horovod_opt_gathered_stats = gathered

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt import rank_count
+from horovod_opt.launcher import rank_count
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from horovod_opt import cli
-from horovod_opt.experiments import documents
-from horovod_opt.experiments.present import Grid
-from horovod_opt.experiments.report.page import machines, numbers
-from horovod_opt.experiments.report.source import beside_the_source
+from horovod_opt.measuring import documents
+from horovod_opt.measuring.present import Grid
+from horovod_opt.report.page import machines, numbers
+from horovod_opt.report.source import beside_the_source
 
 BROWSER_SECONDS = 120
 

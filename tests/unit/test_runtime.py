@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import horovod_opt
-from horovod_opt import abi, runtime
+from horovod_opt import runtime
 from horovod_opt.counters import TABLE
+from horovod_opt.native import structs
 from horovod_opt.settings import Settings
 
 # Keeps what it is told, counts up from 1 in every field of the counters, and has RANKS ranks.
@@ -58,9 +59,9 @@ int64_t test_mode(void) { return settings.mode; }
 """
 
 
-def build(folder: Path, abi_hash: str = abi.HASH, name: str = "mpi_lib.so") -> Path:
+def build(folder: Path, abi_hash: str = structs.HASH, name: str = "mpi_lib.so") -> Path:
     folder.mkdir(parents=True)
-    (folder / "horovod_opt_abi.h").write_text(abi.header())
+    (folder / "horovod_opt_abi.h").write_text(structs.header())
     fill = "".join(f"  out->{row.field} = {n + 1};\n" for n, row in enumerate(TABLE))
     (folder / "fake.c").write_text(SOURCE % fill)
     command = ["gcc", "-shared", "-fPIC", f'-DABI="{abi_hash}"', "fake.c", "-o", name]
@@ -88,7 +89,7 @@ def test_settings_reach_the_library(lib, monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_MODE", "NBCS+gs")
     runtime.configure(lib)
     assert told(lib) == (Settings(mode="gs+nbcs").text, "")
-    assert lib.test_mode() == abi.settings.MODES["gs"] | abi.settings.MODES["nbcs"]
+    assert lib.test_mode() == structs.settings.MODES["gs"] | structs.settings.MODES["nbcs"]
 
 
 def test_wrong_settings_are_told_not_raised(lib, monkeypatch):
@@ -166,7 +167,7 @@ def test_another_build_is_refused(tmp_path, built):
     with pytest.raises(ImportError) as caught:
         runtime.configure(lib)
     message = str(caught.value)
-    assert f"is {built}, Python's is {abi.HASH}" in message
+    assert f"is {built}, Python's is {structs.HASH}" in message
     assert "pip install --force-reinstall horovod-opt" in message
 
 

@@ -11,10 +11,10 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.experiments.simulate import costs, model, negotiated, summit
-from horovod_opt.experiments.simulate.cores import Cores, no_idle_core
-from horovod_opt.experiments.simulate.parameters import ParameterError, Parameters
-from horovod_opt.experiments.simulate.waits import Naps, meet
+from horovod_opt.simulate import costs, model, negotiated, summit
+from horovod_opt.simulate.parameters import ParameterError, Parameters
+from horovod_opt.simulate.processor_sharing import Cores, no_idle_core
+from horovod_opt.simulate.waits import Naps, meet
 
 SUMMIT = summit.setup()
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random

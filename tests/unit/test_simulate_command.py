@@ -8,8 +8,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
 from horovod_opt import cli
-from horovod_opt.experiments import documents, present
-from horovod_opt.experiments.simulate import model, pictures, summit, tables
+from horovod_opt.measuring import documents, present
+from horovod_opt.simulate import model, simulation_pictures, summit, tables
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
 
@@ -153,7 +153,7 @@ def test_the_network_that_was_used_for_fitting_is_marked():
     assert [name for name, one in rows.items() if one["fitted"]] == ["ResNet50"]
     assert {name for name, one in rows.items() if one["met"] is not None} == {
         "ResNet50", "GoogLeNet", "Inception-v3", "VGG16"}
-    drawn = pictures.networks({"networks": list(rows.values())}).figure.axes[0]
+    drawn = simulation_pictures.networks({"networks": list(rows.values())}).figure.axes[0]
     hollow = [line for line in drawn.lines if line.get_marker() == "s" and len(line.get_xdata())]
     assert [line.get_xdata()[0] for line in hollow] == [48]
 
@@ -163,7 +163,7 @@ def test_in_the_picture_what_was_used_for_fitting_is_hollow():
                for ranks in (6, summit.LARGEST) for mode in ("gs", "scp")]
     source = [{"figure": f"improvement, {mode}", "source": [0.1, 0.1], "fitted": mode == "gs"}
               for mode in ("gs", "scp")]
-    axis = pictures.improvement({"results": results, "source": source}).figure.axes[0]
+    axis = simulation_pictures.improvement({"results": results, "source": source}).figure.axes[0]
     marks = [line for line in axis.lines if line.get_marker() == "<" and len(line.get_xdata())]
     assert [line.get_markerfacecolor() == "white" for line in marks] == [True, False]
     labels = [text.get_text() for text in axis.get_legend().get_texts()]

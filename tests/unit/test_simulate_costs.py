@@ -10,8 +10,8 @@ pytest.importorskip("numpy")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horovod_opt.experiments.simulate import costs, summit
-from horovod_opt.experiments.simulate.parameters import FIELDS, ParameterError, parse_settings
+from horovod_opt.simulate import costs, summit
+from horovod_opt.simulate.parameters import FIELDS, ParameterError, parse_settings
 
 SUMMIT = summit.setup()
 

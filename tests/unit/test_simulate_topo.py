@@ -6,11 +6,11 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from horovod_opt.experiments.simulate import costs, model, summit
-from horovod_opt.experiments.simulate.listening import Listening
-from horovod_opt.experiments.simulate.parameters import Parameters
-from horovod_opt.experiments.simulate.planned import Planned
-from horovod_opt.experiments.simulate.waits import Naps
+from horovod_opt.simulate import costs, model, summit
+from horovod_opt.simulate.listening import Listening
+from horovod_opt.simulate.parameters import Parameters
+from horovod_opt.simulate.planned import Planned
+from horovod_opt.simulate.waits import Naps
 
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
 NO_ROUNDS = 60  # seconds; longer than any simulation here

@@ -8,13 +8,13 @@ import io
 import pytest
 
 import horovod_opt
-from horovod_opt import report_table
+from horovod_opt import stats_table
 from horovod_opt.counters import TABLE
 
 
 def printed(ranks) -> str:
     out = io.StringIO()
-    report_table.show(ranks, out)
+    stats_table.show(ranks, out)
     return out.getvalue()
 
 
@@ -85,7 +85,7 @@ def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
     text = printed([make_stats(**{**most, "rank": rank}) for rank in range(ranks)])
     assert max(map(len, text.splitlines())) <= 100
     assert "…" not in text
-    if ranks <= report_table.MOST_RANK_COLUMNS:
+    if ranks <= stats_table.MOST_RANK_COLUMNS:
         assert all(f" rank {rank} " in text for rank in range(ranks))
 
 

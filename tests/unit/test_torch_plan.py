@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from horovod_opt import torch_plan
+from horovod_opt.planning import pytorch_gradients
 
 
 class Native:
@@ -41,8 +41,8 @@ def record(*shape: int, dtype: str = "float32") -> dict:
             "postscale": 2.0}
 
 
-def planned(native: Native, **gradients: dict) -> torch_plan.GradientPlan:
-    return torch_plan.GradientPlan(native, "test", list(gradients.items()))
+def planned(native: Native, **gradients: dict) -> pytorch_gradients.GradientPlan:
+    return pytorch_gradients.GradientPlan(native, "test", list(gradients.items()))
 
 
 def slots(text: str) -> list[list[str]]:
@@ -72,11 +72,11 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
     def stop():
         raise InterruptedError
 
-    monkeypatch.setattr(torch_plan.first_step, "stop", stop)
+    monkeypatch.setattr(pytorch_gradients.first_step, "stop", stop)
     monkeypatch.setenv("HOROVOD_OPT_PLANS_STOP", "1")
     planned(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
     assert len(native.used) == 1
-    monkeypatch.setattr(torch_plan.first_step, "is_wanted", lambda: True)
+    monkeypatch.setattr(pytorch_gradients.first_step, "is_wanted", lambda: True)
     plan = planned(native, b=record(4, dtype="bfloat16"), a=record(3))
     plan.before_allreduce("b")
     with pytest.raises(InterruptedError):
@@ -120,9 +120,9 @@ def optimizer(process_set: int = 0, op: int = 0):
 
 
 def test_what_an_optimizer_sends(native, monkeypatch):
-    monkeypatch.setattr(torch_plan, "planner", native)
-    torch_plan.of(optimizer())
-    torch_plan.of(optimizer(op=1))
+    monkeypatch.setattr(pytorch_gradients, "planner", native)
+    pytorch_gradients.of(optimizer())
+    pytorch_gradients.of(optimizer(op=1))
     average, summed = map(slots, native.added)
     assert [slot[-1] for slot in average] == ["allreduce.bias", "allreduce.weight"]
     assert [slot[1:6] for slot in average] == [["6", "6", "0", "0.25", "4.0"],
@@ -131,17 +131,17 @@ def test_what_an_optimizer_sends(native, monkeypatch):
 
 
 def test_which_optimizers_are_planned(native, monkeypatch):
-    assert torch_plan.of(optimizer()) is None  # another mode
-    monkeypatch.setattr(torch_plan, "planner", native)
-    assert torch_plan.of(optimizer(process_set=1)) is None
+    assert pytorch_gradients.of(optimizer()) is None  # another mode
+    monkeypatch.setattr(pytorch_gradients, "planner", native)
+    assert pytorch_gradients.of(optimizer(process_set=1)) is None
     assert native.added == []
 
 
 def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch_plan, "planner", native)
+    monkeypatch.setattr(pytorch_gradients, "planner", native)
     one = optimizer()
-    plan = torch_plan.of(one)
+    plan = pytorch_gradients.of(one)
     late = torch.nn.Parameter(torch.zeros(5))
     one._parameter_names[late] = "late"
     plan.extend(one, [late])

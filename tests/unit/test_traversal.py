@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from experiments import traversal
 from graph_analysis import analyze
-from horovod_opt.experiments import traversal
 
 # Parameters that are trained: of He et al.'s networks as published with torchvision, and of the
 # reference implementations in Caffe.
@@ -33,7 +33,7 @@ def test_the_synthetic_step_has_a_layer_for_every_eight_nodes(nodes):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_networks_are_those_of_their_papers(name):
     pytest.importorskip("horovod.tensorflow")
-    from horovod_opt.experiments.workers.models import NETWORKS
+    from horovod_opt.bench.workers.models import NETWORKS
     model = NETWORKS[name]()
     assert sum(variable.value.shape.num_elements()
                for variable in model.trainable_variables) == PARAMETERS[name]
@@ -41,7 +41,7 @@ def test_networks_are_those_of_their_papers(name):
 
 def test_every_network_of_the_table_is_there():
     pytest.importorskip("horovod.tensorflow")
-    from horovod_opt.experiments.workers.models import NETWORKS
+    from horovod_opt.bench.workers.models import NETWORKS
     assert list(NETWORKS) == list(traversal.TABLE_6_1)
 
 

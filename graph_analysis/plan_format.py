@@ -1,0 +1,158 @@
+"""Reading a plan back, trusting nothing in the text."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from graph_analysis.bucket_sizes import COMMON
+from graph_analysis.negotiated import Negotiated
+from graph_analysis.plan import (
+    ADASUM,
+    ELEMENT_BYTES,
+    FORMAT,
+    REDUCE_OPS,
+    Bucket,
+    Plan,
+    PlanError,
+    Slot,
+    nbytes,
+)
+
+
+def parse(text: str) -> Plan:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise PlanError(f"This is not JSON: {error}.") from None
+    except RecursionError:
+        raise PlanError("This is not a plan: it is nested too deeply.") from None
+    _fields(document, "the plan", ("format", "name", "hash", "buckets", "unplanned"))
+    if document["format"] != FORMAT:
+        raise PlanError(f"format: {document['format']!r} is not {FORMAT}.")
+    plan = Plan(
+        _string(document["name"], "name"),
+        tuple(_bucket(bucket, f"buckets[{number}]")
+              for number, bucket in enumerate(_list(document["buckets"], "buckets"))),
+        tuple(_unplanned(entry, f"unplanned[{number}]")
+              for number, entry in enumerate(_list(document["unplanned"], "unplanned"))))
+    ids = [slot.id for slot in plan.slots]
+    for earlier, later in zip(ids, ids[1:]):
+        if earlier >= later:
+            raise PlanError(f"Slot {later} comes after slot {earlier}: IDs must ascend.")
+    taken = set(ids)
+    for number, one in enumerate(plan.unplanned):
+        if one.id in taken:
+            raise PlanError(f"unplanned[{number}].id: another collective has {one.id} already.")
+        taken.add(one.id)
+    if document["hash"] != plan.hash:
+        raise PlanError(f"hash: {document['hash']!r}, but the content has {plan.hash}; the file "
+                        "was changed.")
+    return plan
+
+
+def _bucket(value: object, where: str) -> Bucket:
+    _fields(value, where, ("closed", "slots"))
+    slots = _list(value["slots"], f"{where}.slots")
+    if not slots:
+        raise PlanError(f"{where}.slots: a bucket holds at least one tensor.")
+    bucket = Bucket(
+        tuple(_slot(slot, f"{where}.slots[{number}]") for number, slot in enumerate(slots)),
+        _string(value["closed"], f"{where}.closed"))
+    first = bucket.slots[0]
+    for slot in bucket.slots:
+        for field, words in COMMON.items():
+            if getattr(slot, field) != getattr(first, field):
+                raise PlanError(f"{where}: slots {first.id} and {slot.id} differ in {words}.")
+        if slot.after and slot.after[-1] >= first.id:
+            raise PlanError(f"{where}: slot {slot.id} cannot be fused with what it depends on.")
+    return bucket
+
+
+def _slot(value: object, where: str) -> Slot:
+    _fields(value, where, Slot._fields)
+    sizes = _list(value["shape"], f"{where}.shape")
+    slot = Slot(
+        id=_natural(value["id"], f"{where}.id"),
+        name=_string(value["name"], f"{where}.name"),
+        shape=tuple(_natural(dim, f"{where}.shape[{k}]") for k, dim in enumerate(sizes)),
+        dtype=_choice(value["dtype"], f"{where}.dtype", ELEMENT_BYTES),
+        reduce_op=_choice(value["reduce_op"], f"{where}.reduce_op",
+                          [op for op in REDUCE_OPS if op != ADASUM]),
+        prescale=_number(value["prescale"], f"{where}.prescale"),
+        postscale=_number(value["postscale"], f"{where}.postscale"),
+        device=_string(value["device"], f"{where}.device"),
+        key=_natural(value["key"], f"{where}.key"),
+        nbytes=_natural(value["nbytes"], f"{where}.nbytes"),
+        after=tuple(_natural(before, f"{where}.after[{k}]")
+                    for k, before in enumerate(_list(value["after"], f"{where}.after"))))
+    expected = nbytes(slot.shape, slot.dtype)
+    if slot.nbytes != expected:
+        raise PlanError(f"{where}.nbytes: {slot.nbytes}, but {slot.dtype}{list(slot.shape)} "
+                        f"has {expected}.")
+    for before in slot.after:
+        if before >= slot.id:
+            raise PlanError(f"{where}.after: slot {slot.id} cannot come after {before}.")
+    if list(slot.after) != sorted(set(slot.after)):
+        raise PlanError(f"{where}.after: {list(slot.after)} does not ascend.")
+    return slot
+
+
+def _unplanned(value: object, where: str) -> Negotiated:
+    _fields(value, where, Negotiated._fields)
+    return Negotiated(_natural(value["id"], f"{where}.id"), _string(value["name"], f"{where}.name"),
+                      _string(value["reason"], f"{where}.reason"))
+
+
+def _fields(value: object, where: str, names: tuple[str, ...]) -> None:
+    if not isinstance(value, dict):
+        raise PlanError(f"{where}: {_short(value)} is not an object.")
+    missing = [name for name in names if name not in value]
+    unknown = [name for name in value if name not in names]
+    if missing or unknown:
+        raise PlanError(f"{where}: " + (
+            f"{missing[0]!r} is missing." if missing else f"{unknown[0]!r} is unknown."))
+
+
+def _list(value: object, where: str) -> list:
+    return _typed(value, where, list, "a list")
+
+
+def _string(value: object, where: str) -> str:
+    return _typed(value, where, str, "a string")
+
+
+def _number(value: object, where: str) -> float:
+    try:
+        number = float(_typed(value, where, (int, float), "a number"))
+    except OverflowError:
+        raise PlanError(f"{where}: {_short(value)} is too large.") from None
+    if not math.isfinite(number):
+        raise PlanError(f"{where}: {number} is not finite.")
+    return number
+
+
+def _natural(value: object, where: str) -> int:
+    if _typed(value, where, int, "a whole number") < 0:
+        raise PlanError(f"{where}: {value} is negative.")
+    if value >= 2**63:
+        raise PlanError(f"{where}: {_short(value)} is too large.")
+    return value
+
+
+def _choice(value: object, where: str, choices):
+    if isinstance(value, (bool, list, dict)) or value not in choices:
+        raise PlanError(
+            f"{where}: {_short(value)} is none of {', '.join(map(str, choices))}.")
+    return value
+
+
+def _typed(value: object, where: str, kind, words: str):
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise PlanError(f"{where}: {_short(value)} is not {words}.")
+    return value
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."

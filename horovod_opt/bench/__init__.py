@@ -1,0 +1,1 @@
+"""`horovod-opt bench`: what the modes cost and bring, in two suites."""

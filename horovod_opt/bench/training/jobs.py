@@ -1,0 +1,79 @@
+"""Which jobs a benchmark consists of, and in which order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from horovod_opt.bench.worker_job import Series
+from horovod_opt.measuring.comparison import interleave
+
+STRATEGY = "MultiWorkerMirroredStrategy"
+TENSORFLOW, TORCH, TF_CNN = "tensorflow", "torch", "tf_cnn_benchmarks"
+# The published sizes of the images, in pixels.
+PIXELS = {"ResNet18": 224, "ResNet34": 224, "ResNet50": 224, "ResNet101": 224, "ResNet152": 224,
+          "AlexNet": 227, "GoogLeNet": 224, "Inception-v3": 299, "VGG16": 224}
+# What a network needs to have anything left after its pooling layers.
+SMALLEST = {"AlexNet": 67, "Inception-v3": 75}
+PEERS = {
+    TENSORFLOW: (Series(STRATEGY, communicates=False, arguments=("--strategy",)),),
+    TORCH: (Series("DDP", communicates=False, arguments=("--ddp",)),
+            Series("DDP, static graph", communicates=False,
+                   arguments=("--ddp", "--static-graph"))),
+    TF_CNN: (),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the series are compared at. `input` is "synthetic" or "real"; `separate`: gradients are
+    reduced after the computation, to see where a step's time goes."""
+
+    model: str
+    framework: str
+    input: str
+    ranks: int
+    batch: int  # of a rank
+    pixels: int
+    separate: bool = False
+
+    def __str__(self) -> str:
+        return (f"{self.model}, {self.framework}, {self.input} input, {self.ranks} ranks of "
+                f"batch {self.batch}{', in parts' if self.separate else ''}")
+
+
+@dataclass(frozen=True)
+class Job:
+    round: int
+    cell: Cell
+    series: Series
+
+    def key(self) -> dict:
+        """What tells it from the other jobs, as in the JSON file."""
+        return {"round": self.round, **asdict(self.cell), "series": self.series.name}
+
+    def made(self, measurement: dict[str, Any]) -> bool:
+        """Whether the measurement is this job's."""
+        key = self.key()
+        return {name: measurement.get(name) for name in key} == key
+
+
+def runs(series: Series, cell: Cell, cores: int) -> bool:
+    """Whether the series makes sense there; mode scp needs two cores a rank."""
+    if cell.separate and not series.communicates:
+        return False
+    modes = (series.mode or "").split("+")
+    return "scp" not in modes or not series.communicates or cores >= 2 * cell.ranks
+
+
+def order(cells: Sequence[Cell], series: Sequence[Series], rounds: int, cores: int,
+          peers: bool) -> list[Job]:
+    """By round first, so that an interrupted benchmark has measured everything equally often; in a
+    round the series of a cell follow one another, each round beginning with another one."""
+    jobs = []
+    for cell in cells:
+        candidates = [*series, *(PEERS[cell.framework] if peers and not cell.separate else ())]
+        possible = [one for one in candidates if runs(one, cell, cores)]
+        jobs += [Job(number, cell, one) for number, one in interleave(possible, rounds)]
+    return sorted(jobs, key=lambda job: job.round)

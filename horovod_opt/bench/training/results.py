@@ -1,0 +1,90 @@
+"""What the measurements of a benchmark amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from horovod_opt.bench.training.jobs import Cell
+from horovod_opt.bench.worker_job import BASE, LIMIT, limit_and_base_first
+from horovod_opt.measuring.comparison import Interval, Noise, pairs, ratio
+
+FIELDS = tuple(Cell.__dataclass_fields__)
+PARTS = ("computation", "waiting", "negotiation", "data")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series in one cell. `gain`: images/s over those of off in the same round, minus 1;
+    `efficiency`: images/s over those without communication in the same round. `background` is the
+    CPU time of the background thread as a share of a core, `switches` its process' involuntary
+    context switches a step; both are means over ranks, and None of a Horovod without counters."""
+
+    cell: Cell
+    series: str
+    images_per_second: Interval | None
+    gain: Interval | None
+    efficiency: Interval | None
+    background: float | None
+    switches: float | None
+    breakdown: dict[str, float] | None  # seconds a step
+    failed: int
+
+
+def cell_of(measurement: dict[str, Any]) -> Cell:
+    return Cell(**{name: measurement[name] for name in FIELDS})
+
+
+def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    """By cell, as they were first measured; in each the limit and off first."""
+    cells: dict[Cell, list[dict[str, Any]]] = {}
+    for one in measurements:
+        cells.setdefault(cell_of(one), []).append(one)
+    for cell, mine in cells.items():
+        names = sorted(dict.fromkeys(one["series"] for one in mine), key=limit_and_base_first)
+        values = {name: _by_round(mine, name) for name in names}
+        base, limit = values.get(BASE, {}), values.get(LIMIT, {})
+        images = _intervals({name: list(one.values()) for name, one in values.items()})
+        gains = _intervals({name: pairs(one, base, ratio) for name, one in values.items()
+                            if name != BASE})
+        efficiencies = _intervals({name: pairs(one, limit, ratio) for name, one in values.items()
+                                   if name != LIMIT})
+        for name in names:
+            good = [one for one in mine if one["series"] == name and "failed" not in one]
+            yield Row(
+                cell, name, images.get(name),
+                gain=gains[name].minus(1) if name in gains else None,
+                efficiency=efficiencies.get(name),
+                background=_mean(good, lambda stats, one: (
+                    stats["background_user_seconds"] + stats["background_system_seconds"])
+                    / stats["elapsed_seconds"]),
+                switches=_mean(good, lambda stats, one:
+                               stats["process_involuntary_switches"] / one["steps"]),
+                breakdown=_parts(good),
+                failed=sum("failed" in one for one in mine if one["series"] == name))
+
+
+def _by_round(cell: Sequence[dict[str, Any]], series: str) -> dict[int, float]:
+    return {one["round"]: one["images_per_second"] for one in cell
+            if one["series"] == series and "failed" not in one}
+
+
+def _intervals(samples: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+    """Of the series of a cell that have values. Few rounds say little about a series' noise alone,
+    so it is estimated from all of them together: a machine is as noisy for one as for another."""
+    noise = Noise.of(list(samples.values()))
+    return {name: Interval.of(values, noise) for name, values in samples.items() if values}
+
+
+def _mean(measurements: Sequence[dict[str, Any]],
+          value: Callable[[dict[str, float], dict[str, Any]], float]) -> float | None:
+    values = [value(stats, one) for one in measurements for stats in one["stats"] or ()]
+    return sum(values) / len(values) if values else None
+
+
+def _parts(measurements: Sequence[dict[str, Any]]) -> dict[str, float] | None:
+    parts = [one["breakdown"] for one in measurements if one["breakdown"]]
+    if not parts:
+        return None
+    return {name: sum(part[name] for part in parts) / len(parts) for name in PARTS}

@@ -1,0 +1,213 @@
+"""A benchmark's tables and pictures, from its JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from horovod_opt.bench.training.results import PARTS, Row, rows
+from horovod_opt.bench.worker_job import BASE, LIMIT
+from horovod_opt.measuring.comparison import Interval
+from horovod_opt.measuring.present import (
+    COLOURS,
+    MODES,
+    Grid,
+    Picture,
+    Section,
+    mode_colour,
+    number,
+)
+
+MARKERS = "osD^vP*X"
+PART_COLOURS = dict(zip(PARTS, ("#999999", "#F0E442", "#D55E00", "#0072B2")))
+OTHERS = {LIMIT: "black", "MultiWorkerMirroredStrategy": "#8B4513", "DDP": "#8B4513",
+          "DDP, static graph": "#CD853F", "plain upstream": "#555555"}
+
+
+def section(document: dict[str, Any]) -> Section:
+    """Figures 6.6, 6.7, 6.10 and 6.16 to 6.20 of the source, as measured."""
+    found = list(rows(document["measurements"]))
+    scaling = document["settings"]["scaling"]
+    whole = _groups([row for row in found if not row.cell.separate], scaling)
+    parts = _groups([row for row in found if row.breakdown], scaling)
+    pictures = [_scaling(name, group, scaling) for name, group in whole.items()]
+    pictures += [_breakdown(name, group) for name, group in parts.items()]
+    pictures += [_contention([row for group in whole.values() for row in group])]
+    return Section(
+        "Training: what the modes bring", _summary([row for row in found if not row.cell.separate]),
+        [table(name, group) for name, group in whole.items()]
+        + [_parts_table(name, group) for name, group in parts.items()],
+        [picture for picture in pictures if picture])
+
+
+def _groups(found: Sequence[Row], scaling: str) -> dict[str, list[Row]]:
+    """By name, what belongs into one picture."""
+    groups: dict[str, list[Row]] = {}
+    for row in found:
+        name = f"{row.cell.framework}, {row.cell.input} input"
+        if scaling == "weak":
+            name += f", batch {row.cell.batch}"
+        groups.setdefault(name, []).append(row)
+    return groups
+
+
+def model_of(row: Row) -> str:
+    return f"{row.cell.model}, {row.cell.pixels} pixels"
+
+
+def _summary(found: Sequence[Row]) -> str:
+    gains = [row for row in found if row.gain and row.series in MODES]
+    if not gains:
+        return "No mode was measured beside off."
+    best = max(gains, key=lambda row: row.gain.mean)
+    return (f"The largest gain over off was {100 * best.gain.mean:.0f} %: {best.series}, "
+            f"{best.cell}.")
+
+
+def _with_interval(interval: Interval | None, scale: float = 1.0, form: str = "") -> str:
+    if interval is None:
+        return ""
+    show = (lambda value: f"{scale * value:{form}}") if form else number
+    if interval.low is None:
+        return show(interval.mean)
+    return f"{show(interval.mean)} ({show(interval.low)} to {show(interval.high)})"
+
+
+def table(name: str, found: Sequence[Row]) -> Grid:
+    """Images/s with their 95 % confidence interval, and what is made of them."""
+    lines, previous = [], ("", "")
+    for row in found:
+        heading = model_of(row), str(row.cell.ranks)
+        n = row.images_per_second.n if row.images_per_second else 0
+        lines.append((
+            *(heading if heading != previous else ("", "")), row.series,
+            _with_interval(row.images_per_second) or "failed",
+            f"{n} of {n + row.failed}" if row.failed else str(n),
+            _with_interval(row.gain, 100, "+.1f"), _with_interval(row.efficiency, 100, ".1f"),
+            "" if row.background is None else f"{100 * row.background:.1f}",
+            "" if row.switches is None else number(row.switches)))
+        previous = heading
+    return Grid(
+        f"Images/s: {name}",
+        ("model", "ranks", "series", "images/s", "n", "over off, %", "efficiency, %",
+         "thread, % of a core", "switches a step"), lines,
+        "Means with 95 % confidence intervals (Student's t, noise pooled over the series of a "
+        "model and number of ranks). Gains and efficiencies are of pairs of the same round; "
+        "efficiency is against no communication. Thread: Horovod's background "
+        "thread. Switches: involuntary ones of a rank.")
+
+
+def _parts_table(name: str, found: Sequence[Row]) -> Grid:
+    return Grid(
+        f"Where a step's time goes, ms: {name}", ("model", "ranks", "series", *PARTS),
+        [(model_of(row), str(row.cell.ranks), row.series,
+          *(number(1e3 * row.breakdown[part]) for part in PARTS)) for row in found],
+        "Gradients are reduced after the computation, as the source measured it (Chapter 6.2.1). "
+        "Waiting: for the last rank's gradients. Means over ranks.")
+
+
+def _colour(series: str, names: Sequence[str]) -> str:
+    if series in MODES:
+        return mode_colour(series)
+    return OTHERS.get(series) or COLOURS[names.index(series) % len(COLOURS)]
+
+
+def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
+    """Over the number of ranks: above images/s, below the gain over off; a column a model."""
+    drawn = [row for row in found if row.images_per_second]
+    if not drawn:
+        return None
+    models = list(dict.fromkeys(model_of(row) for row in drawn))
+    names = list(dict.fromkeys(row.series for row in drawn))
+    figure = Figure(figsize=(max(6.0, 3.6 * len(models)), 6.4), layout="constrained")
+    axes = figure.subplots(2, len(models), squeeze=False, sharex="col")
+    for (above, below), model in zip(axes.T, models):
+        for index, series in enumerate(names):
+            mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
+            colour, marker = _colour(series, names), MARKERS[index % len(MARKERS)]
+            _line(above, mine, "images_per_second", 1, colour, marker, series)
+            _line(below, mine, "gain", 100, colour, marker, series)
+        above.set_title(model, fontsize=11)
+        above.set_ylim(bottom=0)
+        below.axhline(0, color=mode_colour(BASE), linewidth=1)
+        below.set_xlabel("ranks")
+        below.set_xticks(sorted({row.cell.ranks for row in drawn if model_of(row) == model}))
+    axes[0][0].set_ylabel("images/s")
+    axes[1][0].set_ylabel("% over off")
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", alpha=0.3)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)),
+                  fontsize=9, frameon=False)
+    figures = {"weak": "Figures 6.16 and 6.20", "strong": "Figure 6.19"}[scaling]
+    batch = ("the same batch for each rank" if scaling == "weak"
+             else "the same batch for all ranks together")
+    return Picture(
+        f"bench-{scaling}-scaling-{name}", f"{scaling.capitalize()} scaling: {name}",
+        f"Images per second and gain over off, {batch}. Marks are means, bars 95 % confidence "
+        f"intervals. The source's {figures}.", figure)
+
+
+def _line(axis, found: Sequence[Row], field: str, scale: float, colour: str, marker: str,
+          label: str) -> None:
+    points = [(row.cell.ranks, getattr(row, field)) for row in found]
+    points = sorted((ranks, value) for ranks, value in points if value)
+    if not points:
+        return
+    means = [scale * value.mean for _, value in points]
+    errors = [0 if value.high is None else scale * (value.high - value.mean)
+              for _, value in points]
+    axis.errorbar([ranks for ranks, _ in points], means, yerr=errors, color=colour, marker=marker,
+                  markersize=5, linewidth=1.6, capsize=3, label=label,
+                  linestyle="--" if label == LIMIT else "-")
+
+
+def _breakdown(name: str, found: Sequence[Row]) -> Picture:
+    figure = Figure(figsize=(7.0, 1.5 + 0.4 * len(found)), layout="constrained")
+    axis = figure.subplots()
+    left = [0.0] * len(found)
+    for part in PARTS:
+        widths = [1e3 * row.breakdown[part] for row in found]
+        axis.barh(range(len(found)), widths, 0.7, left, color=PART_COLOURS[part], label=part)
+        left = [start + width for start, width in zip(left, widths)]
+    _label(axis, found)
+    axis.set_xlabel("ms a step")
+    figure.legend(loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+    return Picture(
+        f"bench-breakdown-{name}", f"Where a step's time goes: {name}",
+        "Computation, waiting for the last rank's gradients, negotiation and data movement; the "
+        "gradients are reduced after the computation. The source's Figures 6.6, 6.7 and 6.17.",
+        figure)
+
+
+def _label(axis, found: Sequence[Row], also: Callable[[Row], str] = lambda row: "") -> None:
+    """A line of the axis for each row, the first on top."""
+    axis.set_yticks(range(len(found)), [
+        f"{row.cell.model}, {row.cell.ranks} ranks{also(row)}: {row.series}" for row in found],
+        fontsize=9)
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _contention(found: Sequence[Row]) -> Picture | None:
+    """The background thread's CPU time, and the switches with each kind of input."""
+    mine = [row for row in found if row.background is not None]
+    if not mine:
+        return None
+    figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(mine)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    colours = [_colour(row.series, [row.series]) for row in mine]
+    left.barh(range(len(mine)), [100 * row.background for row in mine], 0.7, color=colours)
+    right.barh(range(len(mine)), [row.switches for row in mine], 0.7, color=colours)
+    _label(left, mine, lambda row: f", {row.cell.input}")
+    right.spines[["top", "right"]].set_visible(False)
+    left.set_xlabel("background thread, % of a core")
+    right.set_xlabel("involuntary switches a step")
+    return Picture(
+        "bench-contention", "What the background thread costs while training",
+        "CPU time of the background thread as a share of a core, and how often a core was taken "
+        "from a thread of the process, means over ranks. The source's Figures 6.10 and 6.18, and "
+        "its comparison of synthetic and real input (Chapter 6.2.5).", figure)

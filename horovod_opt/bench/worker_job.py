@@ -1,0 +1,79 @@
+"""One job of a benchmark: a program of workers/, run in one of several ways."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from horovod_opt.measuring import launch
+
+BASE = "off"  # what the modes are compared with
+LIMIT = "no communication"
+WORKERS = Path(__file__).parent.resolve() / "workers"
+
+
+def limit_and_base_first(series: str) -> int:
+    """To sort names by, whichever was measured first."""
+    return {LIMIT: 0, BASE: 1}.get(series, 2)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One way to run a workload. `mode` is HOROVOD_OPT_MODE; None is a Horovod that has none."""
+
+    name: str
+    mode: str | None = "off"
+    python: str = sys.executable
+    environment: Mapping[str, str] = field(default_factory=dict)
+    communicates: bool = True  # with Horovod
+    arguments: Sequence[str] = ()  # for the program
+
+    def environ(self) -> dict[str, str]:
+        environ = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **self.environment}
+        if self.mode is None:
+            environ = {name: value for name, value in environ.items()
+                       if not name.startswith("HOROVOD_OPT_")}
+        else:
+            environ["HOROVOD_OPT_MODE"] = self.mode
+        # horovodrun takes mpirun from the PATH: it has to be the one of the same environment.
+        environ["PATH"] = f"{Path(self.python).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
+        return environ
+
+    def commands(self, program: Sequence[str], ranks: int, launcher: Sequence[str] = ()
+                 ) -> list[list[str]]:
+        """One command for the launcher or, without communication, one for each process.
+
+        `program` is a file of workers/, or any by its absolute path, and its arguments; `launcher`
+        more options of horovodrun."""
+        worker = [self.python, str(WORKERS / program[0]), *program[1:], *self.arguments]
+        if self.communicates:
+            horovodrun = str(Path(self.python).with_name("horovodrun"))
+            return [[horovodrun, "-np", str(ranks), *launcher, *worker]]
+        return [[*worker, "--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
+
+
+def run(series: Series, program: Sequence[str], ranks: int, timeout: float) -> dict:
+    """The line of JSON that rank 0 of the program prints; all ranks on this host.
+
+    Raises:
+        launch.JobFailed: see there; nothing of the job is left running.
+    """
+    with tempfile.TemporaryDirectory(prefix="horovod-bench-") as rendezvous:
+        output = launch.execute(
+            series.commands([*program, "--rendezvous", rendezvous], ranks), series.environ(),
+            timeout)
+    return parse_result(output)
+
+
+def parse_result(output: str) -> dict:
+    """The launcher may put the rank before each line, and its own messages between them."""
+    for line in output.splitlines():
+        start = line.find('{"workload"')
+        if start >= 0:
+            return json.JSONDecoder().raw_decode(line, start)[0]  # MPICH's prefix may follow it
+    raise launch.JobFailed(f"ended without a result; its output was {output!r}")

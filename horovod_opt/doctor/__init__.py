@@ -1,0 +1,1 @@
+"""`horovod-opt doctor`."""

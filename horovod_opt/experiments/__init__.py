@@ -1,1 +1,0 @@
-"""Measurements on the machine at hand; see docs/benchmark.md."""

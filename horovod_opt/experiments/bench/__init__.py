@@ -1,1 +1,0 @@
-"""`horovod-opt bench`: weak and strong scaling of the modes; docs/bench.md."""

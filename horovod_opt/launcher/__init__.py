@@ -1,0 +1,1 @@
+"""What `horovodrun` does beyond upstream."""

@@ -1,0 +1,1 @@
+"""What Python and the native libraries exchange."""

@@ -1,0 +1,75 @@
+"""The structs that Python and the native libraries exchange, from the two tables.
+
+    python -m horovod_opt.native.structs > horovod_opt_abi.h
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+
+from horovod_opt import counters, settings
+
+_C_TYPES = {"i": "int64_t", "d": "double"}
+_CTYPES = {"i": ctypes.c_int64, "d": ctypes.c_double}
+
+
+class NativeSettings(ctypes.Structure):
+    """HorovodOptSettings."""
+
+    _fields_ = [(row.field, ctypes.c_int64) for row in settings.TABLE]
+
+
+class NativeStats(ctypes.Structure):
+    """HorovodOptStats."""
+
+    _fields_ = [(row.field, _CTYPES[row.kind]) for row in counters.TABLE]
+
+
+def to_native(values: settings.Settings) -> NativeSettings:
+    """The settings as the native side takes them."""
+    fields = {row.field: getattr(values, row.field) for row in settings.TABLE}
+    return NativeSettings(**{**fields, "mode": values.mode_bits})
+
+
+def from_native(native: NativeStats) -> counters.Stats:
+    """The counters as users see them."""
+    fields = {row.field: getattr(native, row.field) for row in counters.TABLE}
+    fields["mode"] = settings.mode_name(native.mode)
+    fields["controller"] = counters.CONTROLLERS[native.controller]
+    return counters.Stats(**fields)
+
+
+def _declarations() -> str:
+    modes = "".join(
+        f"  HOROVOD_OPT_MODE_{mode.upper()} = {bit},\n" for mode, bit in settings.MODES.items()
+    )
+    controllers = "".join(
+        f"  HOROVOD_OPT_CONTROLLER_{name.upper()} = {number},\n"
+        for number, name in enumerate(counters.CONTROLLERS)
+    )
+    fields = "".join(f"  int64_t {row.field};\n" for row in settings.TABLE)
+    counts = "".join(f"  {_C_TYPES[row.kind]} {row.field};\n" for row in counters.TABLE)
+    return (
+        f"enum {{\n{modes}}};\n\nenum {{\n{controllers}}};\n\n"
+        f"typedef struct {{\n{fields}}} HorovodOptSettings;\n\n"
+        f"typedef struct {{\n{counts}}} HorovodOptStats;\n"
+    )
+
+
+# Python and a native library with the same hash have the same structs.
+HASH = hashlib.sha256(_declarations().encode()).hexdigest()[:16]
+
+
+def header() -> str:
+    """The text of horovod_opt_abi.h, for C and C++."""
+    return (
+        "// Written by `python -m horovod_opt.native.structs`; edit the tables in\n"
+        "// horovod_opt/settings.py and counters.py instead, where units and meaning are.\n"
+        "#ifndef HOROVOD_OPT_ABI_H_\n#define HOROVOD_OPT_ABI_H_\n\n#include <stdint.h>\n\n"
+        f'#define HOROVOD_OPT_ABI "{HASH}"\n\n{_declarations()}\n#endif  // HOROVOD_OPT_ABI_H_\n'
+    )
+
+
+if __name__ == "__main__":
+    print(header(), end="")

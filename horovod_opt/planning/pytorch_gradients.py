@@ -1,0 +1,107 @@
+"""Plans for PyTorch, which has no graph before it runs (8.3.5): the gradients of a step.
+
+hvd.DistributedOptimizer reduces the gradients of all its parameters in every step: what the
+backward pass has not computed, it adds in synchronize(). So they are known before the first step;
+the order is that of the parameters, last one first, the same on every rank. After some steps the
+ranks cut the buckets anew, in the order in which gradients were seen to arrive.
+
+A plan has to be known before its first gradient arrives, on every rank: passes are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import graph_analysis
+from horovod_opt.native.plan_text import DTYPES, native_text
+from horovod_opt.planning import first_step
+from horovod_opt.planning.planner import Planner, bucket_bytes
+from horovod_opt.planning.region_file import PLANS, write_region
+
+planner: Planner | None = None  # in mode topo
+AVERAGE = 0  # horovod::common::ReduceOp
+_keys = itertools.count(1)
+
+Record = dict[str, Any]  # what graph_analysis.read_dict() calls a collective
+
+
+class GradientPlan:
+    """The plan of one optimizer. `gradients`: name and record of each, in order."""
+
+    def __init__(self, native: Planner, title: str, gradients: Sequence[tuple[str, Record]]):
+        self._native = native
+        self._title = title
+        self._keys: dict[str, int] = {}
+        self._add(gradients)
+
+    def _add(self, gradients: Sequence[tuple[str, Record]]) -> None:
+        gradients = [(name, record) for name, record in gradients if record["dtype"] in DTYPES]
+        self._keys.update((name, next(_keys)) for name, _ in gradients)
+        plan = _plan(self._native, self._title, [(name, {**record, "key": self._keys[name]})
+                                                 for name, record in gradients])
+        if plan is not None:
+            text = native_text(plan, bucket_bytes())
+            self._native.add(text)
+            # It lives as long as the optimizer that holds it.
+            weakref.finalize(self, self._native.remove, text).atexit = False
+        self._stop = first_step.is_wanted()
+
+    def extend(self, optimizer: Any, parameters: Iterable[Any]) -> None:
+        """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
+        self._add(_gradients(optimizer, parameters))
+
+    def before_allreduce(self, name: str) -> None:
+        """This thread is about to have the gradient of `name` reduced."""
+        if name in self._keys:
+            if self._stop:
+                first_step.stop()
+            self._native.use_key(self._keys[name])
+
+
+def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
+          ) -> graph_analysis.Plan | None:
+    """Independent allreduces in that order."""
+    nodes: list[dict] = [{"name": "backward", "op": "Placeholder"}]
+    for name, record in gradients:
+        nodes.append({"name": f"allreduce.{name}", "op": "HorovodAllreduce",
+                      "inputs": ["backward"], "collective": record})
+    graph = graph_analysis.read_dict({
+        "name": title, "nodes": nodes, "args": ["backward"],
+        "fetches": [node["name"] for node in nodes[1:]],
+    })
+    (region,) = graph_analysis.analyze(graph, bucket_bytes()).regions
+    folder = os.environ.get(PLANS, "")
+    if folder and native.is_first_rank():
+        write_region(region, Path(folder))
+    return region.plan
+
+
+def of(optimizer: Any) -> GradientPlan | None:
+    """For a new hvd.DistributedOptimizer; None if nothing of it is planned: in another mode and in
+    another process set."""
+    if planner is None or optimizer.process_set.process_set_id != 0:
+        return None
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    title = f"DistributedOptimizer ({type(optimizer).__name__})"
+    return GradientPlan(planner, title, _gradients(optimizer, parameters))
+
+
+def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Record]]:
+    """As they are sent, compressed or not; the last parameter first."""
+    scaling = (1.0, 1.0)
+    if optimizer.op == AVERAGE:
+        scaling = 1.0 / optimizer.gradient_predivide_factor, optimizer.gradient_predivide_factor
+    gradients = []
+    for parameter in parameters:
+        if parameter.requires_grad:
+            sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+            gradients.append((optimizer._parameter_names.get(parameter), {
+                "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
+                "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
+            }))
+    return gradients[::-1]

@@ -1,0 +1,76 @@
+"""Pictures of the background threads' cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from horovod_opt.measuring.present import Picture
+from horovod_opt.profile.style import RANKS, SMALL, STATES, finish
+
+MARKED = 0.001  # s: an oversleep from this length on has a mark
+LABELS = {"running": "running", "waiting": "waiting for a core", "asleep": "asleep"}
+
+
+def draw_cycles(cycles: Mapping) -> Picture:
+    """One lane a rank, in each window that the document has."""
+    windows = cycles["bursts"]
+    ranks = len(windows[0]["ranks"])
+    figure = Figure(figsize=(8, 1.2 + len(windows) * (0.9 + 0.42 * ranks)), layout="constrained")
+    panels = figure.subplots(len(windows), 1, squeeze=False)[:, 0]
+    for panel, window in zip(panels, windows):
+        for place, lane in enumerate(window["ranks"].values()):
+            for start, end, state in lane:
+                panel.broken_barh([(1e3 * start, 1e3 * (end - start))], (place - 0.32, 0.64),
+                                  color=STATES[state], linewidth=0)
+                if state == "waiting" and end - start >= MARKED:
+                    panel.plot(500 * (start + end), place - 0.42, marker="v", markersize=5,
+                               color="black", clip_on=False)
+        panel.set_yticks(range(ranks), [f"rank {rank}" for rank in window["ranks"]])
+        panel.set_ylim(ranks - 0.5, -0.6)
+        panel.set_xlim(0, 1e3 * window["seconds"])
+        panel.set_title(f"{window['shown']}, {window['start']:.1f} s after the start of the job",
+                        fontsize=10, loc="left")
+        finish(panel)
+    panels[-1].set_xlabel("time, ms")
+    handles = [Patch(color=STATES[state], label=label) for state, label in LABELS.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False,
+                  fontsize=SMALL)
+    rules = "; ".join(f"{window['shown']}: {window['rule']}" for window in windows)
+    return Picture(
+        "cycles", "Cycles of the background threads",
+        "What the background thread of each rank does, from the kernel's scheduling counters read "
+        f"every {1e3 * cycles['resolution_seconds']:g} ms. Running includes spinning in MPI. "
+        f"Triangles mark oversleeps of at least {1e3 * MARKED:g} ms: the thread could run, but has "
+        f"no core. The cycle time is {1e3 * cycles['cycle_time_seconds']:g} ms. {rules}. Figures "
+        "6.8 (in step), 6.9 (off), 6.11 (gs) and 6.12 (nbcs) of the source draw such timelines.",
+        figure)
+
+
+def draw_oversleeps(cycles: Mapping) -> Picture:
+    """The share of wake-ups that wait longer, over the length of the wait."""
+    figure = Figure(figsize=(6.5, 3.4), layout="constrained")
+    axis = figure.subplots()
+    for number, (rank, waits) in enumerate(cycles["oversleeps_seconds"].items()):
+        ordered = sorted(max(1e3 * wait, 1e-3) for wait in waits)  # ms, from 1 us on
+        longer = [100 * (1 - place / len(ordered)) for place in range(1, len(ordered) + 1)]
+        axis.step([1e-3, *ordered], [100, *longer], where="post",
+                  color=RANKS[number % len(RANKS)], linewidth=1.4,
+                  label=f"rank {rank}")
+    axis.axvline(1e3 * cycles["cycle_time_seconds"], color="black", linestyle="--", linewidth=1)
+    axis.text(1e3 * cycles["cycle_time_seconds"], 99, " cycle time", fontsize=SMALL, va="top")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_ylim(0, 100)
+    axis.set_xlabel("time from being able to run to running, ms")
+    axis.set_ylabel("wake-ups that wait longer, %")
+    if len(cycles["oversleeps_seconds"]) <= 8:
+        axis.legend(frameon=False, fontsize=SMALL)
+    finish(axis)
+    return Picture(
+        "oversleeps", "Oversleeps of the background threads",
+        f"How long a background thread waits for a core once it could run, in all bursts of the "
+        f"steady part ({cycles['seconds']:g} s). A wait longer than the cycle time makes the other "
+        "ranks skip their sleep (Chapter 6.2.4 of the source).", figure)

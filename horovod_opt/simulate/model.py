@@ -1,0 +1,43 @@
+"""The simulation of one mode at one number of ranks. docs/simulation.md has the equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from horovod_opt.simulate.negotiated import Negotiated
+from horovod_opt.simulate.parameters import ParameterError, Parameters
+from horovod_opt.simulate.planned import Planned
+from horovod_opt.simulate.training import Result
+
+MODES = ("off", "gs", "nbcs", "scp", "topo", "topo+scp", "gs+nbcs", "gs+scp", "nbcs+scp")
+FREED_AT_ONCE = 16 * 2**20  # bytes
+
+
+def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
+             done: Callable[[], None] = lambda: None) -> Result:
+    """`steps` steps after a few that are not counted; `done` is called after each.
+
+    Draws of the computation depend on the seed and the number of ranks alone, so that all modes
+    compute under the same luck. With `trace` the last step is in `Result.trace` as (rank, what,
+    from, to).
+
+    Raises:
+        ParameterError: the mode is unknown or impossible, or the ranks do not fill the nodes.
+    """
+    check(p, mode, ranks)
+    # glibc keeps freed memory once so much was freed at a time, instead of getting each array's
+    # pages from the kernel anew: a third of the time at 24,576 ranks. See mallopt(3).
+    np.empty(FREED_AT_ONCE, np.uint8)
+    kind = Planned if "topo" in mode.split("+") else Negotiated
+    return kind(p, mode.split("+"), ranks, steps, seed, trace, done).run()
+
+
+def check(p: Parameters, mode: str, ranks: int) -> None:
+    """Raises ParameterError if the mode is unknown, or the ranks do not fill their nodes."""
+    if mode not in MODES:
+        raise ParameterError(f"{mode!r} is no mode that is simulated; there are {', '.join(MODES)}")
+    if ranks > p.ranks_per_domain and ranks % p.ranks_per_domain:
+        raise ParameterError(f"{ranks} ranks do not fill nodes of {p.ranks_per_node:g} that share "
+                             "their cores; remedy: a multiple, or --set ranks_per_node=...")

@@ -1,0 +1,194 @@
+"""Mode topo: buckets are reduced as they become complete, and rounds of negotiation are rare.
+
+The rules are those of docs/topo.md under the MPI controller: on several nodes one rank of each
+agrees with the others on what is ready, and what they wait for is tested with naps in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Generator
+
+import numpy as np
+
+from horovod_opt.simulate import costs
+from horovod_opt.simulate.listening import Listening
+from horovod_opt.simulate.training import Training
+from horovod_opt.simulate.waits import meet
+
+MARKS = 8  # points in time of which the progress is kept: those of the last two or three buckets
+
+
+class Planned(Training):
+
+    def begin(self) -> None:
+        p = self.p
+        self.groups, self.group = costs.groups(p, self.ranks)
+        self.listening = Listening(p.heartbeat_seconds, self.groups)
+        self.everyone = np.ones(self.cores.shape, bool)
+        # Operations on GPUs and rounds share a thread and a communicator: rounds are in the log.
+        self.shared_thread = not p.data_cpu_seconds_per_byte
+        self.rounds = self.negotiate()
+        self.event = next(self.rounds) if self.ranks > 1 else math.inf  # when they go on
+        self.asked = math.inf  # since when a round is under way
+        self.meeting = False  # the background threads wait in it
+        self.joined: np.ndarray | None = None  # when each leader came to the last agreement
+        self.agreed = 0.0  # when it was over
+        self.free = 0.0  # when the planned threads are through with the last bucket
+        self.marks: deque[tuple[float, np.ndarray]] = deque(maxlen=MARKS)
+
+    def train(self) -> None:
+        p = self.p
+        buckets = math.ceil(p.gradient_bytes / p.bucket_bytes)
+        now = self.step_start
+        self.marks.clear()
+        for bucket in range(1, buckets + 1):
+            target = 1 - p.gradient_window * (1 - bucket / buckets)
+            complete, now = self.reach(target, now)
+            if self.ranks > 1:
+                now = self.perform(complete, now, p.gradient_bytes / buckets)
+        self.now = self.data_end = max(self.data_end, now)
+
+    def perform(self, complete: np.ndarray, now: float, size: float) -> float:
+        """A bucket of `size` bytes, from where each rank has it complete."""
+        ordered = self.order(complete)
+        begun = np.full(self.cores.shape, max(ordered, self.free))
+        if ordered > self.free:
+            begun += self.wake_up()
+        self.record("asleep", self.data_end if self.moves else self.step_start, ordered)
+        if self.shared_thread:
+            begun += self.hand_over()
+        self.record("overslept", ordered, begun)
+        start = max(now, float(begun.max()))
+        self.compute(now, start)
+        while self.shared_thread and self.asked < ordered:  # the round was there first
+            end = max(start, self.event)
+            self.compute(start, end)
+            start = end
+        self.mark(start)
+        self.free = self.move(start, size)
+        self.mark(self.free)
+        self.result.cycles += 1
+        return self.free
+
+    def wake_up(self) -> np.ndarray:
+        """How late a thread of each rank runs that is woken now."""
+        self.cores.background_seconds += self.p.poll_seconds * self.ranks
+        return self.oversleeps(self.everyone, 0.0)
+
+    def hand_over(self) -> float:
+        """How much later the background thread runs than the planned one that wakes it: there is a
+        core for it, since that one goes to sleep."""
+        self.cores.background_seconds += self.p.poll_seconds * self.ranks
+        return self.p.timer_slack_seconds
+
+    # The order of buckets
+
+    def order(self, complete: np.ndarray) -> float:
+        """When the ranks' logs say that the bucket is to be reduced."""
+        if self.groups == 1:
+            return float(complete.max())
+        ready = complete.reshape(self.groups, self.group).max(axis=1)
+        if self.joined is None or (ready > self.joined).any():
+            self.agree(ready)
+        return self.agreed  # else it was ready everywhere when the last agreement began
+
+    def agree(self, ready: np.ndarray) -> None:
+        """The leaders meet in an AND of what is ready on their groups: one after the other, and
+        who comes early naps."""
+        p, naps = self.p, self.naps
+        woken = np.zeros(self.ranks, bool)
+        woken[::self.group] = ready > self.agreed
+        late = self.oversleeps(woken.reshape(self.cores.shape), 0.0).ravel()[::self.group]
+        self.joined = np.maximum(ready, self.agreed) + late
+        hops = costs.cross_hops(self.groups)
+        self.agreed = meet(self.joined, hops, hops * p.hop_inter_seconds, naps)
+        self.result.agreements += 1
+        self.cores.background_seconds += self.groups * p.poll_seconds
+        self.cores.background_seconds += naps.share * float((self.agreed - self.joined).sum())
+
+    # The negotiated lane
+
+    def negotiate(self) -> Generator[float, float, None]:
+        """Rounds: the ranks tell each other what they want, and look which cached tensors are
+        ready. Yields when something happens next, gets the time."""
+        p, now = self.p, 0.0
+        hops, cost = costs.hops(p, self.ranks), costs.small_allreduce(p, self.ranks)
+        request = p.request_seconds or math.inf  # when somebody has the next one
+        while True:
+            due = now + max(self.listening.wait(now), p.cycle_seconds)
+            now = yield max(now, min(due, request)) if self.groups == 1 else due
+            self.asked = now
+            arrivals = now + self.wake_up()
+            if self.shared_thread:  # the first of a group to wake up puts the round into its log
+                first = arrivals.reshape(self.groups, self.group).min(axis=1)
+                if self.groups > 1:
+                    self.agree(first)
+                now = yield self.agreed if self.groups > 1 else float(first[0])
+                arrivals = np.maximum(arrivals, now + self.wake_up() + self.hand_over())
+            end = meet(arrivals, hops, cost, self.naps) + cost
+            self.record("napping", arrivals, end)
+            self.cores.background_seconds += 2 * p.poll_seconds * self.ranks
+            self.result.rounds += 1
+            self.meeting = True
+            now = yield end
+            self.meeting, self.asked = False, math.inf
+            if request <= now:
+                self.listening.asked(now)
+                request = now + p.request_seconds
+
+    # The framework
+
+    def compute(self, now: float, end: float) -> None:
+        """The framework goes on from `now` to `end`, beside the rounds that come in between."""
+        while True:
+            while now >= self.event:
+                self.event = self.rounds.send(now)
+            if now >= end:
+                return
+            until = min(end, self.event)
+            self.cores.advance(now, until, self.everyone if self.meeting else None)
+            now = until
+
+    def reach(self, target: float, now: float) -> tuple[np.ndarray, float]:
+        """(when each rank is so far, when the last is, or `now`)."""
+        self.mark(now)
+        while True:
+            longest = float(self.cores.until(target).max())
+            if longest <= 1e-12:
+                break
+            self.compute(now, now + longest)
+            now += longest
+            self.mark(now)
+        if target >= 1:
+            return self.cores.ready.copy(), now
+        return self.crossed(target), now
+
+    def mark(self, now: float) -> None:
+        if self.p.gradient_window:
+            self.marks.append((now, self.cores.progress()))
+
+    def crossed(self, target: float) -> np.ndarray:
+        """When each rank was so far, by its progress between two marks; at the first mark at the
+        earliest."""
+        marks = list(self.marks)
+        times = np.where(marks[0][1] >= target, marks[0][0], marks[-1][0])
+        for (begin, before), (end, after) in zip(marks, marks[1:]):
+            here = (before < target) & (target <= after)
+            part = (target - before[here]) / (after - before)[here]
+            times[here] = begin + (end - begin) * part
+        return times
+
+    # Moving the data
+
+    def work(self, size: float) -> float:
+        barriers = costs.barriers(self.groups, self.group, size) if not self.shared_thread else 0
+        return super().work(size) + barriers * self.p.poll_seconds
+
+    def network(self, size: float) -> float:
+        if self.groups == 1 or self.shared_thread:
+            return costs.data_allreduce(self.p, self.ranks, size)
+        count = costs.chunks(size)
+        seconds = costs.tree_allreduce(self.p, self.groups, size / count)
+        return count * self.naps.tested(seconds, 2 * costs.cross_hops(self.groups))

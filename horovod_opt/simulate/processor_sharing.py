@@ -1,0 +1,161 @@
+"""Who gets the cores: a fluid model of processor sharing, for all ranks at once.
+
+Ranks that compete for the same cores form a domain; arrays are (domains, ranks of a domain). While
+a domain wants more cores than it has, every thread gets the same share of one (Kleinrock, 1967,
+doi:10.1145/321386.321388). Beside that, a thread that wakes up while no core is idle waits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from horovod_opt.simulate.parameters import ParameterError, Parameters
+
+TOLERANCE = 1e-12  # seconds: what rounding may leave of a phase
+
+
+def no_idle_core(threads: int, duty: float, cores: float) -> float:
+    """Probability that at least `cores` of the threads want one, each for `duty` of the time."""
+    needed = max(0, math.ceil(cores - 1e-9))
+    return sum(math.comb(threads, k) * duty**k * (1 - duty) ** (threads - k)
+               for k in range(needed, threads + 1))
+
+
+class Cores:
+    """The computation of all ranks in one step, as far as it has come.
+
+    `partitioned` (mode scp): each background thread has a core that is not among these, and
+    the input pipeline's pool is as much smaller. A background thread that waits wants `wanted` of a
+    core; if it `yields`, only what nobody else wants.
+
+    Raises:
+        ParameterError: a partition would leave a rank without a core.
+    """
+
+    def __init__(self, p: Parameters, ranks: int, partitioned: bool = False,
+                 yields: bool = False, wanted: float = 1.0):
+        per_domain = min(p.ranks_per_domain, ranks)
+        self.shape = (ranks // per_domain, per_domain)
+        self.parameters, self.partitioned = p, partitioned
+        self.yields, self.wanted = yields, wanted
+        self.cores = p.cores - (per_domain if partitioned else 0)
+        if self.cores < per_domain and partitioned:
+            raise ParameterError(
+                f"scp needs two cores for each rank: there are {p.cores:g} for {per_domain}")
+        self.pool = round(p.input_threads * self.cores / p.cores)
+        self.demand = p.compute_threads + self.pool * p.input_duty
+        self.busy = np.array([  # by the number of ranks of a domain that are in their window
+            0.0 if partitioned or not n else no_idle_core(
+                n * self.pool, p.input_duty, self.cores - n * p.compute_threads)
+            for n in range(per_domain + 1)])
+        alone = no_idle_core(self.pool, p.input_duty, self.cores)
+        beside = alone if partitioned else no_idle_core(self.pool, p.input_duty, self.cores - 1)
+        self._window = p.cis_window * p.compute_seconds
+        dispatches = p.dispatches_per_second * self._window
+        self._waits = dispatches * alone, dispatches * (beside - alone)
+        self.window_left = np.zeros(self.shape)  # CPU seconds of each of the rank's threads
+        self.rest_left = np.zeros(self.shape)  # seconds that need no core: the GPU's
+        self.ready = np.zeros(self.shape)  # when the last gradient is there
+        self.working = False
+        self.background_seconds = 0.0  # CPU time of all background threads
+
+    def begin(self, start: float, draws: np.random.Generator) -> None:
+        """A step. For how long its graph scheduling will wait is drawn now: as often as
+        `dispatches_per_second` says, and longer beside a background thread that spins."""
+        self.window_left.fill(self._window)
+        self.rest_left.fill(self.parameters.compute_seconds - self._window)
+        self.ready.fill(np.inf)
+        self.working, self._start = True, start
+        self._slower, self._slower_by_spinning = np.float64(1.0), None
+        if self._window:
+            waits, by_spinning = (self._draw(mean, draws) for mean in self._waits)
+            self._slower = self._slower if waits is None else 1.0 + waits
+            self._slower_by_spinning = by_spinning
+
+    def _draw(self, waits: float, draws: np.random.Generator) -> np.ndarray | None:
+        """A compound Poisson sum of exponential delays, per second of the window."""
+        counts = draws.poisson(waits, self.shape)
+        delays = draws.standard_gamma(counts) * self.parameters.run_delay_seconds
+        return delays / self._window if waits else None
+
+    def progress(self) -> np.ndarray:
+        """How far each rank is, 0 to 1."""
+        return 1 - (self.window_left + self.rest_left) / self.parameters.compute_seconds
+
+    def sharing(self, spinners: np.ndarray | float, real_work: bool = False
+                ) -> tuple[np.ndarray, np.ndarray]:
+        """By domain: (share of a core that each computing thread gets, share of what it wants that
+        each background thread gets). `spinners`: cores that the background threads want."""
+        computing = np.count_nonzero(self.window_left > 0, axis=1, keepdims=True) * self.demand
+        if self.partitioned:
+            return np.minimum(1, self.cores / np.maximum(computing, 1e-9)), np.ones_like(computing)
+        if self.yields and not real_work:
+            share = np.minimum(1, self.cores / np.maximum(computing, 1e-9))
+            return share, np.clip((self.cores - computing) / np.maximum(spinners, 1e-9), 0, 1)
+        share = np.minimum(1, self.cores / np.maximum(computing + spinners, 1e-9))
+        return share, share
+
+    def rates(self, share: np.ndarray, running: np.ndarray | None,
+              wanted: float = 1.0) -> np.ndarray:
+        """Window seconds that each rank gets through in a second."""
+        slower = self._slower
+        if self._slower_by_spinning is not None and running is not None:
+            slower = slower + self._slower_by_spinning * running * wanted
+        return share / slower
+
+    def advance(self, begin: np.ndarray | float, end: np.ndarray | float,
+                running: np.ndarray | None, real_work: bool = False) -> None:
+        """From `begin` to `end`, by domain as (domains, 1) or for all.
+
+        `running`: whose background thread wants a core, as (domains, ranks); None: nobody's. With
+        `real_work` it does not yield."""
+        wanted = 1.0 if real_work else self.wanted
+        spinners: np.ndarray | float = 0.0
+        if running is not None:
+            spinners = wanted * np.count_nonzero(running, axis=1, keepdims=True)
+        if not self.working:
+            if running is not None:
+                _, share = self.sharing(spinners, real_work)
+                self.background_seconds += float(np.sum(share * spinners * (end - begin)))
+            return
+        clock = np.maximum(begin, self._start)
+        left = np.maximum(end - clock, 0)
+        if running is not None:  # before the step begins, nobody else wants the cores
+            before = np.minimum(clock, end) - begin
+            self.background_seconds += float(np.sum(np.maximum(before, 0) * spinners))
+        while True:
+            share, background = self.sharing(spinners, real_work)
+            rates = self.rates(share, running, wanted)
+            needed = self.window_left / rates
+            step = left
+            if self.shape[1] > 1:  # until the first of a domain leaves its window
+                first = np.where(self.window_left > 0, needed, np.inf).min(axis=1, keepdims=True)
+                step = np.minimum(left, first)
+            if running is not None:
+                self.background_seconds += float(np.sum(background * spinners * step))
+            in_window = np.minimum(needed, step)
+            self.window_left -= in_window * rates
+            through = needed <= step + TOLERANCE
+            self.window_left[through] = 0.0
+            rest = step - in_window
+            done = through & (self.rest_left <= rest + TOLERANCE) & np.isinf(self.ready)
+            if done.any():
+                finished = clock + in_window + self.rest_left
+                self.ready[done] = finished[done]
+                self.working = bool(np.isinf(self.ready).any())
+            self.rest_left = np.maximum(self.rest_left - rest, 0)
+            self.rest_left[done] = 0.0
+            clock, left = clock + step, left - step
+            if not (left > TOLERANCE).any():
+                return
+
+    def until(self, progress: float) -> np.ndarray:
+        """Seconds until each rank has come so far, if nobody's background thread runs and no rank
+        leaves its window before; 0 where it has."""
+        to_go = np.maximum(self.window_left + self.rest_left
+                           - (1 - progress) * self.parameters.compute_seconds, 0)
+        in_window = np.minimum(to_go, self.window_left)
+        share, _ = self.sharing(0)
+        return in_window / self.rates(share, None) + (to_go - in_window)

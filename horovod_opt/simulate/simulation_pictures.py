@@ -1,0 +1,289 @@
+"""The simulation as pictures, from its JSON alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from horovod_opt.measuring.present import GREY, Picture, Section, mode_colour
+from horovod_opt.simulate import summit, tables
+
+MARKERS = "osD^vP*Xh"
+PARTS = {"compute": ("#B8BEC6", "compute"),
+         "overhead": ("#D55E00", "overhead: negotiation, agreement, cycles"),
+         "waiting": ("#F0E442", "waiting in the data's allreduce"),
+         "data": ("#0072B2", "data moved")}
+LABELS = {"ResNet18": ("center", (0, -14)), "ResNet34": ("right", (-6, -3))}  # others are near
+SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
+LANES = {"asleep": ("#9ecae1", "asleep"), "overslept": ("#f2a33a", "overslept"),
+         "waiting": ("#d7301f", "waits in MPI, spinning"),
+         "napping": ("#7fc8a9", "waits, asleep between tests"), "data": ("#2f9e5b", "data")}
+FITTED_TO, NOT_USED = "source, fitted to", "source, not used"
+SOURCE = " Compare Figures {} of the source."
+
+
+def section(document: dict[str, Any]) -> Section:
+    """Figures 6.5, 6.7 to 6.12 and 6.16 to 6.18 of the source, as simulated."""
+    results = document["results"]
+    pictures = []
+    if len({one["ranks"] for one in results}) > 1:
+        pictures += [scaling(document), background(document)]
+        if any(one["improvement_over_off"] is not None and one["mode"] != "off" for one in results):
+            pictures.append(improvement(document))
+    pictures.append(breakdown(document))
+    if any(one.get("timeline") for one in results):
+        pictures.append(timelines(document))
+    if document.get("networks"):
+        pictures.append(networks(document))
+    if document.get("validation"):
+        pictures.append(validation(document))
+    return Section(
+        "Simulation: what the modes bring at scale", _summary(document),
+        [tables.results(document), *tables.source(document), *tables.validation(document),
+         tables.parameters(document)], pictures)
+
+
+def _summary(document: dict[str, Any]) -> str:
+    largest = max(one["ranks"] for one in document["results"])
+    there = [one for one in document["results"] if one["ranks"] == largest]
+    text = f"At {largest:,} ranks ({document['preset']}): " + "; ".join(
+        f"{one['mode']} {100 * one['efficiency']:.1f} % efficiency"
+        + (f", {100 * one['improvement_over_off']:+.1f} % over off"
+           if one["improvement_over_off"] is not None and one["mode"] != "off" else "")
+        for one in there) + "."
+    if document.get("source"):
+        text += f" Beside the source: {summit.counts(document['source'])}"
+    job = document["profiled"]
+    same = next((one for one in document["results"]
+                 if job and (one["mode"], one["ranks"]) == (job["mode"], job["ranks"])), None)
+    if same:
+        text += (f" The profiled job, {job['mode']} on {job['ranks']} ranks, took "
+                 f"{1e3 * job['step_seconds']:.1f} ms a step; simulated are "
+                 f"{1e3 * same['step_seconds']['mean']:.1f} ms.")
+    if found := document.get("validation"):
+        predicted = [one for one in found["points"] if not one["calibrated"]]
+        met = sum(abs(one["error"]) <= found["band"] for one in predicted)
+        text += (f" Of {len(predicted)} measured points that were not used for calibration, {met} "
+                 f"are predicted within {100 * found['band']:.0f} %.")
+    return text
+
+
+def _modes(document: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(one["mode"] for one in document["results"]))
+
+
+def _over_ranks(axis: Axes, document: dict[str, Any], key: str, scale: float) -> None:
+    """A line a mode."""
+    for index, mode in enumerate(_modes(document)):
+        mine = [one for one in document["results"]
+                if one["mode"] == mode and one[key] is not None]
+        axis.plot([one["ranks"] for one in mine], [scale * one[key] for one in mine],
+                  color=mode_colour(mode), marker=MARKERS[index % len(MARKERS)], markersize=6,
+                  label=mode)
+    axis.set_xscale("log")
+    counts = sorted({one["ranks"] for one in document["results"]})
+    axis.set_xticks(counts, [f"{count:,}" for count in counts], fontsize=9,
+                    rotation=30 if len(counts) > 5 else 0)
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.grid(color="#E5E5E5", linewidth=0.7)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_xlabel("ranks")
+
+
+def scaling(document: dict[str, Any]) -> Picture:
+    figure = Figure(figsize=(7.0, 7.0), layout="constrained")
+    above, below = figure.subplots(2, 1)
+    results = document["results"]
+    first = results[0]
+    ideal = first["images_per_second"] / first["efficiency"] / first["ranks"]
+    counts = sorted({one["ranks"] for one in results})
+    above.plot(counts, [ideal * count for count in counts], color="black", linestyle="--",
+               label="no communication")
+    _over_ranks(above, document, "images_per_second", 1)
+    above.set_yscale("log")
+    above.set_ylabel(f"{tables.unit(document)} of all ranks")
+    above.legend(frameon=False, fontsize=10)
+    _over_ranks(below, document, "efficiency", 100)
+    below.set_ylim(0, 105)
+    below.set_ylabel("efficiency, %")
+    if document["preset"] == "summit":
+        below.plot([24_576], [30.3], "x", color="black", markersize=9, markeredgewidth=2,
+                   label="source: off, 30.3 %, fitted to")
+        below.legend(*[[one[-1]] for one in below.get_legend_handles_labels()], frameon=False,
+                     fontsize=10, loc="lower left")
+    return Picture("simulated-scaling", "Weak scaling, simulated",
+                   "Training speed, and efficiency against training without communication."
+                   + SOURCE.format("6.5 and 6.16 (a)"), figure)
+
+
+def improvement(document: dict[str, Any]) -> Picture:
+    figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+    axis = figure.subplots()
+    _over_ranks(axis, document, "improvement_over_off", 100)
+    axis.set_ylabel("improvement over off, %")
+    caption = "How much faster than off each mode trains."
+    rows = [one for one in document.get("source", ())
+            if one["figure"].startswith("improvement, ")]
+    for one in rows:
+        colour = mode_colour(one["figure"].split(", ")[1])
+        axis.plot([24_576 * 1.45], [100 * one["source"][0]], "<", color=colour, markersize=9,
+                  markerfacecolor="white" if one["fitted"] else colour)
+    if rows:
+        axis.plot([], [], "<", color=GREY, markersize=9, markerfacecolor="white", label=FITTED_TO)
+        axis.plot([], [], "<", color=GREY, markersize=9, label=NOT_USED)
+        caption += (" Triangles at the right: the source's largest improvement of each mode, hollow"
+                    " if it was used for fitting.")
+    axis.legend(frameon=False, fontsize=10, ncols=3, loc="lower center",
+                bbox_to_anchor=(0.5, 1.0))
+    return Picture("simulated-improvement", "Improvement over off, simulated",
+                   caption + SOURCE.format("6.16 (b)"), figure)
+
+
+def background(document: dict[str, Any]) -> Picture:
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    axis = figure.subplots()
+    _over_ranks(axis, document, "background_cpu", 100)
+    axis.set_ylim(0, 105)
+    axis.set_ylabel("background thread, % of a core")
+    axis.legend(frameon=False, fontsize=10, ncols=3, loc="lower center",
+                bbox_to_anchor=(0.5, 1.0))
+    return Picture("simulated-background", "CPU time of the background thread, simulated",
+                   "Mean over ranks. With scp it has a core that is not taken from anybody."
+                   + SOURCE.format("6.10 and 6.18"), figure)
+
+
+def breakdown(document: dict[str, Any]) -> Picture:
+    """Left: off and topo (or what there is) over ranks, in percent; right: all modes, in ms."""
+    results, modes = document["results"], _modes(document)
+    chosen = [mode for mode in ("off", "topo") if mode in modes] or modes[:1]
+    figure = Figure(figsize=(8.0, 3.3 * (len(chosen) + 1)), layout="constrained")
+    axes = figure.subplots(len(chosen) + 1, 1)
+    for axis, mode in zip(axes, chosen):
+        mine = [one for one in results if one["mode"] == mode]
+        _stack(axis, mine, [f"{one['ranks']:,}" for one in mine],
+               [100 / one["step_seconds"]["mean"] for one in mine])
+        axis.set_ylabel("of a step, %")
+        axis.set_xlabel("ranks")
+        axis.set_title(mode, fontsize=11, loc="left")
+    largest = [one for one in results if one["ranks"] == max(r["ranks"] for r in results)]
+    _stack(axes[-1], largest, [one["mode"] for one in largest], [1e3] * len(largest))
+    axes[-1].set_ylabel("ms a step")
+    axes[-1].set_title(f"all modes, {largest[0]['ranks']:,} ranks", fontsize=11, loc="left")
+    figure.legend(handles=[Patch(color=colour, label=text) for colour, text in PARTS.values()],
+                  loc="outside upper center", ncols=2, frameon=False, fontsize=10)
+    return Picture("simulated-breakdown", "Where a step's time goes, simulated",
+                   "Means over ranks and steps. Who waits for the slowest rank does so in the "
+                   "negotiation, or with topo in the data's allreduce, as the source counts it."
+                   + SOURCE.format("6.6, 6.7 and 6.17"), figure)
+
+
+def _stack(axis: Axes, rows: list[dict], labels: list[str], scales: list[float]) -> None:
+    bottom = [0.0] * len(rows)
+    for part, (colour, _) in PARTS.items():
+        heights = [scale * _part(row, part) for row, scale in zip(rows, scales)]
+        axis.bar(range(len(rows)), heights, 0.7, bottom, color=colour)
+        bottom = [below + height for below, height in zip(bottom, heights)]
+    axis.set_xticks(range(len(rows)), labels, fontsize=9)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _part(row: dict, part: str) -> float:
+    parts = row["breakdown"]
+    waiting = parts["waiting_for_the_slowest"] if "topo" in row["mode"] else 0.0
+    return {"waiting": waiting, "data": parts["data"] - waiting}.get(part, parts.get(part, 0.0))
+
+
+def timelines(document: dict[str, Any]) -> Picture:
+    rows = [one for one in document["results"] if one.get("timeline")]
+    figure = Figure(figsize=(8.0, 1.55 * len(rows) + 0.8), layout="constrained")
+    axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, row in zip(axes, rows):
+        for what, (colour, _) in LANES.items():
+            for rank in {one[0] for one in row["timeline"]}:
+                spans = [(1e3 * begin, 1e3 * (end - begin)) for number, kind, begin, end
+                         in row["timeline"] if (number, kind) == (rank, what)]
+                axis.broken_barh(spans, (rank - 0.38, 0.76), color=colour, linewidth=0)
+        ranks = sorted({one[0] for one in row["timeline"]})
+        axis.set_yticks(ranks, [str(rank) for rank in ranks], fontsize=9)
+        axis.invert_yaxis()
+        axis.set_ylabel("rank")
+        axis.set_title(row["mode"], fontsize=11, loc="left", pad=3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("ms since the start of the step")
+    axes[-1].set_xlim(left=0)
+    used = {one[1] for row in rows for one in row["timeline"]}
+    figure.legend(handles=[Patch(color=colour, label=text)
+                           for what, (colour, text) in LANES.items() if what in used],
+                  loc="outside upper center", ncols=3, frameon=False, fontsize=10)
+    return Picture("simulated-timelines", "Cycles of the background threads, simulated",
+                   f"The last step of the first of {rows[0]['ranks']:,} ranks. Blank, with topo: "
+                   "the data's allreduce waits for the last rank."
+                   + SOURCE.format("6.8, 6.9, 6.11 and 6.12"), figure)
+
+
+def networks(document: dict[str, Any]) -> Picture:
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    axis = figure.subplots()
+    rows = document["networks"]
+    for one in rows:
+        window, value = 100 * one["window"], 100 * one["simulated"]
+        axis.plot([window], [value], "o", color=mode_colour("topo"))
+        align, offset = LABELS.get(one["network"], ("left", (4, 5)))
+        axis.annotate(one["network"], (window, value), fontsize=9,
+                      rotation=30 if align == "left" else 0, ha=align,
+                      textcoords="offset points", xytext=offset)
+        if one["source"]:
+            low, high = (100 * bound for bound in one["source"])
+            axis.errorbar([window], [(low + high) / 2], [[(high - low) / 2]] * 2, color="black",
+                          marker=SOURCE_MARKER[one["fitted"]], markerfacecolor="white", capsize=4)
+    axis.plot([], [], "o", color=mode_colour("topo"), label="simulated")
+    for fitted, label in ((False, NOT_USED), (True, FITTED_TO)):
+        axis.errorbar([], [], [], color="black", marker=SOURCE_MARKER[fitted],
+                      markerfacecolor="white", capsize=4, label=label)
+    axis.margins(x=0.15, y=0.2)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("CIS window, % of a step")
+    axis.set_ylabel("improvement of topo over off, %")
+    axis.legend(frameon=False, fontsize=10, loc="upper left")
+    axis.spines[["top", "right"]].set_visible(False)
+    return Picture("simulated-networks", "CIS window and improvement, simulated",
+                   "The window in which graph scheduling and input pipeline both run (6.4.2; "
+                   "Figure 6.20 has the curves). ResNet50's 21 % was used for fitting, at 24,576 "
+                   "ranks.", figure)
+
+
+def validation(document: dict[str, Any]) -> Picture:
+    found = document["validation"]
+    points = found["points"]
+    figure = Figure(figsize=(7.0, 4.8), layout="constrained")
+    axis = figure.subplots()
+    counts = sorted({one["ranks"] for one in points})
+    series = list(dict.fromkeys(one["series"] for one in points))
+    axis.axhspan(1 - found["band"], 1 + found["band"], color="#EDEDED", zorder=0)
+    axis.axhline(1, color=GREY, linewidth=1)
+    for index, name in enumerate(series):
+        mine = [one for one in points if one["series"] == name]
+        places = [counts.index(one["ranks"]) + 0.7 * ((index + 0.5) / len(series) - 0.5)
+                  for one in mine]
+        colour = "black" if name == "no communication" else mode_colour(name)
+        for place, one in zip(places, mine):
+            ratio = one["predicted"] / one["measured"]
+            axis.plot([place] * 2, [one["predicted"] / one["high"], one["predicted"] / one["low"]],
+                      color=colour, linewidth=1.5)
+            axis.plot(place, ratio, MARKERS[index % len(MARKERS)], color=colour, markersize=8,
+                      markerfacecolor="white" if one["calibrated"] else colour)
+        axis.plot([], [], MARKERS[index % len(MARKERS)], color=colour, label=name)
+    axis.set_xticks(range(len(counts)), [f"{count} ranks" for count in counts], fontsize=10)
+    worst = max((abs(one["error"]) for one in points), default=0)
+    axis.set_ylim(1 - max(0.3, worst + 0.1), 1 + max(0.3, worst + 0.1))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2f}"))
+    axis.set_ylabel("predicted over measured images/s")
+    axis.legend(frameon=False, fontsize=10, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axis.spines[["top", "right"]].set_visible(False)
+    return Picture("simulated-validation", "Prediction against measurement",
+                   f"Band: 15 %. Hollow: calibrated ({found['calibrated_on']}); filled: predicted. "
+                   "Lines: smallest to largest measurement.", figure)

@@ -1,0 +1,186 @@
+"""The preset for ResNet50 on Summit, and what the source measured there.
+
+The source is Pumma, Scalability Analysis and Optimization for Large-Scale Deep Learning, 2019,
+Chapter 6; sections are its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from horovod_opt.simulate import model
+from horovod_opt.simulate.parameters import Setup
+
+NCCL = "published: NCCL 2.4.7, src/init.cc, ncclTreeThreshold"
+RESNET50 = "published: He et al., 2016, doi:10.1109/CVPR.2016.90"
+NETWORK = "assumed: between neighbours in EDR InfiniBand, with the MPI's own work"
+POLL = "measured here: gs takes 2.9 to 5.0 % of a core in cycles of 1 ms, idle (README)"
+OURS = "default of the setting (docs/settings.md)"
+
+TABLE: dict[str, tuple[float, str]] = {
+    "batch": (32, "source, 6.4.1"),
+    "ranks_per_node": (6, "source, 6.2.1"),
+    "cores": (7, "source, 6.2.1"),
+    "shared_cores": (0, "source, 6.2.1: each rank has cores of its own"),
+    "compute_seconds": (0.060, "assumed: 530 images/s of a V100 at batch 32, mixed precision"),
+    "cis_window": (0.48, "source, 6.4.2: CIS window of ResNet50, of the step; here of the compute"),
+    "compute_threads": (1, "assumed: one thread schedules XLA's few clusters"),
+    "input_threads": (7, "assumed: a pool as large as there are cores"),
+    "input_duty": (0.78, "FITTED"),
+    "dispatches_per_second": (35, "FITTED: about once a window, the best of 1, 2, 3, 5, 10, 20"),
+    "run_delay_seconds": (0.0097, "FITTED"),
+    "timer_slack_seconds": (50e-6, "published: prctl(2), PR_SET_TIMERSLACK: 50 us by default"),
+    "cycle_seconds": (0.005, "source, 6.2.2"),
+    "gs_interval": (1, "source, 6.3.1"),
+    "nbcs_sleep_min_seconds": (20e-6, OURS),
+    "nbcs_sleep_max_seconds": (500e-6, OURS),
+    "heartbeat_seconds": (0.1, OURS),
+    "request_seconds": (0, "assumed: only gradients are reduced"),
+    "poll_seconds": (30e-6, POLL),
+    "yields": (0, "source, 6.2.4: MPI_Allreduce spins"),
+    "hop_intra_seconds": (1e-6, NETWORK),
+    "hop_inter_seconds": (2e-6, NETWORK),
+    "gradient_bytes": (25_557_032 * 4, RESNET50 + ": 25.6 million parameters of 4 bytes"),
+    "gradient_window": (0, "source, 6.2.1: XLA disables any overlap"),
+    "tensors": (161, RESNET50 + ": convolutions, batch normalizations, dense layer"),
+    "tensor_seconds": (10e-6, "assumed: two copies on the GPU are started for each tensor"),
+    "fusion_bytes": (64 * 2**20, "source, 6.3.4"),
+    "bucket_bytes": (64 * 2**20, "source, 6.3.4"),
+    "data_cpu_seconds_per_byte": (0, "source, 6.2.3: NCCL"),
+    "ring_hop_seconds": (6e-6, NCCL),
+    "ring_bandwidth": (10e9, NCCL + ": 5 GB/s a channel; two channels, as two EDR rails carry"),
+    "tree_hop_intra_seconds": (4e-6, NCCL),
+    "tree_hop_inter_seconds": (15e-6, NCCL),
+    "tree_bandwidth": (7.5e9, NCCL + ": three quarters of the ring's"),
+}
+LARGEST = 24_576
+
+
+def setup() -> Setup:
+    return Setup.of("summit", TABLE)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of the source. `kind` says how it is found in the results, at the largest number of
+    ranks; `fitted`: whether it was used to choose parameters."""
+
+    text: str
+    where: str
+    kind: str
+    mode: str
+    low: float
+    high: float
+    fitted: bool = False
+
+
+FIGURES = (
+    Figure("weak-scaling efficiency, off", "6.2.3", "efficiency", "off", 0.303, 0.303, fitted=True),
+    Figure("allreduce in a step, off", "6.2.3", "allreduce", "off", 0.703, 0.703),
+    Figure("of it idle GPU, off", "6.2.3", "idle", "off", 0.67, 1.0),
+    Figure("background overhead in a step, off", "6.4.1", "overhead", "off", 0.46, 0.46),
+    Figure("background overhead in a step, topo", "6.4.1", "overhead", "topo", 0.034, 0.034),
+    Figure("improvement, gs", "6.4.1", "improvement", "gs", 0.10, 0.10, fitted=True),
+    Figure("improvement, nbcs", "6.4.1", "improvement", "nbcs", 0.16, 0.16, fitted=True),
+    Figure("improvement, scp", "6.4.1", "improvement", "scp", 0.18, 0.18),
+    Figure("improvement, topo", "6.4.1", "improvement", "topo", 0.21, 0.21, fitted=True),
+    Figure("improvement, topo+scp", "6.4.1", "improvement", "topo+scp", 0.23, 0.23),
+    Figure("background thread's CPU, off", "6.2.5", "background_cpu", "off", 0.60, 0.90),
+    Figure("background thread's CPU, topo", "6.4.1", "background_cpu", "topo", 0.06, 0.06),
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """`window`: the CIS window, of a step, and `gain`: of topo over off, as in section 6.4.2.
+    Billions of multiply-adds an image and millions of parameters are those of its authors."""
+
+    name: str
+    window: float
+    gain: tuple[float, float] | None
+    multiply_adds: float
+    parameters: float
+
+
+NETWORKS = (
+    # He et al., 2016, doi:10.1109/CVPR.2016.90, table 1
+    Network("ResNet18", 0.46, None, 1.8, 11.7), Network("ResNet34", 0.55, None, 3.6, 21.8),
+    Network("ResNet50", 0.48, (0.21, 0.21), 3.8, 25.6),
+    Network("ResNet101", 0.30, None, 7.6, 44.5), Network("ResNet152", 0.23, None, 11.3, 60.2),
+    # Szegedy et al., 2015, doi:10.1109/CVPR.2015.7298594, and 2016, doi:10.1109/CVPR.2016.308
+    Network("GoogLeNet", 0.56, (0.25, 0.35), 1.5, 6.8),
+    Network("Inception-v3", 0.42, (0.10, 0.18), 5.0, 23.8),
+    # Simonyan, Zisserman, 2015, arXiv:1409.1556
+    Network("VGG16", 0.32, (0.02, 0.06), 15.3, 138.4),
+)
+NETWORKS_RANKS = 1_536
+NETWORKS_STEPS = 100
+HIT = 0.15  # relative difference up to which a figure counts as met; a range is not widened
+
+
+def is_met(value: float, low: float, high: float) -> bool:
+    """Whether the source says the same: near its figure, or inside its range."""
+    return low <= value <= high if low < high else abs(value - low) <= HIT * low
+
+
+def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
+    """The source's figures beside the results' at LARGEST ranks, if those were simulated."""
+    rows = []
+    for figure in FIGURES:
+        mine = [row for row in results if row["mode"] == figure.mode]
+        row = next((row for row in mine if row["ranks"] == LARGEST), None)
+        if row is None or _value(row, figure.kind) is None:
+            continue
+        value = _value(row, figure.kind)
+        rows.append({
+            "figure": figure.text, "section": figure.where, "source": [figure.low, figure.high],
+            "simulated": value, "fitted": figure.fitted,
+            "largest": max(_value(one, figure.kind) for one in mine)
+            if figure.kind == "improvement" else None,
+            "met": is_met(value, figure.low, figure.high)})
+    return rows
+
+
+def counts(rows: Sequence[dict]) -> str:
+    """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
+    def met(fitted: bool) -> tuple[int, int]:
+        mine = [row["met"] for row in rows if row["source"] and row["fitted"] == fitted]
+        return sum(mine), len(mine)
+
+    (predicted, predictions), (near, fitted) = met(False), met(True)
+    return (f"Of {predictions} figures that were not used for fitting, {predicted} are met; of "
+            f"{fitted} that were, {near}.")
+
+
+def _value(row: dict, kind: str) -> float | None:
+    parts = row["breakdown"]
+    step = row["step_seconds"]["mean"]
+    return {
+        "efficiency": row["efficiency"], "improvement": row["improvement_over_off"],
+        "background_cpu": row["background_cpu"], "overhead": parts["overhead"] / step,
+        "allreduce": (parts["overhead"] + parts["data"]) / step,
+        "idle": parts["overhead"] / (parts["overhead"] + parts["data"] or 1),
+    }[kind]
+
+
+def networks(seed: int) -> list[dict[str, Any]]:
+    """topo's gain over off for each network: its computation is as much longer than ResNet50's as
+    it has more to compute, its gradients and its CIS window are its own, all else is the same."""
+    base = next(one for one in NETWORKS if one.name == "ResNet50")
+    rows = []
+    for one in NETWORKS:
+        p = setup().changed(
+            "published", cis_window=one.window, gradient_bytes=4e6 * one.parameters,
+            compute_seconds=TABLE["compute_seconds"][0] * one.multiply_adds / base.multiply_adds,
+        ).parameters
+        off, topo = (statistics.fmean(
+            model.simulate(p, mode, NETWORKS_RANKS, NETWORKS_STEPS, seed).steps)
+            for mode in ("off", "topo"))
+        gain = off / topo - 1
+        rows.append({"network": one.name, "ranks": NETWORKS_RANKS, "window": one.window,
+                     "source": one.gain, "simulated": gain, "fitted": one is base,
+                     "met": is_met(gain, *one.gain) if one.gain else None})
+    return rows

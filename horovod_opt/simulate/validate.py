@@ -1,0 +1,104 @@
+"""Prediction against measurement: what `horovod-opt bench` measured, and its simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from horovod_opt.bench.worker_job import LIMIT
+from horovod_opt.simulate import calibrate, model, study
+from horovod_opt.simulate.parameters import ParameterError, Setup
+
+# In these MPI moves the data and nobody's spinning hides what it costs; off comes last.
+CALIBRATING = ("gs", "gs+nbcs", "nbcs", "topo", "off")
+BAND = 0.15  # relative error that the model is meant to stay within
+STEPS = 20
+# Trainable parameters of 4 bytes, in millions.
+SIZES = {"ResNet18": 11.7, "ResNet34": 21.8, "ResNet50": 25.6, "ResNet101": 44.6, "ResNet152": 60.3,
+         "AlexNet": 61.0, "GoogLeNet": 7.0, "Inception-v3": 23.8, "VGG16": 138.4}
+
+
+def cells(document: dict[str, Any]) -> Iterator[tuple[tuple, dict[tuple[str, int], list[float]]]]:
+    """((model, framework, input, batch, pixels), seconds of a step by (series, ranks)) of what can
+    be predicted: weak scaling, on the hosts' cores, gradients reduced while others are computed."""
+    found: dict[tuple, dict[tuple[str, int], list[float]]] = {}
+    if document["settings"]["scaling"] != "weak":
+        return iter(())
+    for one in document["measurements"]:
+        series = one["mode"] or one["series"]
+        if ("failed" in one or one["separate"] or one["ranks"] < 2
+                or series not in (LIMIT, *model.MODES)):
+            continue
+        cell = tuple(one[name] for name in ("model", "framework", "input", "batch", "pixels"))
+        step = one["ranks"] * one["batch"] / one["images_per_second"]
+        found.setdefault(cell, {}).setdefault((series, one["ranks"]), []).append(step)
+    return iter(found.items())
+
+
+def _calibrating(steps: dict[tuple[str, int], list[float]]) -> tuple[int, str] | None:
+    """(ranks, mode) of the point that calibrates beside no communication."""
+    pairs = [(ranks, number, mode) for number, mode in enumerate(CALIBRATING)
+             for series, ranks in steps if series == mode and (LIMIT, ranks) in steps]
+    return min(pairs)[::2] if pairs else None
+
+
+def check(document: dict[str, Any], calibrated: bool) -> None:
+    """Raises ParameterError if nothing of the benchmark can be predicted. `calibrated`: by a
+    profile, so that no point of the benchmark has to."""
+    if not any(calibrated or _calibrating(steps) for _, steps in cells(document)):
+        raise ParameterError(f"the benchmark has no number of ranks above 1 at which {LIMIT!r} and "
+                             f"one of {', '.join(CALIBRATING)} were measured (weak scaling)")
+
+
+def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
+             done: Callable[[str], None]) -> dict[str, Any]:
+    """The "validation" of the simulation's document: every measured (mode, ranks) of `document`,
+    a benchmark that `check` accepts, with its prediction.
+
+    Without a profile, two points of each model calibrate, both at the smallest number of ranks:
+    no communication, and the first of CALIBRATING that was measured. They are marked.
+    """
+    points, setups, calibrated_on = [], {}, []
+    slots = [host[1] for host in document["settings"]["hosts"]]
+    threads = document["settings"]["threads"]
+    for cell, steps in cells(document):
+        batch = cell[3]
+        name = f"{cell[0]}, {cell[1]}, {cell[2]} input, {cell[4]} pixels, batch {batch}"
+        setup, used = profiled, set()
+        if setup is None:
+            if not (point := _calibrating(steps)):
+                continue
+            ranks, mode = point
+            used = {(LIMIT, ranks), (mode, ranks)}
+            done(f"{name}: calibrates on {mode}")
+            setup = calibrate.from_two_points(
+                document["machine"]["cores"], min([ranks, *slots]), threads, ranks, batch,
+                statistics.median(steps[LIMIT, ranks]), mode,
+                statistics.median(steps[mode, ranks]), 4e6 * SIZES[cell[0]], seed)
+            calibrated_on.append(f"{LIMIT} and {mode} at {ranks} ranks")
+        setups[name] = setup.to_json()
+        for (series, ranks), measured in sorted(steps.items(), key=lambda item: item[0][::-1]):
+            p = dataclasses.replace(setup.parameters, batch=batch,
+                                    ranks_per_node=min([ranks, *slots]))
+            if ranks % p.ranks_per_domain or not study.possible(p, series):
+                continue
+            done(f"{name}: {series}, {ranks} ranks")
+            rates = sorted(ranks * batch / one for one in measured)
+            predicted = _rate(p, series, ranks, seed)
+            points.append({
+                "cell": name, "series": series, "ranks": ranks, "n": len(rates),
+                "measured": statistics.median(rates), "low": rates[0], "high": rates[-1],
+                "predicted": predicted, "error": predicted / statistics.median(rates) - 1,
+                "calibrated": (series, ranks) in used})
+    return {"band": BAND, "points": points, "parameters": setups,
+            "calibrated_on": "; ".join(dict.fromkeys(calibrated_on)) or "the profile"}
+
+
+def _rate(p: Any, series: str, ranks: int, seed: int) -> float:
+    """Images/s."""
+    if series == LIMIT:
+        return study.ideal_images_per_second(p, ranks, seed)
+    steps = model.simulate(p, series, ranks, STEPS, seed).steps
+    return ranks * p.batch / statistics.fmean(steps)

@@ -1,0 +1,54 @@
+"""How a rank waits for the others in a collective: spinning or with naps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from horovod_opt.simulate.parameters import Parameters
+
+
+class Naps:
+    """Modes nbcs and topo: after each unsuccessful test a sleep, twice as long as the one before.
+
+    Attributes:
+        share: of a core that a thread takes that waits for long.
+    """
+
+    def __init__(self, p: Parameters):
+        lengths, length = [], p.nbcs_sleep_min_seconds
+        while length < p.nbcs_sleep_max_seconds:
+            lengths.append(length + p.timer_slack_seconds)
+            length *= 2
+        self.longest = p.nbcs_sleep_max_seconds + p.timer_slack_seconds
+        self.share = p.poll_seconds / self.longest
+        self._tests = np.cumsum([*lengths, self.longest])  # when it tests, seconds of waiting
+        self._lengths = np.array([*lengths, self.longest])
+
+    def noticed(self, waited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(when the first test is that comes `waited` seconds after the first nap began or later,
+        length of the nap before it); 0 for who does not wait."""
+        index = np.minimum(np.searchsorted(self._tests, waited), len(self._tests) - 1)
+        beyond = np.ceil(np.maximum(waited - self._tests[-1], 0) / self.longest) * self.longest
+        waits = waited > 0
+        return (np.where(waits, self._tests[index] + beyond, 0.0),
+                np.where(waits, self._lengths[index], 0.0))
+
+    def tested(self, seconds: float, hops: int) -> float:
+        """Until it is noticed that a collective of so many hops is complete that takes `seconds` if
+        nobody naps; all begin it together. Each hop but the last is held up by half a nap."""
+        _, nap = self.noticed(np.array([seconds]))
+        test, _ = self.noticed(np.array([seconds + (hops - 1) * float(nap[0]) / 2]))
+        return float(test[0])
+
+
+def meet(arrivals: np.ndarray, hops: int, cost: float, naps: Naps | None) -> float:
+    """When all leave a small allreduce; nobody does before the last has come.
+
+    A rank that naps holds up who exchanges with it in each hop: in the first until its next test,
+    in the others half a nap on average, since MPI makes progress only while it is called."""
+    last = float(arrivals.max())
+    if naps is None or hops == 0:
+        return last + cost
+    after, nap = naps.noticed(last - arrivals)
+    held_up = float((arrivals + after).max())
+    return max(last, held_up) + (hops - 1) * float(nap.mean()) / 2 + cost
