@@ -39,7 +39,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
 
 def _write_header(path: Path) -> None:
     """The C header of the settings and counters; left alone when nothing changed."""
-    text = subprocess.run([sys.executable, "-m", "horovod_opt.native.structs"], cwd=ROOT,
+    text = subprocess.run([sys.executable, "-m", "horovod_opt.native.header"], cwd=ROOT,
                           check=True, stdout=subprocess.PIPE, text=True).stdout
     if not (path.is_file() and path.read_text() == text):
         path.write_text(text)

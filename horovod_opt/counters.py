@@ -41,19 +41,19 @@ class Stats:
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
     steps: int = _counter(
         "i", "steps of training: how often the tensor was reduced that was so most often (in mode "
-        "topo the passes of all plans, and what was negotiated before)"
+        "topo the iterations of all plans, and what was negotiated before)"
     )
     planned_iterations: int = _counter("i", "times that a plan was gone through (mode topo)")
     planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
     planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")
     planned_wakeups: int = _counter(
-        "i", "times the planned lane's thread woke from waiting (mode topo)"
+        "i", "times the planned path's thread woke from waiting (mode topo)"
     )
     requested_rounds: int = _counter(
         "i", "rounds of negotiation that a rank asked for, the others being heartbeats (mode topo)"
     )
     steady_rounds: int = _counter(
-        "i", "of those, from the first to the last pass since the last decision about plans"
+        "i", "of those, from the first to the last iteration since the last decision about plans"
     )
     agreements: int = _counter(
         "i", "times this rank met other nodes to agree on the buckets that are ready everywhere"

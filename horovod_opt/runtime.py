@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from horovod_opt import counters
-from horovod_opt.native import structs
+from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
 from horovod_opt.planning import first_step, pytorch_gradients
 from horovod_opt.planning.planner import Planner
@@ -51,16 +51,16 @@ def framework_of(lib: ctypes.CDLL) -> str:
 
 
 def check_abi(lib: ctypes.CDLL) -> None:
-    """Raises ImportError unless `lib` was built with this package's structs."""
+    """Raises ImportError unless `lib` was built with this package's structs and prototypes."""
     try:
         lib.horovod_opt_abi.restype = ctypes.c_char_p
         built = lib.horovod_opt_abi().decode()
     except AttributeError:
         built = "none"
-    if built != structs.HASH:
+    if built != header.HASH:
         raise ImportError(
             f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "
-            f"native interface is {built}, Python's is {structs.HASH}. They are from different "
+            f"native interface is {built}, Python's is {header.HASH}. They are from different "
             "builds; remedy: pip install --force-reinstall horovod-opt (in a developer's tree: "
             "make build)."
         )
@@ -74,6 +74,7 @@ def configure(lib: ctypes.CDLL) -> None:
     fails, and none hangs.
     """
     check_abi(lib)
+    prototypes.declare(lib)
     settings, error = Settings(), b""
     try:
         settings = load(os.environ)
@@ -85,12 +86,6 @@ def configure(lib: ctypes.CDLL) -> None:
     if os.environ.get(STATS_JSON):
         table = bool(settings.stats)
         settings = dataclasses.replace(settings, stats=1)
-    lib.horovod_opt_configure.argtypes = [
-        ctypes.POINTER(structs.NativeSettings),
-        ctypes.c_char_p,
-        ctypes.c_char_p,
-    ]
-    lib.horovod_opt_configure.restype = None
     lib.horovod_opt_configure(structs.to_native(settings), settings.text.encode(), error)
 
     framework = framework_of(lib)
@@ -118,7 +113,6 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
 
 def raise_init_error(lib: ctypes.CDLL) -> None:
     """Raises SettingsError if the ranks could not agree on the settings."""
-    lib.horovod_opt_init_error.restype = ctypes.c_char_p
     text = lib.horovod_opt_init_error().decode(errors="replace")
     if text:
         raise SettingsError(text)
@@ -185,12 +179,11 @@ def plans(framework: str | None = None) -> list[PlanStatus]:
 
     `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
     native, _ = _read(framework, "plans")
-    native.lib.horovod_opt_plans.restype = ctypes.c_char_p
     found = parse_status(native.lib.horovod_opt_plans().decode())
     if framework_of(native.lib) != "tensorflow" or not _has_xla_operations():
         return found
     return [dataclasses.replace(plan, reason=NEVER_BY_XLA)
-            if plan.state == "shadowed" and not plan.reason else plan for plan in found]
+            if plan.state == "warming up" and not plan.reason else plan for plan in found]
 
 
 def _has_xla_operations() -> bool:

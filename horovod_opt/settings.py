@@ -177,7 +177,7 @@ class Settings:
     )
     verify: int = _setting(
         0,
-        "topo: 1: before each bucket the ranks compare which plan, pass and tensors it is.",
+        "topo: 1: before each bucket the ranks compare which plan, iteration and tensors it is.",
         "",
         (0, 1),
         modes=("topo",),

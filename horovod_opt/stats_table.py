@@ -99,7 +99,7 @@ GROUPS = {
         Row("  in steady state", "", lambda r: r.steady_rounds, _count, "bold", "topo"),
         Row("cycles that slept", "", lambda r: r.cycles_slept, _count, in_mode="-topo"),
         Row("MPI tests", "", lambda r: r.polls, _count, in_mode="nbcs"),
-        Row("passes of plans", "", lambda r: r.planned_iterations, _count, "bold", "topo"),
+        Row("planned iterations", "", lambda r: r.planned_iterations, _count, "bold", "topo"),
         Row("buckets, not negotiated", "", lambda r: r.planned_buckets, _count, in_mode="topo"),
         Row("  of the data moved", "%", _planned_percent, _tenths, in_mode="topo"),
         Row("  wake-ups for each", "", _wakeups, _hundredths, in_mode="topo"),

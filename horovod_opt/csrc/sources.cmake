@@ -49,6 +49,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/process_end.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/wait_timer.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs_minimum.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc

@@ -6,7 +6,7 @@ import dataclasses
 
 from horovod_opt import guard
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
-from horovod_opt.native import structs
+from horovod_opt.native import header
 
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
 SHM_MIB_PER_RANK = 16
@@ -86,10 +86,10 @@ def _framework_problems(facts: Facts) -> list[str]:
                 f"Horovod was built against {framework.name} {against}, but {framework.installed} "
                 f"is installed. Remedy: {REINSTALL}."
             )
-        if not framework.error and guard.MARK in facts.horovod and framework.abi != structs.HASH:
+        if not framework.error and guard.MARK in facts.horovod and framework.abi != header.HASH:
             problems.append(
                 f"{framework.library} has the native interface {framework.abi or 'of upstream'}, "
-                f"Python's is {structs.HASH}. Remedy: {REINSTALL}."
+                f"Python's is {header.HASH}. Remedy: {REINSTALL}."
             )
     return problems
 

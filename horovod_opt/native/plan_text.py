@@ -12,7 +12,7 @@ DTYPES = {"uint8": 0, "int8": 1, "int32": 4, "int64": 5, "float16": 6, "float32"
 
 
 def native_text(plan: Plan, threshold: int) -> str:
-    """The plan as horovod_opt/csrc/core/plan.h reads it; `threshold` in bytes."""
+    """The plan as horovod_opt/csrc/core/plan/parse_plan.h reads it; `threshold` in bytes."""
     number = {slot.id: place for place, slot in enumerate(plan.slots)}
     lines = [f"plan\t{plan.hash}\t{threshold}\t{_field(plan.name)}"]
     for slot in plan.slots:
@@ -39,10 +39,10 @@ class PlanStatus:
 
     name          the function, the run of a session, or the branch or loop that it belongs to
     hash          equal on all ranks that have the same plan
-    state         "shadowed" (its first passes are negotiated and checked), "ready" (waits for other
-                  ranks, or for its next pass), "active", or "negotiated" (for good)
+    state         "warming up" (its first iterations are negotiated and checked), "ready" (waits
+                  for other ranks, or for its next iteration), "active", or "negotiated" (for good)
     reason        why it is not active
-    passes        times that it was gone through
+    iterations    times that it was gone through
     buckets       names of the tensors of each bucket, in order
     arrived_last  tensor name -> how often it was the last of its bucket
     """
@@ -51,13 +51,13 @@ class PlanStatus:
     hash: str
     state: str
     reason: str
-    passes: int
+    iterations: int
     buckets: tuple[tuple[str, ...], ...]
     arrived_last: dict[str, int]
 
 
 def parse_status(text: str) -> list[PlanStatus]:
-    """From the lines that horovod_opt/csrc/binding/plan_api.cc writes."""
+    """From the lines that horovod_opt/csrc/binding/python/plan_api.cc writes."""
     return list(_plans([line for line in text.split("\n") if line]))
 
 
@@ -71,9 +71,9 @@ def _plans(lines: list[str]) -> Iterator[PlanStatus]:
     for head, *rest in blocks:
         slots = [fields for fields in rest if fields[0] == "slot"]
         names = [name for _, _, name in slots]
-        _, hash_, state, passes, name, reason = head
+        _, hash_, state, iterations, name, reason = head
         yield PlanStatus(
-            name=name, hash=hash_, state=state, reason=reason, passes=int(passes),
+            name=name, hash=hash_, state=state, reason=reason, iterations=int(iterations),
             buckets=tuple(
                 tuple(names[int(slot)] for slot in fields[1].split(","))
                 for fields in rest if fields[0] == "bucket"

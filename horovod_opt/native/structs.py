@@ -1,12 +1,9 @@
-"""The structs that Python and the native libraries exchange, from the two tables.
-
-    python -m horovod_opt.native.structs > horovod_opt_abi.h
-"""
+"""The structs that Python and the native libraries exchange, from the tables of settings and
+counters."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 
 from horovod_opt import counters, settings
 
@@ -40,7 +37,7 @@ def from_native(native: NativeStats) -> counters.Stats:
     return counters.Stats(**fields)
 
 
-def _declarations() -> str:
+def declarations() -> str:
     modes = "".join(
         f"  HOROVOD_OPT_MODE_{mode.upper()} = {bit},\n" for mode, bit in settings.MODES.items()
     )
@@ -55,21 +52,3 @@ def _declarations() -> str:
         f"typedef struct {{\n{fields}}} HorovodOptSettings;\n\n"
         f"typedef struct {{\n{counts}}} HorovodOptStats;\n"
     )
-
-
-# Python and a native library with the same hash have the same structs.
-HASH = hashlib.sha256(_declarations().encode()).hexdigest()[:16]
-
-
-def header() -> str:
-    """The text of horovod_opt_abi.h, for C and C++."""
-    return (
-        "// Written by `python -m horovod_opt.native.structs`; edit the tables in\n"
-        "// horovod_opt/settings.py and counters.py instead, where units and meaning are.\n"
-        "#ifndef HOROVOD_OPT_ABI_H_\n#define HOROVOD_OPT_ABI_H_\n\n#include <stdint.h>\n\n"
-        f'#define HOROVOD_OPT_ABI "{HASH}"\n\n{_declarations()}\n#endif  // HOROVOD_OPT_ABI_H_\n'
-    )
-
-
-if __name__ == "__main__":
-    print(header(), end="")

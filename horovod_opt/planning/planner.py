@@ -19,13 +19,9 @@ class Planner:
 
     def __init__(self, lib: ctypes.CDLL):
         self._lib = lib
-        lib.horovod_opt_add_plan.restype = ctypes.c_char_p
-        lib.horovod_opt_remove_plan.restype = None
-        lib.horovod_opt_use_key.argtypes = [ctypes.c_int64]
-        lib.horovod_opt_use_key.restype = None
 
     def add(self, text: str) -> None:
-        """A plan as native_plan.native_text() writes it."""
+        """A plan as plan_text.native_text() writes it."""
         problem = self._lib.horovod_opt_add_plan(text.encode(errors="replace"))
         if problem:
             raise RuntimeError(f"the native side does not understand a plan: {problem.decode()}")

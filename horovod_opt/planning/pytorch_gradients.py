@@ -5,7 +5,7 @@ backward pass has not computed, it adds in synchronize(). So they are known befo
 the order is that of the parameters, last one first, the same on every rank. After some steps the
 ranks cut the buckets anew, in the order in which gradients were seen to arrive.
 
-A plan has to be known before its first gradient arrives, on every rank: passes are counted.
+A plan has to be known before its first gradient arrives, on every rank: iterations are counted.
 """
 
 from __future__ import annotations

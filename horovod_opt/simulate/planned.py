@@ -108,7 +108,7 @@ class Planned(Training):
         self.cores.background_seconds += self.groups * p.poll_seconds
         self.cores.background_seconds += naps.share * float((self.agreed - self.joined).sum())
 
-    # The negotiated lane
+    # The negotiated path
 
     def negotiate(self) -> Generator[float, float, None]:
         """Rounds: the ranks tell each other what they want, and look which cached tensors are

@@ -55,7 +55,7 @@ def test_demo(hosts, job, controller):
     ended = job("fault_demo", "--epochs", 14, controller=controller, HOROVOD_OPT_MODE="topo",
                 HOROVOD_OPT_STATS="1", PYTHONPATH="").succeeded()  # the example needs scikit-learn
     assert "identical weights: yes" in ended.output
-    assert "passes of plans" in ended.output
+    assert "planned iterations" in ended.output
     first, second = ended.reports().values()
     assert (first["host"], second["host"]) == ("h1", "h2")
     assert first["nodes"] == second["nodes"] == 2

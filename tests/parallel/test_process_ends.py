@@ -15,7 +15,7 @@ FREED = {"MALLOC_PERTURB_": "165"}
 
 # A single rank does not reduce its gradients.
 @pytest.mark.parametrize("controller, ranks, mode, states, how", [
-    ("gloo", 1, "topo", ["shadowed"], "exit"),
+    ("gloo", 1, "topo", ["warming up"], "exit"),
     ("gloo", 2, "topo", ["active"], "exit"),
     ("gloo", 2, "off", [], "exit"),
     ("mpi", 2, "topo", ["active"], "exit"),
@@ -53,4 +53,4 @@ def test_forked_children(job, controller, ranks):
     for report in (*others, parent):
         assert (report["error"], report["step"]) == ("", 20)
         assert report["weights"] == parent["weights"]
-        assert report["states"] == ["active" if ranks > 1 else "shadowed"]
+        assert report["states"] == ["active" if ranks > 1 else "warming up"]

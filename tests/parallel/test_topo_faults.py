@@ -1,4 +1,4 @@
-"""Mode topo when something goes wrong in the middle of a planned pass: errors, and never a hang."""
+"""Mode topo when something goes wrong in the middle of a planned iteration: errors, never a hang."""
 
 from __future__ import annotations
 
@@ -76,21 +76,22 @@ def test_goes_on(faults, controller, kind, fault):
 @pytest.mark.parametrize("fault", ["late", "never"])
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_names_what_is_missing(faults, controller, kind, fault):
-    report = rf"\b{kind}\.(\w+\.\w+) \(plan trained, pass {FAULT + 1}\): (.*)"
+    report = rf"\b{kind}\.(\w+\.\w+) \(plan trained, iteration {FAULT + 1}\): (.*)"
     said = re.findall(report, faults(controller).output)
     assert (f"{fault}.second", "missing on rank 2") in said
     assert not [tensor for tensor, _ in said if tensor.endswith(".first")]
 
 
 @pytest.mark.parametrize("controller", SETTINGS)
-def test_timeline_shows_passes_and_buckets(faults, controller):
+def test_timeline_shows_iterations_and_buckets(faults, controller):
     """Of the first kind: Horovod writes one timeline in a process."""
     events = json.loads((faults(controller).folder / "timeline.json").read_text())
     names = {event.get("name", "") for event in events}
-    found = [re.fullmatch(r"PLANNED_ALLREDUCE, pass (\d+), bucket (\d+)", name) for name in names]
-    passes = {int(match[1]) for match in found if match}
+    planned = re.compile(r"PLANNED_ALLREDUCE, iteration (\d+), bucket (\d+)")
+    found = [planned.fullmatch(name) for name in names]
+    iterations = {int(match[1]) for match in found if match}
     # Two are negotiated before; Horovod drops what is still in its writer's queue at shutdown.
-    assert {*range(FAULT - 2, FAULT + 2)} <= passes <= {*range(3, STEPS + 1)}
+    assert {*range(FAULT - 2, FAULT + 2)} <= iterations <= {*range(3, STEPS + 1)}
     assert len({match[2] for match in found if match}) >= 2
 
 

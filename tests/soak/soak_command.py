@@ -150,7 +150,7 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
                 _show(seen, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
-    console.print(f"{ended} trials, {results} results compared, {passes} planned passes")
+    console.print(f"{ended} trials, {results} results compared, {passes} planned iterations")
     return wrong
 
 

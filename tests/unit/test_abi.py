@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from horovod_opt import counters, settings
-from horovod_opt.native import structs
+from horovod_opt.native import header, structs
 
 STRUCTS = {"HorovodOptSettings": structs.NativeSettings, "HorovodOptStats": structs.NativeStats}
 
 
 def test_layout_is_the_compilers(tmp_path: Path):
-    (tmp_path / "horovod_opt_abi.h").write_text(structs.header())
+    (tmp_path / "horovod_opt_abi.h").write_text(header.header())
     lines = []
     for name, struct in STRUCTS.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
@@ -42,31 +42,31 @@ def test_layout_is_the_compilers(tmp_path: Path):
 
 
 def test_the_header_is_cpp_too(tmp_path: Path):
-    (tmp_path / "horovod_opt_abi.h").write_text(structs.header())
+    (tmp_path / "horovod_opt_abi.h").write_text(header.header())
     (tmp_path / "twice.cc").write_text('#include "horovod_opt_abi.h"\n' * 2)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
     subprocess.run(["g++", *flags, "twice.cc"], cwd=tmp_path, check=True)
 
 
 def test_the_command_writes_the_header_without_warnings():
-    command = [sys.executable, "-W", "error", "-m", "horovod_opt.native.structs"]
+    command = [sys.executable, "-W", "error", "-m", "horovod_opt.native.header"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stdout == structs.header()
+    assert answer.stdout == header.header()
     assert answer.stderr == ""
-    assert f'#define HOROVOD_OPT_ABI "{structs.HASH}"' in answer.stdout
+    assert f'#define HOROVOD_OPT_ABI "{header.HASH}"' in answer.stdout
 
 
 def test_the_hash_follows_the_structs(monkeypatch):
     def hash_now() -> str:
-        return structs.hashlib.sha256(structs._declarations().encode()).hexdigest()[:16]
+        return header.hashlib.sha256(header._declarations().encode()).hexdigest()[:16]
 
-    assert hash_now() == structs.HASH
+    assert hash_now() == header.HASH
     monkeypatch.setattr(counters, "TABLE", counters.TABLE[::-1])
-    assert hash_now() != structs.HASH
+    assert hash_now() != header.HASH
 
 
 def test_names_of_the_modes_and_controllers():
-    constants = dict(re.findall(r"(HOROVOD_OPT_[A-Z_]+) = (\d+),", structs.header()))
+    constants = dict(re.findall(r"(HOROVOD_OPT_[A-Z_]+) = (\d+),", header.header()))
     assert constants == {
         **{f"HOROVOD_OPT_MODE_{mode.upper()}": str(bit) for mode, bit in settings.MODES.items()},
         "HOROVOD_OPT_CONTROLLER_MPI": "0",

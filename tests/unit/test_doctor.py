@@ -18,7 +18,7 @@ from horovod_opt import cli, usable_cores
 from horovod_opt.doctor import inspection
 from horovod_opt.doctor.findings import examine
 from horovod_opt.doctor.inspection import Facts, Framework
-from horovod_opt.native import structs
+from horovod_opt.native import header
 from horovod_opt.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ HEALTHY_TORCH = Framework(
     built_against="2.13.0+cpu",
     library="/env/horovod/torch/mpi_lib_v2.so",
     parts={"MPI": True, "Gloo": True, "NCCL": False},
-    abi=structs.HASH,
+    abi=header.HASH,
     libmpi="/env/lib/libmpi.so.40",
     mpi_version=OPEN_MPI,
 )
@@ -73,7 +73,7 @@ def test_nothing_is_wrong():
         (facts(frameworks=()), "built for no framework (none installed)"),
         (facts({"error": "ImportError: libtorch.so"}), "does not load: ImportError: libtorch.so"),
         (facts({"installed": "2.14.0"}), "built against torch 2.13.0+cpu, but 2.14.0 is installed"),
-        (facts({"abi": "0123"}), f"native interface 0123, Python's is {structs.HASH}"),
+        (facts({"abi": "0123"}), f"native interface 0123, Python's is {header.HASH}"),
         (facts({"abi": ""}), "native interface of upstream"),
         (facts(mpirun="", mpirun_version=""), "mpirun is neither on PATH"),
         (facts(mpirun_version="MPICH 5.0.2"), "uses Open MPI 5.0.11 (/env/lib/libmpi.so.40), but"),
@@ -210,7 +210,7 @@ def fakes(tmp_path: Path) -> Path:
         "#include <stdbool.h>\n"
         "int MPI_Get_library_version(char*, int*);\n"
         "void* keep = MPI_Get_library_version;\n"
-        f'const char* horovod_opt_abi(void) {{ return "{structs.HASH}"; }}\n'
+        f'const char* horovod_opt_abi(void) {{ return "{header.HASH}"; }}\n'
         "bool horovod_mpi_built(void) { return true; }\n"
         "bool horovod_gloo_built(void) { return true; }\n"
         "int horovod_nccl_built(void) { return 22304; }\n"

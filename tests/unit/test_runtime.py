@@ -14,7 +14,7 @@ import pytest
 import horovod_opt
 from horovod_opt import runtime
 from horovod_opt.counters import TABLE
-from horovod_opt.native import structs
+from horovod_opt.native import header, structs
 from horovod_opt.settings import Settings
 
 # Keeps what it is told, counts up from 1 in every field of the counters, and has RANKS ranks.
@@ -42,9 +42,9 @@ int horovod_opt_stats(HorovodOptStats* out) {
   return 0;
 }
 const char* horovod_opt_plans(void) {
-  return "plan\\ta1\\tshadowed\\t0\\tcompiled\\t\\nbucket\\t0\\nslot\\t0\\tx\\n"
+  return "plan\\ta1\\twarming up\\t0\\tcompiled\\t\\nbucket\\t0\\nslot\\t0\\tx\\n"
          "plan\\tb2\\tactive\\t9\\trun\\t\\nbucket\\t0\\nslot\\t9\\ty\\n"
-         "plan\\tc3\\tshadowed\\t1\\todd\\ta reason of its own\\nbucket\\t0\\nslot\\t0\\tz\\n";
+         "plan\\tc3\\twarming up\\t1\\todd\\ta reason of its own\\nbucket\\t0\\nslot\\t0\\tz\\n";
 }
 int horovod_opt_gathered_ranks(void) { return ranks; }
 int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
@@ -52,6 +52,10 @@ int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
   Fill(rank, out);
   return 0;
 }
+const char* horovod_opt_add_plan(const char* text) { (void)text; return ""; }
+void horovod_opt_remove_plan(const char* text) { (void)text; }
+void horovod_opt_reject_plan(const char* hash, const char* reason) { (void)hash; (void)reason; }
+void horovod_opt_use_key(int64_t key) { (void)key; }
 void test_init(const char* error) { init_error = error; initialized = 1; }
 void test_shutdown(int gathered) { ranks = gathered; }
 const char* test_text(int which) { return texts[which]; }
@@ -59,9 +63,9 @@ int64_t test_mode(void) { return settings.mode; }
 """
 
 
-def build(folder: Path, abi_hash: str = structs.HASH, name: str = "mpi_lib.so") -> Path:
+def build(folder: Path, abi_hash: str = header.HASH, name: str = "mpi_lib.so") -> Path:
     folder.mkdir(parents=True)
-    (folder / "horovod_opt_abi.h").write_text(structs.header())
+    (folder / "horovod_opt_abi.h").write_text(header.header())
     fill = "".join(f"  out->{row.field} = {n + 1};\n" for n, row in enumerate(TABLE))
     (folder / "fake.c").write_text(SOURCE % fill)
     command = ["gcc", "-shared", "-fPIC", f'-DABI="{abi_hash}"', "fake.c", "-o", name]
@@ -167,7 +171,7 @@ def test_another_build_is_refused(tmp_path, built):
     with pytest.raises(ImportError) as caught:
         runtime.configure(lib)
     message = str(caught.value)
-    assert f"is {built}, Python's is {structs.HASH}" in message
+    assert f"is {built}, Python's is {header.HASH}" in message
     assert "pip install --force-reinstall horovod-opt" in message
 
 
@@ -189,7 +193,7 @@ def test_plans_say_why_xla_never_reaches_them(tmp_path, monkeypatch, framework, 
     compiled, active, odd = horovod_opt.plans()
     assert (active.state, active.reason) == ("active", "")
     assert odd.reason == "a reason of its own"
-    assert compiled.state == "shadowed"
+    assert compiled.state == "warming up"
     assert compiled.reason == says * (
         "HOROVOD_ENABLE_XLA_OPS=1: tensors of what TensorFlow compiles by XLA are negotiated and "
         "never reach their plan")

@@ -13,7 +13,7 @@ namespace {
 // Slots a and b, in buckets of their own with the bucket IDs 0 and 1.
 class PlanShadowTest : public testing::Test {
  protected:
-  static constexpr std::uint64_t kLast = 2;  // iteration that is shadowed
+  static constexpr std::uint64_t kLast = 2;  // warm-up iteration
 
   PlanRun::Arrived Send(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();

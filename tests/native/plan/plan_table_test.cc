@@ -381,7 +381,7 @@ TEST_F(PlanTableTest, RestartOfAllPlansWhichKeepTheirBucketIds) {
   for (int epoch = 0; epoch < kCapacity; ++epoch) {
     path_.Join();
     HoldVote();
-    EXPECT_EQ(ReportOf("p").state, "shadowed");
+    EXPECT_EQ(ReportOf("p").state, "warming up");
     path_.Restart();
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
       for (std::int64_t key : {1, 11}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
@@ -428,7 +428,7 @@ TEST_F(PlanTableTest, AfterRefuseAJoinedRankSuppliesNoMoreZeros) {
 
 TEST_F(PlanTableTest, ReportsTellWhatHasBecomeOfEachPlan) {
   path_.Add(MakePlan("p", 2, {{0, 1}}));
-  EXPECT_EQ(ReportOf("p").state, "shadowed");
+  EXPECT_EQ(ReportOf("p").state, "warming up");
   for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
     for (std::int64_t key : {1, 2}) Arrive(key);
   }

@@ -89,16 +89,16 @@ def _sets_of_pairs() -> list[hvd.ProcessSet]:
 
 def observe(scenario: Scenario) -> dict:
     """What a scenario gave, and what it did to the plans and the counters."""
-    plans = {plan.hash: plan.passes for plan in horovod_opt.plans()}
+    plans = {plan.hash: plan.iterations for plan in horovod_opt.plans()}
     before = horovod_opt.stats()
     results = {name: np.asarray(tensor) for name, tensor in scenario().items()}
     after = horovod_opt.stats()
     return {
         "results": results,
         "plans": [
-            {**dataclasses.asdict(plan), "passes": plan.passes - plans.get(plan.hash, 0)}
+            {**dataclasses.asdict(plan), "passes": plan.iterations - plans.get(plan.hash, 0)}
             for plan in horovod_opt.plans()
-            if plan.hash not in plans or plan.passes > plans[plan.hash]
+            if plan.hash not in plans or plan.iterations > plans[plan.hash]
         ],
         "passes": after.planned_iterations - before.planned_iterations,
         "cycles": after.cycles - before.cycles,

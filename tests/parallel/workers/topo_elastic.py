@@ -31,7 +31,7 @@ def trained(mine: tf.Tensor) -> None:
 
 
 def planned() -> str:
-    return " ".join(f"{plan.state} {plan.passes > 0}" for plan in horovod_opt.plans())
+    return " ".join(f"{plan.state} {plan.iterations > 0}" for plan in horovod_opt.plans())
 
 
 @hvd.elastic.run

@@ -96,10 +96,7 @@ void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
   state.counters.AddCycle();
   if (Topo* topo = state.topo) return topo->BeginRound(local);
   auto length = local;
-  if (state.Has(HOROVOD_OPT_MODE_GS)) {
-    length = state.global_sleep.Next(
-        local, [&](std::chrono::nanoseconds value) { return MinOverRanks(horovod, value); });
-  }
+  if (state.Has(HOROVOD_OPT_MODE_GS)) length = GlobalSleepTime(state, horovod, local);
   if (length > std::chrono::nanoseconds::zero()) state.counters.AddSleep(SleepFor(length));
 }
 

@@ -1,6 +1,7 @@
-// The collectives of the negotiation, with MPI's own signatures. They block as MPI's do (and spin
-// there), or, in mode nbcs, start the nonblocking form and test it with sleeps in between
-// (dissertation 6.3.2). For the background thread only.
+// Mode nbcs, nonblocking cache synchronization (dissertation 6.3.2): the negotiation's collectives are
+// started in their nonblocking form and tested with sleeps in between (sleep_between_tests.h), so that
+// a rank that waits leaves its core to the framework's threads. In modes without nbcs or topo they
+// block as MPI's do, and spin there. MPI's own signatures; for the background thread only.
 #pragma once
 
 #define OMPI_SKIP_MPICXX

@@ -53,7 +53,7 @@ std::string DescribePlans(const PlanTable& plans) {
 
 extern "C" {
 
-// A plan as core/plan.h describes it, for this start and those to come. Returns what is wrong with
+// A plan as parse_plan.h describes it, for this start and those to come. Returns what is wrong with
 // it, or "".
 const char* horovod_opt_add_plan(const char* text) {
   thread_local std::string problem;

@@ -7,7 +7,7 @@
 
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/core/waiting/poll_with_sleeps.h"
+#include "horovod_opt/csrc/core/waiting/sleep_between_tests.h"
 
 namespace horovod_opt {
 namespace {

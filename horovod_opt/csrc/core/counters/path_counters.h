@@ -60,7 +60,7 @@ class PathCounters {
   Counter iterations_{0}, buckets_{0}, bytes_{0}, wakeups_{0}, data_{0}, latency_{0};
   Counter rounds_{0}, rounds_before_{0}, steady_rounds_{0}, agreements_{0};
   std::atomic<bool> steady_{false};  // there was an iteration since the last vote
-  mutable std::mutex mutex_;         // protects the rest; no thread can end while it is deferred
+  mutable std::mutex mutex_;         // protects the rest; no thread can end while it is held
   std::vector<pid_t> threads_;
   ThreadUsage ended_;  // of the threads that have ended
 };

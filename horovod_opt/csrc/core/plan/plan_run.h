@@ -34,7 +34,7 @@ namespace horovod_opt {
 enum class Route {
   kNegotiated,
   kPlanned,
-  kDeferred,  // until the vote has decided
+  kDeferred,  // until the ranks have voted
   kOverlaps,  // refused: the slot's previous arrival is not reduced yet
 };
 
@@ -51,7 +51,7 @@ class PlanRun {
   struct Arrived {
     Route route = Route::kNegotiated;
     int bucket_id = kNoBucket;  // of the bucket that is complete now
-    bool news = false;          // the vote should hear of it
+    bool news = false;          // there is something to vote on
   };
   // Where the arriving tensor of `slot` is, and its shape: in the first iteration the plan learns
   // them. Before Arrive(). What the shape differs from; empty: it does not.
@@ -65,12 +65,12 @@ class PlanRun {
   Work Take(int bucket_id, std::vector<int>& bucket_ids);
   struct Progress {
     bool iteration_over = false;
-    bool news = false;  // the vote should hear of it: arrival times are known now
+    bool news = false;  // there is something to vote on: arrival times are known now
   };
   // The bucket is reduced.
   Progress Finished(const Work& work);
 
-  // --- with the vote ---
+  // --- votes ---
   Vote CastVote(bool joined, bool times, Clock::time_point now);
   struct Released {
     std::vector<ArrivalPtr> negotiated;
@@ -78,7 +78,7 @@ class PlanRun {
     std::vector<int> bucket_ids;
     std::vector<int> owed;   // to be announced in the next vote, invariant 6
     std::vector<int> freed;  // not used by this plan any more
-    bool news = false;       // the vote has to meet again
+    bool news = false;       // the ranks have to vote again
   };
   // Applies the decision and lets the deferred arrivals go. But what has been wanted since
   // CastVote() is left to the next vote: if the plan has to end, they stay deferred. `bucket_ids`:
@@ -91,7 +91,7 @@ class PlanRun {
   void Restart();
 
   void Fail(const std::string& reason);  // before it is committed
-  void End(const std::string& reason);   // wants to end; if active, holds arrivals until the vote
+  void End(const std::string& reason);   // wants to end; if active, defers arrivals until the vote
 
   // Everything that has arrived and is not reduced, for shutdown.
   std::vector<ArrivalPtr> Close();
@@ -124,7 +124,7 @@ class PlanRun {
   bool IsPlanned(std::uint64_t iteration) const {
     return planned_from_ <= iteration && iteration < planned_until_;
   }
-  // True if the vote should hear of it.
+  // True if there is something to vote on.
   bool WarmUp(int slot, std::uint64_t iteration, const std::string& difference);
   void Differs(int slot, const std::string& difference);
   // Returns the ID of the bucket that is complete now, or kNoBucket.

@@ -16,7 +16,7 @@ constexpr std::size_t kRemoved = 64;
 const char* StateName(PlanState state) {
   switch (state) {
     case PlanState::kCaptured:
-      return "shadowed";
+      return "warming up";
     case PlanState::kResting:
     case PlanState::kReady:
       return "ready";
@@ -238,7 +238,7 @@ void PlanTable::Carry(Entry* entry, const Decision& decision, std::vector<int> b
 PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  // Every rank has taken back, in the last vote, what these buckets deferred.
+  // Every rank has taken back, in the last vote, what these buckets held.
   for (int bucket_id : std::exchange(owed_, {})) ready_(bucket_id);
   std::vector<Decision> decisions = Decide(rows);
   const auto entry_of = [&](const Decision& decision) {

@@ -31,12 +31,13 @@ class PlanTable {
   // `capacity`: how many buckets all active plans together may have; if one more needs some, those
   // that have not been used for the longest time rest. `ready` is told the bucket ID of each bucket
   // that is complete, by the thread that completed it; not after Finish() has returned, if no vote
-  // follows. `meet` is called when there is something for the vote, by any thread, with locks
-  // deferred.
+  // follows. `meet` is called when there is something to vote on, by any thread, with locks
+  // held.
   PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
 
-  // --- plans --- A plan whose hash is known only adds its keys. A key that belongs to another plan
-  // ends both: one cannot know which of the two graphs a tensor comes from.
+  // --- plans ---
+  // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both: one
+  // cannot know which of the two graphs a tensor comes from.
   void Add(Plan plan);
   // The graph with these keys is gone; once no rank has one of this plan, the plan is forgotten.
   // The keys go only when many other graphs are gone as well: if it runs once more, as it may on
@@ -53,10 +54,10 @@ class PlanTable {
   Work Take(int bucket_id);
   bool Finished(const Work& work);  // true if its iteration is over
 
-  // --- with the vote ---
+  // --- votes ---
   // There is something to decide. Cleared by VoteRow().
   bool WantsVote() const { return wants_vote_.load(std::memory_order_acquire); }
-  void Join();     // this rank has joined: asks for the vote
+  void Join();     // this rank has joined: asks for a vote
   void Restart();  // all ranks have joined
   std::string VoteRow(bool times, Clock::time_point now = Clock::now());
   struct Outcome {
@@ -69,8 +70,9 @@ class PlanTable {
   // on every rank between two votes.
   bool AnyCommitted(bool anywhere) const;
 
-  // --- the end --- From now on every arrival is negotiated, and no bucket becomes complete any
-  // more; those that are can still be taken.
+  // --- the end ---
+  // From now on every arrival is negotiated, and no bucket becomes complete any more; those that are
+  // can still be taken.
   void Finish();
   // The same, and returns what is left.
   std::vector<ArrivalPtr> Close();

@@ -40,11 +40,11 @@ int Presence::Missing() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     pthread_mutex_t* const mutex = &places_[rank].mutex;
-    const int deferred = pthread_mutex_trylock(mutex);
-    if (deferred == EBUSY) continue;
+    const int held = pthread_mutex_trylock(mutex);
+    if (held == EBUSY) continue;
     // Others shall see the same.
-    if (deferred == EOWNERDEAD) pthread_mutex_consistent(mutex);
-    if (deferred == 0 || deferred == EOWNERDEAD) pthread_mutex_unlock(mutex);
+    if (held == EOWNERDEAD) pthread_mutex_consistent(mutex);
+    if (held == 0 || held == EOWNERDEAD) pthread_mutex_unlock(mutex);
     return rank;
   }
   return -1;

@@ -24,7 +24,7 @@ namespace horovod_opt {
 //    different bucket IDs, about kIds at most, and p's place is used again kEntries, twice as many,
 //    later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
-//    what a place deferred before is not mistaken for what is still to come.
+//    what a place held before is not mistaken for what is still to come.
 // 4. What a rank wrote before Ready(t) is visible to whoever got t's entry from Next().
 class ReadyQueue {
  public:

@@ -1,9 +1,4 @@
-// How long the background thread sleeps between two cycles in mode gs (global sleep).
-//
-// A rank that wakes late makes the others wait for it in the negotiation. Their cycle then took
-// longer than the cycle time, so they do not sleep before the next one, while the late rank does
-// and is late again. Sleeping the minimum over all ranks ends this after at most `interval`
-// cycles (dissertation 6.2.4 and 6.3.1, figures 6.9 and 6.11).
+// Which cycles of mode gs sleep globally, and how long (modes/gs.h says why).
 #pragma once
 
 #include <algorithm>
