@@ -1,4 +1,4 @@
-"""Mode topo when something goes wrong in the middle of a planned iteration: errors, never a hang."""
+"""Mode topo when something goes wrong in the middle of a planned iteration: errors, no hang."""
 
 from __future__ import annotations
 
