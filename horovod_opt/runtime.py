@@ -91,13 +91,14 @@ def configure(lib: ctypes.CDLL) -> None:
     framework = framework_of(lib)
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib, table)
-    if {"topo", "auto"} & set(settings.mode.split("+")):
-        if first_step.is_wanted():
-            first_step.announce()
-        if framework == "tensorflow":
-            _capture_graphs(lib)
-        elif framework == "torch":
-            pytorch_gradients.planner = Planner(lib)
+    plans_wanted = bool({"topo", "auto"} & set(settings.mode.split("+")))
+    if plans_wanted and first_step.is_wanted():
+        first_step.announce()
+    if framework == "tensorflow" and plans_wanted:
+        _capture_graphs(lib)
+    elif framework == "torch":
+        # An earlier start may have been in another mode, and that on some ranks only.
+        pytorch_gradients.planner = Planner(lib) if plans_wanted else None
 
 
 @functools.lru_cache(maxsize=None)

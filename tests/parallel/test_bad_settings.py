@@ -22,6 +22,10 @@ ATTEMPTS = {
         [{MODE: "off+gs"}] * 2,
         ["HOROVOD_OPT_MODE='off+gs'", "'off' combines with no other mode", "Valid:"],
     ),
+    "topo on one rank": (
+        [{MODE: "topo"}, {MODE: "gs"}],
+        ["The ranks disagree: HOROVOD_OPT_MODE=topo on rank 0; HOROVOD_OPT_MODE=gs on rank 1."],
+    ),
     "not a number": (
         [{INTERVAL: "often"}] * 2,
         ["HOROVOD_OPT_GS_INTERVAL='often'", "not a whole number", "1 to", "default"],
@@ -91,7 +95,7 @@ def test_each_rank_says_what_is_wrong(reports, attempt):
 
 
 def test_starts_after_a_failure(reports):
-    assert [report["at_last"] for report in reports] == ["summed 3"] * 2
+    assert [report["at_last"] for report in reports] == ["summed 3, trained to -3"] * 2
 
 
 def test_job_fails_if_the_script_does_not_catch_it(job):
