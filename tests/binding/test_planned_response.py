@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from against_horovod import HERE, compile_library, installed_libraries  # noqa: E402
+from against_horovod import HERE, compile_library, installed_libraries
 
 AVERAGE, SUM, MIN = 0, 1, 3  # horovod::common::ReduceOp
 CPU = -1

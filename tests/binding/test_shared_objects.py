@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from against_horovod import COMMANDS, installed_libraries  # noqa: E402
+from against_horovod import COMMANDS, installed_libraries
 
 
 def test_no_source_is_compiled_twice():

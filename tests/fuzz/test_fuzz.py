@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
 CORPUS = sorted(HERE.glob("corpus/*/*"))
 SECONDS = 1.0
 LENGTHS = (5, 30, 100, 300)

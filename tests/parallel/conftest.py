@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from jobs import BIN, Job, run_job  # noqa: E402
+from jobs import BIN, Job, run_job
 
 
 @pytest.fixture(scope="session")

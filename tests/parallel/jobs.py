@@ -15,9 +15,12 @@ import psutil
 
 BIN = Path(sys.executable).parent
 WORKERS = Path(__file__).parent / "workers"
+ROOMS = sorted(path for path in WORKERS.iterdir() if path.is_dir() and path.name != "__pycache__")
 # Only a hang takes that long, even on a machine that does something else, too.
 HANG_SECONDS = 400
 MARKER = "PARALLEL_TEST_JOB"
+# What workers share, in whichever room they are.
+PYTHONPATH = os.pathsep.join(map(str, [WORKERS / "shared" / "start", *ROOMS]))
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,24 @@ class Job:
         return self
 
 
+def worker_file(name: str | Path) -> Path:
+    """A program of workers/ by its name, of which there is one; a path as it is."""
+    if isinstance(name, Path):
+        return name
+    (path,) = [room / f"{name}.py" for room in ROOMS if (room / f"{name}.py").is_file()]
+    return path
+
+
 def run_job(
     folder: Path,
-    worker: str,
+    worker: str | Path,
     *arguments: object,
     ranks: int = 2,
     controller: str = "mpi",
     options: tuple[object, ...] = (),
     **environment: str,
 ) -> Job:
-    """Runs workers/<worker>.py; its first argument is the folder to report to."""
+    """Runs workers/*/<worker>.py; its first argument is the folder to report to."""
     folder.mkdir(parents=True, exist_ok=True)
     marker = uuid.uuid4().hex
     inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
@@ -61,14 +72,14 @@ def run_job(
     with output.open("w") as file:
         process = subprocess.Popen(
             [
-                *(sys.executable, WORKERS / "horovodrun.py", *map(str, launcher)),
-                *(sys.executable, WORKERS / f"{worker}.py", folder, *map(str, arguments)),
+                *(sys.executable, worker_file("horovodrun"), *map(str, launcher)),
+                *(sys.executable, worker_file(worker), folder, *map(str, arguments)),
             ],
             cwd=folder,
             env={
                 **inherited,
                 "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": str(WORKERS / "start"),
+                "PYTHONPATH": PYTHONPATH,
                 "PYTHONUNBUFFERED": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3",
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",

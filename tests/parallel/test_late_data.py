@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import csv
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "binding"))
-
-from against_horovod import HERE, compile_library  # noqa: E402
+from against_horovod import HERE, compile_library
 
 # By controller, the settings of mode topo that the worker goes through, by name.
 OPERATIONS = {

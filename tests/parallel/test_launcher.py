@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from jobs import BIN, WORKERS
+from jobs import BIN, worker_file
 
 INSTALLED = (BIN / "horovodrun",)  # imports every framework to learn what was built
-QUICK = (sys.executable, WORKERS / "horovodrun.py")
+QUICK = (sys.executable, worker_file("horovodrun"))
 VIRTUAL = sys.prefix != sys.base_prefix
 SECONDS = 120
 

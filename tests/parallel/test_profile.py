@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jobs import HANG_SECONDS, MARKER, WORKERS
+from jobs import HANG_SECONDS, MARKER, worker_file
 
-LAUNCHER = (sys.executable, str(WORKERS / "horovodrun.py"), "-np", "2")
-WORKER = (sys.executable, str(WORKERS / "profile_work.py"))
+LAUNCHER = (sys.executable, str(worker_file("horovodrun")), "-np", "2")
+WORKER = (sys.executable, str(worker_file("profile_work")))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "binding"))
-
-from against_horovod import HERE, compile_library  # noqa: E402
+from against_horovod import HERE, compile_library
 
 MAIN_MEMORY, GPU = -1, 0
 THROWS, KILLS = 1, 2

@@ -33,7 +33,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
-WORKER = Path(__file__).parent / "workers" / "soak_rank"
+WORKER = Path(__file__).parent / "workers" / "soak_rank.py"
 # Time for the stacks to be written before the job is killed.
 STACKS_SECONDS = HANG_SECONDS - 25
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -108,7 +108,7 @@ def perform(one: Trial, folder: Path) -> dict:
     begun = time.monotonic()
     try:
         # MPI starts before Horovod can ask it to yield, and there may be more ranks than cores.
-        job = run_job(folder, str(WORKER), one.seed, STACKS_SECONDS, ranks=one.ranks,
+        job = run_job(folder, WORKER, one.seed, STACKS_SECONDS, ranks=one.ranks,
                       controller=one.controller, OMPI_MCA_mpi_yield_when_idle="1", **one.settings)
     except BaseException:
         for process in psutil.Process().children(recursive=True):

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from setuptools.config.pyprojecttoml import load_file
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROJECT = load_file(ROOT / "pyproject.toml")
 # By hand, for GPUs: no test installs it.
 UNBOUND = {"nvidia-nccl-cu12"}

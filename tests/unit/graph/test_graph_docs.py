@@ -12,7 +12,7 @@ import pytest
 
 from graph_analysis import analyze, read_dict
 
-PAGE = Path(__file__).parents[2] / "docs" / "graph-analysis.md"
+PAGE = Path(__file__).parents[3] / "docs" / "graph-analysis.md"
 
 
 def blocks(start: str) -> list[str]:

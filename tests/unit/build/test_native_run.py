@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "native"))
-
 import run
 
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>

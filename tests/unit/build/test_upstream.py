@@ -10,7 +10,7 @@ import pytest
 
 from building import BuildError, upstream
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONTENT = b"not really a source distribution"
 PIN = upstream.Pin("0.28.1", hashlib.sha256(CONTENT).hexdigest())
 

@@ -13,7 +13,7 @@ import pytest
 
 from building import BuildError, series, source_tree, upstream
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATCHES = ROOT / "patches"
 HEADER = "What: changes a greeting.\nWhy: to be tested.\n\n"
 

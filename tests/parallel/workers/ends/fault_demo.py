@@ -10,7 +10,7 @@ from common import report
 
 import horovod_opt
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 
 sys.argv = [sys.argv[0], *sys.argv[2:]]
 sys.path.insert(0, str(EXAMPLES))

@@ -12,8 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-UPSTREAM = Path(__file__).parents[1] / "upstream"
-sys.path.insert(0, str(UPSTREAM))
+UPSTREAM = Path(__file__).parents[2] / "upstream"
 
 import command
 import environment

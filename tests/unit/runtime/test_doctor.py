@@ -21,7 +21,7 @@ from horovod_opt.doctor.inspection import Facts, Framework
 from horovod_opt.native import header
 from horovod_opt.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OPEN_MPI = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11"
 MPICH = "MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25 20:45:26 UTC 2026\n"
 HYDRA = "HYDRA build details:\n    Version:                                 5.0.2\n"

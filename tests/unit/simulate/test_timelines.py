@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 script = runpy.run_path(str(DOCS / "draw_timelines.py"))
 
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import model
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "soak"))
-
-import model
 import soak_command
 import trials
 from programs import Branches, Calls, Collective, Function, Training, Uneven

@@ -17,8 +17,7 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "horovod_opt/bench/workers")]
+ROOT = Path(__file__).parents[3]
 
 import threads
 

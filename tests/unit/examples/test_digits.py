@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import digits
+import numpy as np
+import pytest
 
 
 def shares(ranks: int, epoch: int = 0, seed: int = 0) -> list[list[int]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from horovod_opt import settings
 from horovod_opt.settings import MODES, OFF, TABLE, Settings, SettingsError, load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def error_of(**environ: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-WORKERS = Path(__file__).parents[2] / "horovod_opt" / "bench" / "workers"
+WORKERS = Path(__file__).parents[3] / "horovod_opt" / "bench" / "workers"
 MEMINFO = "MemTotal: 100 kB\nMemAvailable:   2097152 kB\n"
 
 
