@@ -7,7 +7,8 @@
 namespace horovod_opt {
 namespace {
 
-// The first shows the tensors, the second that each of them comes again.
+// One is not enough: TensorFlow executes an allreduce of a constant once, while it optimizes the
+// graph, and never again.
 constexpr std::uint64_t kShadowPasses = 2;
 constexpr std::uint64_t kTimedPasses = 5;
 
