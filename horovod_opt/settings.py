@@ -205,7 +205,7 @@ class Settings:
 
     @property
     def plans(self) -> bool:
-        """Whether a rank may plan tensors: in topo, and in auto, which is topo with or without scp."""
+        """Whether a rank may plan tensors: in topo, and in auto, which is topo or topo+scp."""
         return not {"topo", "auto"}.isdisjoint(self.mode.split("+"))
 
     @property
