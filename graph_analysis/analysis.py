@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from graph_analysis.concurrency import concurrent_calls, totally_ordered
-from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
 from graph_analysis.fusion import fuse
@@ -79,12 +78,10 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
     graph = nested[-1]
     expansion = expand(graph, options.values, options.inline_calls, options.decided)
     order = Order(expansion)
-    constant = constant_collectives(expansion, order.collectives)
     chosen, unplanned = [], []
     for number, node in enumerate(order.collectives):
         op, instance, collective = expansion.collectives[node]
-        reason = negotiated or _why_not(
-            op, collective, node in expansion.conditional, node in constant)
+        reason = negotiated or _why_not(op, collective, node in expansion.conditional)
         chosen.append(not reason)
         if reason:
             unplanned.append(Negotiated(number, instance, reason))
@@ -119,7 +116,7 @@ def _slot(number: int, name: str, about: Collective, after: tuple[int, ...]) -> 
                 about.postscale, about.device, about.key, nbytes(about.shape, about.dtype), after)
 
 
-def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> Optional[str]:
+def _why_not(op: str, about: Collective, conditional: bool) -> Optional[str]:
     """Why the collective has to be negotiated, or None."""
     if op != "HorovodAllreduce":
         return f"only HorovodAllreduce is planned, this is {op}"
@@ -133,8 +130,6 @@ def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> O
         return about.shape_unknown or "its shape is not static"
     if about.dtype not in ELEMENT_BYTES:
         return f"dtype {about.dtype} is not known"
-    if constant:
-        return "it may be a constant, which TensorFlow reduces once and for all"
     if conditional:
         return "it is in a branch or loop of TensorFlow 1 and may run any number of times"
     return None

@@ -263,7 +263,7 @@ def test_what_is_not_planned_runs(stopping):
         gather(tf.ones([2]))
 
 
-def test_a_constant_is_not_planned(planner):
-    """TensorFlow reduces it once, while it optimizes the function: its slot would stay empty."""
+def test_a_constant_is_planned_as_well(planner):
+    """TensorFlow's optimizer evaluates no collective, so that it runs in each step."""
     trace(lambda x: reduced(x, "a") + reduced(tf.ones([4]) * 2.0, "constant"), 4)
-    assert planner.names == [["a"]]
+    assert sorted(name for bucket in planner.names for name in bucket) == ["a", "constant"]

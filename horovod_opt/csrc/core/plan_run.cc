@@ -7,8 +7,7 @@
 namespace horovod_opt {
 namespace {
 
-// One is not enough: TensorFlow executes an allreduce of a constant once, while it optimizes the
-// graph, and never again.
+// The first shows the tensors, the second that each of them comes again.
 constexpr std::uint64_t kShadowPasses = 2;
 constexpr std::uint64_t kTimedPasses = 5;
 

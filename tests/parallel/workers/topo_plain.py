@@ -104,7 +104,7 @@ def tape() -> Results:
 
 
 def folded() -> Results:
-    """A constant gradient: TensorFlow computes and reduces it once, before the first step."""
+    """A constant gradient, which TensorFlow could take for the same in each step."""
     weights, bias = tf.Variable(tf.zeros([6, 2])), tf.Variable(tf.zeros([2]))
 
     @tf.function(autograph=False)

@@ -1,0 +1,20 @@
+"""What TensorFlow's optimizer could evaluate once and for all is a collective of each step."""
+
+from __future__ import annotations
+
+import pytest
+
+CALLS = 6
+
+
+@pytest.mark.parametrize("controller, mode", [("mpi", "off"), ("mpi", "topo"), ("gloo", "topo")])
+def test_collectives_of_constants(need, job, controller, mode):
+    need("tensorflow", controller)
+    reports = job("constants", controller=controller, HOROVOD_OPT_MODE=mode).succeeded().reports()
+    assert sorted(reports) == [0, 1]
+    for report in reports.values():
+        assert report["sums"] == [[3.0, 4.0]] * CALLS
+        assert report["steps"] == CALLS
+        assert report["mixed"] == [[5.0 + call] for call in range(CALLS)]
+        assert report["gathered"] == [[[0, 1, 0, 1, 2]] * 8] * CALLS
+        assert report["plans"] == (["active"] * 2 if mode == "topo" else [])

@@ -1,0 +1,43 @@
+"""Collectives of constants: each call runs them, and ranks with different graphs do not wait for
+each other while TensorFlow optimizes them. Reports how often, and the results."""
+
+from __future__ import annotations
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from common import RANK, report
+
+import horovod_opt
+
+CALLS = 6
+
+
+@tf.function(autograph=False)
+def alike() -> tf.Tensor:
+    return hvd.allreduce(tf.constant([RANK + 1.0, 2.0]), op=hvd.Sum, name="alike")
+
+
+@tf.function(autograph=False)
+def constant_on_one(mine: tf.Tensor) -> tf.Tensor:
+    summand = tf.constant([5.0]) if RANK == 0 else mine
+    return hvd.allreduce(summand, op=hvd.Sum, name="on_one")
+
+
+@tf.function(autograph=False)
+def in_different_orders() -> list[tf.Tensor]:
+    """Gathered from constants of different names on each rank, by which the optimizer may go."""
+    gathered = {}
+    for name in sorted("abcdefgh", reverse=RANK == 0):
+        rows = tf.identity(tf.range(RANK + 2), name=f"rows.{name}")
+        gathered[name] = hvd.allgather(rows, name=f"gathered.{name}")
+    return [gathered[name] for name in sorted(gathered)]
+
+
+hvd.init()
+before = horovod_opt.stats().steps
+sums = [alike().numpy().tolist() for _ in range(CALLS)]
+report(
+    sums=sums, steps=horovod_opt.stats().steps - before,
+    mixed=[constant_on_one(tf.constant([float(call)])).numpy().tolist() for call in range(CALLS)],
+    gathered=[[one.numpy().tolist() for one in in_different_orders()] for _ in range(CALLS)],
+    plans=[plan.state for plan in horovod_opt.plans()])
