@@ -31,7 +31,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
           f"-DHOROVOD_OPT_SOURCE_DIR={ROOT}",
           f"-DHOROVOD_OPT_GENERATED_DIR={generated}",
           *_mpi_arguments(env), *_python_arguments(env)], env, say)
-    say("compiling (a cold build takes about 3 minutes on 2 cores)")
+    say("compiling (a cold build takes several minutes)")
     jobs = env.variables.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
     _run([_tool("cmake"), "--build", build / "cmake", "--parallel", jobs], env, say)
     shutil.copytree(libraries, output, dirs_exist_ok=True)

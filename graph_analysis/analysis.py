@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 
 from graph_analysis.bucket_sizes import fuse
 from graph_analysis.concurrency import concurrent_calls, totally_ordered
+from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
 from graph_analysis.gc_pause import collector_paused
@@ -66,22 +67,24 @@ def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
         raise ValueError(f"threshold: {threshold} bytes is negative")
     regions: list[Region] = []
     options = Options(graph, threshold, values or {}, inline_calls, {})
-    counts = _analyze(regions, graph.name, (graph,), "", options)
+    counts = _analyze(regions, graph.name, (graph,), "", False, options)
     return Analysis(tuple(regions), concurrent_calls(graph, options.decided), *counts)
 
 
 def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negotiated: str,
-             options: Options) -> tuple[int, int]:
+             in_loop: bool, options: Options) -> tuple[int, int]:
     """Appends the region of the last of the graphs, each of which is in the one before it, and
-    those nested in it. `negotiated`: why nothing in it can be planned, if so. Returns how many
-    nodes and edges run."""
+    those nested in it. `negotiated`: why nothing in it can be planned, if so. `in_loop`: whether
+    one of the graphs is part of a loop. Returns how many nodes and edges run."""
     graph = nested[-1]
     expansion = expand(graph, options.values, options.inline_calls, options.decided)
     order = Order(expansion)
+    constant = constant_collectives(expansion, order.collectives) if in_loop else frozenset()
     chosen, unplanned = [], []
     for number, node in enumerate(order.collectives):
         op, instance, collective = expansion.collectives[node]
-        reason = negotiated or _why_not(op, collective, node in expansion.conditional)
+        reason = negotiated or _why_not(
+            op, collective, node in expansion.conditional, node in constant)
         chosen.append(not reason)
         if reason:
             unplanned.append(Negotiated(number, instance, reason))
@@ -107,7 +110,8 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
         for role, body in site.bodies:
             if any(body is outer for outer in nested):
                 raise GraphError(f"{body.name}: {site.name} makes it a part of itself.")
-            _analyze(regions, f"{inside}{site.name}/{role}", (*nested, body), negotiated, options)
+            _analyze(regions, f"{inside}{site.name}/{role}", (*nested, body), negotiated,
+                     in_loop or site.loop, options)
     return len(order.topological), order.edges
 
 
@@ -116,7 +120,7 @@ def _slot(number: int, name: str, about: Collective, after: tuple[int, ...]) -> 
                 about.postscale, about.device, about.key, nbytes(about.shape, about.dtype), after)
 
 
-def _why_not(op: str, about: Collective, conditional: bool) -> Optional[str]:
+def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> Optional[str]:
     """Why the collective has to be negotiated, or None."""
     if op != "HorovodAllreduce":
         return f"only HorovodAllreduce is planned, this is {op}"
@@ -130,6 +134,8 @@ def _why_not(op: str, about: Collective, conditional: bool) -> Optional[str]:
         return about.shape_unknown or "its shape is not static"
     if about.dtype not in ELEMENT_BYTES:
         return f"dtype {about.dtype} is not known"
+    if constant:
+        return "it may be a constant in a loop, which TensorFlow reduces once and for all"
     if conditional:
         return "it is in a branch or loop of TensorFlow 1 and may run any number of times"
     return None

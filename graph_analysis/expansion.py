@@ -61,6 +61,7 @@ class Site(NamedTuple):
 
     node: int
     name: str
+    loop: bool
     bodies: tuple[tuple[str, Graph], ...]  # role, body
 
 
@@ -185,7 +186,7 @@ def _site(frame: Frame, node: int) -> Site:
         roles = [f"branch{number}" for number in range(len(names))]
     bodies = tuple((role, graph.library[name]) for role, name in zip(roles, names)
                    if graph.library.communicating([name]))
-    return Site(frame.base + node, frame.instance(node), bodies)
+    return Site(frame.base + node, frame.instance(node), op in WHILES, bodies)
 
 
 def origin(frame: Frame, node: int, position: int) -> int:

@@ -91,14 +91,13 @@ def configure(lib: ctypes.CDLL) -> None:
     framework = framework_of(lib)
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib, table)
-    plans_wanted = bool({"topo", "auto"} & set(settings.mode.split("+")))
-    if plans_wanted and first_step.is_wanted():
+    if settings.plans and first_step.is_wanted():
         first_step.announce()
-    if framework == "tensorflow" and plans_wanted:
+    if framework == "tensorflow" and settings.plans:
         _capture_graphs(lib)
     elif framework == "torch":
         # An earlier start may have been in another mode, and that on some ranks only.
-        pytorch_gradients.planner = Planner(lib) if plans_wanted else None
+        pytorch_gradients.planner = Planner(lib) if settings.plans else None
 
 
 @functools.lru_cache(maxsize=None)

@@ -204,6 +204,11 @@ class Settings:
         return sum(bit for mode, bit in MODES.items() if mode in self.mode.split("+"))
 
     @property
+    def plans(self) -> bool:
+        """Whether a rank may plan tensors: in topo, and in auto, which is topo or topo+scp."""
+        return not {"topo", "auto"}.isdisjoint(self.mode.split("+"))
+
+    @property
     def text(self) -> str:
         """Canonical lines, which the ranks compare."""
         return "".join(f"{row.name}={getattr(self, row.field)}\n" for row in TABLE)

@@ -156,7 +156,7 @@ def _mode_problems(facts: Facts) -> list[str]:
 
 
 def _plans(facts: Facts) -> bool:
-    return not {"topo", "auto"}.isdisjoint(_modes(facts))
+    return facts.settings is not None and facts.settings.plans
 
 
 def _notes(facts: Facts) -> list[str]:

@@ -83,6 +83,9 @@ def run_job(
                 "PYTHONUNBUFFERED": "1",
                 "TF_CPP_MIN_LOG_LEVEL": "3",
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",
+                # More ranks than cores, and another job beside this one: modes other than off
+                # ask for it themselves, but not before MPI has started.
+                "OMPI_MCA_mpi_yield_when_idle": "1",
                 # What a killed mpirun leaves ends any later one that gets its process ID.
                 "TMPDIR": str(folder),
                 MARKER: marker,

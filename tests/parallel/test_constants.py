@@ -16,5 +16,6 @@ def test_collectives_of_constants(need, job, controller, mode):
         assert report["sums"] == [[3.0, 4.0]] * CALLS
         assert report["steps"] == CALLS
         assert report["mixed"] == [[5.0 + call] for call in range(CALLS)]
+        assert report["loops"] == [[60.0]] * CALLS
         assert report["gathered"] == [[[0, 1, 0, 1, 2]] * 8] * CALLS
         assert report["plans"] == (["active"] * 2 if mode == "topo" else [])

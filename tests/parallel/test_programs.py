@@ -27,8 +27,7 @@ def seen_by_ranks(reports: dict[int, dict], program: str) -> list[dict]:
 
 @pytest.mark.parametrize("framework, program, passes", PROGRAMS)
 def test_same_weights_as_off(shared_job, framework, program, passes):
-    job = shared_job(f"programs_{framework}", framework=framework,
-                     OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1")
+    job = shared_job(f"programs_{framework}", framework=framework, HOROVOD_OPT_VERIFY="1")
     for seen in seen_by_ranks(job.succeeded().reports(), program):
         assert seen["weights"] > 0 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)

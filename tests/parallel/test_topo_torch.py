@@ -18,7 +18,7 @@ def job(request, shared_job):
     controller, ranks, settings = JOBS[request.param]
     reports = shared_job(
         "topo_torch", controller=controller, ranks=ranks,
-        OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1", **settings,
+        HOROVOD_OPT_VERIFY="1", **settings,
     ).succeeded().reports()
     assert list(reports) == list(range(ranks))
     return request.param, list(reports.values())

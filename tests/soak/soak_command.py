@@ -107,9 +107,8 @@ def perform(one: Trial, folder: Path) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.monotonic()
     try:
-        # MPI starts before Horovod can ask it to yield, and there may be more ranks than cores.
         job = run_job(folder, WORKER, one.seed, STACKS_SECONDS, ranks=one.ranks,
-                      controller=one.controller, OMPI_MCA_mpi_yield_when_idle="1", **one.settings)
+                      controller=one.controller, **one.settings)
     except BaseException:
         for process in psutil.Process().children(recursive=True):
             process.kill()

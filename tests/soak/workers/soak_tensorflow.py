@@ -45,7 +45,8 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
             return mine
 
         def perform() -> tf.Tensor:
-            return _perform(about, mine, f"{name}.{place}", sets[about.among], group[0])
+            in_loop = function.times > 1
+            return _perform(about, mine, f"{name}.{place}", sets[about.among], group[0], in_loop)
 
         return tf.cond(taken, perform, lambda: mine) if about.sometimes else perform()
 
@@ -84,8 +85,8 @@ def _total(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(tensor, tf.float32))
 
 
-def _perform(about: Collective, mine: tf.Tensor, name: str, group: hvd.ProcessSet, root: int
-             ) -> tf.Tensor:
+def _perform(about: Collective, mine: tf.Tensor, name: str, group: hvd.ProcessSet, root: int,
+             in_loop: bool) -> tf.Tensor:
     how = {"name": name, "process_set": group}
     if about.kind == "allreduce":
         return hvd.allreduce(
@@ -101,7 +102,10 @@ def _perform(about: Collective, mine: tf.Tensor, name: str, group: hvd.ProcessSe
     if about.kind == "grouped":
         return sum(hvd.grouped_allreduce([mine, 2 * mine], op=hvd.Sum, **how))
     # The allgathers of a sparse tensor are called like the tensors in it.
-    rows = tf.identity(tf.constant(model.indices(about, RANK), tf.int32), name=f"{name}.rows")
+    rows = tf.constant(model.indices(about, RANK), tf.int32)
+    if in_loop:  # In loops TensorFlow's optimizer gathers constants, in an order of its own.
+        rows = tf.where(mine > 0, rows, 0)
+    rows = tf.identity(rows, name=f"{name}.rows")
     values = tf.identity(mine, name=f"{name}.values")
     slices = hvd.allreduce(tf.IndexedSlices(values, rows, tf.constant([ROWS])), op=hvd.Sum, **how)
     return tf.scatter_nd(slices.indices[:, None], slices.values, [ROWS])

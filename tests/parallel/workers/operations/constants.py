@@ -33,11 +33,21 @@ def in_different_orders() -> list[tf.Tensor]:
     return [gathered[name] for name in sorted(gathered)]
 
 
+@tf.function(autograph=False)
+def in_a_loop() -> tf.Tensor:
+    """As many turns at once as TensorFlow likes: it evaluates the sum before any."""
+    def body(turn: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return turn + 1, total + hvd.allreduce(tf.constant([RANK + 1.0]), op=hvd.Sum, name="turn")
+
+    return tf.while_loop(lambda turn, _: turn < 20, body, (0, tf.zeros([1])))[1]
+
+
 hvd.init()
 before = horovod_opt.stats().steps
 sums = [alike().numpy().tolist() for _ in range(CALLS)]
 report(
     sums=sums, steps=horovod_opt.stats().steps - before,
     mixed=[constant_on_one(tf.constant([float(call)])).numpy().tolist() for call in range(CALLS)],
+    loops=[in_a_loop().numpy().tolist() for _ in range(CALLS)],
     gathered=[[one.numpy().tolist() for one in in_different_orders()] for _ in range(CALLS)],
     plans=[plan.state for plan in horovod_opt.plans()])

@@ -33,14 +33,20 @@ def opened() -> list[str]:
     return names
 
 
+def mapped_files() -> set[tuple[str, str]]:
+    """Inode and name. Other threads map and unmap meanwhile, and a reading may miss a line then."""
+    readings = [Path("/proc/self/maps").read_text().splitlines() for _ in range(5)]
+    lines = [line.split(maxsplit=5) for reading in readings for line in reading]
+    return {(line[4], line[5]) for line in lines if len(line) == 6}
+
+
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 if RANK == 1 and "apart" in sys.argv:
     leave_network()
 hvd.init()
 seen = train("training")
-mapped = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
-files = {(line[4], line[5]) for line in mapped if len(line) == 6}
+files = mapped_files()
 report(
     **seen,
     memory=[inode for inode, name in files if name == "/memfd:horovod-opt (deleted)"],

@@ -1,0 +1,52 @@
+"""Collectives of constants. In a loop TensorFlow's optimizer executes them once, while it rewrites
+the graph, and puts the result in their place: in a step they never run. Elsewhere they do."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from graph_analysis.expansion import Expansion, origin
+
+# What these give depends on the shape of their input only, which may be known.
+OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+# Parts of the names of operations that give something else each time, whatever their inputs.
+NEVER = ("Variable", "Random", "Iterator", "Read", "Stateful", "PartitionedCall", "While", "If",
+         "Case", "PyFunc", "Multinomial", "Queue", "Horovod", "Merge", "Enter")
+
+
+def constant_collectives(expansion: Expansion, running: Iterable[int]) -> set[int]:
+    """The nodes of `running` collectives all of whose inputs may be constants. O(V + E) for all of
+    them."""
+    known: dict[int, bool] = {}
+    bases = [frame.base for frame in expansion.frames]
+
+    def inputs(node: int) -> list[int]:
+        frame = expansion.frames[bisect_right(bases, node) - 1]
+        own = node - frame.base
+        if own == len(frame.graph):  # the entry of a branch
+            return []
+        op = frame.graph.ops[own]
+        if op == "Const" or op in OF_SHAPES:
+            known[node] = True
+        elif any(part in op for part in NEVER) or not frame.graph.inputs[own]:
+            known[node] = False
+        else:
+            return [origin(frame, own, k) for k in range(len(frame.graph.inputs[own]))]
+        return []
+
+    def constant(start: int) -> bool:
+        path = [(start, inputs(start))]
+        while path:
+            node, waiting = path[-1]
+            while waiting and known.get(waiting[-1]):
+                waiting.pop()
+            if node not in known and waiting and waiting[-1] not in known:
+                path.append((waiting[-1], inputs(waiting[-1])))
+                continue
+            known.setdefault(node, not waiting)  # what is left is not constant
+            path.pop()
+        return known[start]
+
+    return {node for node in running if (reads := expansion.reads[node])
+            and all(known[read] if read in known else constant(read) for read in reads)}
