@@ -40,7 +40,7 @@ def test_same_weights_as_off(shared_job, framework, program, passes):
 def test_gradient_of_more_than_two_gigabytes(job, monkeypatch):
     """Needs 16 GiB of memory, and minutes."""
     monkeypatch.setattr(jobs, "HANG_SECONDS", 1500)
-    reports = job("programs_large", OMPI_MCA_mpi_yield_when_idle="1").succeeded().reports()
+    reports = job("programs_large").succeeded().reports()
     for seen in seen_by_ranks(reports, "large"):
         assert seen["weights"] == 3 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)

@@ -44,7 +44,7 @@ MODES = ("off", "topo")
 
 @pytest.fixture(params=MODES)
 def reports(request, shared_job):
-    job = shared_job("torch_optimizer", OMPI_MCA_mpi_yield_when_idle="1", HOROVOD_OPT_VERIFY="1")
+    job = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1")
     reports = job.succeeded().reports()
     assert list(reports) == [0, 1]
     assert all((report[request.param]["passes"] > 0) == (request.param == "topo")
