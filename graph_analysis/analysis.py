@@ -14,7 +14,8 @@ from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import Collective, Graph, GraphError
 from graph_analysis.negotiated import Negotiated
 from graph_analysis.order import Order
-from graph_analysis.plan import ADASUM, ELEMENT_BYTES, REDUCE_OPS, Plan, Slot, nbytes
+from graph_analysis.plan import Plan, Slot, nbytes
+from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
 
 DEFAULT_THRESHOLD = 4 * 1024 * 1024  # bytes
 
@@ -132,7 +133,7 @@ def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> O
         return f"reduce operation {about.reduce_op} is not known"
     if about.shape is None:
         return about.shape_unknown or "its shape is not static"
-    if about.dtype not in ELEMENT_BYTES:
+    if about.dtype not in DTYPES:
         return f"dtype {about.dtype} is not known"
     if constant:
         return "it may be a constant in a loop, which TensorFlow reduces once and for all"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from graph_analysis.plan import REDUCE_OPS, Bucket, Slot, size
+from graph_analysis.plan import Bucket, Slot, size
+from graph_analysis.reductions import REDUCE_OPS
 
 # What tensors in one bucket have in common.
 COMMON = {"dtype": "dtype", "reduce_op": "reduce operation", "device": "device",

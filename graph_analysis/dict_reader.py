@@ -16,6 +16,7 @@ from graph_analysis.graph import (
     check,
     is_collective,
 )
+from graph_analysis.reductions import SUM
 
 # Every field with the type it must have.
 GRAPH = {"name": str, "nodes": list, "fetches": list, "functions": Mapping, "args": list,
@@ -101,7 +102,7 @@ def _collective(node: Mapping, where: str) -> Collective:
         except OverflowError:
             raise GraphError(f"{where}: {field} is too large.") from None
     if "Allreduce" in node["op"] or "Reducescatter" in node["op"]:
-        about = {"reduce_op": 1, "prescale": 1.0, "postscale": 1.0, **about}
+        about = {"reduce_op": SUM, "prescale": 1.0, "postscale": 1.0, **about}
     return Collective(tuple(shape) if static else None, **about)
 
 

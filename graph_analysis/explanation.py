@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graph_analysis.negotiated import kinds
-from graph_analysis.plan import REDUCE_OPS, Plan, Slot, size
+from graph_analysis.plan import Plan, Slot, size
+from graph_analysis.reductions import REDUCE_OPS
 
 
 def explain(plan: Plan) -> str:

@@ -7,8 +7,9 @@ from typing import Optional
 
 from graph_analysis.graph import CALLS, CASES, IFS, QUERIES, WHILES, Collective
 
-# Names of types.proto, by number; a reference to a type has its number plus 100.
-DTYPES = {
+# TensorFlow's names of types, by the number in types.proto; a reference to a type has its number
+# plus 100.
+TENSORFLOW_TYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string",
     8: "complex64", 9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128",
     19: "float16", 20: "resource", 22: "uint32", 23: "uint64"}
@@ -27,7 +28,7 @@ def collective(node_def, shape: Optional[tuple[int, ...]], unknown: str = "") ->
 
     scale = 1.0 if "reduce_op" in attributes else None
     return Collective(
-        shape, DTYPES.get(kind % 100, "unknown"), number("reduce_op", "i", None),
+        shape, TENSORFLOW_TYPES.get(kind % 100, "unknown"), number("reduce_op", "i", None),
         number("prescale_factor", "f", scale), number("postscale_factor", "f", scale),
         number("process_set_id", "i", 0), node_def.device, number("opt_key", "i", 0), unknown)
 

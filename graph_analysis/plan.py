@@ -10,18 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from graph_analysis.negotiated import Negotiated
-
-# Bytes for each element, of the types that Horovod reduces.
-ELEMENT_BYTES = {"uint8": 1, "int8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4,
-                 "float64": 8}
-# As in horovod/common/basics.py.
-REDUCE_OPS = {0: "average", 1: "sum", 2: "Adasum", 3: "min", 4: "max", 5: "product"}
-ADASUM = 2
-FORMAT = 2  # of a plan as JSON
-
-
-class PlanError(ValueError):
-    """A text that is not a plan; the message says what is wrong and where."""
+from graph_analysis.reductions import DTYPES
 
 
 class Slot(NamedTuple):
@@ -53,7 +42,7 @@ class Bucket(NamedTuple):
 
 
 def nbytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * ELEMENT_BYTES[dtype]
+    return math.prod(shape) * DTYPES[dtype].bytes
 
 
 def size(number: int) -> str:
@@ -93,21 +82,14 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        return json.dumps({
-            "format": FORMAT,
-            "name": self.name,
-            "hash": self.hash,
-            "buckets": [{"closed": bucket.closed,
-                         "slots": [slot._asdict() for slot in bucket.slots]}
-                        for bucket in self.buckets],
-            "unplanned": [one._asdict() for one in self.unplanned],
-        }, indent=1) + "\n"
+        from graph_analysis.plan_format import write
+        return write(self)
 
     @staticmethod
     def from_json(text: str) -> Plan:
         """Raises PlanError if `text` is not what to_json() writes."""
-        from graph_analysis.plan_format import parse
-        return parse(text)
+        from graph_analysis.plan_format import read
+        return read(text)
 
     def explain(self) -> str:
         from graph_analysis.explanation import explain

@@ -1,4 +1,4 @@
-"""Reading a plan back, trusting nothing in the text."""
+"""A plan as JSON: how it is written, and how it is read back, trusting nothing in the text."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import math
 
 from graph_analysis.bucket_sizes import COMMON
 from graph_analysis.negotiated import Negotiated
-from graph_analysis.plan import (
-    ADASUM,
-    ELEMENT_BYTES,
-    FORMAT,
-    REDUCE_OPS,
-    Bucket,
-    Plan,
-    PlanError,
-    Slot,
-    nbytes,
-)
+from graph_analysis.plan import Bucket, Plan, Slot, nbytes
+from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
+
+FORMAT = 2
 
 
-def parse(text: str) -> Plan:
+class PlanError(ValueError):
+    """A text that is not a plan; the message says what is wrong and where."""
+
+
+def write(plan: Plan) -> str:
+    return json.dumps({
+        "format": FORMAT,
+        "name": plan.name,
+        "hash": plan.hash,
+        "buckets": [{"closed": bucket.closed, "slots": [slot._asdict() for slot in bucket.slots]}
+                    for bucket in plan.buckets],
+        "unplanned": [one._asdict() for one in plan.unplanned],
+    }, indent=1) + "\n"
+
+
+def read(text: str) -> Plan:
+    """Raises PlanError if `text` is not what write() writes."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -76,7 +85,7 @@ def _slot(value: object, where: str) -> Slot:
         id=_natural(value["id"], f"{where}.id"),
         name=_string(value["name"], f"{where}.name"),
         shape=tuple(_natural(dim, f"{where}.shape[{k}]") for k, dim in enumerate(sizes)),
-        dtype=_choice(value["dtype"], f"{where}.dtype", ELEMENT_BYTES),
+        dtype=_choice(value["dtype"], f"{where}.dtype", DTYPES),
         reduce_op=_choice(value["reduce_op"], f"{where}.reduce_op",
                           [op for op in REDUCE_OPS if op != ADASUM]),
         prescale=_number(value["prescale"], f"{where}.prescale"),

@@ -52,11 +52,7 @@ def framework_of(lib: ctypes.CDLL) -> str:
 
 def check_abi(lib: ctypes.CDLL) -> None:
     """Raises ImportError unless `lib` was built with this package's structs and prototypes."""
-    try:
-        lib.horovod_opt_abi.restype = ctypes.c_char_p
-        built = lib.horovod_opt_abi().decode()
-    except AttributeError:
-        built = "none"
+    built = prototypes.built_hash(lib) or "none"
     if built != header.HASH:
         raise ImportError(
             f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "

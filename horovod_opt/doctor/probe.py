@@ -14,6 +14,8 @@ import json
 import re
 import sys
 
+from horovod_opt.native import prototypes
+
 # As in `horovodrun --check-build`.
 PARTS = {
     "MPI": "horovod_mpi_built",
@@ -33,7 +35,7 @@ def probe(framework: str, library: str) -> dict:
     return {
         "version": str(version),
         "parts": {part: _flag(lib, function) for part, function in PARTS.items()},
-        "abi": _abi(lib),
+        "abi": prototypes.built_hash(lib),
         **_mpi(),
     }
 
@@ -43,15 +45,6 @@ def _flag(lib: ctypes.CDLL, function: str) -> bool:
     # A C++ bool leaves the upper bits of the register undefined; NCCL's is an int, the version.
     call.restype = ctypes.c_int if "nccl" in function else ctypes.c_bool
     return bool(call())
-
-
-def _abi(lib: ctypes.CDLL) -> str:
-    try:
-        call = lib.horovod_opt_abi
-    except AttributeError:
-        return ""
-    call.restype = ctypes.c_char_p
-    return call().decode()
 
 
 def _mpi() -> dict:

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from graph_analysis import Plan
-
-# As in horovod/common/message.h.
-DTYPES = {"uint8": 0, "int8": 1, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8}
+from graph_analysis.reductions import DTYPES
 
 
 def native_text(plan: Plan, threshold: int) -> str:
@@ -18,7 +16,7 @@ def native_text(plan: Plan, threshold: int) -> str:
     for slot in plan.slots:
         after = ",".join(str(number[before]) for before in slot.after if before in number) or "-"
         lines.append(
-            f"slot\t{slot.key}\t{slot.nbytes}\t{DTYPES[slot.dtype]}\t{slot.reduce_op}"
+            f"slot\t{slot.key}\t{slot.nbytes}\t{DTYPES[slot.dtype].number}\t{slot.reduce_op}"
             f"\t{slot.prescale!r}\t{slot.postscale!r}\t{after}\t{_field(slot.name)}"
         )
     for bucket in plan.buckets:

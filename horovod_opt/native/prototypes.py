@@ -33,6 +33,16 @@ TABLE = (
 )
 
 
+def built_hash(lib: ctypes.CDLL) -> str:
+    """header.HASH as it was when the library was built; "" if it is upstream's."""
+    try:
+        function = lib.horovod_opt_abi
+    except AttributeError:
+        return ""
+    function.restype = _TYPES["text"][0]
+    return function().decode()
+
+
 def declare(lib: ctypes.CDLL) -> None:
     """Tells ctypes of all functions. Raises AttributeError if the library has not all of them."""
     for name, result, arguments in TABLE:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import graph_analysis
-from horovod_opt.native.plan_text import DTYPES, native_text
+from graph_analysis.reductions import AVERAGE, DTYPES
+from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning import first_step
 from horovod_opt.planning.planner import Planner, bucket_bytes
 from horovod_opt.planning.region_file import PLANS, write_region
 
 planner: Planner | None = None  # in mode topo
-AVERAGE = 0  # horovod::common::ReduceOp
 _keys = itertools.count(1)
 
 Record = dict[str, Any]  # what graph_analysis.read_dict() calls a collective

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from graph_analysis.reductions import DTYPES, REDUCE_OPS
 from horovod_opt import counters, settings
 from horovod_opt.native import header, structs
 
@@ -63,6 +64,22 @@ def test_the_hash_follows_the_structs(monkeypatch):
     assert hash_now() == header.HASH
     monkeypatch.setattr(counters, "TABLE", counters.TABLE[::-1])
     assert hash_now() != header.HASH
+
+
+def test_the_table_of_reductions_is_pythons(tmp_path: Path):
+    (tmp_path / "horovod_opt_abi.h").write_text(header.header())
+    (tmp_path / "rows.c").write_text(
+        '#include "horovod_opt_abi.h"\n#include <stdio.h>\n'
+        '#define DTYPE(name, number, bytes) printf("%s %d %d\\n", #name, number, bytes);\n'
+        '#define REDUCE_OP(name, number, words) printf("%s %d %s\\n", #name, number, words);\n'
+        "int main(void) { HOROVOD_OPT_DTYPES(DTYPE) HOROVOD_OPT_REDUCE_OPS(REDUCE_OP) return 0; }\n"
+    )
+    subprocess.run(["gcc", "-Wall", "-Werror", "rows.c", "-o", "rows"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "rows"], capture_output=True, text=True, check=True)
+    assert printed.stdout.splitlines() == [
+        *(f"{name.upper()} {dtype.number} {dtype.bytes}" for name, dtype in DTYPES.items()),
+        *(f"{words.upper()} {number} {words}" for number, words in REDUCE_OPS.items()),
+    ]
 
 
 def test_names_of_the_modes_and_controllers():

@@ -197,7 +197,7 @@ def test_attributes_of_an_allreduce():
 
 
 def test_the_numbers_of_reduce_operations_are_horovods():
-    from graph_analysis.plan import ADASUM, REDUCE_OPS
+    from graph_analysis.reductions import ADASUM, REDUCE_OPS
     assert ADASUM == hvd.Adasum
     assert REDUCE_OPS == {hvd.Average: "average", hvd.Sum: "sum", hvd.Adasum: "Adasum",
                           hvd.Min: "min", hvd.Max: "max", hvd.Product: "product"}

@@ -7,6 +7,7 @@
 #include "horovod/common/common.h"
 #include "horovod/common/message.h"
 #include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt_abi.h"
 
 namespace horovod_opt {
 namespace {
@@ -16,18 +17,11 @@ using horovod::common::Request;
 
 const char* Name(ReduceOp reduce_op) {
   switch (reduce_op) {
-    case ReduceOp::AVERAGE:
-      return "average";
-    case ReduceOp::SUM:
-      return "sum";
-    case ReduceOp::ADASUM:
-      return "Adasum";
-    case ReduceOp::MIN:
-      return "minimum";
-    case ReduceOp::MAX:
-      return "maximum";
-    case ReduceOp::PRODUCT:
-      return "product";
+#define CASE(name, number, words) \
+  case ReduceOp::name:            \
+    return words;
+    HOROVOD_OPT_REDUCE_OPS(CASE)
+#undef CASE
   }
   return "unknown";
 }

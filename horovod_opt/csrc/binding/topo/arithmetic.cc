@@ -5,12 +5,23 @@
 
 #include "horovod/common/half.h"
 #include "horovod/common/ops/collective_operations.h"
+#include "horovod_opt_abi.h"
 
 namespace horovod_opt {
 namespace {
 
 using horovod::common::DataType;
 using horovod::common::ReduceOp;
+
+// Plans name types and operations by the numbers of graph_analysis/reductions.py.
+#define CHECK(name, number, bytes) \
+  static_assert(DataType::HOROVOD_##name == number, "upstream has another number");
+HOROVOD_OPT_DTYPES(CHECK)
+#undef CHECK
+#define CHECK(name, number, words) \
+  static_assert(ReduceOp::name == number, "upstream has another number");
+HOROVOD_OPT_REDUCE_OPS(CHECK)
+#undef CHECK
 
 struct Sum {
   template <class T>

@@ -12,11 +12,12 @@ from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
+from graph_analysis.reductions import DTYPES, SUM
 
-PASSES = 20  # the buckets are cut anew in one of them
+PASSES = 20  # the buckets are rebuilt in one of them
 TENSORS, ELEMENTS, LATE_MS = 3, 1000, 3
 FIRST_KEY = 1
-FLOAT32, SUM = 7, 1  # as in horovod/common/message.h
+FLOAT32 = DTYPES["float32"].number
 
 library_file, settings = sys.argv[2], ast.literal_eval(sys.argv[3])
 library = ctypes.CDLL(library_file)
@@ -30,9 +31,7 @@ def add_plan() -> None:
     slots = [f"slot\t{FIRST_KEY + i}\t{4 * ELEMENTS}\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{i}"
              for i in range(TENSORS)]
     text = "\n".join(["plan\tlate\t1000000\tlate data", *slots, "bucket\t0,1", "bucket\t2", ""])
-    native = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan
-    native.restype, native.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
-    problem = native(text.encode())
+    problem = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan(text.encode())
     assert not problem, problem
 
 

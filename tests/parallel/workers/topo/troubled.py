@@ -12,19 +12,19 @@ from common import RANK, report, running
 from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
+from graph_analysis.reductions import DTYPES, SUM
 
 FAULT = 6
+FLOAT32 = DTYPES["float32"].number
 library_file, device, trouble = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 library = ctypes.CDLL(library_file)
 library.troubled_sum.restype = ctypes.c_char_p
 
 
 def add_plan() -> None:
-    slots = [f"slot\t{key}\t40\t7\t1\t1.0\t1.0\t-\tkey.{key}" for key in (1, 2)]
+    slots = [f"slot\t{key}\t40\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{key}" for key in (1, 2)]
     text = "\n".join(["plan\ttrouble\t1000\ttrouble", *slots, "bucket\t0", "bucket\t1", ""])
-    native = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan
-    native.restype, native.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
-    assert native(text.encode()) == b""
+    assert _basics.MPI_LIB_CTYPES.horovod_opt_add_plan(text.encode()) == b""
 
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends the ranks that are left
