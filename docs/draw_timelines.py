@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from horovod_opt.measuring.colours import TIMELINE
+
 IMAGES = Path(__file__).parent / "images"
 
 CYCLE = 1000.0  # HOROVOD_CYCLE_TIME and all times here: us
@@ -26,15 +28,15 @@ COMPLETE = ((620.0, 700.0), (1240.0, 1180.0 + OVERSLEEP), (1900.0, 1900.0), (280
 REDUCTION = 190.0
 
 KINDS = {  # what a thread does: its colour and the legend
-    "sleep": ("#9ecae1", "asleep between cycles"),
-    "oversleep": ("#f2a33a", "overslept: the kernel ran something else"),
-    "spin": ("#d7301f", "waiting in MPI: spins, the core is burnt"),
-    "nap": ("#7fc8a9", "waiting: asleep between two tests (ticks)"),
-    "agreement": ("#8a63d2", "allreduce: minimum of the sleep times"),
-    "allreduce": ("#1f6fb4", "allreduce of the cache bits"),
-    "work": ("#b8bec6", "framework: graph, input pipeline"),
-    "idle": ("#9ecae1", "asleep until a bucket is complete on both ranks"),
-    "bucket": ("#2f9e5b", "reduces a bucket"),
+    "sleep": (TIMELINE["asleep"], "asleep between cycles"),
+    "oversleep": (TIMELINE["overslept"], "overslept: the kernel ran something else"),
+    "spin": (TIMELINE["spinning"], "waiting in MPI: spins, the core is burnt"),
+    "nap": (TIMELINE["napping"], "waiting: asleep between two tests (ticks)"),
+    "agreement": (TIMELINE["agreement"], "allreduce: minimum of the sleep times"),
+    "allreduce": (TIMELINE["allreduce"], "allreduce of the cache bits"),
+    "work": (TIMELINE["framework"], "framework: graph, input pipeline"),
+    "idle": (TIMELINE["asleep"], "asleep until a bucket is complete on both ranks"),
+    "bucket": (TIMELINE["data"], "reduces a bucket"),
 }
 
 
@@ -113,21 +115,21 @@ def simulate(mode: str) -> list[list[Segment]]:
     return [[s for s in thread if s.end > s.start] for thread in threads]
 
 
-def graph_and_lane(rank: int, lane: list[Segment]) -> list[Row]:
-    """What the framework does until its last bucket is complete, and the planned lane below it."""
+def graph_and_path(rank: int, path: list[Segment]) -> list[Row]:
+    """What the framework does until its last bucket is complete, and the planned path below it."""
     end = max(times[rank] for times in COMPLETE)
     work = [Segment("work", 0.0, end)]
     if rank == 1:
         late = COMPLETE[0][1]
         work = [Segment("work", 0.0, late), Segment("oversleep", late, late + OVERSLEEP),
                 Segment("work", late + OVERSLEEP, end)]
-    return [Row(f"rank {rank}", "graph", work), Row("", "planned lane", lane)]
+    return [Row(f"rank {rank}", "graph", work), Row("", "planned path", path)]
 
 
 def rows(mode: str) -> list[Row]:
     threads = simulate("off" if mode == "scp" else mode)
     if mode == "topo":
-        return [row for rank, thread in enumerate(threads) for row in graph_and_lane(rank, thread)]
+        return [row for rank, thread in enumerate(threads) for row in graph_and_path(rank, thread)]
     if mode != "scp":
         return [Row(f"rank {rank}", "background", thread) for rank, thread in enumerate(threads)]
     end = max(thread[-1].end for thread in threads)

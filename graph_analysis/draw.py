@@ -7,10 +7,9 @@ from os import PathLike
 from typing import NamedTuple, Union
 
 from graph_analysis.analysis import Analysis
+from graph_analysis.palette import COLOURS
 from graph_analysis.plan import Bucket, Plan, Slot, size
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 NAMED = 24  # tensors up to which the picture says names beside IDs
 # All lengths are in inches.
 GAP, LABEL, MARGIN, TITLE = 0.3, 0.2, 0.15, 0.4

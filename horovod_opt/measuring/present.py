@@ -14,16 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 140  # characters, where the output is no terminal
-# Okabe and Ito's palette, which colour-blind readers can tell apart; off stays grey.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-GREY = "#999999"
-MODES = {"off": GREY, "gs": "#E69F00", "nbcs": "#56B4E9", "scp": "#CC79A7", "topo": "#0072B2",
-         "topo+scp": "#009E73", "gs+nbcs": "#D55E00"}
-
-
-def mode_colour(mode: str) -> str:
-    """The same in every picture; modes that have none of their own share one."""
-    return MODES.get(mode, "#F0E442")
 
 
 @dataclass(frozen=True)

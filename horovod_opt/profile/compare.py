@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from horovod_opt.measuring.present import Grid, Picture, Section
 from horovod_opt.profile.classes import BACKGROUND
 from horovod_opt.profile.profile_pictures import classes_of, cpu, mode, over_classes, rate
-from horovod_opt.profile.style import SMALL, class_colour, finish
+from horovod_opt.profile.style import SMALL, SYSTEM, USER, class_colour, finish
 
 
 def comparison(names: Sequence[str], documents: Sequence[Mapping]) -> Section:
@@ -71,8 +71,8 @@ def _cpu(profiles: Sequence[tuple[str, Mapping]]) -> Picture:
     places = range(len(profiles))
     user, system = ([_mean(one, lambda rank: 100 * rate(rank, BACKGROUND, field))
                      for _, one in profiles] for field in ("user_seconds", "system_seconds"))
-    axis.bar(places, user, color="#0072B2", width=0.6, label="user")
-    axis.bar(places, system, bottom=user, color="#E69F00", width=0.6, label="system")
+    axis.bar(places, user, color=USER, width=0.6, label="user")
+    axis.bar(places, system, bottom=user, color=SYSTEM, width=0.6, label="system")
     top = 0.0
     for place, (_, one) in enumerate(profiles):
         dots = [cpu(rank, BACKGROUND) for rank in one["ranks"]]

@@ -12,7 +12,7 @@ from horovod_opt.measuring.present import Grid, Picture, Section
 from horovod_opt.profile.classes import BACKGROUND, CLASSES
 from horovod_opt.profile.cycle_pictures import draw_cycles, draw_oversleeps
 from horovod_opt.profile.live import SHOWN
-from horovod_opt.profile.style import RANKS, class_colour, finish
+from horovod_opt.profile.style import RANKS, SYSTEM, USER, class_colour, finish
 
 
 def section(document: Mapping) -> Section:
@@ -99,8 +99,8 @@ def _background(document: Mapping) -> Picture:
     places = range(len(ranks))
     user, system = ([100 * rate(rank, BACKGROUND, field) for rank in ranks]
                     for field in ("user_seconds", "system_seconds"))
-    bars.bar(places, user, color="#0072B2", width=0.6, label="user")
-    bars.bar(places, system, bottom=user, color="#E69F00", width=0.6, label="system")
+    bars.bar(places, user, color=USER, width=0.6, label="user")
+    bars.bar(places, system, bottom=user, color=SYSTEM, width=0.6, label="system")
     for place, one, other in zip(places, user, system):
         bars.text(place, one + other, f" {one + other:.3g}", ha="center", va="bottom", fontsize=9)
     bars.set_xticks(places, [str(rank["rank"]) for rank in ranks])

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from horovod_opt.measuring.present import COLOURS, GREY
+from graph_analysis.palette import (
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY_BLUE,
+    VERMILION,
+    YELLOW,
+)
 from horovod_opt.profile import classes
 
-CLASSES = {classes.BACKGROUND: "#0072B2", classes.SCHEDULING: "#009E73", classes.INPUT: "#E69F00",
-           classes.HELPERS: "#CC79A7", classes.MAIN: "#56B4E9", classes.REST: GREY}
+CLASSES = {classes.BACKGROUND: BLUE, classes.SCHEDULING: GREEN, classes.INPUT: ORANGE,
+           classes.HELPERS: PURPLE, classes.MAIN: SKY_BLUE, classes.REST: GREY}
 RANKS = COLOURS
-STATES = {"running": "#0072B2", "waiting": "#D55E00", "asleep": "#E4E4E4"}
+STATES = {"running": BLUE, "waiting": VERMILION, "asleep": "#E4E4E4"}
+USER, SYSTEM = BLUE, ORANGE  # CPU time
 SMALL = 9  # pt, the smallest size of letters
 
 
 def class_colour(name: str) -> str:
     """Those of a user's own table share one."""
-    return CLASSES.get(name, "#F0E442")
+    return CLASSES.get(name, YELLOW)
 
 
 def finish(*axes) -> None:

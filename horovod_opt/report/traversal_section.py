@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from horovod_opt.measuring.present import COLOURS, GREY, Grid, Picture, Section
+from graph_analysis.palette import BLUE, GREY, ORANGE
+from horovod_opt.measuring.present import Grid, Picture, Section
 
 
 def section(document: dict) -> Section:
@@ -36,8 +37,8 @@ def picture(document: dict) -> Picture:
     networks, series = document["networks"], document["synthetic"]
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     times, per_node = figure.subplots(1, 2)
-    for label, key, colour in (("read", "read_ms", COLOURS[1]),
-                               ("analyse", "analyse_ms", COLOURS[0])):
+    for label, key, colour in (("read", "read_ms", ORANGE),
+                               ("analyse", "analyse_ms", BLUE)):
         times.plot([row["nodes"] for row in networks], [row[key] for row in networks], "o",
                    color=colour, label=label)
     times.plot([row["source"]["nodes"] for row in networks],
@@ -47,7 +48,7 @@ def picture(document: dict) -> Picture:
     times.set_title("The networks of Table 6.1", fontsize=11)
     times.legend(frameon=False, fontsize=9)
     per_node.plot([row["nodes"] for row in series], [row["us_per_node"] for row in series], "o-",
-                  color=COLOURS[0])
+                  color=BLUE)
     per_node.set(xscale="log", xlabel="nodes", ylabel="us per node (lower is better)")
     per_node.set_ylim(0, 1.3 * max(row["us_per_node"] for row in series))
     per_node.set_title("Synthetic training steps", fontsize=11)

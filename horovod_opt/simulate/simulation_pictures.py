@@ -9,19 +9,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from horovod_opt.measuring.present import GREY, Picture, Section, mode_colour
+from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
+from horovod_opt.measuring.colours import TIMELINE, mode_colour
+from horovod_opt.measuring.present import Picture, Section
 from horovod_opt.simulate import summit, tables
 
 MARKERS = "osD^vP*Xh"
 PARTS = {"compute": ("#B8BEC6", "compute"),
-         "overhead": ("#D55E00", "overhead: negotiation, agreement, cycles"),
-         "waiting": ("#F0E442", "waiting in the data's allreduce"),
-         "data": ("#0072B2", "data moved")}
+         "overhead": (VERMILION, "overhead: negotiation, agreement, cycles"),
+         "waiting": (YELLOW, "waiting in the data's allreduce"),
+         "data": (BLUE, "data moved")}
 LABELS = {"ResNet18": ("center", (0, -14)), "ResNet34": ("right", (-6, -3))}  # others are near
 SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
-LANES = {"asleep": ("#9ecae1", "asleep"), "overslept": ("#f2a33a", "overslept"),
-         "waiting": ("#d7301f", "waits in MPI, spinning"),
-         "napping": ("#7fc8a9", "waits, asleep between tests"), "data": ("#2f9e5b", "data")}
+LANES = {"asleep": (TIMELINE["asleep"], "asleep"),
+         "overslept": (TIMELINE["overslept"], "overslept"),
+         "waiting": (TIMELINE["spinning"], "waits in MPI, spinning"),
+         "napping": (TIMELINE["napping"], "waits, asleep between tests"),
+         "data": (TIMELINE["data"], "data")}
 FITTED_TO, NOT_USED = "source, fitted to", "source, not used"
 SOURCE = " Compare Figures {} of the source."
 

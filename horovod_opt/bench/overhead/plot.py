@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from graph_analysis.palette import COLOURS, GREY
 from horovod_opt.bench.overhead.table import Metric, Row, rows
 from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring.present import COLOURS, GREY, Picture, number
+from horovod_opt.measuring.present import Picture, number
 
 
 def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:

@@ -7,21 +7,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
 from horovod_opt.bench.training.results import PARTS, Row, rows
 from horovod_opt.bench.worker_job import BASE, LIMIT
+from horovod_opt.measuring.colours import MODES, mode_colour
 from horovod_opt.measuring.comparison import Interval
-from horovod_opt.measuring.present import (
-    COLOURS,
-    MODES,
-    Grid,
-    Picture,
-    Section,
-    mode_colour,
-    number,
-)
+from horovod_opt.measuring.present import Grid, Picture, Section, number
 
 MARKERS = "osD^vP*X"
-PART_COLOURS = dict(zip(PARTS, ("#999999", "#F0E442", "#D55E00", "#0072B2")))
+PART_COLOURS = dict(zip(PARTS, (GREY, YELLOW, VERMILION, BLUE)))
 OTHERS = {LIMIT: "black", "MultiWorkerMirroredStrategy": "#8B4513", "DDP": "#8B4513",
           "DDP, static graph": "#CD853F", "plain upstream": "#555555"}
 
