@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from horovod_opt import settings
+from horovod_opt import cpu_ranges, settings
 from horovod_opt.doctor.findings import Finding
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
 
@@ -65,7 +65,7 @@ def _built_with(framework: Framework) -> str:
 def _machine(facts: Facts) -> Table:
     table = _table(f"This node, for {facts.ranks} ranks", "", "")
     table.add_row("mpirun", escape(f"{facts.mpirun_version} {facts.mpirun}".strip()) or "missing")
-    table.add_row("CPUs allowed", f"{len(facts.cpus)} ({_ranges(facts.cpus)})")
+    table.add_row("CPUs allowed", f"{len(facts.cpus)} ({cpu_ranges.write(facts.cpus)})")
     table.add_row("cores", f"{facts.cores}, {facts.cores / facts.ranks:.3g} for each rank")
     if facts.shm_free_mib is not None:
         table.add_row("/dev/shm free", f"{facts.shm_free_mib:,} MiB")
@@ -80,14 +80,3 @@ def _settings(facts: Facts) -> Table:
     for row in settings.TABLE:
         table.add_row(row.name, f"{getattr(facts.settings, row.field)} {row.unit}".strip())
     return table
-
-
-def _ranges(cpus: Sequence[int]) -> str:
-    """[0, 1, 2, 5] as "0-2,5"."""
-    runs: list[list[int]] = []
-    for cpu in cpus:
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from horovod_opt import cpu_ranges
+
 TICKS = os.sysconf("SC_CLK_TCK")
 _SWITCHES = re.compile(rb"\nvoluntary_ctxt_switches:\s*(\d+)\nnonvoluntary_ctxt_switches:\s*(\d+)")
 _CPUS = re.compile(rb"\nCpus_allowed_list:\s*([0-9,-]+)")
@@ -62,11 +64,7 @@ class Proc:
     def cpus(self, pid: int) -> list[int]:
         """The CPUs that the main thread may use."""
         found = _CPUS.search(_read(self.path(pid, pid, "status")))
-        cpus: list[int] = []
-        for part in found[1].decode().split(",") if found else ():
-            first, _, last = part.partition("-")
-            cpus += range(int(first), int(last or first) + 1)
-        return cpus
+        return cpu_ranges.parse(found[1].decode()) if found else []
 
     def waits_in(self, pid: int, tid: int) -> str:
         """The kernel's function that the thread sleeps in; "" if it does not, or if we may not
