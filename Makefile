@@ -1,6 +1,6 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
-# make bench   what each mode costs and brings on this machine, interleaved with off
+# make bench   what each mode costs, interleaved with off; SUITE=training: what it brings
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
@@ -19,6 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
 NP ?= 2
+SUITE ?= overhead
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
@@ -40,7 +41,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
-	$(BIN)/python -m horovod_opt.bench.overhead $(BENCH_ARGS)
+	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
 
 # The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed

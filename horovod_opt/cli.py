@@ -12,7 +12,7 @@ from pathlib import Path
 
 from horovod_opt import __version__
 from horovod_opt.arguments import positive
-from horovod_opt.bench.training import training_suite as bench
+from horovod_opt.bench import bench_command
 from horovod_opt.profile import profile_command as profile
 from horovod_opt.report import report_command as report
 from horovod_opt.simulate import simulate_command as simulate
@@ -42,11 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
     doctor.set_defaults(run=_doctor)
     _add_plan(commands)
-    bench.add(commands)
+    bench_command.add(commands)
     profile.add(commands)
     simulate.add(commands)
     report.add(commands)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(
+        bench_command.with_suite(sys.argv[1:] if arguments is None else arguments))
     return options.run(options)
 
 

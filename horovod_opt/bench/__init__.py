@@ -1,1 +1,1 @@
-"""`horovod-opt bench`: what the modes cost and bring, in two suites."""
+"""`horovod-opt bench`: what the modes bring in training, and what the background thread costs."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 NAME = "horovod-opt report"
-FOLDERS = ("profile", "bench", "simulation", "benchmark")
+FOLDERS = ("profile", "bench", "simulation")
 
 
 def add(commands: argparse._SubParsersAction) -> None:

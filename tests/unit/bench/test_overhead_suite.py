@@ -1,10 +1,11 @@
-"""The benchmark's own machinery: interleaving, comparison, launching, reading results, reporting.
+"""The suite overhead: interleaving, comparison, launching, reading results, reporting.
 
 No job of these tests uses Horovod: what a benchmark measures is not a test.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -17,12 +18,11 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-ROOT = Path(__file__).parents[3]
-
 import threads
 
-from horovod_opt.bench.overhead import overhead_suite as overhead
-from horovod_opt.bench.overhead import table
+from horovod_opt import cli
+from horovod_opt.bench import worker_job
+from horovod_opt.bench.overhead import overhead_options, overhead_suite, table, workloads
 from horovod_opt.bench.overhead.plot import picture
 from horovod_opt.bench.worker_job import BASE, LIMIT, Series, parse_result
 from horovod_opt.measuring import launch, machine
@@ -138,9 +138,15 @@ def test_without_communication_there_is_a_process_a_rank_and_no_launcher():
         ["--rank", str(rank), "--ranks", "3"] for rank in range(3)]
 
 
+def parse(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    overhead_options.add(parser.add_subparsers())
+    return parser.parse_args(["overhead", *argv])
+
+
 def names_of_jobs(*argv: str, cores: int = 2) -> list:
     return [(number, workload, ranks, series.name) for number, workload, ranks, series
-            in overhead.jobs(overhead.parse_arguments(list(argv)), cores)]
+            in workloads.jobs(parse(*argv), cores)]
 
 
 def test_an_interrupted_benchmark_has_measured_everything_equally_often():
@@ -151,7 +157,7 @@ def test_an_interrupted_benchmark_has_measured_everything_equally_often():
 
 
 def test_only_training_runs_at_every_number_of_ranks():
-    training = {(workload, ranks) for workload in overhead.TRAINING for ranks in (2, 4)}
+    training = {(workload, ranks) for workload in workloads.TRAINING for ranks in (2, 4)}
     assert {(workload, ranks) for _, workload, ranks, _ in names_of_jobs()} == {
         ("idle", 2), ("chain", 2), ("small", 2), *training}
     assert {ranks for _, _, ranks, _ in names_of_jobs("--quick")} == {2}
@@ -172,7 +178,7 @@ def test_off_and_the_limit_are_measured_whatever_the_modes():
 
 def test_peers_are_measured_where_there_are_any():
     series = {workload: {job[3] for job in names_of_jobs("--only", workload, "--modes", "off")}
-              for workload in overhead.SECONDS}
+              for workload in workloads.SECONDS}
     common = {LIMIT, BASE}
     assert series.pop("resnet50_torch") == {*common, "DDP", "DDP, static graph"}
     assert all(names == common for names in series.values())
@@ -185,7 +191,7 @@ def test_peers_are_measured_where_there_are_any():
 ])
 def test_bad_option(argv, message, capsys):
     with pytest.raises(SystemExit):
-        overhead.parse_arguments(argv)
+        parse(*argv)
     assert message in capsys.readouterr().err
 
 
@@ -271,11 +277,14 @@ def test_nothing_to_plot_is_no_error():
 def test_a_failed_job_is_recorded_with_its_reason(monkeypatch):
     def hang(*_):
         raise launch.JobFailed("killed: not finished after 9 s")
-    monkeypatch.setattr(overhead, "run", hang)
-    measurement = overhead.measure("chain", 2, Series("gs", "gs"),
-                                   overhead.parse_arguments([]))
+    monkeypatch.setattr(worker_job, "run", hang)
+    measurement = overhead_suite.measure("chain", 2, Series("gs", "gs"), parse())
     assert measurement["failed"] == "killed: not finished after 9 s"
-    assert overhead.outcome(measurement) == "failed: killed: not finished after 9 s"
+    assert overhead_suite.outcome(measurement) == "failed: killed: not finished after 9 s"
+
+
+def bench(*arguments: str) -> int:
+    return cli.main(["bench", "overhead", *arguments])
 
 
 def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_path, capsys):
@@ -289,9 +298,8 @@ def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_p
         return {"workload": "chain", "metrics": {"microseconds": value}, "mpi": "Open MPI v5",
                 "per_rank": {"memory_mib": [500.0, 502.0]}}
 
-    monkeypatch.setattr(overhead, "run", run)
-    monkeypatch.setattr(sys, "argv", ["overhead.py", "--only", "chain", "--output", str(tmp_path)])
-    assert overhead.main() == 130
+    monkeypatch.setattr(worker_job, "run", run)
+    assert bench("--only", "chain", "--output", str(tmp_path)) == 130
     assert "1500" in capsys.readouterr().out
     saved = json.loads((tmp_path / "overhead.json").read_text())
     assert [m["metrics"] for m in saved["measurements"]] == [
@@ -303,8 +311,6 @@ def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_p
 def test_failed_jobs_end_the_benchmark_with_an_error(monkeypatch, tmp_path, capsys):
     def fail(*_):
         raise launch.JobFailed("ended with exit code 1")
-    monkeypatch.setattr(overhead, "run", fail)
-    monkeypatch.setattr(sys, "argv", [
-        "overhead.py", "--only", "chain", "--modes", "off", "--quick", "--output", str(tmp_path)])
-    assert overhead.main() == 1
+    monkeypatch.setattr(worker_job, "run", fail)
+    assert bench("--only", "chain", "--modes", "off", "--quick", "--output", str(tmp_path)) == 2
     assert "2 of 2 jobs failed" in capsys.readouterr().err

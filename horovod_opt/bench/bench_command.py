@@ -1,0 +1,33 @@
+"""The command `horovod-opt bench`: one command, two suites."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from horovod_opt.bench.overhead import overhead_options
+from horovod_opt.bench.training import training_options
+
+SUITES = {"training": training_options, "overhead": overhead_options}
+DEFAULT = "training"
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "bench", help="measure what the modes bring and cost, on this machine or these hosts",
+        usage="%(prog)s [-h] [training] [options]\n       %(prog)s overhead [options]",
+        description="Measures the modes beside off and no communication, in two suites. Without "
+        f"the name of one it is {DEFAULT}, whose options may follow at once.",
+        epilog=f"horovod-opt bench {DEFAULT} --help shows the options of that suite.")
+    suites = parser.add_subparsers(
+        dest="suite", metavar="SUITE", required=True, prog=parser.prog)
+    for suite in SUITES.values():
+        suite.add(suites)
+
+
+def with_suite(arguments: Sequence[str]) -> list[str]:
+    """The arguments of `horovod-opt`, with the suite of `bench` also where the user left it out."""
+    command, rest = list(arguments[:1]), list(arguments[1:])
+    if command == ["bench"] and rest[:1] not in ([name] for name in (*SUITES, "-h", "--help")):
+        return [*command, DEFAULT, *rest]
+    return [*command, *rest]

@@ -1,0 +1,64 @@
+"""The options of `horovod-opt bench overhead`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from horovod_opt.arguments import positive
+from horovod_opt.bench.overhead.workloads import SECONDS
+from horovod_opt.bench.worker_job import MODES
+
+
+def add(suites: argparse._SubParsersAction) -> None:
+    parser = suites.add_parser(
+        "overhead", help="small workloads: what the background thread itself costs",
+        description="Measures what Horovod's background thread costs in each mode with small "
+        "workloads that show it alone: idle, a chain of dependent allreduces, many small ones, and "
+        "training of ResNet50; interleaved with off and no communication. Writes "
+        "OUTPUT/overhead.json. Exit status 2 if jobs failed, 130 if interrupted.")
+    parser.add_argument("--modes", type=_names, default=MODES,
+                        help="what to compare with off (%(default)s); scp is left out where a rank "
+                             "has one core")
+    parser.add_argument("--only", type=_workloads, default=",".join(SECONDS),
+                        help="workloads to run (%(default)s)")
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4],
+                        help="ranks that train ResNet50 (2 4); other workloads run with the first")
+    parser.add_argument("--rounds", type=positive, default=3,
+                        help="how often each job is run (%(default)s)")
+    parser.add_argument("--quick", action="store_true",
+                        help="one round of half the length, with the first of --ranks")
+    parser.add_argument("--timeout", type=positive, default=300,
+                        help="seconds after which a job is killed (%(default)s)")
+    parser.add_argument("--plain", metavar="PYTHON", type=_python,
+                        help="also measure the unpatched Horovod of this Python's environment")
+    parser.add_argument("--mpi-yield", action="store_true",
+                        help="also measure off with Open MPI's mpi_yield_when_idle=1")
+    parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
+                        help="for overhead.json and overhead.png (%(default)s)")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from horovod_opt.bench.overhead import overhead_suite
+
+    return overhead_suite.run(options)
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(text.split(",")))
+
+
+def _workloads(text: str) -> list[str]:
+    unknown = [name for name in _names(text) if name not in SECONDS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(SECONDS)}")
+    return _names(text)
+
+
+def _python(text: str) -> str:
+    path = Path(text).absolute()
+    if not os.access(path, os.X_OK) or not path.with_name("horovodrun").exists():
+        raise argparse.ArgumentTypeError(f"{text} is no Python with a horovodrun beside it")
+    return str(path)

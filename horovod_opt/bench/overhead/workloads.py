@@ -1,0 +1,48 @@
+"""What is run, and in which order."""
+
+from __future__ import annotations
+
+import argparse
+
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.measuring.comparison import interleave
+
+# Seconds measured in a job, beside those it takes to start.
+SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
+TRAINING = ("resnet50", "resnet50_torch")
+# One intra-op thread leaves a rank no second one to hide the background thread's CPU use behind.
+RESNET50 = ("--model", "ResNet50", "--batch", "4", "--pixels", "96", "--threads", "1")
+PROGRAMS = {"resnet50": ("train.py", *RESNET50), "resnet50_torch": ("train_torch.py", *RESNET50)}
+# What else trains a workload on several ranks.
+PEERS = {"resnet50_torch": (
+    Series("DDP", communicates=False, arguments=("--ddp",)),
+    Series("DDP, static graph", communicates=False, arguments=("--ddp", "--static-graph")),
+)}
+
+
+def all_series(options: argparse.Namespace) -> list[Series]:
+    series = [Series(LIMIT, communicates=False), Series(BASE)]
+    series += [Series(mode, mode) for mode in options.modes if mode != BASE]
+    if options.mpi_yield:
+        series.append(Series("off, yielding", environment={
+            "OMPI_MCA_mpi_yield_when_idle": "1"}))
+    if options.plain:
+        series.append(Series("plain upstream", mode=None, python=options.plain))
+    return series
+
+
+def jobs(options: argparse.Namespace, cores: int) -> list[tuple[int, str, int, Series]]:
+    """(round, workload, ranks, series) in the order in which they run."""
+    counts, rounds = options.ranks, options.rounds
+    if options.quick:
+        counts, rounds = counts[:1], 1
+    cells = [(workload, ranks) for workload in options.only
+             for ranks in (counts if workload in TRAINING else counts[:1])]
+    ordered = []
+    for workload, ranks in cells:
+        possible = [series for series in (*all_series(options), *PEERS.get(workload, ()))
+                    if cores >= 2 * ranks or "scp" not in (series.mode or "").split("+")]
+        ordered += [(number, workload, ranks, series)
+                    for number, series in interleave(possible, rounds)]
+    # By round first: an interrupted benchmark has then measured everything equally often.
+    return sorted(ordered, key=lambda job: job[0])

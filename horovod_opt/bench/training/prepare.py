@@ -1,0 +1,114 @@
+"""What the options ask for. All that can be refused is refused here, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from horovod_opt.bench.training import hosts, jobs
+from horovod_opt.bench.training.hosts import Hosts
+from horovod_opt.bench.training.jobs import Cell
+from horovod_opt.bench.training.run_job import (
+    TF_CNN_NAMES,
+    Setup,
+    find_tf_cnn_benchmarks,
+    has_gpu,
+)
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.settings import SettingsError, load
+from horovod_opt.usable_cores import allowed_cpus, count_cores
+
+
+class Refused(ValueError):
+    """What the user has to change; the text says it."""
+
+
+def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setup]:
+    """Raises Refused, or HostsError for a list of hosts."""
+    script = _script(options.tf_cnn_benchmarks)
+    framework = jobs.TF_CNN if script else options.framework
+    models = _models(options, framework)
+    inputs = _inputs(options.input, framework)
+    if options.breakdown and framework != jobs.TENSORFLOW:
+        raise Refused(f"--breakdown is measured with TensorFlow only, not with {framework}")
+    if options.global_batch and options.batch:
+        raise Refused("--batch is for weak, --global-batch for strong scaling: give one of them")
+    series = _series(options.modes, options.plain)
+    where = _where(options)
+    cells = [Cell(model, framework, kind, ranks, _batch(options, ranks),
+                  options.pixels or jobs.PIXELS[model], separate)
+             for ranks in options.ranks for model in models for kind in inputs
+             for separate in (False, True)[:1 + options.breakdown]]
+    cores = count_cores(allowed_cpus())
+    threads = options.threads or max(1, cores // max(map(where.on_first, options.ranks)))
+    return cells, series, Setup(
+        options.seconds, threads, options.timeout,
+        (options.images or options.output / "images").absolute(), where, script, options.batches)
+
+
+def _script(checkout: Path | None) -> Path | None:
+    """Of tf_cnn_benchmarks, if it is asked for."""
+    try:
+        return checkout and find_tf_cnn_benchmarks(checkout)
+    except ValueError as error:
+        raise Refused(f"--tf-cnn-benchmarks: {error}") from error
+
+
+def _models(options: argparse.Namespace, framework: str) -> list[str]:
+    known = {jobs.TENSORFLOW: list(jobs.PIXELS), jobs.TF_CNN: list(TF_CNN_NAMES),
+             jobs.TORCH: [name for name in jobs.PIXELS if name.startswith("ResNet")]}[framework]
+    models = known if options.models == "all" else options.models.split(",")
+    for model in models:
+        if model not in known:
+            raise Refused(f"--models: {model!r} is not one of {', '.join(known)} ({framework})")
+        smallest = jobs.SMALLEST.get(model, 32)
+        if options.pixels and options.pixels < smallest:
+            raise Refused(f"--pixels: {model} needs at least {smallest}, not {options.pixels}")
+    return models
+
+
+def _inputs(text: str, framework: str) -> list[str]:
+    kinds = text.split(",")
+    for kind in kinds:
+        if kind not in ("synthetic", "real"):
+            raise Refused(f"--input: {kind!r} is neither synthetic nor real")
+    if "real" in kinds and framework == jobs.TORCH:
+        raise Refused("--input real is read by tf.data: leave --framework torch away")
+    return kinds
+
+
+def _series(modes: str, plain: Path | None) -> list[Series]:
+    """The limit, off, the modes, and upstream's Horovod beside the Python `plain`."""
+    series = [Series(LIMIT, communicates=False), Series(BASE)]
+    for mode in dict.fromkeys(modes.split(",")):
+        try:
+            name = load({"HOROVOD_OPT_MODE": mode}).mode
+        except SettingsError as error:
+            raise Refused(f"--modes: {error}") from error
+        if name != BASE:
+            series.append(Series(name, name))
+    if plain:
+        if not plain.with_name("horovodrun").exists():
+            raise Refused(f"--plain: there is no horovodrun beside {plain}")
+        series.append(Series("plain upstream", mode=None, python=str(plain.absolute())))
+    return series
+
+
+def _where(options: argparse.Namespace) -> Hosts:
+    where = (hosts.from_option(options.hosts) if options.hosts
+             else hosts.from_file(options.hostfile) if options.hostfile
+             else hosts.from_slurm(os.environ))
+    for ranks in options.ranks:
+        where.check(ranks)
+    return where
+
+
+def _batch(options: argparse.Namespace, ranks: int) -> int:
+    """Images a rank and step."""
+    if not options.global_batch:
+        return options.batch or (32 if has_gpu() else 4)
+    if options.global_batch % ranks:
+        raise Refused(f"--global-batch: {options.global_batch} images are not the same number "
+                      f"for each of {ranks} ranks")
+    return options.global_batch // ranks

@@ -1,0 +1,40 @@
+"""Jobs that are not run: what was to be executed, and what it would have printed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from horovod_opt.measuring import launch
+
+
+def result(images: float = 20.0, **metrics: object) -> str:
+    return json.dumps({
+        "workload": "train", "metrics": {"images_per_second": images, "step_seconds": 8 / images,
+                                         "steps": 30, **metrics},
+        "mpi": "Open MPI", "per_rank": {
+            "counters": [None, None], "memory_mib": [500.0, 600.0],
+            "parts": [{"computation": 0.3, "waiting": 0.0, "negotiation": 0.1, "data": 0.2},
+                      {"computation": 0.2, "waiting": 0.1, "negotiation": 0.1, "data": 0.2}]}})
+
+
+class Executed(list):
+    """Commands that were to be executed; `answer` is what they print, or raise."""
+
+    answer: str | BaseException = result()
+    result = staticmethod(result)
+
+
+@pytest.fixture
+def executed(monkeypatch) -> Executed:
+    seen = Executed()
+
+    def execute(commands, environ, timeout):
+        seen.append(commands)
+        if isinstance(seen.answer, BaseException):
+            raise seen.answer
+        return seen.answer
+
+    monkeypatch.setattr(launch, "execute", execute)
+    return seen

@@ -1,0 +1,114 @@
+"""What the measurements of the suite training amount to, and how they are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("matplotlib")
+
+from horovod_opt.bench.training.jobs import Cell
+from horovod_opt.bench.training.results import rows
+from horovod_opt.bench.training.scaling_pictures import section
+from horovod_opt.bench.worker_job import BASE, LIMIT
+from horovod_opt.measuring import documents
+from horovod_opt.measuring.comparison import Interval, Noise
+from horovod_opt.measuring.present import rich_table, save_pictures
+
+CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
+
+
+def cell(**changed: object) -> Cell:
+    return Cell(**{**vars(CELL), **changed})
+
+
+def measured(series: str, number: int, images: float, **changed: object) -> dict:
+    stats = {"background_user_seconds": 1.0, "background_system_seconds": 0.5,
+             "elapsed_seconds": 3.0, "process_involuntary_switches": 60}
+    return {"round": number, **vars(CELL), "series": series, "images_per_second": images,
+            "step_seconds": 8 / images, "steps": 30, "breakdown": None,
+            "stats": None if series == LIMIT else [stats, stats], **changed}
+
+
+PARTS = {"computation": 0.3, "waiting": 0.05, "negotiation": 0.1, "data": 0.05}
+MEASUREMENTS = [
+    measured("topo", 0, 15.0), measured(BASE, 0, 10.0), measured(LIMIT, 0, 20.0),
+    measured("topo", 1, 30.0), measured(BASE, 1, 20.0), measured(LIMIT, 1, 40.0),
+    {"round": 2, **vars(CELL), "series": "topo", "failed": "killed"},
+    {"round": 0, **vars(CELL), "series": "gs", "failed": "killed"},
+    measured("topo", 0, 16.0, separate=True, breakdown=PARTS),
+    measured("topo", 0, 25.0, ranks=4),
+]
+
+
+def row(series: str, **changed: object):
+    [found] = [one for one in rows(MEASUREMENTS) if (one.cell, one.series) == (
+        cell(**changed), series)]
+    return found
+
+
+def test_gain_and_efficiency_are_of_pairs_of_a_round():
+    # The machine became twice as fast in round 1: each pair says the same nevertheless.
+    topo = row("topo")
+    assert topo.gain == Interval(0.5, 0.5, 0.5, 2)
+    assert topo.efficiency == Interval(0.75, 0.75, 0.75, 2)
+    assert topo.failed == 1
+    assert (topo.background, topo.switches) == (0.5, 2.0)
+
+
+def test_noise_is_pooled_over_samples():
+    # Relative variances 0.5 and 0.02, of one and two degrees of freedom.
+    noise = Noise.of([[1.0, 3.0], [9.0, 10.0, 11.0], [5.0], []])
+    assert noise.freedom == 3
+    assert noise.relative == pytest.approx(((0.5 + 2 * 0.01) / 3) ** 0.5)
+    assert Noise.of([[1.0], []]) is None
+
+
+def test_confidence_interval_is_students():
+    interval = row("topo").images_per_second  # of 15 and 30, the others of 10, 20 and of 20, 40
+    assert interval.mean == 22.5 and interval.n == 2
+    # Each of the three has the relative standard deviation 0.4714; t(0.975, 3) = 3.1824.
+    half = 3.18245 * 0.471405 * 22.5 / 2**0.5
+    assert interval.high - interval.mean == pytest.approx(half, rel=1e-5)
+    assert interval.mean - interval.low == pytest.approx(half, rel=1e-5)
+
+
+def test_one_value_has_no_interval():
+    assert row("topo", ranks=4).images_per_second == Interval(25.0, None, None, 1)
+
+
+def test_what_is_missing_is_none():
+    assert row("gs").images_per_second is None and row("gs").failed == 1
+    assert row("topo", ranks=4).gain is None
+    assert row(LIMIT).background is None and row(LIMIT).efficiency is None
+
+
+def document(measurements: list[dict]) -> dict:
+    return {**documents.new("bench", ["horovod-opt"]), "settings": {"scaling": "weak"},
+            "measurements": measurements}
+
+
+def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
+    shown = section(json.loads(json.dumps(document(MEASUREMENTS))))
+    assert "50 %: topo" in shown.summary
+    text = io.StringIO()
+    for grid in shown.grids:
+        Console(file=text, width=240).print(rich_table(grid))
+    for part in ("22.5 (-1.37 to 46.4)", "2 of 3", "failed", "0 of 1", "+50.0", "75.0",
+                 "computation", "300"):
+        assert part in text.getvalue(), part
+    files = save_pictures(shown.pictures, tmp_path)
+    assert [file.name for file in files] == [
+        "bench-weak-scaling-tensorflow-synthetic-input-batch-4.png",
+        "bench-breakdown-tensorflow-synthetic-input-batch-4.png", "bench-contention.png"]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
+
+
+def test_nothing_but_failures_can_be_shown():
+    failed = [one for one in MEASUREMENTS if "failed" in one]
+    shown = section(document(failed))
+    assert not shown.pictures and shown.grids[0].rows[0][3] == "failed"
+    assert shown.summary == "No mode was measured beside off."
