@@ -138,7 +138,7 @@ Plan PlanOf(const Case& one) {
   return plan;
 }
 
-void Arrive(PlanTable& lane, const Case& one, int rank) {
+void Arrive(PlanTable& plans, const Case& one, int rank) {
   for (std::size_t i = 0; i < one.allreduces.size(); ++i) {
     auto tensor = std::make_unique<PlannedTensor>();
     tensor->entry = Entry(rank, one.allreduces[i]);
@@ -147,31 +147,31 @@ void Arrive(PlanTable& lane, const Case& one, int rank) {
     const std::int64_t bytes = tensor->entry.tensor->size();
     const Reduction reduction = tensor->reduction;
     ArrivalPtr arrival = std::move(tensor);
-    lane.Arrive(kKey + static_cast<std::int64_t>(i), bytes, reduction, "", arrival);
+    plans.Arrive(kKey + static_cast<std::int64_t>(i), bytes, reduction, "", arrival);
   }
 }
 
 // Rank 0's bucket of the first planned iteration.
 void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
   std::vector<int> ready;
-  std::vector<std::unique_ptr<PlanTable>> lanes;
+  std::vector<std::unique_ptr<PlanTable>> tables;
   for (int rank = 0; rank < one.ranks(); ++rank) {
     const auto complete = [rank, &ready](int bucket_id) {
       if (rank == 0) ready.push_back(bucket_id);
     };
-    lanes.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
-    lanes[rank]->Add(PlanOf(one));
+    tables.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
+    tables[rank]->Add(PlanOf(one));
   }
   for (int iteration = 1; iteration <= kIterations; ++iteration) {
-    for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*lanes[rank], one, rank);
+    for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*tables[rank], one, rank);
     std::vector<std::string> rows;
-    for (const auto& lane : lanes) rows.push_back(lane->VoteRow(false));
-    for (const auto& lane : lanes) lane->Apply(rows);
+    for (const auto& table : tables) rows.push_back(table->VoteRow(false));
+    for (const auto& table : tables) table->Apply(rows);
   }
   PathCounters counters;
-  PlannedOperations planned(horovod, Perform, *lanes[0], counters, true, false);
+  PlannedOperations planned(horovod, Perform, *tables[0], counters, true, false);
   operations = &planned;
-  for (int bucket_id : ready) planned.Hand(lanes[0]->Take(bucket_id));
+  for (int bucket_id : ready) planned.Hand(tables[0]->Take(bucket_id));
   planned.PerformUntilRound();
 }
 

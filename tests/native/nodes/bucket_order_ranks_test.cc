@@ -12,8 +12,8 @@ namespace horovod_opt {
 namespace {
 
 constexpr int kIds = 40;
-constexpr int kPasses = 30;
-constexpr std::uint64_t kEntries = kIds * kPasses;
+constexpr int kIterations = 30;
+constexpr std::uint64_t kEntries = kIds * kIterations;
 
 struct Job {
   int leaders;
@@ -21,8 +21,8 @@ struct Job {
   int seed;
 };
 
-// Of each rank, of each bucket ID, the pass in which it was ready: written before Ready() and read
-// without any lock. Of two passes, as a rank may be ready for the next one while others read.
+// Of each rank, of each bucket ID, the iteration in which it was ready: written before Ready() and read
+// without any lock. Of two iterations, as a rank may be ready for the next one while others read.
 using Written = std::vector<std::vector<int>>;
 
 // Has its bucket IDs ready in an order of its own, anew after it has performed them.
@@ -34,12 +34,12 @@ class Rank {
     std::iota(todo_.begin(), todo_.end(), 0);
   }
 
-  // Until `refuse` is set and the ready queue ends, or until all passes are over.
-  void Train(const std::atomic<bool>& refuse, const std::atomic<bool>& end) {
+  // Until `finish` is set and the ready queue ends, or until all iterations are over.
+  void Train(const std::atomic<bool>& finish, const std::atomic<bool>& end) {
     const std::atomic<bool> only_look{true};
     for (std::uint64_t position = 0; position < kEntries;) {
       if (random_() % 4 == 0) Delay();
-      if (refuse) todo_.clear();
+      if (finish) todo_.clear();
       const bool must_wait = todo_.empty();
       if (!must_wait && random_() % 2 == 0) MakeReady();
       int bucket_id;
@@ -70,17 +70,17 @@ class Rank {
     std::swap(todo_[random_() % todo_.size()], todo_.back());
     const int bucket_id = todo_.back();
     todo_.pop_back();
-    const int pass = passes_[bucket_id];
-    written_[pass % 2][bucket_id] = pass;
+    const int iteration = iterations_[bucket_id];
+    written_[iteration % 2][bucket_id] = iteration;
     leader_.ready().Ready(bucket_id, group_size_);
   }
 
   void Perform(int bucket_id) {
-    const int pass = passes_[bucket_id]++;
+    const int iteration = iterations_[bucket_id]++;
     // Invariant 2.
-    for (const auto& rank : all_) EXPECT_EQ(rank->written_[pass % 2][bucket_id], pass);
+    for (const auto& rank : all_) EXPECT_EQ(rank->written_[iteration % 2][bucket_id], iteration);
     order_.push_back(bucket_id);
-    if (pass + 1 < kPasses) todo_.push_back(bucket_id);
+    if (iteration + 1 < kIterations) todo_.push_back(bucket_id);
   }
 
   const Leader& leader_;
@@ -89,7 +89,7 @@ class Rank {
   std::mt19937 random_;
   Written written_ = Written(2, std::vector<int>(kIds, -1));
   std::vector<int> todo_ = std::vector<int>(kIds);
-  std::vector<int> passes_ = std::vector<int>(kIds);  // performed
+  std::vector<int> iterations_ = std::vector<int>(kIds);  // performed
   std::vector<int> order_;
   std::atomic<std::uint64_t> performed_{0};
   WaitCounts counts_;
@@ -107,13 +107,13 @@ class BucketOrderRanks : public testing::TestWithParam<Job> {
     }
   }
 
-  // All refuse and all leaders end when the first rank has performed so many entries.
+  // All finish, and all leaders end when the first rank has performed so many entries.
   void Train(std::uint64_t until) {
-    std::atomic<bool> refuse{false}, end{false};
+    std::atomic<bool> finish{false}, end{false};
     for (const auto& leader : leaders_) leader->Start();
     std::thread ends([&] {
       while (ranks_[0]->performed() < until) std::this_thread::yield();
-      refuse = true;
+      finish = true;
       std::shuffle(leaders_.begin(), leaders_.end(), random_);
       for (const auto& leader : leaders_) {
         leader->Finish();
@@ -123,7 +123,7 @@ class BucketOrderRanks : public testing::TestWithParam<Job> {
       end = true;  // nobody appends any more
       for (const auto& leader : leaders_) leader->order().Kick();
     });
-    OnRanks(static_cast<int>(ranks_.size()), [&](int rank) { ranks_[rank]->Train(refuse, end); });
+    OnRanks(static_cast<int>(ranks_.size()), [&](int rank) { ranks_[rank]->Train(finish, end); });
     ends.join();
     // Invariants 1 and 4.
     const std::vector<int>& order = ranks_[0]->order();
@@ -151,7 +151,7 @@ TEST_P(BucketOrderRanks, AllPerformTheSameOrderToTheLastPass) {
   Train(kEntries);
   const std::vector<int>& order = ranks_[0]->order();
   for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
-    EXPECT_EQ(std::count(order.begin(), order.end(), bucket_id), kPasses);
+    EXPECT_EQ(std::count(order.begin(), order.end(), bucket_id), kIterations);
   }
 }
 

@@ -54,7 +54,7 @@ TEST_F(BucketOrderTest, OneAndIsAppendedByBucketId) {
   Ready(0, {4095, 64, 9, 2, 63, 0, 128});
   Ready(1, {0, 2, 9, 63, 64, 128, 4095});
   Start();
-  meeting_.AwaitHeld(1);
+  meeting_.AwaitAgreements(1);
   Finish({0, 2, 9, 63, 64, 128, 4095});
 }
 
@@ -74,7 +74,7 @@ TEST_F(BucketOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
   Ready(0, {3});
   Ready(1, {5});
   Start();
-  meeting_.AwaitHeld(3);
+  meeting_.AwaitAgreements(3);
   Ready(0, {5});
   EXPECT_EQ(leaders_[1].At(0), 5);
   Ready(1, {3});
@@ -89,23 +89,23 @@ TEST_F(BucketOrderTest, NobodyComesWithNothingToSay) {
   for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(1), 2);
   AwaitQuiet();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));  // time to come all the same
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
   Ready(0, {7});
   meeting_.AwaitPresent(1);
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
   Ready(1, {7});
   for (const Leader& leader : leaders_) EXPECT_EQ(leader.At(2), 7);
   Finish({1, 2, 7});
 }
 
 // Each time it has to be ready anew: what was appended is not pending any more.
-TEST_F(BucketOrderTest, ATicketIsAppendedOnceAPass) {
+TEST_F(BucketOrderTest, ABucketIdIsAppendedOnceAnIteration) {
   Start();
-  for (std::uint64_t pass = 0; pass < 5; ++pass) {
+  for (std::uint64_t iteration = 0; iteration < 5; ++iteration) {
     for (int leader = 0; leader < 2; ++leader) Ready(leader, {6});
-    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * pass), 6);
+    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * iteration), 6);
     for (int leader = 0; leader < 2; ++leader) Ready(leader, {4});
-    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * pass + 1), 4);
+    for (const Leader& leader : leaders_) ASSERT_EQ(leader.At(2 * iteration + 1), 4);
   }
   Finish({6, 4, 6, 4, 6, 4, 6, 4, 6, 4});
 }
@@ -116,15 +116,15 @@ TEST_F(BucketOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
   for (Leader& leader : leaders_) leader.Finish();
   Start();
   JoinBoth(true, {1, 3});
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
 }
 
 TEST_F(BucketOrderTest, EndWakesLeadersThatSleep) {
   Start();
   AwaitQuiet();
-  EXPECT_EQ(meeting_.Held(), 0);
+  EXPECT_EQ(meeting_.Agreements(), 0);
   Finish({});
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
 }
 
 // Invariant 4, seen by the one that has not ended.
@@ -134,7 +134,7 @@ TEST_F(BucketOrderTest, EndWhileTheOtherWaitsInTheAnd) {
   meeting_.AwaitPresent(1);
   leaders_[1].Finish();
   JoinBoth(true, {});
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
 }
 
 // Invariant 4: the AND under way does not know of the end, so nobody leaves after it.
@@ -146,10 +146,10 @@ TEST_F(BucketOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
   Ready(1, {3});
   EXPECT_EQ(leaders_[1].At(0), 3);
   meeting_.AwaitPresent(1);
-  EXPECT_EQ(meeting_.Held(), 1);
+  EXPECT_EQ(meeting_.Agreements(), 1);
   leaders_[1].Finish();
   JoinBoth(true, {3});
-  EXPECT_EQ(meeting_.Held(), 2);
+  EXPECT_EQ(meeting_.Agreements(), 2);
 }
 
 TEST_F(BucketOrderTest, EndOfOneLongBeforeTheOther) {
@@ -158,7 +158,7 @@ TEST_F(BucketOrderTest, EndOfOneLongBeforeTheOther) {
   leaders_[0].Finish();
   leaders_[1].AwaitSleep();
   meeting_.AwaitPresent(1);
-  EXPECT_EQ(meeting_.Held(), 0);
+  EXPECT_EQ(meeting_.Agreements(), 0);
   Ready(1, {7});
   // Whether 7 came into the AND before the end or with it, both leave after the same entry.
   leaders_[1].Finish();

@@ -22,15 +22,15 @@ class Meeting {
     std::unique_lock<std::mutex> lock(mutex_);
     if (present_ == 0) coming_ = words;
     for (std::size_t i = 0; i < words.size(); ++i) coming_[i] &= words[i];
-    const int meeting = deferring_;
+    const int meeting = agreements_;
     if (++present_ == leaders_ && !broken_) {
-      ++deferring_;
+      ++agreements_;
       present_ = 0;
       result_ = coming_;
     }
     changed_.notify_all();
-    changed_.wait(lock, [&] { return deferring_ > meeting || broken_; });
-    if (deferring_ == meeting) return false;
+    changed_.wait(lock, [&] { return agreements_ > meeting || broken_; });
+    if (agreements_ == meeting) return false;
     words = result_;
     return true;
   }
@@ -48,14 +48,14 @@ class Meeting {
   }
 
   // Until there were so many results.
-  void AwaitHeld(int meetings) {
+  void AwaitAgreements(int agreements) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return deferring_ >= meetings; });
+    changed_.wait(lock, [&] { return agreements_ >= agreements; });
   }
 
-  int Held() {
+  int Agreements() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return deferring_;
+    return agreements_;
   }
 
  private:
@@ -64,15 +64,15 @@ class Meeting {
   std::condition_variable changed_;
   std::vector<std::uint64_t> coming_, result_;  // of the next AND, of the last one
   int present_ = 0;                             // at the next one
-  int deferring_ = 0;
+  int agreements_ = 0;
   bool broken_ = false;
 };
 
-// A group's leader, its logs and, from Start() on, its thread.
+// A group's leader, its queues and, from Start() on, its thread.
 class Leader {
  public:
   explicit Leader(Meeting& meeting)
-      : cross_order_(ready(), order(),
+      : bucket_order_(ready(), order(),
                      [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {
   }
 
@@ -80,10 +80,10 @@ class Leader {
   ReadyQueue& order() const { return order_memory_.As<ReadyQueue>(); }
 
   void Start() {
-    thread_ = std::make_unique<Sleeper>([this] { result_ = cross_order_.Run(); });
+    thread_ = std::make_unique<Sleeper>([this] { result_ = bucket_order_.Run(); });
   }
   void AwaitSleep() const { thread_->AwaitSleep(); }
-  void Finish() { cross_order_.Finish(); }
+  void Finish() { bucket_order_.Finish(); }
   // Returns what Run() returned.
   bool Join() {
     thread_->Join();
@@ -109,7 +109,7 @@ class Leader {
  private:
   const Zeros ready_memory_{ReadyQueue::Bytes()};
   const Zeros order_memory_{ReadyQueue::Bytes()};
-  BucketOrder cross_order_;
+  BucketOrder bucket_order_;
   bool result_ = false;
   std::unique_ptr<Sleeper> thread_;
 };

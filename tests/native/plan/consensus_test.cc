@@ -183,7 +183,7 @@ TEST(Vote, AnEndTellsWhichBucketsAreCompleteEverywhere) {
 }
 
 // Invariant 5.
-TEST(Vote, TicketsAreFreeWhenNothingIsUnderWayAnywhere) {
+TEST(Vote, BucketIdsAreFreeWhenNothingIsUnderWayAnywhere) {
   Vote quiet = Says(PlanState::kEnded), busy = quiet;
   busy.under_way = true;
   EXPECT_EQ(Decided({quiet, quiet}).kind, Decision::kFree);

@@ -17,47 +17,47 @@ class PlanPlacement : public testing::Test {
  protected:
   // One iteration of plan "p" on rank `rank`: slot n, whose key is n + 1, arrives with the n-th
   // reduction.
-  Route Pass(int rank, const std::vector<Reduction>& reductions) {
+  Route Arrive(int rank, const std::vector<Reduction>& reductions) {
     Route route = Route::kNegotiated;
     for (std::size_t slot = 0; slot < reductions.size(); ++slot) {
       ArrivalPtr arrival = std::make_unique<Arrival>();
       const auto key = static_cast<std::int64_t>(slot) + 1;
-      route = lanes_[rank].Arrive(key, 4, reductions[slot], "", arrival);
+      route = plans_[rank].Arrive(key, 4, reductions[slot], "", arrival);
     }
     return route;
   }
 
   // Both ranks meet; what rank 0 would say.
   std::vector<std::string> Meet() {
-    const std::vector<std::string> rows{lanes_[0].VoteRow(false), lanes_[1].VoteRow(false)};
-    lanes_[1].Apply(rows);
-    return lanes_[0].Apply(rows).rejected;
+    const std::vector<std::string> rows{plans_[0].VoteRow(false), plans_[1].VoteRow(false)};
+    plans_[1].Apply(rows);
+    return plans_[0].Apply(rows).rejected;
   }
 
   void Add(const Plan& plan) {
-    for (PlanTable& lane : lanes_) lane.Add(plan);
+    for (PlanTable& plans : plans_) plans.Add(plan);
   }
 
   std::vector<int> ready_;
-  PlanTable lanes_[2] = {{kCapacity, [this](int bucket_id) { ready_.push_back(bucket_id); }, [] {}},
+  PlanTable plans_[2] = {{kCapacity, [this](int bucket_id) { ready_.push_back(bucket_id); }, [] {}},
                          {kCapacity, [](int) {}, [] {}}};
 };
 
 TEST_F(PlanPlacement, IsLearnedInTheFirstIteration) {
   Add(MakePlan("p", 2, {{0}, {1}}));
   for (int rank : {0, 1}) {
-    for (int iteration = 0; iteration < 2; ++iteration) Pass(rank, {kGpu, kHost});
+    for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) Arrive(rank, {kGpu, kHost});
   }
-  EXPECT_FALSE(lanes_[0].AnyCommitted(true));
+  EXPECT_FALSE(plans_[0].AnyCommitted(true));
   EXPECT_TRUE(Meet().empty());
-  EXPECT_TRUE(lanes_[0].AnyCommitted(false));
-  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kPlanned);
+  EXPECT_TRUE(plans_[0].AnyCommitted(false));
+  EXPECT_EQ(Arrive(0, {kGpu, kHost}), Route::kPlanned);
   ASSERT_EQ(ready_.size(), 2u);
-  const Work first = lanes_[0].Take(ready_[0]);
+  const Work first = plans_[0].Take(ready_[0]);
   EXPECT_TRUE(first.plan->slots[first.slots[0]].reduction.OnGpu());
   EXPECT_EQ(Describe(first), "plan p (p), iteration 3, bucket 0: a");
-  lanes_[0].Take(ready_[1]);
-  EXPECT_EQ(Pass(0, {kHost}), Route::kDeferred);
+  plans_[0].Take(ready_[1]);
+  EXPECT_EQ(Arrive(0, {kHost}), Route::kDeferred);
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first iteration"),
@@ -67,17 +67,17 @@ TEST_F(PlanPlacement, IsLearnedInTheFirstIteration) {
 TEST_F(PlanPlacement, PlansInMainMemoryOnly) {
   Add(MakePlan("p", 1, {{0}}));
   for (int rank : {0, 1}) {
-    for (int iteration = 0; iteration < 2; ++iteration) Pass(rank, {kHost});
+    for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) Arrive(rank, {kHost});
   }
   Meet();
-  EXPECT_TRUE(lanes_[0].AnyCommitted(true));
-  EXPECT_FALSE(lanes_[0].AnyCommitted(false));
+  EXPECT_TRUE(plans_[0].AnyCommitted(true));
+  EXPECT_FALSE(plans_[0].AnyCommitted(false));
 }
 
 TEST_F(PlanPlacement, AChangeInTheSecondIterationFailsThePlan) {
   Add(MakePlan("p", 1, {{0}}));
-  Pass(0, {kHost});
-  Pass(0, {kGpu});
+  Arrive(0, {kHost});
+  Arrive(0, {kGpu});
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first iteration"),
@@ -87,15 +87,17 @@ TEST_F(PlanPlacement, AChangeInTheSecondIterationFailsThePlan) {
 TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
   Add(MakePlan("p", 3, {{0, 1}, {2}}));
   for (int iteration = 0; iteration < 3; ++iteration) {
-    Pass(0, {kGpu, kGpu, kHost});
-    Pass(1, {kOtherGpu, kOtherGpu, kHost});
-    if (iteration == 1) EXPECT_TRUE(Meet().empty());
+    Arrive(0, {kGpu, kGpu, kHost});
+    Arrive(1, {kOtherGpu, kOtherGpu, kHost});
+    if (iteration == 1) {
+      EXPECT_TRUE(Meet().empty());
+    }
   }
   ASSERT_EQ(ready_.size(), 2u);
-  const Work fused = lanes_[0].Take(ready_[0]);
+  const Work fused = plans_[0].Take(ready_[0]);
   ASSERT_EQ(fused.slots, (std::vector<int>{0, 1}));
   for (int slot : fused.slots) EXPECT_EQ(*fused.plan->slots[slot].devices, (Devices{0, 1}));
-  const Work alone = lanes_[0].Take(ready_[1]);
+  const Work alone = plans_[0].Take(ready_[1]);
   EXPECT_EQ(*alone.plan->slots[alone.slots[0]].devices, (Devices{kMainMemory, kMainMemory}));
 }
 
@@ -103,25 +105,25 @@ TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
   Plan plan = MakePlan("p", 2, {{0}, {1}});
   Add(plan);
   const auto iteration = [&] {
-    Pass(0, {kGpu, kGpu});
-    Pass(1, {kGpu, kOtherGpu});
+    Arrive(0, {kGpu, kGpu});
+    Arrive(1, {kGpu, kOtherGpu});
   };
   iteration();
   iteration();
   EXPECT_TRUE(Meet().empty());
-  for (int iterations = 0; iterations < 5; ++iterations) {
+  for (int number = 0; number < kTimedIterations; ++number) {
     ready_.clear();
     iteration();
     ASSERT_EQ(ready_.size(), 2u);
-    for (PlanTable& lane : lanes_) {
-      for (int bucket_id : {ready_[0], ready_[1]}) lane.Finished(lane.Take(bucket_id));
+    for (PlanTable& plans : plans_) {
+      for (int bucket_id : {ready_[0], ready_[1]}) plans.Finished(plans.Take(bucket_id));
     }
   }
-  const std::vector<std::string> rows{lanes_[0].VoteRow(true), lanes_[1].VoteRow(false)};
+  const std::vector<std::string> rows{plans_[0].VoteRow(true), plans_[1].VoteRow(false)};
   ASSERT_FALSE(FromRow(rows[0]).at(0).times.empty());
-  for (PlanTable& lane : lanes_) {
-    lane.Apply(rows);
-    EXPECT_EQ(lane.Reports().at(0).buckets, (Buckets{{0}, {1}}));
+  for (PlanTable& plans : plans_) {
+    plans.Apply(rows);
+    EXPECT_EQ(plans.Reports().at(0).buckets, (Buckets{{0}, {1}}));
   }
 }
 
@@ -133,46 +135,46 @@ TEST_F(PlanPlacement, AMixedBucketIsNamed) {
                {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
                {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
   for (const auto& one : cases) {
-    PlanTable lane(kCapacity, [](int) {}, [] {});
-    lane.Add(MakePlan("p", 3, {{0}, {1, 2}}));
+    PlanTable plans(kCapacity, [](int) {}, [] {});
+    plans.Add(MakePlan("p", 3, {{0}, {1, 2}}));
     const Reduction reductions[] = {kHost, one.b, one.c};
-    for (int iteration = 0; iteration < 2; ++iteration) {
+    for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
       for (std::int64_t key : {1, 2, 3}) {
         ArrivalPtr arrival = std::make_unique<Arrival>();
-        lane.Arrive(key, 4, reductions[key - 1], "", arrival);
+        plans.Arrive(key, 4, reductions[key - 1], "", arrival);
       }
     }
-    EXPECT_EQ(lane.Reports().at(0).reason, one.reason);
+    EXPECT_EQ(plans.Reports().at(0).reason, one.reason);
   }
 }
 
 TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
   Add(MakePlan("p", 2, {{0}, {1}}));
-  for (int iteration = 0; iteration < 2; ++iteration) {
-    Pass(0, {kGpu, kHost});
-    Pass(1, {kGpu, kGpu});
+  for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
+    Arrive(0, {kGpu, kHost});
+    Arrive(1, {kGpu, kGpu});
   }
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("rank 1: other tensors are on GPUs than on rank 0"), std::string::npos);
-  EXPECT_EQ(Pass(0, {kGpu, kHost}), Route::kNegotiated);
-  EXPECT_EQ(Pass(1, {kGpu, kGpu}), Route::kNegotiated);
+  EXPECT_EQ(Arrive(0, {kGpu, kHost}), Route::kNegotiated);
+  EXPECT_EQ(Arrive(1, {kGpu, kGpu}), Route::kNegotiated);
 }
 
 TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
-  lanes_[0].Add(MakePlan("p", 2, {{0, 1}}));
+  plans_[0].Add(MakePlan("p", 2, {{0, 1}}));
   for (std::uint64_t iteration = 1; iteration < kPatientIterations; ++iteration)
-    Pass(0, {kHost, kHost});
-  EXPECT_TRUE(lanes_[0].WantsVote());  // its first iterations are over
+    Arrive(0, {kHost, kHost});
+  EXPECT_TRUE(plans_[0].WantsVote());  // its first iterations are over
   EXPECT_TRUE(Meet().empty());
-  EXPECT_FALSE(lanes_[0].WantsVote());
-  Pass(0, {kHost, kHost});
-  EXPECT_TRUE(lanes_[0].WantsVote());
+  EXPECT_FALSE(plans_[0].WantsVote());
+  Arrive(0, {kHost, kHost});
+  EXPECT_TRUE(plans_[0].WantsVote());
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said[0], "plan p (p): waits for its first iterations on rank 1");
-  Pass(0, {kHost, kHost});
-  EXPECT_FALSE(lanes_[0].WantsVote());
+  Arrive(0, {kHost, kHost});
+  EXPECT_FALSE(plans_[0].WantsVote());
   EXPECT_TRUE(Meet().empty());
 }
 

@@ -11,9 +11,9 @@ namespace horovod_opt {
 namespace {
 
 // Slots a and b, in buckets of their own with the bucket IDs 0 and 1.
-class PlanShadowTest : public testing::Test {
+class PlanWarmUpTest : public testing::Test {
  protected:
-  static constexpr std::uint64_t kLast = 2;  // warm-up iteration
+  static constexpr std::uint64_t kLast = kWarmUpIterations;
 
   PlanRun::Arrived Send(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();
@@ -23,12 +23,12 @@ class PlanShadowTest : public testing::Test {
   Route Arrive(int slot) { return Send(slot).route; }
 
   // Negotiated.
-  void Pass() {
+  void Iteration() {
     for (int slot : {0, 1}) EXPECT_EQ(Arrive(slot), Route::kNegotiated);
   }
 
   Vote CastVote(bool joined = false) { return run_.CastVote(joined, false, PlanRun::Clock::now()); }
-  PlanState StandHeld(bool joined = false) { return CastVote(joined).state; }
+  PlanState StateInVote(bool joined = false) { return CastVote(joined).state; }
 
   PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0) {
     Decision decision;
@@ -49,15 +49,15 @@ class PlanShadowTest : public testing::Test {
   }
 
   void WarmUp() {
-    for (std::uint64_t iteration = 1; iteration <= kLast; ++iteration) Pass();
+    for (std::uint64_t iteration = 1; iteration <= kLast; ++iteration) Iteration();
   }
 
   void Commit(std::uint64_t from_iteration) {
-    EXPECT_EQ(StandHeld(), PlanState::kReady);
+    EXPECT_EQ(StateInVote(), PlanState::kReady);
     Apply(Decision::kCommit, from_iteration);
   }
 
-  // Takes the bucket and says which pass it was of and what zeros have completed since.
+  // Takes the bucket and says which iteration it was of and what zeros have completed since.
   std::pair<std::uint64_t, std::vector<int>> Take(int bucket_id) {
     std::vector<int> bucket_ids;
     const Work work = run_.Take(bucket_id, bucket_ids);
@@ -68,50 +68,50 @@ class PlanShadowTest : public testing::Test {
 };
 
 // Its first iterations went as planned.
-class PlanEndTest : public PlanShadowTest {
+class PlanEndTest : public PlanWarmUpTest {
  protected:
   PlanEndTest() { WarmUp(); }
 };
 
-TEST_F(PlanShadowTest, IsReadyOnceEverySlotHasArrivedInAllPassesThatAreShadowed) {
-  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
+TEST_F(PlanWarmUpTest, IsReadyOnceEverySlotHasArrivedInAllWarmUpIterations) {
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Iteration();
   EXPECT_FALSE(Send(1).news);
-  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
+  EXPECT_EQ(StateInVote(), PlanState::kCaptured);
   Apply(Decision::kWait);
   EXPECT_TRUE(Send(0).news);
-  EXPECT_EQ(StandHeld(), PlanState::kReady);
+  EXPECT_EQ(StateInVote(), PlanState::kReady);
   Apply(Decision::kWait);
   EXPECT_FALSE(Send(1).news);
   EXPECT_EQ(CastVote().begun, kLast + 1);
 }
 
-TEST_F(PlanShadowTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
-  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
+TEST_F(PlanWarmUpTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Iteration();
   EXPECT_FALSE(Send(1).news);
   const auto arrived = Send(1);
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
-  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(StateInVote(), PlanState::kFailed);
   EXPECT_EQ(run_.reason(), "'a' is not executed in each iteration");
 }
 
-TEST_F(PlanShadowTest, FailsIfTheFirstIterationDiffers) {
+TEST_F(PlanWarmUpTest, FailsIfTheFirstIterationDiffers) {
   Send(0);
   const auto arrived = Send(1, "it is green");
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
   EXPECT_EQ(run_.reason(), "'b': it is green");
-  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(StateInVote(), PlanState::kFailed);
   Apply(Decision::kEnd, kLast + 1);
   EXPECT_EQ(run_.state(), PlanState::kEnded);
   EXPECT_EQ(run_.reason(), "they say");
-  Pass();
+  Iteration();
 }
 
 TEST_F(PlanEndTest, DrainReturnsWhatIsNotReduced) {
   Commit(kLast + 1);
   Arrive(1);
-  StandHeld();
+  StateInVote();
   Arrive(0);
   EXPECT_EQ(run_.Close().size(), 2u);
   EXPECT_TRUE(run_.Close().empty());
@@ -120,7 +120,7 @@ TEST_F(PlanEndTest, DrainReturnsWhatIsNotReduced) {
 TEST_F(PlanEndTest, EndBeforeItIsActiveIsAFailure) {
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kNegotiated);
-  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(StateInVote(), PlanState::kFailed);
   EXPECT_EQ(run_.reason(), "no more");
 }
 
@@ -128,7 +128,7 @@ TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheVoteHasMet) {
   Commit(kLast + 1);
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kDeferred);
-  EXPECT_EQ(StandHeld(), PlanState::kEnding);
+  EXPECT_EQ(StateInVote(), PlanState::kEnding);
   EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 1u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(run_.state(), PlanState::kEnded);
@@ -140,7 +140,7 @@ TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheVoteHasMet) {
 TEST_F(PlanEndTest, EndDuringAVoteWaitsForTheNextOne) {
   Commit(kLast + 1);
   for (const auto kind : {Decision::kWait, Decision::kRebuild}) {
-    StandHeld();
+    StateInVote();
     run_.End("no more");
     EXPECT_EQ(Arrive(0), Route::kDeferred);
     const auto released = kind == Decision::kWait ? Apply(kind) : RebuildBuckets(kLast + 1);
@@ -153,7 +153,7 @@ TEST_F(PlanEndTest, EndDuringAVoteWaitsForTheNextOne) {
 }
 
 TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
-  EXPECT_EQ(StandHeld(), PlanState::kReady);
+  EXPECT_EQ(StateInVote(), PlanState::kReady);
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kDeferred);
   EXPECT_TRUE(Apply(Decision::kCommit, kLast + 1).bucket_ids.empty());
@@ -169,7 +169,7 @@ TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
 
 TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
   Commit(kLast + 1);
-  EXPECT_EQ(StandHeld(), PlanState::kActive);
+  EXPECT_EQ(StateInVote(), PlanState::kActive);
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kDeferred);
   EXPECT_EQ(Apply(Decision::kPause, kLast + 1).negotiated.size(), 1u);
@@ -179,14 +179,14 @@ TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
 }
 
 TEST_F(PlanEndTest, AFailureKeepsItsReasonUntilItIsDecided) {
-  EXPECT_EQ(StandHeld(), PlanState::kReady);
+  EXPECT_EQ(StateInVote(), PlanState::kReady);
   run_.Fail("because");
   Apply(Decision::kWait);
   EXPECT_EQ(CastVote().reason, "because");
 }
 
 TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
-  EXPECT_EQ(StandHeld(true), PlanState::kCaptured) << "ready, but it would never send its tensors";
+  EXPECT_EQ(StateInVote(true), PlanState::kCaptured) << "ready, but it would never send its tensors";
   Apply(Decision::kWait);
   EXPECT_EQ(run_.state(), PlanState::kReady);
   Commit(kLast + 1);
@@ -194,13 +194,13 @@ TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
   EXPECT_EQ(vote.state, PlanState::kPausing);
   EXPECT_EQ(vote.reason, "has joined");
   Apply(Decision::kPause, kLast + 1);
-  EXPECT_EQ(StandHeld(true), PlanState::kCaptured);
+  EXPECT_EQ(StateInVote(true), PlanState::kCaptured);
 }
 
 TEST_F(PlanEndTest, ZerosForThePlannedPassesThatOthersHaveBegun) {
   Commit(kLast + 3);  // others have begun the iteration before, which is negotiated
   EXPECT_TRUE(run_.SupplyZeros().empty()) << "active";
-  EXPECT_EQ(StandHeld(true), PlanState::kPausing);
+  EXPECT_EQ(StateInVote(true), PlanState::kPausing);
   Apply(Decision::kPause, kLast + 5);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{0, 1}));
   EXPECT_TRUE(run_.SupplyZeros().empty());
@@ -214,7 +214,7 @@ TEST_F(PlanEndTest, ZerosForThePlannedPassesThatOthersHaveBegun) {
 TEST_F(PlanEndTest, ZerosAfterWhatTheRankHasSentItself) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
-  StandHeld(true);
+  StateInVote(true);
   Apply(Decision::kPause, kLast + 3);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{1}));
   std::vector<int> bucket_ids;
@@ -227,12 +227,12 @@ TEST_F(PlanEndTest, ZerosAfterWhatTheRankHasSentItself) {
 }
 
 // Else a bucket could become complete after this rank has said which ones are.
-TEST_F(PlanEndTest, NoZerosWhileHeld) {
+TEST_F(PlanEndTest, NoZerosWhileDeferred) {
   Commit(kLast + 3);
-  StandHeld(true);
+  StateInVote(true);
   Apply(Decision::kPause, kLast + 5);
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{0, 1}));
-  StandHeld(true);
+  StateInVote(true);
   EXPECT_EQ(Take(0).second, std::vector<int>{});
   Apply(Decision::kWait);
   EXPECT_EQ(run_.SupplyZeros(), std::vector<int>{0});
@@ -241,22 +241,22 @@ TEST_F(PlanEndTest, NoZerosWhileHeld) {
 // What others have begun is negotiated: the join supplies zeros there.
 TEST_F(PlanEndTest, NoZerosOnceThePlanHasEnded) {
   Commit(kLast + 3);
-  StandHeld(true);
+  StateInVote(true);
   Apply(Decision::kPause, kLast + 5);
   run_.Fail("no more");
   Apply(Decision::kEnd, kLast + 5);
   EXPECT_TRUE(run_.SupplyZeros().empty());
 }
 
-TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
+TEST_F(PlanEndTest, RestartCountsAndWarmsUpAnew) {
   Commit(kLast + 1);
-  StandHeld(true);
+  StateInVote(true);
   Apply(Decision::kPause, kLast + 1);
   run_.Restart();
   EXPECT_EQ(run_.begun(), 0u);
-  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Pass();
+  for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Iteration();
   EXPECT_EQ(Arrive(0), Route::kNegotiated);
-  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
+  EXPECT_EQ(StateInVote(), PlanState::kCaptured);
   Apply(Decision::kWait);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_TRUE(run_.Committed());
@@ -265,10 +265,10 @@ TEST_F(PlanEndTest, RestartCountsAndShadowsAnew) {
   EXPECT_EQ(Take(0).first, kLast + 1);
 }
 
-TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveShadowsItToo) {
+TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveWarmsItUpToo) {
   Commit(kLast + 1);
   run_.Restart();
-  EXPECT_EQ(StandHeld(), PlanState::kCaptured);
+  EXPECT_EQ(StateInVote(), PlanState::kCaptured);
   Apply(Decision::kWait);
   WarmUp();
   Commit(kLast + 1);
@@ -277,7 +277,7 @@ TEST_F(PlanEndTest, RestartOfAPlanThatIsStillActiveShadowsItToo) {
 
 TEST_F(PlanEndTest, RestartKeepsTheNewBuckets) {
   Commit(kLast + 1);
-  StandHeld();
+  StateInVote();
   RebuildBuckets(kLast + 1);
   run_.Restart();
   WarmUp();
@@ -291,10 +291,10 @@ TEST_F(PlanEndTest, RestartKeepsTheNewBuckets) {
 TEST_F(PlanEndTest, RestartInAPassFailsAndItsBucketsCanStillBeTaken) {
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
-  StandHeld();
+  StateInVote();
   RebuildBuckets(kLast + 2);
   run_.Restart();
-  EXPECT_EQ(StandHeld(), PlanState::kFailed);
+  EXPECT_EQ(StateInVote(), PlanState::kFailed);
   EXPECT_EQ(run_.reason(), "an iteration was under way when all ranks had joined");
   EXPECT_EQ(Take(0).first, kLast + 1);
 }

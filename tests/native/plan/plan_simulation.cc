@@ -19,7 +19,7 @@ PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
       ++self.readies[bucket_id];
       EXPECT_LE(self.readies[bucket_id], self.takes[bucket_id] + 1)
           << "announced twice: " << bucket_id;
-      if (++calls_[bucket_id] % size == 0) log_.push_back(bucket_id);
+      if (++calls_[bucket_id] % size == 0) queue_.push_back(bucket_id);
     }));
     Rank& self = *ranks_.back();
     self.threads.resize(program_.threads.size());
@@ -38,7 +38,7 @@ void PlanSimulation::Run() {
     if (testing::Test::HasFailure()) return;
     if (step == kStepsAtMost) {
       FAIL() << "nothing goes on; epoch " << ranks_[0]->epoch
-             << ", plan 0: " << lane(0).Reports()[0].state << ", " << lane(0).Reports()[0].reason;
+             << ", plan 0: " << plans(0).Reports()[0].state << ", " << plans(0).Reports()[0].reason;
     }
     if (step % 64 == 0) {
       for (int& pace : slow) pace = Below(4) == 0 ? 20 : 1;
@@ -49,7 +49,7 @@ void PlanSimulation::Run() {
   for (const auto& rank : ranks_) {
     EXPECT_EQ(rank->readies, rank->takes);
     EXPECT_TRUE(rank->negotiated.empty());
-    EXPECT_TRUE(rank->lane.Close().empty());
+    EXPECT_TRUE(rank->plans.Close().empty());
   }
 }
 
@@ -60,14 +60,14 @@ void PlanSimulation::Step(int rank) {
     const auto& [whom, act] = all[disturbances_];
     if (whom == rank && Below(wait / static_cast<int>(ranks_.size()) + 1) == 0) {
       ++disturbances_;
-      act(lane(rank));
+      act(plans(rank));
     }
   }
   switch (Below(4)) {
     case 0:
       return Background(rank);
     case 1:
-      return Lane(rank);
+      return PlannedPath(rank);
     default:
       return Framework(rank);
   }
@@ -85,7 +85,7 @@ void PlanSimulation::Framework(int rank) {
   const auto done = [&](const Thread& thread) { return thread.executed == iterations; };
   if (std::all_of(self.threads.begin(), self.threads.end(), done)) {
     self.joined = true;
-    return self.lane.Join();
+    return self.plans.Join();
   }
   const int index = Below(static_cast<int>(self.threads.size()));
   Thread& thread = self.threads[index];
@@ -94,7 +94,7 @@ void PlanSimulation::Framework(int rank) {
   const auto& slots = program_.plans[plan].slots;
   if (!self.added[plan]) {
     self.added[plan] = true;
-    if (plan != 0 || rank != program_.without_plan) self.lane.Add(Own(rank, plan));
+    if (plan != 0 || rank != program_.without_plan) self.plans.Add(Own(rank, plan));
   }
   if (!thread.running) {
     thread.running = true;
@@ -113,7 +113,7 @@ void PlanSimulation::Framework(int rank) {
     thread.running = false;
     ++thread.executed;
     if (program_.retraces == 0 || Below(program_.retraces) != 0) return;
-    self.lane.Remove(Own(rank, plan));
+    self.plans.Remove(Own(rank, plan));
     self.added[plan] = false;
     ++self.graph[plan];
   }
@@ -136,7 +136,7 @@ void PlanSimulation::Send(int rank, int plan, int slot) {
   const bool differs = !program_.different.empty() && plan == 0 && slot == 0 &&
                        program_.different[rank] == iteration;
   const std::int64_t key = Own(rank, plan).slots[slot].key;
-  const Route route = self.lane.Arrive(key, differs ? 8 : 4, {}, "", arrival);
+  const Route route = self.plans.Arrive(key, differs ? 8 : 4, {}, "", arrival);
   EXPECT_EQ(arrival == nullptr, route != Route::kNegotiated);
   if (route != Route::kNegotiated) return;
   TakesLane(tensor, route);
@@ -163,13 +163,13 @@ void PlanSimulation::Reduced(int rank, int plan, int slot) {
   ADD_FAILURE() << "reduced, and nobody waits for it";
 }
 
-void PlanSimulation::Lane(int rank) {
+void PlanSimulation::PlannedPath(int rank) {
   Rank& self = *ranks_[rank];
   if (self.finished == self.taken) {
-    if (self.taken == log_.size()) return;
+    if (self.taken == queue_.size()) return;
     const std::size_t position = self.taken++;
-    ++self.takes[log_[position]];
-    self.work = self.lane.Take(log_[position]);
+    ++self.takes[queue_[position]];
+    self.work = self.plans.Take(queue_[position]);
     return Check(rank, self.work, position);
   }
   // A reduction ends after all ranks have begun it.
@@ -178,7 +178,7 @@ void PlanSimulation::Lane(int rank) {
     return;
   }
   ++self.finished;
-  if (!self.work.slots.empty()) self.lane.Finished(self.work);
+  if (!self.work.slots.empty()) self.plans.Finished(self.work);
   for (const ArrivalPtr& arrival : self.work.arrivals) {
     if (arrival == nullptr) continue;
     const auto& tensor = static_cast<const Tensor&>(*arrival);
@@ -193,7 +193,7 @@ void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
   const auto what = std::make_tuple(work.plan->hash, iteration, work.slots);
   if (position == reduced_.size()) reduced_.push_back(what);
   EXPECT_EQ(reduced_[position], what) << "the ranks reduce different buckets";
-  EXPECT_EQ(work.bucket_id, log_[position]);
+  EXPECT_EQ(work.bucket_id, queue_[position]);
   ASSERT_EQ(work.arrivals.size(), work.slots.size());
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
     if (work.arrivals[i] == nullptr) {
@@ -222,7 +222,7 @@ void PlanSimulation::Background(int rank) {
   Rank& self = *ranks_[rank];
   if (phase_ == Phase::kNegotiation) {
     const bool wanted = std::any_of(ranks_.begin(), ranks_.end(),
-                                    [](const auto& one) { return one->lane.WantsVote(); });
+                                    [](const auto& one) { return one->plans.WantsVote(); });
     // All may join between the vote of a round and its negotiation.
     if (AllJoined() && Below(2) == 0) return Begin(Phase::kRestart);
     if (Below(wanted ? 4 : 50) == 0) return Begin(Phase::kRows);
@@ -232,11 +232,11 @@ void PlanSimulation::Background(int rank) {
   self.took_part = true;
   if (phase_ == Phase::kRows) {
     self.row =
-        self.lane.VoteRow(program_.rebuilt && rank == 0, PlanTable::Clock::now() + program_.idle);
+        self.plans.VoteRow(program_.rebuilt && rank == 0, PlanTable::Clock::now() + program_.idle);
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
     for (const auto& one : ranks_) rows.push_back(one->row);
-    const auto outcome = self.lane.Apply(rows);
+    const auto outcome = self.plans.Apply(rows);
     EXPECT_TRUE(outcome.overlapping.empty());
     for (const ArrivalPtr& arrival : outcome.negotiated) {
       const auto& tensor = static_cast<const Tensor&>(*arrival);
@@ -247,7 +247,7 @@ void PlanSimulation::Background(int rank) {
       rejected_.insert(rejected_.end(), outcome.rejected.begin(), outcome.rejected.end());
     }
   } else {
-    self.lane.Restart();
+    self.plans.Restart();
     self.joined = false;
     ++self.epoch;
     for (Thread& thread : self.threads) thread.executed = 0;
@@ -292,7 +292,7 @@ bool PlanSimulation::Over() const {
   const int epochs = static_cast<int>(program_.iterations.size());
   return phase_ == Phase::kNegotiation &&
          std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& one) {
-           return one->epoch == epochs && one->finished == log_.size();
+           return one->epoch == epochs && one->finished == queue_.size();
          });
 }
 
@@ -310,7 +310,7 @@ int PlanSimulation::BucketIds(int plan) const {
   std::set<int> bucket_ids;
   for (std::size_t position = 0; position < reduced_.size(); ++position) {
     if (std::get<0>(reduced_[position]) != program_.plans[plan].hash) continue;
-    bucket_ids.insert(log_[position]);
+    bucket_ids.insert(queue_[position]);
   }
   return static_cast<int>(bucket_ids.size());
 }

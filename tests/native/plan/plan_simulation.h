@@ -1,4 +1,4 @@
-// All ranks of a job in one thread: their PlanTables, a log in place of the shared one, a
+// All ranks of a job in one thread: their PlanTables, a ready queue in place of the shared one, a
 // negotiated path, joins and votes, in an order drawn from a seed.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace horovod_opt {
 
-// What a framework's thread hands over here: which tensor of which pass it is.
+// What a framework's thread hands over here: which tensor of which iteration it is.
 struct Tensor : Arrival {
   Tensor(int plan_of, int slot_of, std::uint64_t iteration_of, int epoch_of)
       : plan(plan_of), slot(slot_of), iteration(iteration_of), epoch(epoch_of) {}
@@ -63,7 +63,7 @@ class PlanSimulation {
 
   int PlannedIterations(int plan, int epoch) const;  // iterations with a planned tensor
   int BucketIds(int plan) const;                     // different ones that were reduced
-  PlanTable& lane(int rank) { return ranks_[rank]->lane; }
+  PlanTable& plans(int rank) { return ranks_[rank]->plans; }
   const std::vector<std::string>& rejected() const { return rejected_; }
 
  private:
@@ -74,8 +74,8 @@ class PlanSimulation {
     std::vector<Sent> slots;
   };
   struct Rank {
-    Rank(int capacity, std::function<void(int)> ready) : lane(capacity, std::move(ready), [] {}) {}
-    PlanTable lane;
+    Rank(int capacity, std::function<void(int)> ready) : plans(capacity, std::move(ready), [] {}) {}
+    PlanTable plans;
     std::vector<Thread> threads;
     std::vector<bool> added;
     std::vector<int> graph;  // by plan: number of the one that shows its keys
@@ -96,7 +96,7 @@ class PlanSimulation {
   void Framework(int rank);
   void Send(int rank, int thread, int slot);
   Plan Own(int rank, int plan) const;
-  void Lane(int rank);
+  void PlannedPath(int rank);
   void Check(int rank, const Work& work, std::size_t position);
   void Background(int rank);
   void Begin(Phase phase);
@@ -114,7 +114,7 @@ class PlanSimulation {
   std::vector<std::unique_ptr<Rank>> ranks_;
   Phase phase_ = Phase::kNegotiation;
   std::size_t disturbances_ = 0;  // that have happened
-  std::vector<int> log_;
+  std::vector<int> queue_;
   std::vector<int> calls_;  // of `ready`, by bucket ID
   std::vector<std::tuple<std::string, std::uint64_t, std::vector<int>>> reduced_;  // by entry
   std::map<std::size_t, std::uint64_t> iterations_;  // of the tensors, by entry

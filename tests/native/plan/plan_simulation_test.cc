@@ -120,7 +120,7 @@ TEST(PlanSimulation, RejectedAtAnyMoment) {
     for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 10));
     for (int i = 0; i < 2; ++i) {
       program.disturbances.emplace_back(static_cast<int>(random() % ranks),
-                                        [](PlanTable& lane) { lane.Reject("p", "why not"); });
+                                        [](PlanTable& plans) { plans.Reject("p", "why not"); });
     }
     program.disturbed_for = 200 << seed % 6;
     PlanSimulation job(program, seed);
@@ -201,7 +201,7 @@ TEST(PlanSimulation, RejectedWhileRanksJoin) {
       for (int rank = 0; rank < ranks; ++rank) iterations.push_back(static_cast<int>(random() % 8));
     }
     program.disturbances.emplace_back(static_cast<int>(random() % ranks),
-                                      [](PlanTable& lane) { lane.Reject("p", "why not"); });
+                                      [](PlanTable& plans) { plans.Reject("p", "why not"); });
     program.disturbed_for = 200 << seed % 6;
     PlanSimulation job(program, seed);
     job.Run();
@@ -212,15 +212,15 @@ TEST(PlanSimulation, KeyOfAnotherPlanEndsBothEverywhere) {
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
     Program program = OnePlan(random, ranks, 60);
     const int rank = static_cast<int>(random() % ranks);
-    program.disturbances.emplace_back(rank, [rank](PlanTable& lane) {
-      lane.Add(MakePlan("q", 1, {{0}}, PlanSimulation::Key(rank, 0, 0)));
+    program.disturbances.emplace_back(rank, [rank](PlanTable& plans) {
+      plans.Add(MakePlan("q", 1, {{0}}, PlanSimulation::Key(rank, 0, 0)));
     });
     program.disturbed_for = 500;
     PlanSimulation job(program, seed);
     job.Run();
     ASSERT_EQ(job.rejected().size(), 2u);
     for (int each = 0; each < ranks; ++each) {
-      for (const auto& plan : job.lane(each).Reports()) EXPECT_EQ(plan.state, "negotiated");
+      for (const auto& plan : job.plans(each).Reports()) EXPECT_EQ(plan.state, "negotiated");
     }
   });
 }

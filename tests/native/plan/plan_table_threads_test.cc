@@ -22,7 +22,7 @@ struct Numbered : Arrival {
   const int number;
 };
 
-// One rank. The test's own threads meet in relaxed atomics only, where possible: what the path does
+// One rank. The test's own threads meet in relaxed atomics only, where possible: what the table does
 // not order is not ordered.
 class PlanTableThreads : public testing::Test {
  protected:
@@ -31,7 +31,7 @@ class PlanTableThreads : public testing::Test {
     for (int iteration = 1; iteration <= kIterations; ++iteration) {
       for (int slot : {first_slot, first_slot + 1}) {
         ArrivalPtr arrival = std::make_unique<Numbered>(slot);
-        const Route route = path_.Arrive(1 + slot, 4, {}, "", arrival);
+        const Route route = plans_.Arrive(1 + slot, 4, {}, "", arrival);
         ASSERT_TRUE(route == Route::kNegotiated || route == Route::kPlanned ||
                     route == Route::kDeferred);
         if (route == Route::kNegotiated) Reduced(arrival);
@@ -46,14 +46,14 @@ class PlanTableThreads : public testing::Test {
     reduced_[static_cast<const Numbered&>(*arrival).number].fetch_add(1, std::memory_order_relaxed);
   }
 
-  void Lane() {
+  void PlannedPath() {
     std::array<int, kIds> taken{};
     while (!over_.load(std::memory_order_relaxed)) {
       for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
         if (announced_[bucket_id].load(std::memory_order_acquire) == taken[bucket_id]) continue;
         ++taken[bucket_id];
-        const Work work = path_.Take(bucket_id);
-        path_.Finished(work);
+        const Work work = plans_.Take(bucket_id);
+        plans_.Finished(work);
         planned_.fetch_add(1, std::memory_order_relaxed);
         for (const ArrivalPtr& arrival : work.arrivals) Reduced(arrival);
       }
@@ -63,9 +63,9 @@ class PlanTableThreads : public testing::Test {
 
   void Background() {
     while (!over_.load(std::memory_order_relaxed)) {
-      const std::string row = path_.VoteRow(true);
+      const std::string row = plans_.VoteRow(true);
       std::this_thread::yield();
-      const auto outcome = path_.Apply({row});
+      const auto outcome = plans_.Apply({row});
       for (const ArrivalPtr& arrival : outcome.negotiated) Reduced(arrival);
       rejected_ += static_cast<int>(outcome.rejected.size());
       std::this_thread::yield();
@@ -76,13 +76,13 @@ class PlanTableThreads : public testing::Test {
     const auto late = PlanTable::Clock::time_point::max();
     while (planned_.load(std::memory_order_relaxed) < kIterations) {
       // One after the other many times: each lock would hide that the other is missing.
-      for (int i = 0; i < 20; ++i) path_.Reports();
-      for (int i = 0; i < 20; ++i) path_.LateSince(late);
+      for (int i = 0; i < 20; ++i) plans_.Reports();
+      for (int i = 0; i < 20; ++i) plans_.LateSince(late);
       std::this_thread::yield();
     }
-    path_.Add(MakePlan("q", 2, {{0, 1}}, 50));
-    path_.Reject("q", "no good");
-    path_.Reject("p", "no more");
+    plans_.Add(MakePlan("q", 2, {{0, 1}}, 50));
+    plans_.Reject("q", "no good");
+    plans_.Reject("p", "no more");
   }
 
   std::array<std::atomic<int>, kSlots> reduced_{};
@@ -90,17 +90,17 @@ class PlanTableThreads : public testing::Test {
   std::atomic<int> planned_{0}, meetings_{0};
   std::atomic<bool> over_{false};
   int rejected_ = 0;
-  PlanTable path_{
+  PlanTable plans_{
       kIds,
       [this](int bucket_id) { announced_[bucket_id].fetch_add(1, std::memory_order_release); },
       [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
 };
 
 TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
-  path_.Add(MakePlan("p", kSlots, {{0, 2}, {1}, {3}}));
+  plans_.Add(MakePlan("p", kSlots, {{0, 2}, {1}, {3}}));
   std::vector<std::thread> framework, others;
   others.emplace_back([this] { Background(); });
-  others.emplace_back([this] { Lane(); });
+  others.emplace_back([this] { PlannedPath(); });
   for (int first_slot : {0, 2}) {
     framework.emplace_back([this, first_slot] { Framework(first_slot); });
   }
@@ -108,37 +108,37 @@ TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
   for (std::thread& thread : framework) thread.join();
   over_ = true;
   for (std::thread& thread : others) thread.join();
-  path_.Apply({path_.VoteRow(false)});
-  EXPECT_TRUE(path_.Close().empty());
+  plans_.Apply({plans_.VoteRow(false)});
+  EXPECT_TRUE(plans_.Close().empty());
   for (const auto& count : reduced_) EXPECT_EQ(count, kIterations);
   EXPECT_GE(planned_, kIterations);
   EXPECT_GE(meetings_, 3);  // ready, and both rejections
-  for (const auto& plan : path_.Reports()) EXPECT_EQ(plan.state, "negotiated");
+  for (const auto& plan : plans_.Reports()) EXPECT_EQ(plan.state, "negotiated");
 }
 
 // Nothing is announced any more when Finish() has returned, so the ready queue ends on this rank.
-TEST(PlanTableRefuse, IsTheEndForArrivalsUnderWay) {
+TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
   for (int round = 0; round < 300; ++round) {
-    std::atomic<bool> refused{false};
-    PlanTable lane{1, [&](int) { EXPECT_FALSE(refused); }, [] {}};
-    lane.Add(MakePlan("p", 1, {{0}}));
+    std::atomic<bool> finished{false};
+    PlanTable plans{1, [&](int) { EXPECT_FALSE(finished); }, [] {}};
+    plans.Add(MakePlan("p", 1, {{0}}));
     const auto arrive = [&] {
       ArrivalPtr arrival = std::make_unique<Arrival>();
-      return lane.Arrive(1, 4, {}, "", arrival);
+      return plans.Arrive(1, 4, {}, "", arrival);
     };
-    while (!lane.WantsVote()) arrive();
-    lane.Apply({lane.VoteRow(false)});
+    while (!plans.WantsVote()) arrive();
+    plans.Apply({plans.VoteRow(false)});
     std::atomic<bool> started{false};
     std::thread framework([&] {
       for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {
-        lane.Finished(lane.Take(0));
+        plans.Finished(plans.Take(0));
         started = true;
       }
     });
     while (!started) std::this_thread::yield();
     for (volatile int delay = round * 50; delay > 0;) delay = delay - 1;
-    lane.Finish();
-    refused = true;
+    plans.Finish();
+    finished = true;
     framework.join();
   }
 }

@@ -60,7 +60,7 @@ TEST(Rebuild, TensorsOnOtherDevicesOfAnyRankBeginABucket) {
   Plan plan = Independent(4, 100);
   const auto same = std::make_shared<const Devices>(Devices{0, 1});
   plan.slots[0].devices = plan.slots[1].devices = same;
-  // Where this rank's own tensors are does not matter: the ranks would cut differently.
+  // Where this rank's own tensors are does not matter: the ranks would build different buckets.
   plan.slots[2].devices = std::make_shared<const Devices>(Devices{0, 2});
   EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
   plan.slots[1].reduction.device = 5;

@@ -20,7 +20,7 @@ inline Plan MakePlan(const std::string& hash, int slots, Buckets buckets,
   plan.threshold = 8;
   for (int slot = 0; slot < slots; ++slot) {
     const std::string name(1, static_cast<char>('a' + slot));
-    plan.slots.push_back({first_key + slot, 4, {}, {}, name});
+    plan.slots.push_back({first_key + slot, 4, {}, {}, name, nullptr});
   }
   plan.buckets = std::move(buckets);
   return plan;

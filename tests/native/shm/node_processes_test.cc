@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kRanks = 3;
 constexpr int kBuckets = 5;
-constexpr int kPasses = 40;
+constexpr int kIterations = 40;
 constexpr std::size_t kChunk = 1 << 14;
 
 // Byte offsets of what is in the segment.
-constexpr std::size_t kLog = 64;
-const std::size_t kBell = kLog + ReadyQueue::Bytes();
+constexpr std::size_t kQueue = 64;
+const std::size_t kBell = kQueue + ReadyQueue::Bytes();
 const std::size_t kReduce = kBell + sizeof(Doorbell);
 const std::size_t kBytes = kReduce + NodeAllreduce::Bytes(kRanks, kChunk);
 
@@ -31,11 +31,11 @@ void Add(void* accumulate, const void* other, std::int64_t count) {
 
 std::size_t Elements(int bucket) { return std::size_t{1} << (4 * bucket); }  // up to 16 chunks
 
-// A rank that has its buckets ready in a random order and performs them in that of the log. 0 if
+// A rank that has its buckets ready in a random order and performs them in that of the queue. 0 if
 // all results are right, else where the first wrong one is.
 int Train(const SharedSegment& segment, int rank) {
   char* const base = static_cast<char*>(segment.data());
-  auto& log = *reinterpret_cast<ReadyQueue*>(base + kLog);
+  auto& queue = *reinterpret_cast<ReadyQueue*>(base + kQueue);
   auto& bell = *reinterpret_cast<Doorbell*>(base + kBell);
   NodeAllreduce reduce(base + kReduce, kBytes - kReduce, rank, kRanks);
   const Arithmetic arithmetic{sizeof(int), Add, nullptr};
@@ -45,22 +45,22 @@ int Train(const SharedSegment& segment, int rank) {
   std::vector<int> buckets(kBuckets);
   for (int i = 0; i < kBuckets; ++i) buckets[i] = i;
   std::uint64_t position = 0;
-  for (int pass = 1; pass <= kPasses; ++pass) {
+  for (int iteration = 1; iteration <= kIterations; ++iteration) {
     std::shuffle(buckets.begin(), buckets.end(), random);
-    for (int bucket : buckets) log.Ready(bucket, kRanks);
+    for (int bucket : buckets) queue.Ready(bucket, kRanks);
     for (int i = 0; i < kBuckets; ++i) {
       int bucket;
-      if (!log.Next(position++, bucket, stop, counts)) return 1;
-      std::vector<int> values(Elements(bucket), pass * (rank + 1));
+      if (!queue.Next(position++, bucket, stop, counts)) return 1;
+      std::vector<int> values(Elements(bucket), iteration * (rank + 1));
       const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
       if (!reduce.Run({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {},
                       static_cast<std::uint64_t>(bucket), stop, counts)) {
         return 2;
       }
-      if (values != std::vector<int>(values.size(), pass * 6)) return 3;
+      if (values != std::vector<int>(values.size(), iteration * 6)) return 3;
     }
-    const std::uint64_t round = static_cast<std::uint64_t>(pass);
-    if (pass % kRanks == rank) bell.Ring(round);
+    const std::uint64_t round = static_cast<std::uint64_t>(iteration);
+    if (iteration % kRanks == rank) bell.Ring(round);
     if (!bell.Wait(round, futex::kForever, stop)) return 4;
   }
   return 0;

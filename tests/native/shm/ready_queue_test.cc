@@ -19,30 +19,30 @@ class ReadyQueueTest : public testing::Test {
   int Look(std::uint64_t position) {
     const std::atomic<bool> stop{true};
     int bucket_id = -1;
-    const bool is_there = log_.Next(position, bucket_id, stop, counts_);
+    const bool is_there = queue_.Next(position, bucket_id, stop, counts_);
     EXPECT_EQ(is_there, bucket_id >= 0);
     return bucket_id;
   }
 
   Zeros memory_{ReadyQueue::Bytes()};
-  ReadyQueue& log_ = memory_.As<ReadyQueue>();
+  ReadyQueue& queue_ = memory_.As<ReadyQueue>();
   std::atomic<bool> go_on_{false};  // a `stop` that is never set
   WaitCounts counts_;
 };
 
-TEST_F(ReadyQueueTest, ATicketIsInTheLogOnceAllRanksAreReady) {
-  log_.Ready(5, 3);
-  log_.Ready(7, 3);
-  log_.Ready(5, 3);
-  EXPECT_EQ(log_.Size(), 0u);
+TEST_F(ReadyQueueTest, ABucketIsInTheQueueOnceAllRanksAreReady) {
+  queue_.Ready(5, 3);
+  queue_.Ready(7, 3);
+  queue_.Ready(5, 3);
+  EXPECT_EQ(queue_.Size(), 0u);
   EXPECT_EQ(Look(0), -1);
-  log_.Ready(5, 3);
-  EXPECT_EQ(log_.Size(), 1u);
+  queue_.Ready(5, 3);
+  EXPECT_EQ(queue_.Size(), 1u);
   EXPECT_EQ(Look(0), 5);
   EXPECT_EQ(Look(1), -1);
-  log_.Ready(7, 3);
-  log_.Ready(7, 3);
-  EXPECT_EQ(log_.Size(), 2u);
+  queue_.Ready(7, 3);
+  queue_.Ready(7, 3);
+  EXPECT_EQ(queue_.Size(), 2u);
   EXPECT_EQ(Look(1), 7);
   EXPECT_EQ(Look(0), 5);
 }
@@ -50,32 +50,32 @@ TEST_F(ReadyQueueTest, ATicketIsInTheLogOnceAllRanksAreReady) {
 TEST_F(ReadyQueueTest, EveryIterationAppendsAgain) {
   constexpr int kRanks = 3;  // no power of two: the count must never start over
   for (std::uint64_t iteration = 0; iteration < 2 * kEntries; ++iteration) {
-    for (int rank = 0; rank < kRanks; ++rank) log_.Ready(0, kRanks);
-    ASSERT_EQ(log_.Size(), iteration + 1);
+    for (int rank = 0; rank < kRanks; ++rank) queue_.Ready(0, kRanks);
+    ASSERT_EQ(queue_.Size(), iteration + 1);
     ASSERT_EQ(Look(iteration), 0);
   }
 }
 
-TEST_F(ReadyQueueTest, FirstAndLastTicketOnly) {
-  log_.Ready(kIds - 1, 1);
-  log_.Ready(0, 1);
+TEST_F(ReadyQueueTest, FirstAndLastBucketIdOnly) {
+  queue_.Ready(kIds - 1, 1);
+  queue_.Ready(0, 1);
   EXPECT_EQ(Look(0), kIds - 1);
   EXPECT_EQ(Look(1), 0);
-  EXPECT_THROW(log_.Ready(-1, 1), std::out_of_range);
-  EXPECT_THROW(log_.Ready(kIds, 1), std::out_of_range);
-  EXPECT_EQ(log_.Size(), 2u);
+  EXPECT_THROW(queue_.Ready(-1, 1), std::out_of_range);
+  EXPECT_THROW(queue_.Ready(kIds, 1), std::out_of_range);
+  EXPECT_EQ(queue_.Size(), 2u);
 }
 
 // Invariant 2: rank 0 is ahead as far as it can be.
 TEST_F(ReadyQueueTest, ASlowRankFindsEverythingItHasNotPerformed) {
   for (int bucket_id = 0; bucket_id < kIds; ++bucket_id)
-    log_.Ready(bucket_id, 1);  // somewhere in the ring
+    queue_.Ready(bucket_id, 1);  // somewhere in the ring
   std::vector<int> order(kIds);
   for (int i = 0; i < kIds; ++i) order[i] = (i * 5) % kIds;
-  for (int bucket_id : order) log_.Ready(bucket_id, 1);
+  for (int bucket_id : order) queue_.Ready(bucket_id, 1);
   // Rank 0 has performed them all and is ready again, rank 1 has performed none of the second
   // iteration.
-  for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) log_.Ready(bucket_id, 2);
+  for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) queue_.Ready(bucket_id, 2);
   for (int i = 0; i < kIds; ++i) {
     ASSERT_EQ(Look(static_cast<std::uint64_t>(kIds + i)), order[i]);
   }
@@ -83,13 +83,13 @@ TEST_F(ReadyQueueTest, ASlowRankFindsEverythingItHasNotPerformed) {
 
 // Invariant 3.
 TEST_F(ReadyQueueTest, WhatAPlaceHeldBeforeIsNotMistakenForWhatIsToCome) {
-  for (std::uint64_t i = 0; i < kEntries; ++i) log_.Ready(static_cast<int>(i % kIds), 1);
+  for (std::uint64_t i = 0; i < kEntries; ++i) queue_.Ready(static_cast<int>(i % kIds), 1);
   EXPECT_EQ(Look(kEntries - 1), kIds - 1);
   EXPECT_EQ(Look(kEntries), -1);
 }
 
 TEST_F(ReadyQueueTest, AnOverwrittenEntryIsAnError) {
-  for (std::uint64_t i = 0; i <= kEntries; ++i) log_.Ready(9, 1);  // breaks invariant 1
+  for (std::uint64_t i = 0; i <= kEntries; ++i) queue_.Ready(9, 1);  // breaks invariant 1
   try {
     Look(0);
     FAIL() << "no error";
@@ -104,16 +104,16 @@ TEST_F(ReadyQueueTest, AnOverwrittenEntryIsAnError) {
 }
 
 TEST_F(ReadyQueueTest, CountsOnlyTheWaitsThatSleep) {
-  log_.Ready(1, 1);
+  queue_.Ready(1, 1);
   int bucket_id;
-  EXPECT_TRUE(log_.Next(0, bucket_id, go_on_, counts_));
+  EXPECT_TRUE(queue_.Next(0, bucket_id, go_on_, counts_));
   EXPECT_EQ(counts_.waits, 0);
   EXPECT_EQ(counts_.wakeups, 0);
-  Sleeper sleeper([&] { EXPECT_TRUE(log_.Next(1, bucket_id, go_on_, counts_)); });
+  Sleeper sleeper([&] { EXPECT_TRUE(queue_.Next(1, bucket_id, go_on_, counts_)); });
   sleeper.AwaitSleep();
-  log_.Kick();  // wakes, but there is nothing
+  queue_.Kick();  // wakes, but there is nothing
   sleeper.AwaitSleep();
-  log_.Ready(2, 1);
+  queue_.Ready(2, 1);
   sleeper.Join();
   EXPECT_EQ(bucket_id, 2);
   EXPECT_EQ(counts_.waits, 1);
@@ -126,11 +126,11 @@ TEST_F(ReadyQueueTest, StopAndKickEndTheWaitAtAnyMoment) {
     std::thread waiter([&] {
       int bucket_id;
       WaitCounts counts;
-      EXPECT_FALSE(log_.Next(0, bucket_id, stop, counts));
+      EXPECT_FALSE(queue_.Next(0, bucket_id, stop, counts));
     });
     for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
     stop = true;
-    log_.Kick();
+    queue_.Kick();
     waiter.join();
   }
 }
@@ -146,13 +146,13 @@ TEST_F(ReadyQueueTest, NoWakeUpIsLost) {
         if (looks % 1024 == 0) std::this_thread::yield();
       }
       for (volatile std::uint64_t delay = position % 64; delay > 0;) delay = delay - 1;
-      log_.Ready(0, 1);
+      queue_.Ready(0, 1);
     }
   });
   for (std::uint64_t position = 0; position < kTurns; ++position) {
     int bucket_id;
     ++turn;
-    ASSERT_TRUE(log_.Next(position, bucket_id, go_on_, counts_));
+    ASSERT_TRUE(queue_.Next(position, bucket_id, go_on_, counts_));
   }
   appender.join();
 }
@@ -162,9 +162,9 @@ TEST_F(ReadyQueueTest, OneOfManyConcurrentCallsAppends) {
   std::atomic<int> started{0};
   OnRanks(kRanks, [&](int) {
     for (++started; started < kRanks;) std::this_thread::yield();
-    for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) log_.Ready(bucket_id, kRanks);
+    for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) queue_.Ready(bucket_id, kRanks);
   });
-  ASSERT_EQ(log_.Size(), static_cast<std::uint64_t>(kIds));
+  ASSERT_EQ(queue_.Size(), static_cast<std::uint64_t>(kIds));
   std::vector<int> seen(kIds);
   for (int i = 0; i < kIds; ++i) ++seen[Look(static_cast<std::uint64_t>(i))];
   EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), kIds);
@@ -183,8 +183,8 @@ class Rank {
   // two iterations, as a rank may be ready for the next one while others read.
   using Data = std::vector<std::vector<int>>;
 
-  Rank(ReadyQueue& log, std::vector<std::unique_ptr<Rank>>& ranks, unsigned seed)
-      : log_(log), ranks_(ranks), seed_(seed), performed_(kInUse) {}
+  Rank(ReadyQueue& queue, std::vector<std::unique_ptr<Rank>>& ranks, unsigned seed)
+      : queue_(queue), ranks_(ranks), seed_(seed), performed_(kInUse) {}
 
   void Produce(int producer) {
     std::mt19937 random(seed_ * kProducers + producer);
@@ -197,7 +197,7 @@ class Rank {
         while (performed_[bucket_id] < iteration) std::this_thread::yield();
         if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
         data_[iteration % 2][bucket_id] = iteration;
-        log_.Ready(bucket_id, kCount);
+        queue_.Ready(bucket_id, kCount);
       }
     }
   }
@@ -208,7 +208,7 @@ class Rank {
     WaitCounts counts;
     for (std::uint64_t position = 0; position < kInUse * kIterations; ++position) {
       int bucket_id;
-      ASSERT_TRUE(log_.Next(position, bucket_id, stop, counts));
+      ASSERT_TRUE(queue_.Next(position, bucket_id, stop, counts));
       order_.push_back(bucket_id);
       const int iteration = performed_[bucket_id];
       for (const auto& rank : ranks_) ASSERT_EQ(rank->data_[iteration % 2][bucket_id], iteration);
@@ -221,7 +221,7 @@ class Rank {
   const std::vector<int>& order() const { return order_; }
 
  private:
-  ReadyQueue& log_;
+  ReadyQueue& queue_;
   std::vector<std::unique_ptr<Rank>>& ranks_;
   const unsigned seed_;
   std::vector<std::atomic<int>> performed_;
@@ -232,7 +232,7 @@ class Rank {
 TEST_F(ReadyQueueTest, AllRanksPerformTheSameOrder) {
   std::vector<std::unique_ptr<Rank>> ranks;
   for (unsigned rank = 0; rank < Rank::kCount; ++rank) {
-    ranks.push_back(std::make_unique<Rank>(log_, ranks, rank));
+    ranks.push_back(std::make_unique<Rank>(queue_, ranks, rank));
   }
   constexpr int kThreads = 1 + Rank::kProducers;
   OnRanks(Rank::kCount * kThreads, [&](int thread) {

@@ -11,11 +11,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How late a request of another group is noticed at the latest, and which part of the time since the
-// last one if that is longer.
-constexpr std::chrono::milliseconds kListening(10);
+// A request of another group is noticed at the latest after so long, or after this part of the time
+// since the last request if that is longer.
+constexpr std::chrono::milliseconds kLongestListening(10);
 constexpr int kPartOfQuiet = 20;
-// How long a rank waits for a round to come before it looks whether it can.
+// How long a rank waits for a round before it looks whether one can still come.
 constexpr std::chrono::milliseconds kLookAgain(100);
 
 }  // namespace
@@ -71,13 +71,13 @@ std::chrono::nanoseconds Rounds::LongestWait() {
   if (!other_groups_) return heartbeat_;
   const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
   const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
-  const auto most = std::max<std::chrono::nanoseconds>(kListening, quiet / kPartOfQuiet);
+  const auto most = std::max<std::chrono::nanoseconds>(kLongestListening, quiet / kPartOfQuiet);
   listening_ = std::min(2 * listening_, most);
   return wait;
 }
 
 void Rounds::Wanted() {
-  listening_ = std::chrono::milliseconds(1);
+  listening_ = kFirstListening;
   last_wanted_ = Clock::now();
 }
 

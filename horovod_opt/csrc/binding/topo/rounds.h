@@ -46,6 +46,8 @@ class Rounds {
   void Close();
 
  private:
+  static constexpr std::chrono::milliseconds kFirstListening{1};
+
   void Request(std::uint64_t round);
   void Await(std::uint64_t round);
   std::chrono::nanoseconds LongestWait();
@@ -56,7 +58,8 @@ class Rounds {
   const std::function<void()> check_;
   NodeMemory* node_ = nullptr;
   bool other_groups_ = true, first_ = false;
-  std::chrono::nanoseconds listening_{std::chrono::milliseconds(1)};  // until other groups are heard
+  // Until the next look whether other groups want a round.
+  std::chrono::nanoseconds listening_{kFirstListening};
   std::chrono::steady_clock::time_point last_wanted_ = std::chrono::steady_clock::now();
   Doorbell own_doorbell_;                // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun

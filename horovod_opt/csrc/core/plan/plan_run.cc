@@ -5,13 +5,6 @@
 #include <utility>
 
 namespace horovod_opt {
-namespace {
-
-// The first shows the tensors, the second that each of them comes again.
-constexpr std::uint64_t kWarmUpIterations = 2;
-constexpr std::uint64_t kTimedIterations = 5;
-
-}  // namespace
 
 PlanRun::PlanRun(Plan plan)
     : plan_(std::move(plan)),

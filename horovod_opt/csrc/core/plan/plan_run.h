@@ -38,8 +38,12 @@ enum class Route {
   kOverlaps,  // refused: the slot's previous arrival is not reduced yet
 };
 
-// After so many iterations, ranks are told that a plan still waits for others.
-constexpr std::uint64_t kPatientIterations = 100;
+// The first iterations are negotiated: one shows the tensors, the other that each comes again.
+constexpr int kWarmUpIterations = 2;
+// After so many planned iterations it is known when tensors arrive, and the buckets are rebuilt.
+constexpr int kTimedIterations = 5;
+// After so many iterations, users are told that a plan still waits for other ranks.
+constexpr int kPatientIterations = 100;
 
 // Not thread-safe: PlanTable locks.
 class PlanRun {

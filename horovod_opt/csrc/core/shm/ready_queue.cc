@@ -19,8 +19,8 @@ std::size_t ReadyQueue::Bytes() { return sizeof(ReadyQueue); }
 
 void ReadyQueue::Ready(int bucket_id, int ranks) {
   if (bucket_id < 0 || bucket_id >= kIds) {
-    throw std::out_of_range("bucket ID " + std::to_string(bucket_id) +
-                            " of a bucket is not in 0.." + std::to_string(kIds - 1));
+    throw std::out_of_range("bucket ID " + std::to_string(bucket_id) + " is not in 0.." +
+                            std::to_string(kIds - 1));
   }
   const std::uint64_t calls = calls_[bucket_id].fetch_add(1) + 1;
   if (calls % static_cast<std::uint64_t>(ranks) != 0) return;

@@ -1,0 +1,189 @@
+// How a plan ends, rests and is forgotten, and what becomes of the tensors that it has.
+#include "horovod_opt/csrc/core/plan/plan_run.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/native/plan/plan_run_case.h"
+
+namespace horovod_opt {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_F(PlanRunTest, AnEndDoesNotProlongWhatWasPaused) {
+  Commit(kLast + 1);
+  Decided(Decision::kPause, kLast + 1);
+  Negotiated();
+  EXPECT_TRUE(End().negotiated.empty());
+  Negotiated();
+}
+
+TEST_F(PlanRunTest, ADifferentTensorEndsThePlanAndIsNegotiated) {
+  Commit(kLast + 2);
+  EXPECT_EQ(Arrive(2, "it is green").route, Route::kNegotiated);
+  EXPECT_EQ(run_.state(), PlanState::kActive) << "not in a planned iteration";
+  const auto arrived = Arrive(2, "it is green");
+  EXPECT_EQ(arrived.route, Route::kDeferred);
+  EXPECT_TRUE(arrived.news);
+  EXPECT_EQ(Arrive(0).route, Route::kDeferred) << "all of it waits for the vote";
+  const Vote vote = CastVote();
+  EXPECT_EQ(vote.state, PlanState::kEnding);
+  EXPECT_EQ(vote.reason, "'c': it is green");
+  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+  Negotiated();
+}
+
+TEST_F(PlanRunTest, ADifferentTensorThatIsDeferredEndsThePlanIfItsIterationBecomesPlanned) {
+  Arrive(0);
+  CastVote();
+  EXPECT_EQ(Arrive(1, "it is green").route, Route::kDeferred)
+      << "its iteration has begun: never planned";
+  EXPECT_EQ(Arrive(0, "it is blue").route, Route::kDeferred);
+  const auto released = Apply(Decision::kCommit, kLast + 2);
+  EXPECT_TRUE(released.news);
+  EXPECT_TRUE(released.negotiated.empty());
+  EXPECT_EQ(CastVote().reason, "'a': it is blue");
+  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+}
+
+TEST_F(PlanRunTest, AnotherShapeIsADifference) {
+  EXPECT_EQ(run_.See(0, false, {}), "");
+  EXPECT_EQ(run_.See(0, false, {2, 3}),
+            "it has the shape [2, 3], and had [] in its first iteration");
+  PlanRun run(MakePlan("p", 1, {{0}}));
+  EXPECT_EQ(run.See(0, false, {2, 3}), "");
+  EXPECT_EQ(run.See(0, false, {2, 3}), "");
+  EXPECT_EQ(run.See(0, false, {6}), "it has the shape [6], and had [2, 3] in its first iteration");
+}
+
+// Invariant 6.
+TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
+  Commit(kLast + 1);
+  Arrive(0);
+  Arrive(2);  // complete here
+  const auto released = End({0, 0});
+  EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(released.owed.empty()) << "it was announced";
+  EXPECT_TRUE(CastVote().under_way) << "and is still in nobody's queue";
+  Apply(Decision::kWait);
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_FALSE(CastVote().under_way);
+  Apply(Decision::kWait);
+  Negotiated();
+}
+
+TEST_F(PlanRunTest, AnEndLeavesWhatIsCompleteEverywhere) {
+  Commit(kLast + 1);
+  Arrive(2);
+  EXPECT_TRUE(End({0, 1}).negotiated.empty());
+  EXPECT_TRUE(CastVote().under_way);
+  Apply(Decision::kWait);
+  const Work work = Take(kBase + 1);
+  EXPECT_EQ(NumbersOf(work.arrivals), std::vector<int>{1});
+  EXPECT_TRUE(CastVote().under_way) << "not reduced";
+  Apply(Decision::kWait);
+  run_.Finished(work);
+  EXPECT_FALSE(CastVote().under_way);
+}
+
+TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
+  Commit(kLast + 1);
+  Arrive(0);
+  const auto released = End({1, 1});
+  EXPECT_EQ(NumbersOf(released.negotiated), std::vector<int>{1});
+  EXPECT_EQ(released.owed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_TRUE(released.news) << "in the next vote";
+  EXPECT_TRUE(End().negotiated.empty()) << "once";
+  EXPECT_TRUE(Take(kBase).slots.empty());
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_FALSE(CastVote().under_way);
+}
+
+TEST_F(PlanRunTest, TakenBackInTheSecondIterationOfABucket) {
+  Commit(kLast + 1);
+  Planned();
+  Arrive(2);
+  Arrive(1);
+  const auto released = End({1, 1});
+  EXPECT_EQ(released.negotiated.size(), 2u);
+  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+}
+
+TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextIteration) {
+  Commit(kLast + 1);
+  Planned();
+  const auto freed = Decided(Decision::kRest, kLast + 2).freed;
+  EXPECT_EQ(freed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_FALSE(run_.Committed());
+  EXPECT_EQ(CastVote().state, PlanState::kResting);
+  Apply(Decision::kWait);
+  EXPECT_EQ(run_.reason(), "they say");
+  const auto arrived = Arrive(0);
+  EXPECT_EQ(arrived.route, Route::kNegotiated);
+  EXPECT_TRUE(arrived.news);
+  EXPECT_EQ(CastVote().state, PlanState::kReady);
+  Apply(Decision::kCommit, kLast + 3, {20, 21});
+  EXPECT_EQ(Arrive(1).route, Route::kNegotiated);
+  EXPECT_EQ(Arrive(2).route, Route::kNegotiated);
+  EXPECT_EQ(Arrive(2).bucket_id, 21);
+  EXPECT_EQ(Take(21).iteration, kLast + 3);
+}
+
+TEST_F(PlanRunTest, RestsWithTheBucketsThatItHad) {
+  Commit(kLast + 1);
+  CastVote();
+  Apply(Decision::kRebuild, kLast + 1, {20, 21}, {{2, 0}, {1}});
+  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).freed,
+            (std::vector<int>{kBase, kBase + 1, 20, 21}));
+  EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
+  Arrive(1);
+  CastVote();
+  Apply(Decision::kCommit, kLast + 2, {5, 6});
+  EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
+}
+
+TEST_F(PlanRunTest, ForgottenItStartsAnewWithWhatHasArrivedSince) {
+  Commit(kLast + 1);
+  Planned();
+  CastVote();
+  Arrive(1);
+  const auto released = Apply(Decision::kForget);
+  EXPECT_EQ(released.freed, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_EQ(released.negotiated.size(), 1u);
+  EXPECT_EQ(run_.state(), PlanState::kCaptured);
+  EXPECT_EQ(run_.begun(), 1u);
+  Arrive(0);
+  Arrive(2);
+  Negotiated();
+  EXPECT_EQ(run_.state(), PlanState::kReady);
+}
+
+TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsBucketIdsAway) {
+  Commit(kLast + 1);
+  now_ += 3s;
+  Vote vote = CastVote();
+  EXPECT_FALSE(vote.under_way);
+  EXPECT_TRUE(vote.whole);
+  Arrive(2);
+  vote = CastVote();
+  EXPECT_TRUE(vote.under_way) << "deferred";
+  EXPECT_FALSE(vote.whole);
+  EXPECT_EQ(vote.idle_ms, 0);
+  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 0}));
+  Apply(Decision::kWait);
+  Arrive(0);
+  now_ += 2s;
+  vote = CastVote();
+  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(vote.idle_ms, 2000);
+  Apply(Decision::kWait);
+  Arrive(1);
+  run_.Finished(Take(kBase));
+  run_.Finished(Take(kBase + 1));
+  vote = CastVote();
+  EXPECT_FALSE(vote.under_way);
+  EXPECT_TRUE(vote.whole);
+}
+
+}  // namespace
+}  // namespace horovod_opt
