@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from horovod_opt.simulate.negotiated import Negotiated
+from horovod_opt.simulate.modes.gs import GlobalSleep
+from horovod_opt.simulate.modes.nbcs import Naps
+from horovod_opt.simulate.modes.off import Off
+from horovod_opt.simulate.modes.scp import PartitionedCores
+from horovod_opt.simulate.modes.topo import Topo
 from horovod_opt.simulate.parameters import ParameterError, Parameters
-from horovod_opt.simulate.planned import Planned
-from horovod_opt.simulate.training import Result
+from horovod_opt.simulate.processor_sharing import Cores
+from horovod_opt.simulate.training import Result, Training
 
 MODES = ("off", "gs", "nbcs", "scp", "topo", "topo+scp", "gs+nbcs", "gs+scp", "nbcs+scp")
 FREED_AT_ONCE = 16 * 2**20  # bytes
@@ -30,8 +34,20 @@ def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace:
     # glibc keeps freed memory once so much was freed at a time, instead of getting each array's
     # pages from the kernel anew: a third of the time at 24,576 ranks. See mallopt(3).
     np.empty(FREED_AT_ONCE, np.uint8)
-    kind = Planned if "topo" in mode.split("+") else Negotiated
-    return kind(p, mode.split("+"), ranks, steps, seed, trace, done).run()
+    return build(p, mode, ranks, steps, seed, trace, done).run()
+
+
+def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
+          done: Callable[[], None] = lambda: None) -> Training:
+    """The training that `simulate` runs: what happens in a cycle, how ranks wait, and which cores
+    they have, as the parts of the mode say."""
+    parts = set(mode.split("+"))
+    kind = Topo if "topo" in parts else GlobalSleep if "gs" in parts else Off
+    naps = Naps(p) if parts & {"nbcs", "topo"} else None
+    cores = (PartitionedCores if "scp" in parts else Cores)(
+        p, ranks, yields=bool(p.yields) and mode != "off" and naps is None,
+        wanted=naps.share if naps else 1.0)
+    return kind(p, ranks, cores, naps, steps, seed, trace, done)
 
 
 def check(p: Parameters, mode: str, ranks: int) -> None:

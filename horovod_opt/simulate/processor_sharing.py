@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from horovod_opt.simulate.parameters import ParameterError, Parameters
+from horovod_opt.simulate.parameters import Parameters
 
 TOLERANCE = 1e-12  # seconds: what rounding may leave of a phase
 
@@ -26,32 +26,23 @@ def no_idle_core(threads: int, duty: float, cores: float) -> float:
 class Cores:
     """The computation of all ranks in one step, as far as it has come.
 
-    `partitioned` (mode scp): each background thread has a core that is not among these, and
-    the input pipeline's pool is as much smaller. A background thread that waits wants `wanted` of a
-    core; if it `yields`, only what nobody else wants.
-
-    Raises:
-        ParameterError: a partition would leave a rank without a core.
+    A background thread that waits wants `wanted` of a core; if it `yields`, only what nobody else
+    wants. Mode scp has cores of its own kind (modes/scp.py).
     """
 
-    def __init__(self, p: Parameters, ranks: int, partitioned: bool = False,
-                 yields: bool = False, wanted: float = 1.0):
+    taken_by_spinner = 1  # of these cores, by a background thread that spins
+
+    def __init__(self, p: Parameters, ranks: int, yields: bool = False, wanted: float = 1.0):
         per_domain = min(p.ranks_per_domain, ranks)
         self.shape = (ranks // per_domain, per_domain)
-        self.parameters, self.partitioned = p, partitioned
-        self.yields, self.wanted = yields, wanted
-        self.cores = p.cores - (per_domain if partitioned else 0)
-        if self.cores < per_domain and partitioned:
-            raise ParameterError(
-                f"scp needs two cores for each rank: there are {p.cores:g} for {per_domain}")
+        self.parameters, self.yields, self.wanted = p, yields, wanted
+        self.cores = self.left_to_share()
         self.pool = round(p.input_threads * self.cores / p.cores)
         self.demand = p.compute_threads + self.pool * p.input_duty
-        self.busy = np.array([  # by the number of ranks of a domain that are in their window
-            0.0 if partitioned or not n else no_idle_core(
-                n * self.pool, p.input_duty, self.cores - n * p.compute_threads)
-            for n in range(per_domain + 1)])
-        alone = no_idle_core(self.pool, p.input_duty, self.cores)
-        beside = alone if partitioned else no_idle_core(self.pool, p.input_duty, self.cores - 1)
+        # By the number of ranks of a domain that are in their window.
+        self.busy = np.array([self.no_core_for_background(n) for n in range(per_domain + 1)])
+        alone, beside = (no_idle_core(self.pool, p.input_duty, self.cores - taken)
+                         for taken in (0, self.taken_by_spinner))
         self._window = p.cis_window * p.compute_seconds
         dispatches = p.dispatches_per_second * self._window
         self._waits = dispatches * alone, dispatches * (beside - alone)
@@ -60,6 +51,16 @@ class Cores:
         self.ready = np.zeros(self.shape)  # when the last gradient is there
         self.working = False
         self.background_seconds = 0.0  # CPU time of all background threads
+
+    def left_to_share(self) -> float:
+        """How many cores of a domain all threads share."""
+        return self.parameters.cores
+
+    def no_core_for_background(self, in_window: int) -> float:
+        """Probability that a background thread wakes up while no core is idle."""
+        p = self.parameters
+        return no_idle_core(in_window * self.pool, p.input_duty,
+                            self.cores - in_window * p.compute_threads) if in_window else 0.0
 
     def begin(self, start: float, draws: np.random.Generator) -> None:
         """A step. For how long its graph scheduling will wait is drawn now: as often as
@@ -89,8 +90,6 @@ class Cores:
         """By domain: (share of a core that each computing thread gets, share of what it wants that
         each background thread gets). `spinners`: cores that the background threads want."""
         computing = np.count_nonzero(self.window_left > 0, axis=1, keepdims=True) * self.demand
-        if self.partitioned:
-            return np.minimum(1, self.cores / np.maximum(computing, 1e-9)), np.ones_like(computing)
         if self.yields and not real_work:
             share = np.minimum(1, self.cores / np.maximum(computing, 1e-9))
             return share, np.clip((self.cores - computing) / np.maximum(spinners, 1e-9), 0, 1)

@@ -11,12 +11,13 @@ from typing import Any
 
 from horovod_opt.bench.worker_job import BASE
 from horovod_opt.simulate import model
+from horovod_opt.simulate.modes import scp
 from horovod_opt.simulate.parameters import Parameters
 
 
 def possible(p: Parameters, mode: str) -> bool:
-    """Whether every rank has the two cores that scp needs."""
-    return "scp" not in mode.split("+") or p.cores >= 2 * p.ranks_per_domain
+    """Whether every rank has the cores that the mode needs."""
+    return "scp" not in mode.split("+") or scp.has_cores(p)
 
 
 def ideal_images_per_second(p: Parameters, ranks: int, seed: int) -> float:

@@ -5,15 +5,15 @@ Times are seconds since the start of the simulation. docs/simulation.md has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from horovod_opt.simulate import costs
+from horovod_opt.simulate.modes.nbcs import Naps
 from horovod_opt.simulate.parameters import Parameters
 from horovod_opt.simulate.processor_sharing import Cores
-from horovod_opt.simulate.waits import Naps
 
 WARM_UP = 3  # steps that are not counted: ranks start in step
 TRACED = 4  # ranks of which `Result.trace` tells
@@ -35,16 +35,14 @@ class Result:
 
 
 class Training:
-    """What negotiated and planned steps have in common."""
+    """What all modes have in common. Ranks that wait for each other nap, or spin without `naps`."""
 
-    def __init__(self, p: Parameters, modes: Sequence[str], ranks: int, steps: int, seed: int,
-                 trace: bool, done: Callable[[], None]):
-        self.p, self.modes, self.ranks, self.done = p, modes, ranks, done
+    planned = False  # whether buckets are reduced as planned
+
+    def __init__(self, p: Parameters, ranks: int, cores: Cores, naps: Naps | None, steps: int,
+                 seed: int, trace: bool, done: Callable[[], None]):
+        self.p, self.ranks, self.cores, self.naps, self.done = p, ranks, cores, naps, done
         self.total, self.tracing = steps + WARM_UP, trace
-        self.naps = Naps(p) if {"nbcs", "topo"} & set(modes) else None
-        self.cores = Cores(
-            p, ranks, "scp" in modes, bool(p.yields) and modes != ["off"] and not self.naps,
-            wanted=self.naps.share if self.naps else 1.0)
         self.draws = np.random.default_rng([seed, ranks, 0])
         self.sleeps = np.random.default_rng([seed, ranks, 1])
         self.result = Result()
@@ -104,7 +102,7 @@ class Training:
         """CPU seconds of each rank to reduce `size` bytes."""
         p = self.p
         packing = p.tensors * p.tensor_seconds * size / p.gradient_bytes
-        return costs.data_work(p, self.ranks, size, "topo" in self.modes) + packing
+        return costs.data_work(p, self.ranks, size, self.planned) + packing
 
     def network(self, size: float) -> float:
         """Seconds in which they cross the network, or between GPUs."""

@@ -11,10 +11,11 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.simulate import costs, model, negotiated, summit
+from horovod_opt.simulate import costs, model, summit
+from horovod_opt.simulate.modes.nbcs import Naps
+from horovod_opt.simulate.modes.off import spin
 from horovod_opt.simulate.parameters import ParameterError, Parameters
 from horovod_opt.simulate.processor_sharing import Cores, no_idle_core
-from horovod_opt.simulate.waits import Naps, meet
 
 SUMMIT = summit.setup()
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
@@ -45,7 +46,8 @@ arrivals = st.lists(st.floats(0, 0.1), min_size=2, max_size=40)
 @given(arrivals, st.integers(1, 15), st.booleans())
 def test_nobody_leaves_a_meeting_before_the_last_has_come(times, hops, naps):
     p = SUMMIT.parameters
-    leave = meet(np.array(times), hops, 1e-5, Naps(p) if naps else None)
+    arrivals = np.array(times)
+    leave = Naps(p).meet(arrivals, hops, 1e-5) if naps else spin(arrivals, 1e-5)
     assert leave >= max(times) + 1e-5
     if not naps:
         assert leave == max(times) + 1e-5
@@ -68,11 +70,11 @@ def test_a_nap_ends_at_the_first_test_after_the_end_of_the_wait(waited):
 
 def test_a_rank_that_naps_holds_up_the_meeting_until_its_next_test():
     p = SUMMIT.parameters  # tests after 70, 160, 290, 500 us
-    leave = meet(np.array([0.0, 300e-6]), 1, 5e-6, Naps(p))
+    leave = Naps(p).meet(np.array([0.0, 300e-6]), 1, 5e-6)
     assert leave == pytest.approx(500e-6 + 5e-6)
     # In the second hop half of a nap of 160 + 50 us, on average over a rank that naps and one
     # that does not.
-    assert meet(np.array([0.0, 300e-6]), 2, 0, Naps(p)) == pytest.approx(500e-6 + 210e-6 / 4)
+    assert Naps(p).meet(np.array([0.0, 300e-6]), 2, 0) == pytest.approx(500e-6 + 210e-6 / 4)
 
 
 def test_who_does_not_wait_does_not_nap():
@@ -219,14 +221,13 @@ def test_two_ranks_on_two_cores_lose_a_third_to_the_one_that_spins():
 def test_who_spins_on_a_shared_core_answers_when_it_is_its_turn(ranks, hops):
     """All compute and spin: each thread has `share` of a core, and waits for the others' slices."""
     p = shared(run_delay_seconds=0.002, ranks_per_node=ranks, yields=1)
-    off, gs = (negotiated.Negotiated(p, [mode], ranks, 1, 0, False, lambda: None)
-               for mode in ("off", "gs"))
+    off, gs = (model.build(p, mode, ranks, 1, 0) for mode in ("off", "gs"))
     off.cores.begin(0.0, off.draws)
     share = 2 / (2 * ranks)
     assert off.turns() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
     assert gs.turns() == 0.0  # it yields
     alone = dataclasses.replace(p, shared_cores=0, cores=1)
-    assert negotiated.Negotiated(alone, ["off"], ranks, 1, 0, False, lambda: None).turns() == 0.0
+    assert model.build(alone, "off", ranks, 1, 0).turns() == 0.0
 
 
 def test_moving_data_takes_cpu_from_the_computation():

@@ -7,10 +7,10 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.listening import Listening
+from horovod_opt.simulate.modes.nbcs import Naps
+from horovod_opt.simulate.modes.topo import Topo
+from horovod_opt.simulate.modes.topo_rounds import Listening
 from horovod_opt.simulate.parameters import Parameters
-from horovod_opt.simulate.planned import Planned
-from horovod_opt.simulate.waits import Naps
 
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
 NO_ROUNDS = 60  # seconds; longer than any simulation here
@@ -34,8 +34,8 @@ def topo(p: Parameters, ranks: int, steps: int = 4) -> model.Result:
     return model.simulate(p, "topo", ranks, steps, seed=0)
 
 
-def planned(p: Parameters, ranks: int) -> Planned:
-    return Planned(p, ["topo"], ranks, 1, 0, False, lambda: None)
+def planned(p: Parameters, ranks: int) -> Topo:
+    return model.build(p, "topo", ranks, 1, 0)
 
 
 # Which ranks share memory
@@ -58,9 +58,9 @@ def test_a_bucket_begins_when_the_nodes_have_agreed(ranks, hops):
 
 
 def test_a_leader_that_naps_holds_up_the_agreement_until_its_next_test():
-    lane = planned(gpus(), 12)
-    lane.agree(np.array([0.0, 300e-6]))  # it tests after 20, 60, 140, 300, 620 us, and some
-    assert lane.agreed == pytest.approx(300e-6 + 2e-6)
+    path = planned(gpus(), 12)
+    path.agree(np.array([0.0, 300e-6]))  # it tests after 20, 60, 140, 300, 620 us, and some
+    assert path.agreed == pytest.approx(300e-6 + 2e-6)
     late = planned(gpus(), 12)
     late.agree(np.array([0.0, 301e-6]))
     assert late.agreed == pytest.approx(620e-6 + 2e-6)
@@ -70,12 +70,12 @@ def test_a_leader_that_naps_holds_up_the_agreement_until_its_next_test():
 
 def test_a_leader_is_woken_unless_it_comes_from_the_last_agreement():
     p = gpus(timer_slack_seconds=50e-6)
-    lane = planned(p, 12)
-    lane.agree(np.full(2, 1e-3))
-    assert lane.joined == pytest.approx([1.05e-3] * 2)
-    agreed = lane.agreed
-    lane.agree(np.array([agreed / 2, agreed + 1e-3]))
-    assert lane.joined == pytest.approx([agreed, agreed + 1.05e-3])
+    path = planned(p, 12)
+    path.agree(np.full(2, 1e-3))
+    assert path.joined == pytest.approx([1.05e-3] * 2)
+    agreed = path.agreed
+    path.agree(np.array([agreed / 2, agreed + 1e-3]))
+    assert path.joined == pytest.approx([agreed, agreed + 1.05e-3])
 
 
 @pytest.mark.parametrize("window, agreements", [(0, 1), (0.5, 4)])
@@ -90,10 +90,10 @@ def test_one_node_agrees_on_nothing():
 
 
 def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
-    lane = planned(cpus(gradient_window=0.5), 4)
-    lane.marks.extend([(1.0, np.array([[0.1, 0.6], [0.2, 0.2]])),
+    path = planned(cpus(gradient_window=0.5), 4)
+    path.marks.extend([(1.0, np.array([[0.1, 0.6], [0.2, 0.2]])),
                        (3.0, np.array([[0.5, 0.7], [0.2, 0.6]]))])
-    assert lane.crossed(0.4) == pytest.approx(np.array([[2.5, 1.0], [3.0, 2.0]]))
+    assert path.crossed(0.4) == pytest.approx(np.array([[2.5, 1.0], [3.0, 2.0]]))
 
 
 # The reduction
@@ -111,9 +111,9 @@ def test_a_bucket_crosses_the_network_in_chunks_that_are_tested(ranks, levels):
     p = cpus()
     size = 2 * 2**20
     seconds = 2 * levels * (p.hop_inter_seconds + size / (2 * p.ring_bandwidth))
-    lane = planned(p, ranks)
-    assert lane.network(2 * size) == pytest.approx(2 * lane.naps.tested(seconds, 2 * levels))
-    assert lane.network(2 * size) > 2 * seconds
+    path = planned(p, ranks)
+    assert path.network(2 * size) == pytest.approx(2 * path.naps.tested(seconds, 2 * levels))
+    assert path.network(2 * size) > 2 * seconds
     assert planned(p, 2).network(2 * size) == 0  # one node
 
 
@@ -173,7 +173,7 @@ def test_between_nodes_a_request_is_followed_by_many_rounds():
     assert asked[1].background_cpu > quiet[1].background_cpu
 
 
-def test_a_bucket_on_gpus_waits_for_the_round_that_is_before_it_in_the_log():
+def test_a_bucket_on_gpus_waits_for_the_round_that_is_before_it_in_the_queue():
     slow = {"hop_intra_seconds": 5e-3}  # two meetings of three hops: 30 ms
     quiet, busy = (topo(gpus(heartbeat_seconds=heartbeat, **slow), 6, steps=20)
                    for heartbeat in (NO_ROUNDS, 0.05))

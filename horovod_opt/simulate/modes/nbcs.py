@@ -1,4 +1,6 @@
-"""How a rank waits for the others in a collective: spinning or with naps."""
+"""Mode nbcs, nonblocking cache synchronization (6.3.2): a rank that waits for the others tests a
+nonblocking collective and sleeps between two tests, so that its core is free for other threads.
+Mode topo waits like that, too."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from horovod_opt.simulate.parameters import Parameters
 
 
 class Naps:
-    """Modes nbcs and topo: after each unsuccessful test a sleep, twice as long as the one before.
+    """After each unsuccessful test a sleep, twice as long as the one before.
 
     Attributes:
         share: of a core that a thread takes that waits for long.
@@ -40,15 +42,15 @@ class Naps:
         test, _ = self.noticed(np.array([seconds + (hops - 1) * float(nap[0]) / 2]))
         return float(test[0])
 
+    def meet(self, arrivals: np.ndarray, hops: int, cost: float) -> float:
+        """When all leave a small allreduce; nobody does before the last has come.
 
-def meet(arrivals: np.ndarray, hops: int, cost: float, naps: Naps | None) -> float:
-    """When all leave a small allreduce; nobody does before the last has come.
-
-    A rank that naps holds up who exchanges with it in each hop: in the first until its next test,
-    in the others half a nap on average, since MPI makes progress only while it is called."""
-    last = float(arrivals.max())
-    if naps is None or hops == 0:
-        return last + cost
-    after, nap = naps.noticed(last - arrivals)
-    held_up = float((arrivals + after).max())
-    return max(last, held_up) + (hops - 1) * float(nap.mean()) / 2 + cost
+        A rank that naps holds up who exchanges with it in each hop: in the first until its next
+        test, in the others half a nap on average, since MPI makes progress only while it is
+        called."""
+        last = float(arrivals.max())
+        if hops == 0:
+            return last + cost
+        after, nap = self.noticed(last - arrivals)
+        held_up = float((arrivals + after).max())
+        return max(last, held_up) + (hops - 1) * float(nap.mean()) / 2 + cost

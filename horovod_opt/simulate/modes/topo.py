@@ -1,4 +1,5 @@
-"""Mode topo: buckets are reduced as they become complete, and rounds of negotiation are rare.
+"""Mode topo, graph topology (6.3.4): order and fusion of tensors are known beforehand, so buckets
+are reduced as they become complete, and rounds of negotiation are rare.
 
 The rules are those of docs/topo.md under the MPI controller: on several nodes one rank of each
 agrees with the others on what is ready, and what they wait for is tested with naps in between.
@@ -13,21 +14,21 @@ from collections.abc import Generator
 import numpy as np
 
 from horovod_opt.simulate import costs
-from horovod_opt.simulate.listening import Listening
+from horovod_opt.simulate.modes.topo_rounds import Listening
 from horovod_opt.simulate.training import Training
-from horovod_opt.simulate.waits import meet
 
 MARKS = 8  # points in time of which the progress is kept: those of the last two or three buckets
 
 
-class Planned(Training):
+class Topo(Training):
+    planned = True
 
     def begin(self) -> None:
         p = self.p
         self.groups, self.group = costs.groups(p, self.ranks)
         self.listening = Listening(p.heartbeat_seconds, self.groups)
         self.everyone = np.ones(self.cores.shape, bool)
-        # Operations on GPUs and rounds share a thread and a communicator: rounds are in the log.
+        # Operations on GPUs and rounds share a thread and a communicator: rounds are in the queue.
         self.shared_thread = not p.data_cpu_seconds_per_byte
         self.rounds = self.negotiate()
         self.event = next(self.rounds) if self.ranks > 1 else math.inf  # when they go on
@@ -86,7 +87,7 @@ class Planned(Training):
     # The order of buckets
 
     def order(self, complete: np.ndarray) -> float:
-        """When the ranks' logs say that the bucket is to be reduced."""
+        """When the bucket is in the queues from which ranks reduce."""
         if self.groups == 1:
             return float(complete.max())
         ready = complete.reshape(self.groups, self.group).max(axis=1)
@@ -103,7 +104,7 @@ class Planned(Training):
         late = self.oversleeps(woken.reshape(self.cores.shape), 0.0).ravel()[::self.group]
         self.joined = np.maximum(ready, self.agreed) + late
         hops = costs.cross_hops(self.groups)
-        self.agreed = meet(self.joined, hops, hops * p.hop_inter_seconds, naps)
+        self.agreed = naps.meet(self.joined, hops, hops * p.hop_inter_seconds)
         self.result.agreements += 1
         self.cores.background_seconds += self.groups * p.poll_seconds
         self.cores.background_seconds += naps.share * float((self.agreed - self.joined).sum())
@@ -121,13 +122,13 @@ class Planned(Training):
             now = yield max(now, min(due, request)) if self.groups == 1 else due
             self.asked = now
             arrivals = now + self.wake_up()
-            if self.shared_thread:  # the first of a group to wake up puts the round into its log
+            if self.shared_thread:  # the first of a group to wake up puts the round into its queue
                 first = arrivals.reshape(self.groups, self.group).min(axis=1)
                 if self.groups > 1:
                     self.agree(first)
                 now = yield self.agreed if self.groups > 1 else float(first[0])
                 arrivals = np.maximum(arrivals, now + self.wake_up() + self.hand_over())
-            end = meet(arrivals, hops, cost, self.naps) + cost
+            end = self.naps.meet(arrivals, hops, cost) + cost
             self.record("napping", arrivals, end)
             self.cores.background_seconds += 2 * p.poll_seconds * self.ranks
             self.result.rounds += 1

@@ -1,4 +1,8 @@
-"""Modes off, gs, nbcs, scp: cycles, with a meeting of all in each."""
+"""Mode off, upstream's (6.2.2): in each cycle all ranks meet in a small allreduce, in which those
+that wait spin; before the next one every rank sleeps what is left of its own cycle time.
+
+gs, nbcs and scp are these cycles with one thing changed: how long ranks sleep (gs.py), how they
+wait (nbcs.py), on which cores they run (scp.py)."""
 
 from __future__ import annotations
 
@@ -8,10 +12,14 @@ import numpy as np
 
 from horovod_opt.simulate import costs
 from horovod_opt.simulate.training import Training
-from horovod_opt.simulate.waits import meet
 
 
-class Negotiated(Training):
+def spin(arrivals: np.ndarray, cost: float) -> float:
+    """When all leave an allreduce that takes `cost` seconds once the last has come."""
+    return float(arrivals.max()) + cost
+
+
+class Off(Training):
     def begin(self) -> None:
         self.cycle_start = np.zeros(self.cores.shape)
         self.hops = costs.hops(self.p, self.ranks)
@@ -28,9 +36,7 @@ class Negotiated(Training):
 
     def cycle(self) -> None:
         p, cores, now = self.p, self.cores, self.now
-        sleep = np.maximum(self.cycle_start + p.cycle_seconds - now, 0)
-        if "gs" in self.modes and self.result.cycles % int(p.gs_interval) == 0:
-            sleep, now = np.full(cores.shape, sleep.min()), self.agree(now)
+        sleep, now = self.sleep(np.maximum(self.cycle_start + p.cycle_seconds - now, 0), now)
         self.result.cycles += 1
         slept = sleep > 0
         wake = now + sleep
@@ -50,8 +56,15 @@ class Negotiated(Training):
             self.now = self.move(leave, size)
             self.sent = ready
 
+    def sleep(self, local: np.ndarray, now: float) -> tuple[np.ndarray, float]:
+        """(how long each rank sleeps, from when on), where `local` is left of its cycle time."""
+        return local, now
+
     def meet(self, arrivals: np.ndarray) -> float:
-        return meet(arrivals, self.hops, self.allreduce + self.turns(), self.naps)
+        """When all leave the negotiation; nobody does before the last has come."""
+        if self.naps:
+            return self.naps.meet(arrivals, self.hops, self.allreduce)
+        return spin(arrivals, self.allreduce + self.turns())
 
     def turns(self) -> float:
         """Seconds until ranks that share their cores have answered each other in every hop.
@@ -61,17 +74,11 @@ class Negotiated(Training):
         average. Who yields or has a core of its own is not kept waiting."""
         cores = self.cores
         hops = math.ceil(math.log2(cores.shape[1]))
-        if not hops or self.naps or cores.yields or cores.partitioned:
+        if not hops or cores.yields:
             return 0.0
         share = float(cores.sharing(cores.shape[1])[1].min())
         wait = self.p.run_delay_seconds * (1 - share) ** 2 / (2 * share)
         return hops * wait
-
-    def agree(self, now: float) -> float:
-        leave = self.meet(np.full(self.cores.shape, now))
-        self.cores.advance(now, leave, np.ones(self.cores.shape, bool))
-        self.record("waiting", now, leave)
-        return leave
 
     def compute(self, now: float, wake: np.ndarray, leave: float) -> np.ndarray:
         """The framework goes on while its background thread sleeps, and then waits.

@@ -1,4 +1,4 @@
-"""When a rank in mode topo looks whether others have a request for the negotiation."""
+"""When a round of negotiation begins in mode topo: as in csrc/binding/topo/rounds.cc."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ PART_OF_QUIET = 1 / 20  # of the time since that round, if that is longer
 
 
 class Listening:
-    """Within a group who has a request rings; without a ring a round comes after a heartbeat. A
-    ring is not heard in other groups, so between several a round comes earlier, but less and less
-    often while nobody asks (docs/topo.md). Before the first request nobody has asked for long."""
+    """Within a group, a rank that has a request rings; without a ring a round comes after a
+    heartbeat. A ring is not heard in other groups, so with several of them rounds come more often:
+    soon after a request, and less and less often while nobody asks. Before the first request it
+    counts as if nobody had asked for long."""
 
     def __init__(self, heartbeat: float, groups: int):
         self.heartbeat, self.alone = heartbeat, groups == 1

@@ -1,0 +1,1 @@
+"""The modes in the simulation, each in the file of its name; model.py puts them together."""

@@ -1,0 +1,42 @@
+"""Numbers of the native side that the simulation and the doctor repeat."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from horovod_opt.settings import Settings
+from horovod_opt.simulate import costs
+from horovod_opt.simulate.modes import scp, topo_rounds
+
+CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
+
+
+def native(file: str, name: str) -> int:
+    """The value of a constant: a whole number, shifted or not, or a duration in its unit."""
+    found = re.search(rf"constexpr [\w:]+ {name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
+                      (CSRC / file).read_text())
+    assert found, f"{file} has no {name}"
+    return int(found[1]) << int(found[2] or 0)
+
+
+@pytest.mark.parametrize("file, name, number", [
+    ("core/shm/node_allreduce.cc", "kFlat", costs.FLAT),
+    ("core/shm/node_allreduce.h", "kDefaultChunk", costs.CHUNK),
+    ("core/cores/partition.cc", "kCoresPerRank", scp.CORES_OF_RANK),
+    ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo_rounds.FIRST),
+    ("binding/topo/rounds.cc", "kLongestListening", 1e3 * topo_rounds.LONGEST),
+    ("binding/topo/rounds.cc", "kPartOfQuiet", 1 / topo_rounds.PART_OF_QUIET),
+])
+def test_the_simulation_has_the_numbers_of_what_it_simulates(file, name, number):
+    assert native(file, name) == number
+
+
+def test_the_help_says_how_many_cores_auto_wants():
+    cores = native("binding/modes/scp.cc", "kCoresToSpare")
+    help_text = Settings.__dataclass_fields__["mode"].metadata["help"]
+    assert f"with scp where every rank has at least {cores} cores" in help_text
