@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from horovod_opt.measuring import dissertation
+from horovod_opt.measuring.dissertation import Reported
 from horovod_opt.simulate import model
 from horovod_opt.simulate.parameters import Setup
 
@@ -26,7 +28,8 @@ TABLE: dict[str, tuple[float, str]] = {
     "cores": (7, "source, 6.2.1"),
     "shared_cores": (0, "source, 6.2.1: each rank has cores of its own"),
     "compute_seconds": (0.060, "assumed: 530 images/s of a V100 at batch 32, mixed precision"),
-    "cis_window": (0.48, "source, 6.4.2: CIS window of ResNet50, of the step; here of the compute"),
+    "cis_window": (dissertation.CIS_WINDOW["ResNet50"],
+                   "source, 6.4.2: CIS window of ResNet50, of the step; here of the compute"),
     "compute_threads": (1, "assumed: one thread schedules XLA's few clusters"),
     "input_threads": (7, "assumed: a pool as large as there are cores"),
     "input_duty": (0.78, "FITTED"),
@@ -72,49 +75,44 @@ class Figure:
     where: str
     kind: str
     mode: str
-    low: float
-    high: float
+    reported: Reported
     fitted: bool = False
 
 
 FIGURES = (
-    Figure("weak-scaling efficiency, off", "6.2.3", "efficiency", "off", 0.303, 0.303, fitted=True),
-    Figure("allreduce in a step, off", "6.2.3", "allreduce", "off", 0.703, 0.703),
-    Figure("of it idle GPU, off", "6.2.3", "idle", "off", 0.67, 1.0),
-    Figure("background overhead in a step, off", "6.4.1", "overhead", "off", 0.46, 0.46),
-    Figure("background overhead in a step, topo", "6.4.1", "overhead", "topo", 0.034, 0.034),
-    Figure("improvement, gs", "6.4.1", "improvement", "gs", 0.10, 0.10, fitted=True),
-    Figure("improvement, nbcs", "6.4.1", "improvement", "nbcs", 0.16, 0.16, fitted=True),
-    Figure("improvement, scp", "6.4.1", "improvement", "scp", 0.18, 0.18),
-    Figure("improvement, topo", "6.4.1", "improvement", "topo", 0.21, 0.21, fitted=True),
-    Figure("improvement, topo+scp", "6.4.1", "improvement", "topo+scp", 0.23, 0.23),
-    Figure("background thread's CPU, off", "6.2.5", "background_cpu", "off", 0.60, 0.90),
-    Figure("background thread's CPU, topo", "6.4.1", "background_cpu", "topo", 0.06, 0.06),
+    Figure("weak-scaling efficiency, off", "6.2.3", "efficiency", "off",
+           dissertation.EFFICIENCY, fitted=True),
+    Figure("allreduce in a step, off", "6.2.3", "allreduce", "off", dissertation.ALLREDUCE),
+    Figure("of it idle GPU, off", "6.2.3", "idle", "off", dissertation.IDLE),
+    *(Figure(f"background overhead in a step, {mode}", "6.4.1", "overhead", mode, reported)
+      for mode, reported in dissertation.OVERHEAD.items()),
+    *(Figure(f"improvement, {mode}", "6.4.1", "improvement", mode, reported,
+             fitted=mode in ("gs", "nbcs", "topo"))
+      for mode, reported in dissertation.GAIN.items()),
+    Figure("background thread's CPU, off", "6.2.5", "background_cpu", "off",
+           dissertation.BACKGROUND_CPU["off"]),
+    Figure("background thread's CPU, topo", "6.4.1", "background_cpu", "topo",
+           dissertation.BACKGROUND_CPU["topo"]),
 )
 
 
 @dataclass(frozen=True)
 class Network:
-    """`window`: the CIS window, of a step, and `gain`: of topo over off, as in section 6.4.2.
-    Billions of multiply-adds an image and millions of parameters are those of its authors."""
+    """Billions of multiply-adds an image and millions of parameters, as its authors give them."""
 
     name: str
-    window: float
-    gain: tuple[float, float] | None
     multiply_adds: float
     parameters: float
 
 
 NETWORKS = (
     # He et al., 2016, doi:10.1109/CVPR.2016.90, table 1
-    Network("ResNet18", 0.46, None, 1.8, 11.7), Network("ResNet34", 0.55, None, 3.6, 21.8),
-    Network("ResNet50", 0.48, (0.21, 0.21), 3.8, 25.6),
-    Network("ResNet101", 0.30, None, 7.6, 44.5), Network("ResNet152", 0.23, None, 11.3, 60.2),
+    Network("ResNet18", 1.8, 11.7), Network("ResNet34", 3.6, 21.8), Network("ResNet50", 3.8, 25.6),
+    Network("ResNet101", 7.6, 44.5), Network("ResNet152", 11.3, 60.2),
     # Szegedy et al., 2015, doi:10.1109/CVPR.2015.7298594, and 2016, doi:10.1109/CVPR.2016.308
-    Network("GoogLeNet", 0.56, (0.25, 0.35), 1.5, 6.8),
-    Network("Inception-v3", 0.42, (0.10, 0.18), 5.0, 23.8),
+    Network("GoogLeNet", 1.5, 6.8), Network("Inception-v3", 5.0, 23.8),
     # Simonyan, Zisserman, 2015, arXiv:1409.1556
-    Network("VGG16", 0.32, (0.02, 0.06), 15.3, 138.4),
+    Network("VGG16", 15.3, 138.4),
 )
 NETWORKS_RANKS = 1_536
 NETWORKS_STEPS = 100
@@ -136,11 +134,12 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
             continue
         value = _value(row, figure.kind)
         rows.append({
-            "figure": figure.text, "section": figure.where, "source": [figure.low, figure.high],
+            "figure": figure.text, "section": figure.where,
+            "source": list(figure.reported.bounds),
             "simulated": value, "fitted": figure.fitted,
             "largest": max(_value(one, figure.kind) for one in mine)
             if figure.kind == "improvement" else None,
-            "met": is_met(value, figure.low, figure.high)})
+            "met": is_met(value, *figure.reported.bounds)})
     return rows
 
 
@@ -173,14 +172,18 @@ def networks(seed: int) -> list[dict[str, Any]]:
     rows = []
     for one in NETWORKS:
         p = setup().changed(
-            "published", cis_window=one.window, gradient_bytes=4e6 * one.parameters,
+            "published", cis_window=dissertation.CIS_WINDOW[one.name],
+            gradient_bytes=4e6 * one.parameters,
             compute_seconds=TABLE["compute_seconds"][0] * one.multiply_adds / base.multiply_adds,
         ).parameters
         off, topo = (statistics.fmean(
             model.simulate(p, mode, NETWORKS_RANKS, NETWORKS_STEPS, seed).steps)
             for mode in ("off", "topo"))
         gain = off / topo - 1
-        rows.append({"network": one.name, "ranks": NETWORKS_RANKS, "window": one.window,
-                     "source": one.gain, "simulated": gain, "fitted": one is base,
-                     "met": is_met(gain, *one.gain) if one.gain else None})
+        reported = dissertation.NETWORK_GAIN.get(one.name)
+        source = reported.bounds if reported else None
+        rows.append({"network": one.name, "ranks": NETWORKS_RANKS,
+                     "window": dissertation.CIS_WINDOW[one.name], "source": source,
+                     "simulated": gain, "fitted": one is base,
+                     "met": is_met(gain, *source) if source else None})
     return rows

@@ -1,0 +1,116 @@
+"""What the source measured on Summit: each number with the place where it stands.
+
+The source is S. Pumma, "Scalability Analysis and Optimization for Large-Scale Deep Learning",
+Virginia Tech, 2019, Chapter 6: TensorFlow 1.14 and Horovod 0.16.3, a GPU and seven cores for each
+rank, up to 24,576 ranks; ResNet50 unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A number of the source, or a range from `low` to `high`.
+
+    Shares are kept as such and shown in percent: `scale` is 100, and 1 for ratios and times.
+    `form` is how the number is shown, `given` how the source words it.
+    """
+
+    what: str
+    where: str
+    low: float
+    high: float
+    form: str = ".0f"
+    scale: float = 100
+    given: str = "{}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def show(self, value: float) -> str:
+        """Any number of this kind, also ours."""
+        return f"{self.scale * value:{self.form}}"
+
+    def text(self) -> str:
+        """As the source gives it."""
+        ends = dict.fromkeys(map(self.show, self.bounds))
+        return self.given.format(" to ".join(ends))
+
+
+EFFICIENCY = Reported("efficiency of off at the largest number of ranks, %", "Figure 6.5, p. 120",
+                      0.303, 0.303, ".1f", given="{} (24,576 GPUs)")
+
+ALLREDUCE = Reported("allreduce in off, % of a step", "Figure 6.6, p. 121", 0.703, 0.703, ".1f",
+                     given="up to {}")
+IDLE = Reported("of the allreduce in off, not moving data, %", "Figure 6.7, p. 122; 6.2.3", 0.67,
+                1.0, given="{}")
+OVERHEAD = {
+    "off": Reported("background thread's overhead in off, % of a step", "Figure 6.17, p. 136",
+                    0.46, 0.46, given="about {}"),
+    "topo": Reported("background thread's overhead in topo, % of a step", "Figure 6.17, p. 136",
+                     0.034, 0.034, ".1f"),
+}
+
+BACKGROUND_CPU = {
+    "off": Reported("background thread in off, % of a core", "Figure 6.10, p. 124", 0.60, 0.90),
+    "topo": Reported("background thread in topo, % of a core", "Figure 6.18, p. 137", 0.06, 0.06,
+                     given="about {}"),
+}
+SWITCHES_BY_INPUT = Reported("involuntary switches, real over synthetic input, off", "6.2.5",
+                             8.5, 8.5, ".2g", 1)
+SWITCHES_BY_MODE = Reported("involuntary switches, off over topo", "6.4.1", 3, 25, ".2g", 1)
+
+
+def _gain(mode: str, gain: float) -> Reported:
+    return Reported(f"largest gain of {mode} over off, %", "Figure 6.16, p. 135", gain, gain,
+                    given="up to {}")
+
+
+GAIN = {mode: _gain(mode, gain) for mode, gain in (
+    ("gs", 0.10), ("nbcs", 0.16), ("scp", 0.18), ("topo", 0.21), ("topo+scp", 0.23))}
+STRONG_GAIN = Reported("largest gain over off, strong scaling, %", "Figure 6.19, p. 138", 0.19,
+                       0.19, given="up to {}")
+
+
+class Traversal(NamedTuple):
+    """A row of Table 6.1; `percent`: of a complete training on ImageNet with 12,288 GPUs."""
+
+    nodes: int
+    edges: int
+    ms: int
+    percent: float
+
+
+TABLE_6_1 = {
+    "ResNet18": Traversal(1714, 2565, 32, 0.18), "ResNet34": Traversal(2866, 4325, 86, 0.37),
+    "ResNet50": Traversal(3988, 6042, 159, 0.04), "ResNet101": Traversal(7558, 11499, 594, 1.49),
+    "ResNet152": Traversal(11128, 16956, 1274, 2.33), "AlexNet": Traversal(655, 893, 6, 0.02),
+    "GoogLeNet": Traversal(3499, 4970, 182, 0.89),
+    "Inception-v3": Traversal(6146, 9211, 382, 1.12), "VGG16": Traversal(1091, 1479, 17, 0.03),
+}
+TRAVERSAL_MS = {name: Reported(f"traversal of the graph of {name}, ms", "Table 6.1, p. 139",
+                               row.ms, row.ms, scale=1) for name, row in TABLE_6_1.items()}
+
+# Of a step: graph scheduling and input pipeline are active, transfers have not begun (6.4.2).
+CIS_WINDOW = {"ResNet18": 0.46, "ResNet34": 0.55, "ResNet50": 0.48, "ResNet101": 0.30,
+              "ResNet152": 0.23, "GoogLeNet": 0.56, "Inception-v3": 0.42, "VGG16": 0.32}
+
+
+def _network(name: str, low: float, high: float, given: str = "{}") -> Reported:
+    return Reported(f"gain of topo over off, {name}, %", "Figure 6.20, p. 140; 6.4.2", low, high,
+                    given=given)
+
+
+NETWORK_GAIN = {
+    "ResNet50": GAIN["topo"],
+    "GoogLeNet": _network("GoogLeNet", 0.25, 0.35, "{} (mean to largest)"),
+    "Inception-v3": _network("Inception-v3", 0.10, 0.18), "VGG16": _network("VGG16", 0.02, 0.06),
+    "AlexNet": _network("AlexNet", -0.06, -0.06, given="about {}"),
+}
+# The source gives one range for the five ResNets together.
+RESNETS_GAIN = {name: _network(name, 0.05, 0.21, "{} (the ResNets)")
+                for name in ("ResNet18", "ResNet34", "ResNet101", "ResNet152")}
