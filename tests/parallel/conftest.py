@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,3 +63,27 @@ def job(need, tmp_path):
         return run_job(tmp_path, worker, *arguments, **how)
 
     return job
+
+
+@pytest.fixture
+def one_core():
+    """Let this thread, and with it the jobs it starts, have one core."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    yield
+    os.sched_setaffinity(0, cpus)
+
+
+@pytest.fixture(params=["mpi", "gloo"])
+def controller(request, need) -> str:
+    need(request.param)
+    return f"--{request.param}"
+
+
+@pytest.fixture
+def mpi(need) -> str:
+    """What the environment's mpirun says of its version."""
+    need("mpi")
+    mpirun = BIN / "mpirun"
+    command = str(mpirun) if mpirun.exists() else "mpirun"
+    return subprocess.run([command, "--version"], check=True, capture_output=True, text=True).stdout

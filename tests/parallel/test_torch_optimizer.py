@@ -1,6 +1,7 @@
 """hvd.DistributedOptimizer takes whatever today's torch.optim.Optimizer takes.
 
-Each program of workers/torch_optimizer.py runs on two ranks with it, and in one process without.
+Each program of workers/operations/torch_optimizer.py runs on two ranks with it, and in one process
+without.
 """
 
 from __future__ import annotations

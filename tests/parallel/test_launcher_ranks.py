@@ -1,0 +1,84 @@
+"""How many ranks `horovodrun` starts: without -np, and with more or fewer than there are slots."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from launched import Job
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    return Job(tmp_path)
+
+
+@pytest.fixture
+def three_gpus(tmp_path) -> dict[str, str]:
+    """An environment with an nvidia-smi that lists them."""
+    command = tmp_path / "gpus" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\nfor i in 0 1 2; do echo GPU $i: NVIDIA H100; done\n")
+    command.chmod(0o755)
+    return {"PATH": os.pathsep.join([str(command.parent), os.environ["PATH"]])}
+
+
+@pytest.mark.usefixtures("one_core")
+def test_ranks_for_the_cpus(job, controller):
+    assert len(job.report(controller)) == 1
+    assert "horovodrun: 1 rank: no GPU, and 1 CPU; -np sets another number" in job.output
+
+
+def test_ranks_for_the_gpus(job, controller, three_gpus):
+    job.environment = three_gpus
+    assert len(job.report(controller)) == 3
+    assert "horovodrun: 3 ranks: one for each GPU" in job.output
+
+
+def test_ranks_for_the_gpus_that_are_visible(job, controller, three_gpus):
+    job.environment = {**three_gpus, "CUDA_VISIBLE_DEVICES": "0,2"}
+    assert len(job.report(controller)) == 2
+
+
+def test_ranks_for_the_slots_of_the_hosts(job, controller, three_gpus):
+    job.environment = three_gpus
+    assert len(job.report(controller, "-H", "localhost:2")) == 2
+    assert "horovodrun: 2 ranks: the slots of the hosts localhost:2" in job.output
+
+
+def test_ranks_for_the_slots_of_a_host_file(job, controller):
+    file = job.folder / "hosts"
+    file.write_text("localhost slots=3\n")
+    assert len(job.report(controller, "--hostfile", file)) == 3
+
+
+def test_ranks_for_the_tasks_of_slurm(job, need, three_gpus):
+    need("gloo")
+    job.environment = {**three_gpus, "SLURM_JOB_NODELIST": "localhost",
+                       "SLURM_TASKS_PER_NODE": "2"}
+    assert len(job.report("--gloo")) == 2
+    assert "horovodrun: 2 ranks: the tasks of Slurm's allocation, localhost:2" in job.output
+
+
+def test_no_command(job):
+    job.run()
+    assert job.code == 2
+    assert "no command to run" in job.output
+
+
+@pytest.mark.usefixtures("one_core")
+def test_more_ranks_than_cores(job, controller):
+    assert len(job.report(controller, "-np", 4)) == 4
+
+
+@pytest.mark.usefixtures("one_core", "mpi")
+def test_fewer_ranks_than_slots(job):
+    assert len(job.report("--mpi", "-np", 3, "-H", "localhost:4")) == 3
+
+
+def test_more_ranks_than_slots_of_open_mpi(job, mpi):
+    if "HYDRA" in mpi:
+        pytest.skip("Hydra fills the host beyond its slots")
+    job.run("--mpi", "-np", 3, "-H", "localhost:2", "true")
+    assert job.code != 0
+    assert "not enough slots" in job.output

@@ -1,0 +1,64 @@
+"""What the programs of torch_optimizer.py run in: a network, batches, and a wrapped optimizer or
+not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import horovod.torch as hvd
+import torch
+from common import RANK
+
+SIZE = 2
+STEPS = 5
+Program = Callable[["Run"], object]
+
+
+def drawn(*key: int, shape: tuple[int, ...] = (4, 3)) -> torch.Tensor:
+    seed = sum(one * 1000 ** place for place, one in enumerate(key))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+class Run:
+    """What a program needs: a network, batches, and a wrapper for its optimizer."""
+
+    def __init__(self, distributed: bool):
+        self.distributed = distributed
+        self.ranks = [RANK] if distributed else range(SIZE)
+        torch.manual_seed(1)
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).double()
+
+    def wrap(self, optimizer: torch.optim.Optimizer, **how: object) -> torch.optim.Optimizer:
+        return hvd.DistributedOptimizer(optimizer, **how) if self.distributed else optimizer
+
+    def sgd(self, parameters: object = None, **how: object) -> torch.optim.Optimizer:
+        parameters = self.net.parameters() if parameters is None else parameters
+        return self.wrap(torch.optim.SGD(
+            parameters, **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **how}))
+
+    def loss(self, step: int, net: Callable | None = None) -> torch.Tensor:
+        net = net or self.net
+        return sum(net(drawn(step, rank)).square().mean() for rank in self.ranks) / len(self.ranks)
+
+    def train(self, optimizer: torch.optim.Optimizer, steps: int = STEPS, first: int = 0) -> list:
+        for step in range(first, first + steps):
+            optimizer.zero_grad()
+            self.loss(step).backward()
+            optimizer.step()
+        return self.weights()
+
+    def weights(self) -> list:
+        return [parameter.detach().clone() for parameter in self.net.parameters()]
+
+
+def same(one: object, other: object) -> bool:
+    if torch.is_tensor(one):
+        return torch.allclose(one.double(), other.double(), rtol=1e-7, atol=1e-10)
+    if isinstance(one, dict):
+        return list(one) == list(other) and same(list(one.values()), list(other.values()))
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-7 * max(1.0, abs(other))
+    return one == other
