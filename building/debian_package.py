@@ -2,6 +2,8 @@
 
 For what the package index does not have. Works with the system's own package sources, wherever
 apt-get and dpkg-deb are; keeps the files in the given folder for the next call.
+
+    python -m building.debian_package PACKAGE FOLDER
 """
 
 from __future__ import annotations
@@ -64,3 +66,10 @@ def _apt(folder: Path, *arguments: str) -> str:
     command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", *arguments]
     return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True).stdout
+
+
+if __name__ == "__main__":
+    try:
+        unpacked(sys.argv[1], Path(sys.argv[2]))
+    except NotAvailable as error:
+        sys.exit(str(error))

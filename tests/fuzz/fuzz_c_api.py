@@ -13,9 +13,6 @@ import os
 import random
 import sys
 import time
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
 os.environ["HOROVOD_OPT_MODE"] = "topo"
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY))
-
-from building import debian_package  # noqa: E402
-
 PACKAGE = "googletest"
 INSTALLED = "usr/src/googletest"
 
@@ -23,14 +20,15 @@ def source(cache: Path) -> Path:
     system = Path("/") / INSTALLED
     if (system / "CMakeLists.txt").is_file():
         return system
-    try:
-        return (debian_package.unpacked(PACKAGE, cache) / INSTALLED).resolve()
-    except debian_package.NotAvailable as error:
+    cache = cache.resolve()
+    fetch = [sys.executable, "-m", "building.debian_package", PACKAGE, str(cache)]
+    if subprocess.run(fetch, cwd=REPOSITORY).returncode != 0:
         raise NoGoogleTest(
-            f"GoogleTest is needed for the native tests, and {error}\n"
+            "GoogleTest is needed for the native tests, and cannot be fetched (see above).\n"
             f"Install Debian's or Ubuntu's package {PACKAGE}, or unpack GoogleTest's source so "
             f"that {cache / INSTALLED / 'CMakeLists.txt'} exists."
-        ) from error
+        )
+    return cache / INSTALLED
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from workers import cases
+from workers.shared import cases
 
 MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
 GLOO_MODES = ("off", "gs", "nbcs", "topo")

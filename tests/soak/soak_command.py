@@ -14,6 +14,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import shutil
 import signal
 import sys
@@ -22,18 +23,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import SystemRandom
 
-PARALLEL = Path(__file__).parents[1] / "parallel"
-sys.path.insert(0, str(PARALLEL))
-
 import psutil
-from jobs import HANG_SECONDS, run_job
+from jobs import HANG_SECONDS, PYTHONPATH, run_job
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
-WORKER = Path(__file__).parent / "workers" / "soak_rank.py"
+HERE = Path(__file__).parent
+WORKER = HERE / "workers" / "soak_rank.py"
 # Time for the stacks to be written before the job is killed.
 STACKS_SECONDS = HANG_SECONDS - 25
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -108,7 +107,8 @@ def perform(one: Trial, folder: Path) -> dict:
     begun = time.monotonic()
     try:
         job = run_job(folder, WORKER, one.seed, STACKS_SECONDS, ranks=one.ranks,
-                      controller=one.controller, **one.settings)
+                      controller=one.controller, **one.settings,
+                      PYTHONPATH=os.pathsep.join([PYTHONPATH, str(HERE.resolve())]))
     except BaseException:
         for process in psutil.Process().children(recursive=True):
             process.kill()
@@ -129,7 +129,7 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
     folder = arguments.json.absolute().with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * arguments.minutes
-    wrong, ended, results, passes = [], 0, 0, 0
+    wrong, ended, results, iterations = [], 0, 0, 0
     with arguments.json.open("w") as file, Progress(
             TimeElapsedColumn(), BarColumn(), TextColumn("{task.description}"),
             console=console, transient=True) as progress:
@@ -143,13 +143,13 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
             file.write(json.dumps(seen) + "\n")
             file.flush()
             ended, results = ended + 1, results + seen["results"]
-            passes += seen["planned_iterations"]
+            iterations += seen["planned_iterations"]
             if seen["found"]:
                 wrong.append(seen)
                 _show(seen, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
-    console.print(f"{ended} trials, {results} results compared, {passes} planned iterations")
+    console.print(f"{ended} trials, {results} results compared, {iterations} planned iterations")
     return wrong
 
 
@@ -195,3 +195,7 @@ def main() -> int:
     if wrong:
         console.print("went wrong: " + ", ".join(str(seen["seed"]) for seen in wrong))
     return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

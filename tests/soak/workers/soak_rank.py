@@ -12,9 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # what draws the trials
 
 import model
 import numpy as np

@@ -13,7 +13,6 @@ import horovod_opt
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
 sys.argv = [sys.argv[0], *sys.argv[2:]]
-sys.path.insert(0, str(EXAMPLES))
 runpy.run_path(str(EXAMPLES / "pytorch_digits.py"), run_name="__main__")
 stats = horovod_opt.stats()
 report(host=socket.gethostname(), nodes=hvd.cross_size(), passes=stats.planned_iterations,
