@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.bench.worker_job import BASE, MODES
 
 if TYPE_CHECKING:
     from horovod_opt.simulate.parameters import Setup
 
 NAME = "horovod-opt simulate"
-MODES = "off,gs,nbcs,scp,topo,topo+scp"
 SUMMIT_RANKS = "6,24,96,384,1536,6144,24576"
 SUMMIT_STEPS = 500  # source, 6.2.1
 PROFILE_STEPS = 50
@@ -114,7 +114,6 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
     Raises:
         ParameterError, Refused: one is unknown, or none is possible.
     """
-    from horovod_opt.bench.worker_job import BASE
     from horovod_opt.simulate import model, study
 
     asked = list(dict.fromkeys(text.split(",")))
