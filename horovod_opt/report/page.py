@@ -25,7 +25,7 @@ KINDS = {
     "profile": "horovod_opt.profile.profile_pictures",
     "bench": "horovod_opt.bench.training.scaling_pictures",
     "simulation": "horovod_opt.simulate.simulation_pictures",
-    "overhead": "horovod_opt.bench.overhead.section",
+    "overhead": "horovod_opt.bench.overhead.overhead_pictures",
     "traversal": "horovod_opt.report.traversal_section",
 }
 PIXELS_PER_INCH = 96  # of CSS

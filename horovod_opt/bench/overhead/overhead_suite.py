@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from horovod_opt.arguments import INTERRUPTED
 from horovod_opt.bench import worker_job
-from horovod_opt.bench.overhead import table
-from horovod_opt.bench.overhead.section import section
+from horovod_opt.bench.overhead import results
+from horovod_opt.bench.overhead.overhead_pictures import section
 from horovod_opt.bench.overhead.workloads import PROGRAMS, SECONDS, jobs
 from horovod_opt.bench.worker_job import Series
 from horovod_opt.measuring import documents, launch
@@ -39,7 +39,7 @@ def outcome(measurement: dict) -> str:
         return f"failed: {measurement['failed']}"
     return "  ".join(
         f"{measurement['metrics'][metric.key]:.4g} {metric.unit}"
-        for metric in table.METRICS if metric.workload == measurement["workload"])
+        for metric in results.METRICS if metric.workload == measurement["workload"])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
                 progress.update(task, description=heading)
                 measurement = {"round": number, **measure(workload, ranks, series, options)}
                 document["measurements"].append(measurement)
-                document["summary"] = table.summary(document["measurements"])
+                document["summary"] = results.summary(document["measurements"])
                 documents.save(options.output / "overhead.json", document)
                 console.print(f"{heading}  {outcome(measurement)}", highlight=False, markup=False,
                               soft_wrap=True)

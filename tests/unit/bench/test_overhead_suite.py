@@ -22,8 +22,8 @@ import threads
 
 from horovod_opt import cli
 from horovod_opt.bench import worker_job
-from horovod_opt.bench.overhead import overhead_options, overhead_suite, table, workloads
-from horovod_opt.bench.overhead.plot import picture
+from horovod_opt.bench.overhead import overhead_options, overhead_suite, results, workloads
+from horovod_opt.bench.overhead.overhead_pictures import picture
 from horovod_opt.bench.worker_job import BASE, LIMIT, Series, parse_result
 from horovod_opt.measuring import launch, machine
 from horovod_opt.measuring.comparison import Spread, compare, difference, interleave, ratio
@@ -234,7 +234,7 @@ MEASUREMENTS = [
 
 
 def find(metric: str, series: str) -> dict:
-    [row] = [row for row in table.summary(MEASUREMENTS)
+    [row] = [row for row in results.summary(MEASUREMENTS)
              if (row["metric"], row["series"]) == (metric, series)]
     return row
 
@@ -253,13 +253,13 @@ def test_memory_is_a_difference_and_only_of_the_idle_workload():
 def test_a_series_without_any_result_is_in_the_table_as_failed():
     assert find("images_per_second", "nbcs")["spread"] is None
     console = Console(width=130, file=io.StringIO())
-    console.print(rich_table(table.grid(MEASUREMENTS)))
+    console.print(rich_table(results.grid(MEASUREMENTS)))
     [line] = [line for line in console.file.getvalue().splitlines() if "nbcs" in line]
     assert "failed" in line and "0 of 1" in line
 
 
 def test_table_starts_with_the_limit_and_off():
-    series = [row.series for row in table.rows(MEASUREMENTS)
+    series = [row.series for row in results.rows(MEASUREMENTS)
               if row.metric.key == "images_per_second"]
     assert series == [LIMIT, "off", "gs", "nbcs"]
 
@@ -288,11 +288,11 @@ def bench(*arguments: str) -> int:
 
 
 def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_path, capsys):
-    results = iter([1.0, 1500.0])
+    answers = iter([1.0, 1500.0])
 
     def run(*_):
         try:
-            value = next(results)
+            value = next(answers)
         except StopIteration:
             raise KeyboardInterrupt from None
         return {"workload": "chain", "metrics": {"microseconds": value}, "mpi": "Open MPI v5",
@@ -304,7 +304,7 @@ def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_p
     saved = json.loads((tmp_path / "overhead.json").read_text())
     assert [m["metrics"] for m in saved["measurements"]] == [
         {"microseconds": 1.0, "memory_mib": 501.0}, {"microseconds": 1500.0, "memory_mib": 501.0}]
-    assert saved["summary"] == json.loads(json.dumps(table.summary(saved["measurements"])))
+    assert saved["summary"] == json.loads(json.dumps(results.summary(saved["measurements"])))
     assert {path.name for path in tmp_path.iterdir()} == {"overhead.json", "overhead.png"}
 
 

@@ -1,16 +1,35 @@
-"""The measurements as a picture."""
+"""The table and the picture of the suite overhead, from its JSON alone."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import COLOURS, GREY
-from horovod_opt.bench.overhead.table import Metric, Row, rows
+from horovod_opt.bench.overhead.results import Metric, Row, grid, rows
 from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring.present import Picture, number
+from horovod_opt.measuring.present import Picture, Section, number
+
+
+def section(document: dict[str, Any]) -> Section:
+    measurements = document["measurements"]
+    drawn = picture(measurements, made_on(document))
+    return Section(
+        "What the background thread costs",
+        "Small workloads that show the thread alone: idle, a chain of dependent allreduces, many "
+        "small ones, and training.",
+        [grid(measurements)], [drawn] if drawn else [])
+
+
+def made_on(document: dict[str, Any]) -> str:
+    """The machine and the MPI, in a line."""
+    about = document["machine"]
+    libraries = dict.fromkeys(filter(None, (m.get("mpi") for m in document["measurements"])))
+    return (f"{about['cpu']}, {about['cores']} cores; {', '.join(libraries) or 'no MPI'}; "
+            f"bars: median, whiskers: smallest and largest, dots: single jobs")
 
 
 def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
