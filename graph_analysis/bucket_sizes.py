@@ -1,4 +1,4 @@
-"""Buckets: which collectives are fused (chapter 6.3.4)."""
+"""How large buckets are: which collectives are fused (chapter 6.3.4)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ COMMON = {"dtype": "dtype", "reduce_op": "reduce operation", "device": "device",
 
 
 def fuse(slots: Sequence[Slot], latest: Mapping[int, int], threshold: int) -> tuple[Bucket, ...]:
-    """Cuts `slots`, in order of their IDs, into buckets of at most `threshold` bytes; a tensor
-    that is larger gets one for itself.
+    """Fuses `slots`, in order of their IDs, into buckets of at most `threshold` bytes; a tensor
+    that is larger has one for itself.
 
     `latest` maps an ID to the largest ID of a slot that it depends on, or -1."""
     buckets, current, filled = [], [], 0

@@ -13,7 +13,7 @@ from graph_analysis.traversal import reverse_depth_first
 
 def totally_ordered(topological: Sequence[int], preds: Sequence[tuple[int, ...]],
                     nodes: Iterable[int]) -> Optional[tuple[int, int]]:
-    """Two of `nodes` without a path between them, or None if there are none such. O(V + E).
+    """Two of `nodes` without a path between them, or None if there are no such two. O(V + E).
 
     In topological order each node must depend on the one before it; so it is enough to know the
     last one that a node depends on."""

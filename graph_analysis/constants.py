@@ -1,5 +1,5 @@
-"""Collectives of constants. In a loop TensorFlow's optimizer executes them once, while it rewrites
-the graph, and puts the result in their place: in a step they never run. Elsewhere they do."""
+"""Collectives of constants. In a loop, TensorFlow's optimizer executes them once, while it rewrites
+the graph, and puts the result in their place: no step runs them. Elsewhere they run."""
 
 from __future__ import annotations
 

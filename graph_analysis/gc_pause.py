@@ -1,5 +1,5 @@
-"""Reading and analysing make many objects and no cycles of them. Python's collector would look at
-them, and at the framework's, again and again: that took a third of the time."""
+"""Python's garbage collector is off while a graph is read and analysed: that makes many objects and
+no cycles of them, and the collector's looks at them took a third of the time."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SWITCHES = frozenset({"Switch", "RefSwitch"})
 EXITS = frozenset({"Exit", "RefExit"})
 CONTROL_FLOW = IFS | CASES | WHILES
 
-# What these return is known before the graph runs; they move no data.
+# Their results are known before the graph runs; they move no data.
 QUERIES = frozenset({
     "HorovodSize", "HorovodLocalSize", "HorovodRank", "HorovodLocalRank",
     "HorovodProcessSetIncluded"})

@@ -40,10 +40,10 @@ class Stats:
     data_seconds: float = _counter("d", "seconds performing collectives on tensors")
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
     steps: int = _counter(
-        "i", "steps of training: how often the tensor was reduced that was so most often (in mode "
+        "i", "steps of training: reductions of the tensor that was reduced most often (in mode "
         "topo the iterations of all plans, and what was negotiated before)"
     )
-    planned_iterations: int = _counter("i", "times that a plan was gone through (mode topo)")
+    planned_iterations: int = _counter("i", "iterations of plans (mode topo)")
     planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
     planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")
     planned_wakeups: int = _counter(
@@ -53,13 +53,13 @@ class Stats:
         "i", "rounds of negotiation that a rank asked for, the others being heartbeats (mode topo)"
     )
     steady_rounds: int = _counter(
-        "i", "of those, from the first to the last iteration since the last decision about plans"
+        "i", "of these, from the first to the last iteration since the last decision about plans"
     )
     agreements: int = _counter(
-        "i", "times this rank met other nodes to agree on the buckets that are ready everywhere"
+        "i", "times this rank agreed with other nodes on the buckets that are ready everywhere"
     )
     planned_latency_seconds: float = _counter(
-        "d", "sum over those buckets of the time from this rank's last tensor to the result"
+        "d", "sum over the planned buckets of the time from this rank's last tensor to the result"
     )
     background_user_seconds: float = _counter("d", "CPU seconds of the background thread, user")
     background_system_seconds: float = _counter("d", "CPU seconds of the background thread, system")

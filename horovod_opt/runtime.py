@@ -20,11 +20,11 @@ from horovod_opt.planning.planner import Planner
 from horovod_opt.planning.region_file import PLANS
 from horovod_opt.settings import Settings, SettingsError, load
 
-# What still blocks in MPI, moving data above all, gives its core away between two looks: Open MPI
-# reads this when it starts. A value of the user's own wins. MPICH does so by itself.
+# A rank that still blocks in MPI, mostly to move data, offers its core to others at each turn: Open
+# MPI reads this when it starts. A value that the user has set wins. MPICH does so by itself.
 MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
 
-# Upstream's operations for XLA are other ones than those that plans give keys to.
+# Upstream has operations of its own for XLA, to which plans give no keys.
 NEVER_BY_XLA = ("HOROVOD_ENABLE_XLA_OPS=1: tensors of what TensorFlow compiles by XLA are "
                 "negotiated and never reach their plan")
 

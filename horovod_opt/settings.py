@@ -35,8 +35,8 @@ class SettingsError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One row of the table; for an integer, `minimum` and `maximum` are its bounds. `mode` is the
-    only one in which it has an effect, if there is one."""
+    """One row of the table; for an integer, `minimum` and `maximum` are its bounds. `modes`: those
+    in which it has an effect, if not in all."""
 
     field: str
     default: object
@@ -107,7 +107,7 @@ class Settings:
     )
     gs_interval: int = _setting(
         1,
-        "gs: every that many cycles the ranks agree on the shortest of their sleep times.",
+        "gs: once in so many cycles the ranks agree on the shortest of their sleep times.",
         "cycles",
         (1, 1_000_000),
         modes=("gs",),
@@ -145,16 +145,17 @@ class Settings:
     )
     heartbeat_ms: int = _setting(
         100,
-        "topo: after so long without a request, the ranks negotiate all the same, to notice one "
-        "that has ended; on several nodes earlier, to notice requests there.",
+        "topo: after so long without a request the ranks negotiate all the same, to notice one "
+        "that has ended; on several nodes sooner, to notice requests of other nodes.",
         "ms",
         (1, 60_000),
         modes=("topo",),
     )
     node_ranks: int = _setting(
         0,
-        "topo: at most so many ranks of a node reduce through one shared memory, those of a socket "
-        "for example; such groups reduce among each other as nodes do. 0: all ranks of the node.",
+        "topo: at most so many ranks of a node reduce through one shared memory, for example those "
+        "of a socket; these groups then reduce among each other as nodes do. 0: all ranks of the "
+        "node.",
         "ranks",
         (0, 65_536),
         modes=("topo",),
@@ -169,7 +170,7 @@ class Settings:
     )
     recut: int = _setting(
         1,
-        "topo: after a few steps, cut the buckets anew in the order in which tensors were seen to "
+        "topo: after a few steps, rebuild the buckets in the order in which tensors were seen to "
         "arrive.",
         "",
         (0, 1),

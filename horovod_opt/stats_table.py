@@ -23,7 +23,7 @@ MOST_RANKS_PER_TABLE = 5
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One line: label, unit, the value of one rank, how it is written. `in_mode`: the only mode
-    that has it, or with a minus the only one that has it not."""
+    that has it or, with a minus, the only one that does not."""
 
     label: str
     unit: str

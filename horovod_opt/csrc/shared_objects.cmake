@@ -1,5 +1,5 @@
-# Upstream compiles all that its libraries have in common once for each framework. Where TensorFlow's
-# and PyTorch's are compiled alike, they can share the objects: 124 compilations instead of 203.
+# Upstream compiles all that its libraries have in common once for each framework. Where
+# TensorFlow's and PyTorch's are compiled alike, they share the objects: 124 compilations, not 203.
 
 # The language, flags and definitions with which a framework's library compiles the common sources.
 function(horovod_opt_compiled_with result target own_definitions)

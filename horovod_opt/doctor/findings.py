@@ -111,7 +111,7 @@ def _mpi_problems(facts: Facts) -> list[str]:
             problems.append(
                 f"Horovod for {framework.name} uses {linked} ({framework.libmpi}), but "
                 f"{facts.mpirun} is {facts.mpirun_version or 'of an unknown MPI'}: each rank would "
-                f"believe to be alone. Remedy: put the mpirun of {linked} first on PATH."
+                f"be a job of its own. Remedy: put the mpirun of {linked} first on PATH."
             )
     if with_mpi and facts.shm_free_mib is not None:
         needed = SHM_MIB_PER_RANK * facts.ranks

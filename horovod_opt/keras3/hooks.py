@@ -32,7 +32,7 @@ def reducer_of(optimizer: Any) -> Any | None:
 
 @functools.cache
 def install() -> None:
-    """Changes two methods of Keras, for models and optimizers that reduce gradients alone.
+    """Changes two methods of Keras, only for models and optimizers that reduce gradients.
 
     compile(jit_compile="auto"), the default, asks only layers whether XLA can compile them.
 

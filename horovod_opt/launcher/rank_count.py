@@ -88,8 +88,8 @@ def slurm_hosts(nodes: str, tasks: str) -> str:
             sys.exit(f"horovodrun: SLURM_TASKS_PER_NODE={tasks} cannot be read; use -np and -H")
         slots += [match[1]] * int(match[2] or 1)
     if len(names) != len(slots):
-        sys.exit(f"horovodrun: SLURM_JOB_NODELIST={nodes} are {len(names)} hosts, and "
-                 f"SLURM_TASKS_PER_NODE={tasks} are {len(slots)}; use -np and -H")
+        sys.exit(f"horovodrun: SLURM_JOB_NODELIST={nodes} names {len(names)} hosts, and "
+                 f"SLURM_TASKS_PER_NODE={tasks} is for {len(slots)}; use -np and -H")
     return ",".join(f"{name}:{number}" for name, number in zip(names, slots))
 
 

@@ -2,9 +2,9 @@
 
     python -I -S rank_end.py PROGRAM [ARGUMENT...]
 
-Part of each rank of a job that mpirun starts on several hosts, see job_end.py. It imports nothing
-but a little of the standard library, so that a rank starts as fast as without it. To the program
-nothing changes: input, output, signals and exit status are its own.
+Part of each rank of a job that mpirun starts on several hosts, see job_end.py. It imports only a
+little of the standard library, so that a rank starts as fast as without it. For the program nothing
+changes: input, output, signals and exit status are its own.
 """
 
 import os

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class DocumentError(Exception):
-    """The file is none of ours, or only a part of one; the text names it and says what to do."""
+    """The file is not one of ours, or only a part of one; the text names it and the remedy."""
 
 
 def new(kind: str, program: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The C header of what Python and the native libraries exchange, from the tables.
+"""The C header of what Python and the native libraries exchange, generated from tables in Python.
 
     python -m horovod_opt.native.header > horovod_opt_abi.h
 """

@@ -1,4 +1,4 @@
-"""Plans on their way to the native side and back; the texts are described in csrc."""
+"""Plans on their way to the native side, and what it says about them: texts, described in csrc."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlanStatus:
     state         "warming up" (its first iterations are negotiated and checked), "ready" (waits
                   for other ranks, or for its next iteration), "active", or "negotiated" (for good)
     reason        why it is not active
-    iterations    times that it was gone through
+    iterations    planned iterations so far
     buckets       names of the tensors of each bucket, in order
     arrived_last  tensor name -> how often it was the last of its bucket
     """

@@ -2,7 +2,7 @@
 
 HOROVOD_OPT_PLANS_STOP=1 asks for it, beside HOROVOD_OPT_PLANS=folder. A rank leaves a file in the
 folder that is named after its process. Where its first planned step would begin, it says so there
-and waits for being killed: nothing of the script may run any more, no handler of a signal either.
+and waits to be killed: nothing of the script may run any more, not even a signal's handler.
 """
 
 from __future__ import annotations

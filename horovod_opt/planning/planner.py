@@ -15,7 +15,7 @@ def bucket_bytes() -> int:
 
 
 class Planner:
-    """Hands plans over. One per library; calls any thread."""
+    """Hands plans over. One per library; for any thread."""
 
     def __init__(self, lib: ctypes.CDLL):
         self._lib = lib

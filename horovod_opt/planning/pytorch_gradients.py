@@ -3,7 +3,7 @@
 hvd.DistributedOptimizer reduces the gradients of all its parameters in every step: what the
 backward pass has not computed, it adds in synchronize(). So they are known before the first step;
 the order is that of the parameters, last one first, the same on every rank. After some steps the
-ranks cut the buckets anew, in the order in which gradients were seen to arrive.
+ranks rebuild the buckets in the order in which gradients were seen to arrive.
 
 A plan has to be known before its first gradient arrives, on every rank: iterations are counted.
 """
@@ -82,7 +82,7 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
 
 
 def of(optimizer: Any) -> GradientPlan | None:
-    """For a new hvd.DistributedOptimizer; None if nothing of it is planned: in another mode and in
+    """For a new hvd.DistributedOptimizer; None if nothing of it is planned, in another mode or in
     another process set."""
     if planner is None or optimizer.process_set.process_set_id != 0:
         return None

@@ -97,7 +97,8 @@ class Capture:
             self._write(region)
             reasons = {one.reason for one in region.unplanned if "Broadcast" not in one.reason}
             if reasons:
-                self._say(f"in {region.name}, stays negotiated: {'; '.join(sorted(reasons))}")
+                self._say(f"in {region.name}, some tensors stay negotiated: "
+                          f"{'; '.join(sorted(reasons))}")
             if region.plan is None:
                 continue
             self._functions.setdefault(name, []).append(region.plan.hash)
@@ -113,7 +114,7 @@ class Capture:
         weakref.finalize(owner, self._forget, name).atexit = False
 
     def _forget(self, function: str) -> None:
-        """Its graph is gone. No lock: it may be called wherever Python collects garbage."""
+        """Its graph is gone. Takes no lock: Python may collect garbage anywhere."""
         self._functions.pop(function, None)
         self._steps.discard(function)
 

@@ -84,7 +84,7 @@ class Job:
             signal.signal(number, handler)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        # The second one is the user's who does not want to wait.
+        # After the second one the user does not want to wait.
         self._deadline = 0.0 if self.interrupted else time.monotonic() + GRACE
         self.interrupted = self.interrupted or number
         if self._process is not None and self._process.returncode is None:

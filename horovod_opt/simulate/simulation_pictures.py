@@ -180,8 +180,8 @@ def breakdown(document: dict[str, Any]) -> Picture:
     figure.legend(handles=[Patch(color=colour, label=text) for colour, text in PARTS.values()],
                   loc="outside upper center", ncols=2, frameon=False, fontsize=10)
     return Picture("simulated-breakdown", "Where a step's time goes, simulated",
-                   "Means over ranks and steps. Who waits for the slowest rank does so in the "
-                   "negotiation, or with topo in the data's allreduce, as the source counts it."
+                   "Means over ranks and steps. Ranks wait for the slowest one in the negotiation, "
+                   "or with topo in the data's allreduce, as the source counts it."
                    + SOURCE.format("6.6, 6.7 and 6.17"), figure)
 
 

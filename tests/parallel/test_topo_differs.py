@@ -80,4 +80,5 @@ def test_it_was_planned_until_then(reports, controller, kind):
             assert FAULT - 5 <= passes <= FAULT
             assert state == "negotiated"
         (reason,) = report[kind]["shape"]["reasons"]
-        assert re.fullmatch(r"rank 2: '[^']*first[^']*': it has 16 bytes, planned are 12", reason)
+        assert re.fullmatch(
+            r"rank 2: '[^']*first[^']*': it has 16 bytes, not the planned 12", reason)

@@ -27,8 +27,8 @@ class Naps:
         self._lengths = np.array([*lengths, self.longest])
 
     def noticed(self, waited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(when the first test is that comes `waited` seconds after the first nap began or later,
-        length of the nap before it); 0 for who does not wait."""
+        """(when the first test comes that is at least `waited` seconds after the first nap began,
+        length of the nap before it); 0 for a rank that does not wait."""
         index = np.minimum(np.searchsorted(self._tests, waited), len(self._tests) - 1)
         beyond = np.ceil(np.maximum(waited - self._tests[-1], 0) / self.longest) * self.longest
         waits = waited > 0
@@ -36,8 +36,9 @@ class Naps:
                 np.where(waits, self._lengths[index], 0.0))
 
     def tested(self, seconds: float, hops: int) -> float:
-        """Until it is noticed that a collective of so many hops is complete that takes `seconds` if
-        nobody naps; all begin it together. Each hop but the last is held up by half a nap."""
+        """Seconds until it is noticed that a collective of so many hops is complete, if it takes
+        `seconds` without naps and all begin it together. Each hop but the last is held up by half a
+        nap."""
         _, nap = self.noticed(np.array([seconds]))
         test, _ = self.noticed(np.array([seconds + (hops - 1) * float(nap[0]) / 2]))
         return float(test[0])
@@ -45,9 +46,9 @@ class Naps:
     def meet(self, arrivals: np.ndarray, hops: int, cost: float) -> float:
         """When all leave a small allreduce; nobody does before the last has come.
 
-        A rank that naps holds up who exchanges with it in each hop: in the first until its next
-        test, in the others half a nap on average, since MPI makes progress only while it is
-        called."""
+        In each hop a rank that naps holds up the one that exchanges with it: in the first hop
+        until its next test, in the others half a nap on average, since MPI makes progress only
+        while it is called."""
         last = float(arrivals.max())
         if hops == 0:
             return last + cost

@@ -69,9 +69,9 @@ class Off(Training):
     def turns(self) -> float:
         """Seconds until ranks that share their cores have answered each other in every hop.
 
-        Who spins answers when it is its turn: with a share s of a core, in slices of
+        A rank that spins answers when it is its turn: with a share s of a core, in slices of
         `run_delay_seconds`, it waits for 1 - s of the time, and then half of slice (1 / s - 1) on
-        average. Who yields or has a core of its own is not kept waiting."""
+        average. One that yields or has a core of its own is not kept waiting."""
         cores = self.cores
         hops = math.ceil(math.log2(cores.shape[1]))
         if not hops or cores.yields:

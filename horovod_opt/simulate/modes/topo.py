@@ -96,8 +96,8 @@ class Topo(Training):
         return self.agreed  # else it was ready everywhere when the last agreement began
 
     def agree(self, ready: np.ndarray) -> None:
-        """The leaders meet in an AND of what is ready on their groups: one after the other, and
-        who comes early naps."""
+        """The leaders meet in an AND of what is ready on their groups, one after the other; those
+        that come early nap."""
         p, naps = self.p, self.naps
         woken = np.zeros(self.ranks, bool)
         woken[::self.group] = ready > self.agreed

@@ -21,8 +21,9 @@ struct Job {
   int seed;
 };
 
-// Of each rank, of each bucket ID, the iteration in which it was ready: written before Ready() and read
-// without any lock. Of two iterations, as a rank may be ready for the next one while others read.
+// Of each rank, of each bucket ID, the iteration in which it was ready: written before Ready() and
+// read without any lock. Of two iterations, as a rank may be ready for the next one while others
+// read.
 using Written = std::vector<std::vector<int>>;
 
 // Has its bucket IDs ready in an order of its own, anew after it has performed them.

@@ -75,7 +75,7 @@ TEST(Vote, WaitsForFirstIterations) {
   const Decision decision = Decided({Says(PlanState::kCaptured), Says(PlanState::kReady, 2),
                                      Says(PlanState::kCaptured), Says(PlanState::kCaptured)});
   EXPECT_EQ(decision.kind, Decision::kWait);
-  EXPECT_EQ(decision.reason, "waits for its first iterations on ranks 0, 2-3");
+  EXPECT_EQ(decision.reason, "its warm-up is not over on ranks 0, 2-3");
 }
 
 TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
@@ -86,7 +86,7 @@ TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
     ASSERT_EQ(decisions.size(), 1u);
     EXPECT_EQ(decisions[0].kind, Decision::kWait);
     EXPECT_EQ(decisions[0].reason,
-              "waits for its first iterations on rank " + std::to_string(without));
+              "its warm-up is not over on rank " + std::to_string(without));
   }
 }
 
@@ -160,7 +160,7 @@ TEST(Vote, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
     const Decision decision =
         Decided({IsReadyOn({0, kMainMemory}), IsReadyOn({1, kMainMemory}), IsReadyOn(other)});
     EXPECT_EQ(decision.kind, Decision::kEnd);
-    EXPECT_EQ(decision.reason, "rank 2: other tensors are on GPUs than on rank 0");
+    EXPECT_EQ(decision.reason, "rank 2: it has other tensors on GPUs than rank 0");
   }
 }
 

@@ -156,7 +156,7 @@ TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
   }
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("rank 1: other tensors are on GPUs than on rank 0"), std::string::npos);
+  EXPECT_NE(said[0].find("rank 1: it has other tensors on GPUs than rank 0"), std::string::npos);
   EXPECT_EQ(Arrive(0, {kGpu, kHost}), Route::kNegotiated);
   EXPECT_EQ(Arrive(1, {kGpu, kGpu}), Route::kNegotiated);
 }
@@ -172,7 +172,7 @@ TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
   EXPECT_TRUE(plans_[0].WantsVote());
   const auto said = Meet();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0], "plan p (p): waits for its first iterations on rank 1");
+  EXPECT_EQ(said[0], "plan p (p): its warm-up is not over on rank 1");
   Arrive(0, {kHost, kHost});
   EXPECT_FALSE(plans_[0].WantsVote());
   EXPECT_TRUE(Meet().empty());

@@ -92,7 +92,7 @@ TEST_F(PlanWarmUpTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
   EXPECT_EQ(arrived.route, Route::kNegotiated);
   EXPECT_TRUE(arrived.news);
   EXPECT_EQ(StateInVote(), PlanState::kFailed);
-  EXPECT_EQ(run_.reason(), "'a' is not executed in each iteration");
+  EXPECT_EQ(run_.reason(), "'a' is not executed in every iteration");
 }
 
 TEST_F(PlanWarmUpTest, FailsIfTheFirstIterationDiffers) {
@@ -186,7 +186,8 @@ TEST_F(PlanEndTest, AFailureKeepsItsReasonUntilItIsDecided) {
 }
 
 TEST_F(PlanEndTest, ARankThatHasJoinedSaysSo) {
-  EXPECT_EQ(StateInVote(true), PlanState::kCaptured) << "ready, but it would never send its tensors";
+  EXPECT_EQ(StateInVote(true), PlanState::kCaptured)
+      << "ready, but it would never send its tensors";
   Apply(Decision::kWait);
   EXPECT_EQ(run_.state(), PlanState::kReady);
   Commit(kLast + 1);

@@ -91,7 +91,7 @@ TEST_F(PlanTableTest, ADifferentTensorIsNegotiatedOnEveryRankAndNamed) {
   const auto outcome = HoldVote();
   EXPECT_EQ(outcome.negotiated.size(), 1u);
   EXPECT_EQ(outcome.rejected,
-            std::vector<std::string>{"plan p (p): rank 0: 'a': it has 8 bytes, planned are 4"});
+            std::vector<std::string>{"plan p (p): rank 0: 'a': it has 8 bytes, not the planned 4"});
   Activate(MakePlan("q", 2, {{0}, {1}}, 11));
   EXPECT_EQ(Arrive(12, 4, "it is reduced by Adasum"), Route::kDeferred);
   EXPECT_EQ(HoldVote().rejected,
@@ -112,7 +112,7 @@ TEST_F(PlanTableTest, DifferentInTheFirstIterationFailsThePlan) {
   plans_.Add(MakePlan("p", 2, {{0}, {1}}));
   EXPECT_EQ(Arrive(2, 8), Route::kNegotiated);
   EXPECT_EQ(HoldVote().rejected,
-            std::vector<std::string>{"plan p (p): rank 0: 'b': it has 8 bytes, planned are 4"});
+            std::vector<std::string>{"plan p (p): rank 0: 'b': it has 8 bytes, not the planned 4"});
 }
 
 TEST_F(PlanTableTest, ZerosForWhatOthersHaveBegunWhenTheRankJoined) {
@@ -169,7 +169,7 @@ TEST_F(PlanTableTest, ReportsTellWhatHasBecomeOfEachPlan) {
   }
   EXPECT_EQ(ReportOf("p").state, "ready");
   HoldVote({""});
-  EXPECT_EQ(ReportOf("p").reason, "waits for its first iterations on rank 1");
+  EXPECT_EQ(ReportOf("p").reason, "its warm-up is not over on rank 1");
   HoldVote();
   Arrive(2);
   Arrive(1);

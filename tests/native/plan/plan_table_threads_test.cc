@@ -22,8 +22,8 @@ struct Numbered : Arrival {
   const int number;
 };
 
-// One rank. The test's own threads meet in relaxed atomics only, where possible: what the table does
-// not order is not ordered.
+// One rank. The test's own threads meet in relaxed atomics only, where possible: what the table
+// does not order is not ordered.
 class PlanTableThreads : public testing::Test {
  protected:
   // Two framework threads: the bucket {0, 2} is filled by both of them.

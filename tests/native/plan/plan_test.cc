@@ -117,7 +117,7 @@ TEST(Plan, DifferenceFromASlot) {
   const Plan plan = ParsePlan(kPlan + kSlotA + "bucket\t0\n");
   const Slot& slot = plan.slots[0];
   EXPECT_EQ(Difference(slot, 400, slot.reduction), "");
-  EXPECT_EQ(Difference(slot, 404, slot.reduction), "it has 404 bytes, planned are 400");
+  EXPECT_EQ(Difference(slot, 404, slot.reduction), "it has 404 bytes, not the planned 400");
   for (const Reduction& other : {Reduction{6, 1, 1.0, 0.5}, Reduction{7, 2, 1.0, 0.5},
                                  Reduction{7, 1, 2.0, 0.5}, Reduction{7, 1, 1.0, 1.0}}) {
     EXPECT_EQ(Difference(slot, 400, other),

@@ -14,7 +14,7 @@ namespace horovod_opt {
 // "horovod-opt: <line>".
 void Say(const std::string& line);
 
-// The same on rank 0, for all.
+// The same on rank 0 alone, for all ranks.
 void SayOnce(const horovod::common::HorovodGlobalState& horovod, const std::string& line);
 
 }  // namespace horovod_opt

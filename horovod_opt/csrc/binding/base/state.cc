@@ -63,7 +63,7 @@ HorovodOptStats ReadStats(State& state) {
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
   }
-  const PathCounters::Values lane = state.path_counters.Read();
+  const PathCounters::Values planned = state.path_counters.Read();
   background += state.path_counters.Usage();
   const CycleCounters::Values values = state.counters.Read();
   const ThreadUsage process = ReadProcessUsage();
@@ -73,17 +73,17 @@ HorovodOptStats ReadStats(State& state) {
   out.wait_seconds = Seconds(values.wait);
   out.polls = values.polls;
   out.poll_sleep_seconds = Seconds(values.poll_sleep);
-  out.data_seconds = Seconds(values.data + lane.data);
-  out.data_bytes = values.data_bytes + lane.bytes;
-  out.steps = values.steps + lane.iterations;
-  out.planned_iterations = lane.iterations;
-  out.planned_buckets = lane.buckets;
-  out.planned_bytes = lane.bytes;
-  out.planned_wakeups = lane.wakeups;
-  out.requested_rounds = lane.rounds;
-  out.steady_rounds = lane.steady_rounds;
-  out.agreements = lane.agreements;
-  out.planned_latency_seconds = Seconds(lane.latency);
+  out.data_seconds = Seconds(values.data + planned.data);
+  out.data_bytes = values.data_bytes + planned.bytes;
+  out.steps = values.steps + planned.iterations;
+  out.planned_iterations = planned.iterations;
+  out.planned_buckets = planned.buckets;
+  out.planned_bytes = planned.bytes;
+  out.planned_wakeups = planned.wakeups;
+  out.requested_rounds = planned.rounds;
+  out.steady_rounds = planned.steady_rounds;
+  out.agreements = planned.agreements;
+  out.planned_latency_seconds = Seconds(planned.latency);
   out.background_user_seconds = Seconds(background.user);
   out.background_system_seconds = Seconds(background.system);
   out.background_voluntary_switches = background.voluntary_switches;

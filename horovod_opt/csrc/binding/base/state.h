@@ -65,7 +65,7 @@ struct State {
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };
 
-// How the settings say that a thread waits for what MPI completes.
+// The pauses between two tests of what MPI completes, as the settings have them.
 Backoff BackoffOf(const HorovodOptSettings& settings);
 
 // The calling thread becomes the background thread, and stops being it.

@@ -41,13 +41,13 @@ void Finish(horovod::common::HorovodGlobalState& horovod);
 // However the loop has ended, and while MPI and Gloo are still there.
 void Close();
 
-// Upstream is about to perform `response`. If its tensors are planned ones, which its queue does
-// not know: gives them out, true.
+// Upstream is about to perform `response`. If its tensors are planned, which upstream's queue does
+// not know, puts them into `entries` and returns true.
 bool TakePlannedEntries(const horovod::common::Response& response,
                         std::vector<horovod::common::TensorTableEntry>& entries);
 
-// Before upstream performs `response`. Counts its lifetime and the bytes of this rank's tensors as
-// moving data.
+// Lives while upstream performs `response`. Counts that time, and the bytes of this rank's tensors,
+// as moving data.
 class DataScope {
  public:
   DataScope(const horovod::common::Response& response,

@@ -15,7 +15,7 @@ thread_local std::int64_t next_key = 0;
 using horovod::common::ReduceOp;
 using horovod::common::Status;
 
-static_assert(kMainMemory == CPU_DEVICE_ID, "as the plan says it");
+static_assert(kMainMemory == CPU_DEVICE_ID, "one number for main memory");
 
 std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
   if (process_set_id != 0) return "it belongs to another process set";

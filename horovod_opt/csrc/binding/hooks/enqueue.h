@@ -19,7 +19,7 @@ horovod::common::Status EnqueueTensorAllreduce(
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
 
 // Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
-// thread says it first, and its next operation takes it; 0 if it has said nothing.
+// thread sets it first, and its next operation takes it; 0 if none was set.
 void UseKey(std::int64_t key);
 std::int64_t TakeKey();
 

@@ -1,11 +1,11 @@
+// The time in which the background thread waits for other ranks.
 #pragma once
 
 #include <chrono>
 
 namespace horovod_opt {
 
-// Counts its lifetime as time that the background thread waits for its peers. Stands at the top
-// of every collective of the negotiation.
+// Counts its lifetime. Stands at the top of every collective of the negotiation.
 class WaitTimer {
  public:
   WaitTimer() : start_(std::chrono::steady_clock::now()) {}

@@ -1,10 +1,10 @@
-// Mode gs, global sleep (dissertation 6.2.4 and 6.3.1, figures 6.9 and 6.11): now and then all ranks
-// sleep equally long before the next cycle, the shortest time that any of them has left.
+// Mode gs, global sleep (dissertation 6.2.4 and 6.3.1, figures 6.9 and 6.11): in every
+// HOROVOD_OPT_GS_INTERVAL-th cycle all ranks sleep equally long, the shortest time that any of them
+// has left of its cycle time.
 //
 // A rank that wakes late makes the others wait for it in the negotiation. Their cycle then took
-// longer than the cycle time, so they do not sleep before the next one, while the late rank does and
-// is late again. Sleeping the minimum over all ranks ends this after at most HOROVOD_OPT_GS_INTERVAL
-// cycles.
+// longer than the cycle time, so they do not sleep before the next one, while the late rank does
+// and is late again. Sleeping the minimum over all ranks ends this.
 #pragma once
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Where mode gs computes the shortest sleep of all ranks.
 #pragma once
 
 #include <chrono>

@@ -8,10 +8,10 @@ namespace horovod_opt {
 namespace mpi {
 namespace {
 
-// MPI matches the n-th collective of one rank on a communicator with the n-th of every other, and a
-// nonblocking one only with a nonblocking one. Both hold: a collective is complete here before the
-// next one starts, as with the blocking forms, and all ranks begin to poll at the same place, when
-// they have agreed on the mode.
+// MPI matches the n-th collective of one rank on a communicator with the n-th of every other, and
+// nonblocking collectives with nonblocking ones only. Both hold: a collective is complete before
+// the next one starts, as with the blocking forms, and all ranks begin to poll at the same
+// collective, the first after they have agreed on the mode.
 template <class Blocking, class Start>
 int Negotiate(Blocking&& blocking, Start&& start) {
   WaitTimer timer;

@@ -1,7 +1,7 @@
-// Mode nbcs, nonblocking cache synchronization (dissertation 6.3.2): the negotiation's collectives are
-// started in their nonblocking form and tested with sleeps in between (sleep_between_tests.h), so that
-// a rank that waits leaves its core to the framework's threads. In modes without nbcs or topo they
-// block as MPI's do, and spin there. MPI's own signatures; for the background thread only.
+// Mode nbcs, nonblocking cache synchronization (dissertation 6.3.2): the negotiation's collectives
+// are started in their nonblocking form and tested with sleeps in between (sleep_between_tests.h),
+// so that a rank that waits leaves its core to the framework's threads. In modes without nbcs or
+// topo they block, and spin, as MPI's do. MPI's own signatures; for the background thread only.
 #pragma once
 
 #define OMPI_SKIP_MPICXX

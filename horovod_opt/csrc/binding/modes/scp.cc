@@ -14,7 +14,7 @@
 namespace horovod_opt {
 namespace {
 
-constexpr std::size_t kCoresToSpare = 4;
+constexpr std::size_t kCoresToSpare = 4;  // of a rank, from which on one is for the thread
 
 std::string ToText(const std::vector<int>& cpus) {
   std::ostringstream text;

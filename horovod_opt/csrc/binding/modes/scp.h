@@ -1,4 +1,6 @@
-// Mode scp: one core for the background thread, the others for the rest of the process.
+// Mode scp, static core partitioning (dissertation 6.3.3): each rank's background thread has one of
+// the rank's cores to itself, and all other threads of the process have the others. Which cores
+// these are follows in core/cores/partition.h; core/cores/affinity.h pins the threads.
 #pragma once
 
 #include <string>
@@ -13,8 +15,8 @@ class Controller;
 
 namespace horovod_opt {
 
-// Mode auto: whether every rank of the job has so many cores that the background thread may have
-// one. Collective.
+// Mode auto: whether every rank of the job has a core to spare for its background thread.
+// Collective.
 bool HasCoresToSpare(State& state, horovod::common::Controller& controller);
 
 // Splits the node's cores among its ranks and pins this process. Returns "" or why this rank

@@ -66,7 +66,7 @@ const char* horovod_opt_add_plan(const char* text) {
   return problem.c_str();
 }
 
-// The graph that the plan was made of is gone; `text` as it was added.
+// The graph of the plan is gone; `text` as it was added.
 void horovod_opt_remove_plan(const char* text) { horovod_opt::RemovePlan(text); }
 
 // From now on the plan stays negotiated, on every rank.

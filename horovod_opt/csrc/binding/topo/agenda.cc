@@ -83,8 +83,8 @@ void Agenda::ReportStall() {
   const auto rows = GatherRows(*horovod_.global_controller, StallWatch::Row(plans_));
   const std::string text = StallWatch::Describe(rows);
   if (text.empty()) return;
-  SayOnce(horovod_, "planned tensors wait for more than " + stall_.Limit() +
-                        " seconds for the ranks that miss them:" + text);
+  SayOnce(horovod_, "planned tensors have waited for more than " + stall_.Limit() +
+                        " seconds for ranks on which they are missing:" + text);
 }
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-// What the ranks do in a round of negotiation in mode topo besides negotiating.
+// What the ranks do in a round of negotiation besides negotiating, in mode topo.
 #pragma once
 
 #include <string>

@@ -32,17 +32,17 @@ class CrossNodes {
   bool Allreduce(void* data, std::int64_t count, horovod::common::DataType dtype,
                  horovod::common::ReduceOp reduce_op);
 
-  // Waits for what is under way end at once, here and sooner or later on the others. Any thread.
+  // Ends all waits: here at once, on the others sooner or later. Any thread.
   void Close() {
     closed_ = true;
     Interrupt();
   }
 
-  // Something may be under way that cannot be ended: this and the memory of what it moves must
-  // stay.
+  // An operation may be under way that cannot be ended: neither this object nor the memory that the
+  // operation uses may be freed.
   virtual bool MustStay() const { return false; }
 
-  // Why the others cannot be reached; empty: they can, or nobody wants to.
+  // Why the others cannot be reached; empty: they can, or Close() was called.
   const std::string& problem() const { return problem_; }
 
  protected:

@@ -27,8 +27,8 @@ using horovod::common::ReduceOp;
 // training, however long that takes; a rank that is gone closes its connections.
 constexpr std::chrono::hours kForever(24 * 365);
 
-// Where Gloo's contexts look for each other's addresses: in rows gathered by the controller. Every
-// rank sets equally many values, in the same order.
+// Where Gloo's contexts find each other's addresses: in rows gathered by the controller. Every rank
+// sets equally many values, in the same order.
 class GatheredStore : public gloo::rendezvous::Store {
  public:
   GatheredStore(Controller& controller, const std::vector<int>& ranks)
@@ -43,7 +43,7 @@ class GatheredStore : public gloo::rendezvous::Store {
     const std::string& row = rows_.at(ranks_.at(number));
     return {row.begin(), row.end()};
   }
-  void wait(const std::vector<std::string>&) override {}  // who has set has all
+  void wait(const std::vector<std::string>&) override {}  // set() returns with all
 
  private:
   Controller& controller_;
@@ -111,7 +111,7 @@ class GlooCrossNodes : public CrossNodes {
     return options;
   }
 
-  // Of the element type Gloo wants to know no more than its size.
+  // All that Gloo needs to know of the element type is its size.
   static void SetOutput(gloo::AllreduceOptions& options, void* data, std::size_t count,
                         std::size_t element) {
     switch (element) {

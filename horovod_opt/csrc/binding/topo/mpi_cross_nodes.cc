@@ -31,7 +31,7 @@ class MpiCrossNodes : public CrossNodes {
 
  protected:
   bool DoAnd(std::vector<std::uint64_t>& words) override {
-    words_ = words;  // as long-lived as what is under way
+    words_ = words;  // which lives as long as a request that cannot be ended
     if (!Complete(words_.data(), static_cast<int>(words_.size()), MPI_UINT64_T, MPI_BAND)) {
       return false;
     }
@@ -44,7 +44,7 @@ class MpiCrossNodes : public CrossNodes {
                     Op(dtype, reduce_op));
   }
 
-  void Interrupt() override {}  // who polls looks
+  void Interrupt() override {}  // Complete() looks at closed_
 
  private:
   MPI_Op Op(DataType dtype, ReduceOp reduce_op) const {

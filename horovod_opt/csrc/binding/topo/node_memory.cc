@@ -19,7 +19,7 @@ std::size_t PresenceBytes(const Groups& groups) {
   return Rounded(Presence::Bytes(static_cast<int>(groups.ranks.size())));
 }
 
-// The doorbell, who is present, and the logs lie before what the reduction uses.
+// The doorbell, the ranks' presence and the queues, before what the reduction uses.
 std::size_t HeadBytes(const Groups& groups) {
   return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) +
          (groups.Alone() ? 1 : 2) * Rounded(ReadyQueue::Bytes());
@@ -51,7 +51,7 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   const bool takes = ranks > 1 && groups.index != 0;
 
   // The first rank of the group makes the memory and gives it to the others, in the order that
-  // segment_handover.h asks for: no rank begins a step before all have gone through the last one.
+  // segment_handover.h asks for: no rank begins a step before all have ended the last one.
   std::optional<SharedSegment> segment;
   std::optional<SegmentGiver> giver;
   std::optional<SegmentTaker> taker;

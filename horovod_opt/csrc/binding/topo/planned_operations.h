@@ -1,10 +1,10 @@
-// Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or what else Horovod
-// was built with, and all if shared memory is not to be used.
+// Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or whatever Horovod
+// was built with, and all of them if shared memory is not to be used.
 //
 // These operations share their communicators with the negotiated path, and some of them block. So
 // one thread, the background thread, performs both, and on every rank in the same order: that of
-// the log, in which a round of negotiation is an entry, too. A rank that blocks in an entry waits
-// for ranks that perform the same entry next or still perform earlier ones.
+// the ready queue, in which a round of negotiation is an entry, too. A rank that blocks in an entry
+// waits for ranks that perform the same entry next or still perform earlier ones.
 #pragma once
 
 #include <atomic>

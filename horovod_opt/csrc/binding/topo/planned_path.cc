@@ -105,7 +105,7 @@ void PlannedPath::Fail(std::string failure) {
   failed_ = true;
 }
 
-// Nothing must leave a thread: it would end the process without a word to the other ranks.
+// No exception may leave a thread: it would end the process without a word to the other ranks.
 void PlannedPath::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
   counters_.BeginThread();
@@ -134,8 +134,8 @@ bool PlannedPath::Perform(int bucket_id) {
   return true;
 }
 
-// The ranks compare it, always: it costs nothing. Without `verify` it says which bucket of which
-// iteration this is, with it also which tensors.
+// The ranks always compare it, as that costs nothing. Without `verify` it tells the bucket and its
+// iteration, with it also the tensors.
 std::uint64_t PlannedPath::Tag(const Work& work) const {
   if (verify_) return Hash(Describe(work));
   return work.iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(work.bucket_id);

@@ -1,5 +1,5 @@
-// The thread that reduces the buckets of active plans, in the order of the group's log, or hands
-// them to those that do.
+// The thread that takes the buckets of active plans, in the order of the group's queue, and reduces
+// them or hands them to Horovod's own operations (planned_operations.h).
 #pragma once
 
 #include <atomic>

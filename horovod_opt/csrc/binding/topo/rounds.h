@@ -1,9 +1,9 @@
 // When a round of negotiation begins in mode topo: on request, instead of in every cycle.
 //
-// The ranks of a group wake each other by a doorbell in their memory. Other groups are not rung for;
-// each rank looks now and then, after a request soon and later less often. Where Horovod's own
-// operations reduce planned tensors, a round has a place among their buckets: it is an entry of the
-// ready queue (planned_operations.h).
+// The ranks of a group wake each other by a doorbell in their memory. It is not heard in other
+// groups: for their requests each rank looks now and then, soon after a request and later less
+// often. Where Horovod's own operations reduce planned tensors, a round has a place among their
+// buckets: it is an entry of the ready queue (planned_operations.h).
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ namespace horovod_opt {
 
 class Rounds {
  public:
-  // A round comes after `heartbeat` if nobody wants one. `wanted`: there is a reason for one on this
-  // rank. `check` throws if this rank cannot go on, or the others cannot.
+  // If nobody wants a round, one comes after `heartbeat`. `wanted`: this rank has a reason for one.
+  // `check` throws if this rank cannot go on, or the others cannot.
   Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
          std::function<bool()> wanted, std::function<void()> check);
 

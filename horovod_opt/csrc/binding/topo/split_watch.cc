@@ -9,9 +9,9 @@ namespace {
 
 using Clock = PlanTable::Clock;
 
-// What arrives on all ranks in the same step is rarely so far apart, and asking costs little.
+// A tensor rarely arrives on one rank so much later than on another, and asking costs little.
 constexpr std::chrono::milliseconds kWhile(200);
-// Ranks may wait for long without such a tensor, and are asked less often then.
+// Ranks may wait that long without such a tensor; then they are asked less and less often.
 constexpr std::chrono::milliseconds kLongest(10000);
 
 }  // namespace

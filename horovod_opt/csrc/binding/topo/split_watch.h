@@ -1,6 +1,6 @@
-// Finds out, together with the other ranks, which tensors are planned on some of them and
-// negotiated on others. Upstream pairs tensors by name, whatever graph they come from; without
-// this, two ranks that have traced different graphs would wait for each other for ever.
+// Finds out, together with the other ranks, which tensors are planned on some ranks and negotiated
+// on others. Upstream pairs tensors by name, whatever graph they come from; without this, two ranks
+// that have traced different graphs would wait for each other forever.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ class SplitWatch {
  public:
   SplitWatch();
 
-  // What this rank has waited for since a while: bits, to be combined over ranks. `negotiated`
-  // gives the names of the tensors in upstream's queue.
+  // What this rank has been waiting for: bits, to be combined over ranks. `negotiated` gives the
+  // names of the tensors in upstream's queue.
   enum Waits { kNegotiated = 1, kPlanned = 2 };
   int Look(const PlanTable& plans, const std::function<std::set<std::string>()>& negotiated);
 

@@ -85,9 +85,8 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
       "The ranks cannot go on together; what each was about to reduce:" + failures);
 }
 
-// Where rounds are in the queue, the others may wait in a bucket before the round, so there is nobody
-// to tell; they notice that this rank is gone: those of its group here, those of other groups that
-// reduce with it by their connection.
+// Where rounds are in the queue, the others may wait in a bucket before the round, so they cannot
+// be told. They notice that this rank is gone: its group here, other groups by their connection.
 void Topo::CheckOthers() {
   const std::string failure = Failure();
   if (!failure.empty()) {
@@ -100,7 +99,7 @@ void Topo::CheckOthers() {
 
 std::string Topo::Failure() const {
   if (order_ != nullptr && !order_->Failure().empty()) {
-    return "has lost the order of the nodes (" + order_->Failure() + ")";
+    return "cannot agree with the other nodes on the order of buckets (" + order_->Failure() + ")";
   }
   return path_ == nullptr ? "" : path_->Failure();
 }

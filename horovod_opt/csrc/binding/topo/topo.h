@@ -1,5 +1,6 @@
-// Mode topo: order and fusion are precomputed from the framework's graph (TOPO, dissertation 6.3.4),
-// so that steady training negotiates nothing. Tensors of an active plan take the planned path
+// Mode topo, graph topology (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
+// from the framework's graph, so that steady training negotiates nothing. Tensors of an active plan
+// take the planned path
 // (planned_path.h): they are reduced as soon as their bucket is complete on all ranks. All others
 // take the negotiated path, upstream's, in rounds on demand (rounds.h), in which the ranks also
 // decide about plans (consensus.h).
@@ -38,7 +39,7 @@ class Topo {
   PlannedOperations& operations() { return operations_; }
 
   // --- any thread ---
-  // A request for the negotiated path is in Horovod's queue, or there is another reason for a round.
+  // Horovod's queue has a request for the negotiated path, or a round is wanted for another reason.
   void RequestRound() { rounds_.Request(); }
 
   // --- the background thread ---
@@ -53,7 +54,7 @@ class Topo {
   void Close();
 
  private:
-  // What stands in the way of planned tensors; empty: nothing.
+  // Returns why no tensor can be planned; empty: they can be.
   std::string Connect();
   std::string Failure() const;  // why the path stands still
   void CheckOthers();           // throws if a round cannot come any more

@@ -9,8 +9,8 @@ namespace horovod_opt {
 
 // One writer, the background thread; any number of readers, at any time, without a lock on either
 // side. A reader sees each counter whole, never decreasing until Reset(), and at most a moment
-// late; but the counters one by one, not as of one instant: a wait may already be in `wait` and
-// not yet in `poll_sleep`. Since there is one writer, an addition is a load and a store, not a
+// late, but not all of them as of one instant: a wait may be in `wait` already and not yet in
+// `poll_sleep`. Since there is one writer, an addition is a load and a store, not a
 // locked instruction.
 class CycleCounters {
  public:
@@ -23,7 +23,7 @@ class CycleCounters {
     std::chrono::nanoseconds poll_sleep;  // the part of `wait` asleep between tests
     std::chrono::nanoseconds data;        // performing collectives on tensors
     std::int64_t data_bytes;
-    std::int64_t steps;  // how often the tensor was reduced that was so most often
+    std::int64_t steps;  // reductions of the tensor that was reduced most often
   };
 
   Values Read() const;

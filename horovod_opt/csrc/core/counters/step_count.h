@@ -1,4 +1,4 @@
-// How often the most frequent of some names has been seen.
+// How many steps were trained, by the tensor that was reduced most often.
 #pragma once
 
 #include <cstddef>

@@ -14,19 +14,18 @@ namespace horovod_opt {
 // Reads what is ready on the leader's group from one ready queue and appends what is ready on all
 // groups to another, which the ranks of the group perform.
 //
-// A leader that has something ready meets the others in a bitwise AND of what each has; who has
-// nothing does not come, and the others wait for it asleep. What all have is appended, in the order
-// of bucket IDs, which is that of the plan.
+// A leader takes part in a bitwise AND of what each of them has ready as soon as it has something;
+// until then the others wait for it asleep. What all have is appended, in the order of bucket IDs,
+// which is that of the plan.
 //
 // Invariants:
 // 1. All leaders append the same: the result of an AND is the same everywhere, and each takes part
 //    in each.
 // 2. What is appended is ready on every rank of every group, so it can be performed to the end
 //    whatever else happens, a shutdown included.
-// 3. Nobody waits for a leader that has nothing to say while that leader waits for him: who has
-//    something that is not appended yet always comes, again and again if there was no agreement.
-//    (Coming only with news would deadlock: one has 3 and 5, the other 5 and can have 3 only after
-//    5 has been performed.)
+// 3. No two leaders wait for each other: one that has a bucket which is not appended yet takes part
+//    in every AND, again and again. (Taking part only when another bucket is ready would deadlock:
+//    one leader has 3 and 5; the other has 5, and will have 3 only after 5 has been performed.)
 // 4. After Finish() on all of them, all leave after the same AND: the first in which any has ended.
 class BucketOrder {
  public:
@@ -42,7 +41,7 @@ class BucketOrder {
   void Finish();
 
  private:
-  // Waits until there is something to say, which may be the end.
+  // Waits until a bucket is ready, or for the end.
   void Collect();
 
   ReadyQueue& ready_;

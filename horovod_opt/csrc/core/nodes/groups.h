@@ -1,4 +1,4 @@
-// Which ranks reduce through common memory, and which through the network.
+// Which ranks reduce through shared memory, and which through the network.
 #pragma once
 
 #include <vector>

@@ -65,7 +65,7 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
 
 Work BucketFilling::Take(int bucket_id) {
   Bucket* const bucket = Find(bucket_id).second;
-  if (bucket == nullptr) throw std::logic_error("a bucket is due that no plan has");
+  if (bucket == nullptr) throw std::logic_error("the ready queue has a bucket of no plan");
   Work work;
   work.bucket_id = bucket_id;
   work.iteration = bucket->iteration;
@@ -74,7 +74,7 @@ Work BucketFilling::Take(int bucket_id) {
     --outstanding_;
     return work;
   }
-  if (bucket->missing != 0) throw std::logic_error("a bucket is due that is not complete here");
+  if (bucket->missing != 0) throw std::logic_error("the ready queue has an incomplete bucket");
   work.slots = bucket->slots;
   work.arrivals = std::move(bucket->arrivals);
   work.last_arrival = bucket->last_arrival;

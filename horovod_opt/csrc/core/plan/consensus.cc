@@ -34,7 +34,7 @@ bool IsQuiet(const Vote& vote) { return !vote.under_way; }
 void Combine(const ByRank& votes, Decision& decision) {
   for (const auto& [rank, vote] : votes) {
     const auto& own = vote.completed;
-    if (own.empty()) continue;  // heard of the plan after it had ended
+    if (own.empty()) continue;  // this rank got the plan after it had ended
     if (decision.everywhere.empty()) decision.everywhere = decision.anywhere = own;
     for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
       decision.everywhere.at(bucket) = std::min(decision.everywhere[bucket], own[bucket]);
@@ -103,7 +103,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, int ranks) {
   const auto not_ready = RanksWithout(votes, ranks, PlanState::kReady);
   if (!not_ready.empty()) {
     if (All(votes, [](const Vote& one) { return one.state != PlanState::kResting; })) {
-      decision.reason = "waits for its first iterations on " + Ranges("rank", not_ready);
+      decision.reason = "its warm-up is not over on " + Ranges("rank", not_ready);
     }
     return decision;
   }
@@ -111,7 +111,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, int ranks) {
   for (const auto& [rank, vote] : votes) {
     if (OnGpus(vote.devices) == OnGpus(first.devices)) continue;
     decision.kind = Decision::kEnd;
-    decision.reason = On(rank, "other tensors are on GPUs than on rank 0");
+    decision.reason = On(rank, "it has other tensors on GPUs than rank 0");
     Combine(votes, decision);
     return decision;
   }

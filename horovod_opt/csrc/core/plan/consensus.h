@@ -1,8 +1,8 @@
 // How all ranks decide together when a plan becomes active and when it ends.
 //
-// In a round of negotiation in which any rank asks for it, every rank holds back its arrivals,
-// tells what it knows of each plan, and hears the others. Each derives the same decisions from the
-// same rows, so nobody has to be told.
+// In a round of negotiation in which any rank asks for it, the ranks vote: every rank defers its
+// arrivals, tells what it knows of each plan, and hears the others. All derive the same decisions
+// from the same rows, so that nobody has to announce them.
 //
 // Invariants:
 // 1. All rows are taken while no arrival is let through, so `begun` is still true when the decision
@@ -10,10 +10,10 @@
 //    expect it the new way.)
 // 2. A switch takes effect in the iteration after the last one that any rank has begun: no
 //    iteration is ever split between the paths.
-// 3. A plan becomes active only if every rank has it and its first iterations went as planned
-//    everywhere. A rank that has joined says so of no plan: it would never send its tensors. The
-//    same tensors are on GPUs everywhere, so that every rank reduces them in the same way; on which
-//    GPU may differ from rank to rank, and every rank knows it of all.
+// 3. A plan becomes active only if every rank has it and its warm-up went as planned everywhere. A
+//    rank that has joined says so of no plan: it would never send its tensors. The same tensors are
+//    on GPUs everywhere, so that every rank reduces them in the same way; which GPU that is may
+//    differ from rank to rank, and every rank knows it of all.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
@@ -31,8 +31,8 @@ namespace horovod_opt {
 
 enum class PlanState {
   kResting,   // was active, and its bucket IDs were given to other plans
-  kCaptured,  // its first iterations are not over on this rank
-  kReady,     // its first iterations were as planned
+  kCaptured,  // its warm-up is not over on this rank
+  kReady,     // its warm-up went as planned
   kActive,
   kPausing,  // active, and this rank has joined
   kEnding,   // active, and this rank wants it to end
@@ -46,13 +46,13 @@ struct Vote {
   PlanState state = PlanState::kCaptured;
   std::uint64_t begun = 0;  // iterations begun on this rank
   std::string reason;       // of kEnding and kFailed
-  std::vector<std::int64_t>
-      times;  // us after the start of an iteration, by slot; empty: no new buckets
+  // Us after the start of an iteration, by slot; empty: no new buckets.
+  std::vector<std::int64_t> times;
   // Of this rank's tensors, by slot; empty: all are in main memory.
   Devices devices;
   // By bucket, those of earlier ones first: how often all of its tensors have arrived here.
   std::vector<std::uint64_t> completed;
-  bool bound = true;         // a graph that this rank has still shows its keys
+  bool bound = true;         // this rank still has a graph with its keys
   bool under_way = false;    // a tensor has arrived and is not reduced
   bool whole = true;         // all slots have arrived equally often
   std::int64_t idle_ms = 0;  // since a tensor has arrived
@@ -68,12 +68,13 @@ struct Decision {
     kRest,  // gives its bucket IDs back until it is used again
     kEnd,
     kFree,    // it has ended, and its bucket IDs can be used for others
-    kForget,  // no rank has a graph that shows it
+    kForget,  // no rank has a graph of it any more
   };
   std::string hash;
   Kind kind = kWait;
-  std::uint64_t from_iteration =
-      0;               // of kCommit, kRebuild: the first; of kPause, kRest: the first no more
+  // Of kCommit, kRebuild: the first iteration that is planned so; of kPause, kRest: the first that
+  // is not planned.
+  std::uint64_t from_iteration = 0;
   std::string reason;  // of kWait, kPause, kRest, kEnd
   std::vector<std::int64_t> times;  // of kRebuild
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.

@@ -1,4 +1,4 @@
-// What a graph does not tell of a plan's tensors, and their first iteration does: shape and device.
+// What the first iteration tells of a plan's tensors and the graph does not: shape and device.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class LearnedTensors {
  public:
   explicit LearnedTensors(std::size_t slots) : first_(slots) {}
 
-  // The tensor of `slot` has this shape. What that differs from; empty: from nothing.
+  // The tensor of `slot` has this shape. Returns in what it differs from the first; empty: in
+  // nothing.
   std::string See(int slot, const std::vector<std::int64_t>& shape);
 
  private:

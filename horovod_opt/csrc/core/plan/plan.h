@@ -1,5 +1,5 @@
-// A plan as graph_analysis made it: the collectives of a subgraph and the buckets they are fused
-// to.
+// A plan as graph_analysis made it: the collectives of a region and the buckets into which they are
+// fused.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Reduction {
   int reduce_op = 0;  // horovod::common::ReduceOp
   double prescale = 1.0;
   double postscale = 1.0;
-  int device =
-      kMainMemory;  // where the tensor is on this rank; a plan learns it in its first iteration
+  // Where the tensor is on this rank; a plan learns it in its first iteration.
+  int device = kMainMemory;
 
   bool OnGpu() const { return device != kMainMemory; }
   std::string Where() const {
@@ -34,7 +34,7 @@ struct Reduction {
   }
 };
 
-// One collective of the subgraph.
+// One collective of the region.
 struct Slot {
   std::int64_t key = 0;  // names the collective in this process' graphs
   std::int64_t bytes = 0;
@@ -56,7 +56,7 @@ struct Plan {
   Buckets buckets;  // each slot in exactly one
 };
 
-// What `bytes` and `reduction` of an arriving tensor differ from its slot in; empty: in nothing.
+// In what an arriving tensor with `bytes` and `reduction` differs from its slot; empty: in nothing.
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
 
 }  // namespace horovod_opt

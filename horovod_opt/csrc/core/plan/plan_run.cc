@@ -70,7 +70,7 @@ bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& diffe
     const auto is_absent = [](std::uint64_t arrivals) { return arrivals < kWarmUpIterations; };
     const auto absent = std::find_if(arrivals_.begin(), arrivals_.end(), is_absent);
     Fail("'" + plan_.slots[absent - arrivals_.begin()].name +
-         "' is not executed in each iteration");
+         "' is not executed in every iteration");
   } else {
     return false;
   }

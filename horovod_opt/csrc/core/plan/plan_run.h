@@ -57,8 +57,8 @@ class PlanRun {
     int bucket_id = kNoBucket;  // of the bucket that is complete now
     bool news = false;          // there is something to vote on
   };
-  // Where the arriving tensor of `slot` is, and its shape: in the first iteration the plan learns
-  // them. Before Arrive(). What the shape differs from; empty: it does not.
+  // Before Arrive(): where the arriving tensor of `slot` is, and its shape. The plan learns them in
+  // the first iteration. Returns in what the shape differs from that; empty: in nothing.
   std::string See(int slot, int device, const std::vector<std::int64_t>& shape);
   // Takes `arrival` if the route is kPlanned or kDeferred. `difference`: see plan.h. A tensor that
   // is not the planned one ends a plan that is active.
@@ -84,12 +84,12 @@ class PlanRun {
     std::vector<int> freed;  // not used by this plan any more
     bool news = false;       // the ranks have to vote again
   };
-  // Applies the decision and lets the deferred arrivals go. But what has been wanted since
-  // CastVote() is left to the next vote: if the plan has to end, they stay deferred. `bucket_ids`:
-  // of its buckets, for kCommit and kRebuild.
+  // Applies the decision and lets the deferred arrivals go. If the plan has had to end since
+  // CastVote(), they stay deferred until the next vote. `bucket_ids`: of its buckets, for kCommit
+  // and kRebuild.
   Released Apply(const Decision& decision, std::vector<int> bucket_ids, Buckets rebuilt);
-  // This rank has joined: zeros for the planned iterations that others have begun, once it is
-  // decided which is the last. Returns the bucket IDs of the buckets that they complete.
+  // This rank has joined: puts zeros into the planned iterations that others have begun, once it is
+  // decided which iteration is the last. Returns the IDs of the buckets that they complete.
   std::vector<int> SupplyZeros();
   // All ranks have joined: they count anew, beginning with warm-up iterations.
   void Restart();

@@ -8,9 +8,9 @@
 namespace horovod_opt {
 namespace {
 
-// A plan rests only if it was not used for so long: plans that take turns do not rest by turns.
+// A plan rests only if it was not used for so long: not plans that are used in turn.
 constexpr std::int64_t kIdleMs = 1000;
-// So many graphs that are gone keep their keys.
+// The last graphs that are gone keep their keys.
 constexpr std::size_t kRemoved = 64;
 
 const char* StateName(PlanState state) {
@@ -122,7 +122,7 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
 
 PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
   Entry* const owner = owners_.at(bucket_id);
-  if (owner == nullptr) throw std::logic_error("a bucket is due that no plan has");
+  if (owner == nullptr) throw std::logic_error("the ready queue has a bucket of no plan");
   return *owner;
 }
 
@@ -201,7 +201,7 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
     if (free_.size() >= buckets) return;
     decision->kind = Decision::kRest;
     decision->reason = "its place was given to other plans; active again after its next iteration";
-    Carry(plans_.at(decision->hash).get(), *decision, {}, {}, outcome);
+    CarryOut(plans_.at(decision->hash).get(), *decision, {}, {}, outcome);
   }
 }
 
@@ -210,12 +210,12 @@ void PlanTable::Say(const Entry* entry, const Decision& decision, Outcome& outco
   outcome.rejected.push_back("plan " + decision.hash + name + ": " + decision.reason);
 }
 
-void PlanTable::Linger(const Entry* entry, const Decision& decision, Outcome& outcome) {
-  if (lingering_.insert(decision.hash).second) Say(entry, decision, outcome);
+void PlanTable::SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome) {
+  if (said_.insert(decision.hash).second) Say(entry, decision, outcome);
 }
 
-void PlanTable::Carry(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
-                      Buckets rebuilt, Outcome& outcome) {
+void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
+                         Buckets rebuilt, Outcome& outcome) {
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
   for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
@@ -245,17 +245,17 @@ PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
     const auto found = plans_.find(decision.hash);
     return found == plans_.end() ? nullptr : found->second.get();
   };
-  const auto needs_tickets = [](const Decision& decision) {
+  const auto needs_ids = [](const Decision& decision) {
     return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
   };
   for (const Decision& decision : decisions) {
-    if (decision.kind == Decision::kWait || needs_tickets(decision)) continue;
+    if (decision.kind == Decision::kWait || needs_ids(decision)) continue;
     Entry* const entry = entry_of(decision);
     const bool ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
     if (decision.kind == Decision::kEnd && !ended) Say(entry, decision, outcome);
-    Carry(entry, decision, {}, {}, outcome);
+    CarryOut(entry, decision, {}, {}, outcome);
     if (decision.kind != Decision::kForget) continue;
-    lingering_.erase(decision.hash);
+    said_.erase(decision.hash);
     if (entry == nullptr || entry->graphs > 0) continue;
     const auto is_its = [&](const auto& graph) {
       if (graph.first == entry) Unbind(entry, graph.second);
@@ -265,7 +265,7 @@ PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
     plans_.erase(decision.hash);
   }
   for (Decision& decision : decisions) {
-    if (!needs_tickets(decision)) continue;
+    if (!needs_ids(decision)) continue;
     Entry* const entry = entry_of(decision);  // all ranks have the plan
     Buckets rebuilt;
     if (decision.kind == Decision::kRebuild)
@@ -281,18 +281,18 @@ PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
       decision.reason = "plans in use have " + std::to_string(owners_.size() - free_.size()) +
                         " of " + std::to_string(owners_.size()) + " buckets, and this one needs " +
                         std::to_string(buckets);
-      Linger(entry, decision, outcome);
+      SayOnce(entry, decision, outcome);
       continue;
     }
-    Carry(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
+    CarryOut(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
   }
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
     Entry* const entry = entry_of(decision);
     if (!decision.reason.empty() && decision.from_iteration > kPatientIterations) {
-      Linger(entry, decision, outcome);
+      SayOnce(entry, decision, outcome);
     }
-    Carry(entry, decision, {}, {}, outcome);
+    CarryOut(entry, decision, {}, {}, outcome);
   }
   if (!joined_) return outcome;
   for (auto& [hash, entry] : plans_) {

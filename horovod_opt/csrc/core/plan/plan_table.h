@@ -21,9 +21,9 @@
 
 namespace horovod_opt {
 
-// Threads: Arrive() from any framework thread; Add() and Reject() from any Python thread;
-// VoteRow() and Apply(), Restart() from the background thread; Take() and Finished() from the
-// planned path's thread; Report() and Late() from any.
+// Threads: Arrive() from any framework thread; Add(), Remove() and Reject() from any Python thread;
+// VoteRow(), Apply() and Restart() from the background thread; Take() and Finished() from the
+// planned path's thread; reports from any.
 class PlanTable {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,8 +36,8 @@ class PlanTable {
   PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
 
   // --- plans ---
-  // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both: one
-  // cannot know which of the two graphs a tensor comes from.
+  // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both
+  // plans: one cannot know from which of the two graphs a tensor comes.
   void Add(Plan plan);
   // The graph with these keys is gone; once no rank has one of this plan, the plan is forgotten.
   // The keys go only when many other graphs are gone as well: if it runs once more, as it may on
@@ -71,8 +71,8 @@ class PlanTable {
   bool AnyCommitted(bool anywhere) const;
 
   // --- the end ---
-  // From now on every arrival is negotiated, and no bucket becomes complete any more; those that are
-  // can still be taken.
+  // From now on every arrival is negotiated, and no bucket becomes complete any more; those that
+  // are complete can still be taken.
   void Finish();
   // The same, and returns what is left.
   std::vector<ArrivalPtr> Close();
@@ -86,7 +86,7 @@ class PlanTable {
     std::vector<std::uint64_t> times_last;
   };
   std::vector<Report> Reports() const;
-  // Lines about buckets that have waited since before `since`: plan, iteration, tensors.
+  // Buckets that have waited since before `since`.
   struct Late {
     std::string plan;
     std::uint64_t iteration = 0;
@@ -101,7 +101,7 @@ class PlanTable {
     explicit Entry(Plan plan) : run(std::move(plan)) {}
     mutable std::mutex mutex;
     PlanRun run;     // under the mutex, except for what never changes of run.plan()
-    int graphs = 0;  // that show its keys; under the path's mutex
+    int graphs = 0;  // that have its keys; under the table's mutex
   };
   struct Binding {
     Entry* entry = nullptr;
@@ -111,13 +111,13 @@ class PlanTable {
   void Bind(Entry& entry, const Plan& plan);
   void Unbind(const Entry* entry, const std::vector<std::int64_t>& keys);
   Entry& EntryOf(int bucket_id) const;
-  // BucketIds for as many buckets, the same ones on every rank. Fewer, if so many are not free.
+  // IDs for so many buckets, the same ones on every rank; none if fewer are free.
   std::vector<int> Allocate(std::size_t buckets);
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
-  void Carry(Entry* entry, const Decision& decision, std::vector<int> bucket_ids, Buckets rebuilt,
-             Outcome& outcome);
+  void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
+                Buckets rebuilt, Outcome& outcome);
   void Say(const Entry* entry, const Decision& decision, Outcome& outcome) const;
-  void Linger(const Entry* entry, const Decision& decision, Outcome& outcome);
+  void SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome);
   void WantVote() {
     wants_vote_.store(true, std::memory_order_release);
     meet_();
@@ -129,7 +129,7 @@ class PlanTable {
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::unordered_map<std::int64_t, Binding> bindings_;   // by key
   std::vector<Entry*> owners_;                           // by bucket ID
-  std::set<std::string> lingering_;                      // hashes of plans that wait, said once
+  std::set<std::string> said_;                           // hashes of plans that wait
   std::set<int> free_;                                   // bucket IDs that no plan has
   std::vector<int> owed_;                                // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys

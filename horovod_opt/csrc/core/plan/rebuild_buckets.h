@@ -1,5 +1,5 @@
 // New buckets, from the order in which tensors were seen to arrive. Depth in the graph is a guess
-// of when a gradient is ready; after a few passes the ranks know.
+// of when a gradient is ready; after a few iterations the ranks know.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Flat allreduce: every rank shows the others its whole contribution and adds up all of them itself.
-// One barrier, but ranks * ranks copies' worth of reading: for small buckets. It is the allgather
-// followed by a local reduction that MPI libraries use for short messages (Thakur, Rabenseifner and
-// Gropp, IJHPCA 19(1), 2005, section 4.5), in shared memory.
+// Flat allreduce: every rank shows the others its whole contribution and adds up all of them
+// itself. One barrier, but every rank reads all contributions: for small buckets. It is the
+// allgather followed by a local reduction that MPI libraries use for short messages (Thakur,
+// Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 4.5), in shared memory.
 #pragma once
 
 #include <cstdint>

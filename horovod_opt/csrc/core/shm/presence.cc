@@ -42,7 +42,7 @@ int Presence::Missing() const {
     pthread_mutex_t* const mutex = &places_[rank].mutex;
     const int held = pthread_mutex_trylock(mutex);
     if (held == EBUSY) continue;
-    // Others shall see the same.
+    // So that other ranks can see it, too.
     if (held == EOWNERDEAD) pthread_mutex_consistent(mutex);
     if (held == 0 || held == EOWNERDEAD) pthread_mutex_unlock(mutex);
     return rank;

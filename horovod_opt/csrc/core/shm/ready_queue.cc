@@ -39,7 +39,7 @@ bool ReadyQueue::Next(std::uint64_t position, int& bucket_id, const std::atomic<
   if (!appended_.Await(is_there, stop, counts)) return false;
   if (entry >= Entry(position + 1, 0)) {
     throw std::logic_error("entry " + std::to_string(position) +
-                           " of the ready queue is overwritten by entry " +
+                           " of the ready queue was overwritten by entry " +
                            std::to_string(entry / kIds - 1) +
                            ": a rank reported a bucket again before it had performed it");
   }

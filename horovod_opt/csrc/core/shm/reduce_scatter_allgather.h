@@ -1,12 +1,13 @@
-// Reduce-scatter and allgather: each rank owns one slice of every chunk of the bucket and reduces it
-// for all (Rabenseifner's algorithm; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section
+// Reduce-scatter and allgather: each rank owns one slice of every chunk of the bucket and reduces
+// it for all (Rabenseifner's algorithm; Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section
 // 4.5), in shared memory, one chunk after the other.
 //
 // A rank copies into its row what others own; they meet; it reduces its slice into its own output
-// and, for the others, into the place in its row that it left free; they meet; it copies the others'
-// results out. Between two barriers a rank works on three chunks: it reduces one, copies the result
-// of the last out and the next one in, so that n chunks need n + 1 barriers. With several groups the
-// owner of a slice reduces it over the groups before the barrier that shows it to the others.
+// and, for the others, into the place in its row that it left free; they meet; it copies out the
+// results of the others. Between two barriers a rank works on three chunks: it reduces one, copies
+// the result of the last one out and the next one in, so that n chunks need n + 1 barriers. With
+// several groups the owner of a slice reduces it over the groups before the barrier that shows it
+// to the others.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ class ReduceScatterAllgather {
 
   std::int64_t chunks() const { return chunks_; }
   void CopyIn(std::int64_t chunk);
-  // After CopyIn(0) and a barrier. `meet` is a barrier, false if it was left; so is the result, or
-  // if `cross` was false.
+  // After CopyIn(0) and a barrier. `meet` is a barrier, false if it was left. False if that or
+  // `cross` was false.
   template <class Meet>
   bool Run(const Meet& meet) {
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
