@@ -98,17 +98,17 @@ def test_calls_what_the_others_never_call(together, controller, mode):
 
 
 @each_controller
-@pytest.mark.parametrize("fault, passes", [
+@pytest.mark.parametrize("fault, iterations", [
     ("stopped", 18), ("raises", 12), ("memory", 12), ("alone", 12), ("shape", 13), ("type", 13),
 ])
-def test_topo_had_planned_the_gradients(together, controller, fault, passes):
+def test_topo_had_planned_the_gradients(together, controller, fault, iterations):
     """Of 20 steps two are negotiated. Of the 15th, the gradients did not arrive, or they did and
     another loss was sent."""
     for outcome in outcomes(together(controller), f"topo {fault}"):
         assert outcome["states"] == ["active"]
         assert outcome["planned"] == [[f"allreduce.{layer}.{part}" for layer in (0, 2)
                                        for part in ("bias", "weight")]]
-        assert outcome["passes"] == [passes]
+        assert outcome["planned_iterations"] == [iterations]
 
 
 @each_mode

@@ -1,4 +1,4 @@
-"""A tensor is read when its ready event says that its data is there, in whichever lane."""
+"""A tensor is read when its ready event says that its data is there, on whichever path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_data_is_waited_for(job, need, tmp_path, controller):
         assert list(report) == list(SETTINGS[controller])
         for name, seen in report.items():
             assert seen["state"] == "active", (rank, name)
-            assert seen["planned_iterations"] >= seen["passes"] - 3, (rank, name)
+            assert seen["planned_iterations"] >= seen["steps"] - 3, (rank, name)
             assert seen["wrong"] == {}, (rank, name)
     with log.open() as file:
         tries = list(csv.DictReader(file))

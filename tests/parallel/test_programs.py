@@ -8,8 +8,8 @@ from __future__ import annotations
 import jobs
 import pytest
 
-# Worker, program, passes that are planned at least: of twelve steps the first two are negotiated,
-# and those until the ranks have agreed.
+# Worker, program, iterations that are planned at least: of twelve steps the first two are
+# negotiated, and those until the ranks have agreed.
 PROGRAMS = [
     ("tensorflow", "functions_in_threads", 3 * 7),
     ("tensorflow", "text", 7),
@@ -25,14 +25,14 @@ def seen_by_ranks(reports: dict[int, dict], program: str) -> list[dict]:
     return seen
 
 
-@pytest.mark.parametrize("framework, program, passes", PROGRAMS)
-def test_same_weights_as_off(shared_job, framework, program, passes):
+@pytest.mark.parametrize("framework, program, iterations", PROGRAMS)
+def test_same_weights_as_off(shared_job, framework, program, iterations):
     job = shared_job(f"programs_{framework}", framework=framework, HOROVOD_OPT_VERIFY="1")
     for seen in seen_by_ranks(job.succeeded().reports(), program):
         assert seen["weights"] > 0 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)
         assert seen["off"] == 0
-        assert seen["passes"] >= passes, seen["plans"]
+        assert seen["planned_iterations"] >= iterations, seen["plans"]
 
 
 @pytest.mark.slow
@@ -44,4 +44,4 @@ def test_gradient_of_more_than_two_gigabytes(job, monkeypatch):
     for seen in seen_by_ranks(reports, "large"):
         assert seen["weights"] == 3 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)
-        assert seen["passes"] == 3, seen["plans"]
+        assert seen["planned_iterations"] == 3, seen["plans"]

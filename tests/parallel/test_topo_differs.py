@@ -76,8 +76,9 @@ def test_what_differs_from_the_plan_alike_everywhere_is_reduced(reports, control
 def test_it_was_planned_until_then(reports, controller, kind):
     for report in reports(controller):
         for case in CASES:
-            (passes,), (state,) = report[kind][case]["passes"], report[kind][case]["states"]
-            assert FAULT - 5 <= passes <= FAULT
+            seen = report[kind][case]
+            (iterations,), (state,) = seen["planned_iterations"], seen["states"]
+            assert FAULT - 5 <= iterations <= FAULT
             assert state == "negotiated"
         (reason,) = report[kind]["shape"]["reasons"]
         assert re.fullmatch(

@@ -12,7 +12,7 @@ import pytest
 
 SELDOM = {"HOROVOD_OPT_HEARTBEAT_MS": "60000"}  # nothing may wait for the heartbeat
 OFTEN = {"HOROVOD_OPT_HEARTBEAT_MS": "5"}
-UNCUT = {"HOROVOD_OPT_RECUT": "0"}
+NOT_REBUILT = {"HOROVOD_OPT_RECUT": "0"}
 ALONE = {"HOROVOD_OPT_NODE_RANKS": "1"}  # as if each rank had a node of its own
 PAIRS = {"HOROVOD_OPT_NODE_RANKS": "2"}
 # By the operations that reduce what is on GPUs.
@@ -39,7 +39,7 @@ KINDS = {
     "mpi-2": Kind("mpi", 2, -1, (PLAIN, FUNCTIONS, CONTROL, KERAS), SELDOM),
     "mpi-3": Kind("mpi", 3, 0, (MIXED, RANDOM), OFTEN),
     "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "topo_plain.chain", "topo_control.loop"), {}),
-    "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), UNCUT),
+    "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), NOT_REBUILT),
     "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
     "mpi-3-nodes": Kind("mpi", 3, 1, (MIXED, RANDOM, CONTROL), ALONE),
     "mpi-2-nodes-of-2": Kind("mpi", 4, 2, (FUNCTIONS, *FEW), PAIRS),
@@ -122,14 +122,14 @@ def test_plans_what_it_can(scenarios, kind):
                 continue
             states = {plan["state"] for plan in seen["plans"]}
             assert states == {"active"}, f"{name} on rank {rank}: {seen['plans']}"
-            assert seen["passes"] >= STEPS // 3, f"{name} on rank {rank}"
+            assert seen["planned_iterations"] >= STEPS // 3, f"{name} on rank {rank}"
 
 
 @pytest.mark.parametrize("kind", EACH)
 def test_says_why_it_does_not_plan(scenarios, kind):
     for report in scenarios(kind):
         for name, reason in NEGOTIATED.items():
-            # A plan without a pass is listed only when it is new.
+            # A plan without an iteration is listed only when it is new.
             if name not in report or report[name]["again"] or is_missing(kind, name):
                 continue
             assert any(reason in plan["reason"] for plan in report[name]["plans"]), report[name]
@@ -140,7 +140,7 @@ def test_says_why_it_does_not_plan(scenarios, kind):
 def test_random_programs_are_planned(scenarios, kind):
     for report in scenarios(kind):
         programs = [seen for name, seen in report.items() if is_random(name)]
-        assert sum(seen["passes"] > 0 for seen in programs) > len(programs) // 2
+        assert sum(seen["planned_iterations"] > 0 for seen in programs) > len(programs) // 2
 
 
 @pytest.mark.parametrize("kind", kinds_with(FUNCTIONS))
@@ -154,7 +154,7 @@ def test_one_plan_however_often_it_is_traced(scenarios, kind):
 def test_no_negotiation_in_the_steady_state(scenarios, kind):
     """200 steps with three tensors each, two of which depend on each other."""
     for report in scenarios(kind):
-        assert report["steady"]["passes"] == 200
+        assert report["steady"]["planned_iterations"] == 200
         assert report["steady"]["cycles"] < 10
 
 
@@ -162,4 +162,4 @@ def test_no_negotiation_in_the_steady_state(scenarios, kind):
 def test_plans_before_and_after_a_join(scenarios, kind):
     for report in scenarios(kind):
         for name in "last_has_most", "first_has_most":
-            assert report[name]["passes"] > STEPS
+            assert report[name]["planned_iterations"] > STEPS

@@ -48,7 +48,7 @@ def reports(request, shared_job):
     job = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1")
     reports = job.succeeded().reports()
     assert list(reports) == [0, 1]
-    assert all((report[request.param]["passes"] > 0) == (request.param == "topo")
+    assert all((report[request.param]["planned_iterations"] > 0) == (request.param == "topo")
                for report in reports.values())
     return [report[request.param] for report in reports.values()]
 

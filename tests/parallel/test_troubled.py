@@ -41,8 +41,8 @@ def test_an_exception_ends_the_job_with_its_message(job, need, library, controll
 
 @pytest.mark.parametrize("device", [MAIN_MEMORY, GPU])
 def test_a_rank_that_dies_in_a_bucket_is_missed(job, need, library, device):
-    """With a tensor on a GPU beside it, rounds are entries of the log, behind the bucket. Under
-    Gloo, as in elastic jobs."""
+    """With a tensor on a GPU beside it, rounds are entries of the ready queue, behind the bucket.
+    Under Gloo, as in elastic jobs."""
     need("torch", "gloo")
     ended = job("troubled", library, device, KILLS, controller="gloo")
     assert not ended.hung, ended.output

@@ -115,7 +115,7 @@ def test_what_a_plan_has_done(make_stats):
     assert cells(text, "rounds of negotiation") == ["", "700"]
     assert cells(text, "asked for") == ["", "60"]
     assert cells(text, "in steady state") == ["", "0"]
-    assert cells(text, "passes of plans") == ["", "50"]
+    assert cells(text, "planned iterations") == ["", "50"]
     assert cells(text, "of the data moved") == ["%", "75.0"]
     assert cells(text, "wake-ups for each") == ["", "1.50"]
     assert cells(text, "last tensor to result") == ["ms", "2.50"]

@@ -15,5 +15,5 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 sys.argv = [sys.argv[0], *sys.argv[2:]]
 runpy.run_path(str(EXAMPLES / "pytorch_digits.py"), run_name="__main__")
 stats = horovod_opt.stats()
-report(host=socket.gethostname(), nodes=hvd.cross_size(), passes=stats.planned_iterations,
-       bytes=stats.data_bytes)
+report(host=socket.gethostname(), nodes=hvd.cross_size(), bytes=stats.data_bytes,
+       planned_iterations=stats.planned_iterations)

@@ -46,7 +46,7 @@ def observe() -> dict:
         "errors": {program.__name__: error_of(program) for program in ERRORS},
         "adasum": adasum_methods(),
         "process set": one_process_set(),
-        "passes": horovod_opt.stats().planned_iterations,
+        "planned_iterations": horovod_opt.stats().planned_iterations,
     }
 
 

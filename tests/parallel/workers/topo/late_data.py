@@ -1,4 +1,4 @@
-"""Planned sums of tensors whose data comes late; reports the wrong ones, by pass."""
+"""Planned sums of tensors whose data comes late; reports the wrong ones, by step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horovod.torch.mpi_ops import _basics
 import horovod_opt
 from graph_analysis.reductions import DTYPES, SUM
 
-PASSES = 20  # the buckets are rebuilt in one of them
+STEPS = 20  # the buckets are rebuilt in one of them
 TENSORS, ELEMENTS, LATE_MS = 3, 1000, 3
 FIRST_KEY = 1
 FLOAT32 = DTYPES["float32"].number
@@ -36,7 +36,7 @@ def add_plan() -> None:
 
 
 def wrong_sums(number: int) -> list[float]:
-    """The first element of each tensor, if any of its elements is wrong. `number`: of the pass."""
+    """The first element of each tensor, if any of its elements is wrong. `number`: of the step."""
     results = (ctypes.c_float * (TENSORS * ELEMENTS))()
     value = float(number * (1 + RANK))
     assert library.late_data_sum(FIRST_KEY, TENSORS, ELEMENTS, value, LATE_MS, results)
@@ -49,14 +49,14 @@ def observe() -> dict:
     add_plan()
     before = horovod_opt.stats().planned_iterations
     wrong = {}
-    for number in range(1, PASSES + 1):
+    for number in range(1, STEPS + 1):
         found = wrong_sums(number)
         if found:
             wrong[number] = found
         hvd.allreduce(torch.zeros(1), name="negotiated")  # autotuning needs some
     (plan,) = horovod_opt.plans()
     planned = horovod_opt.stats().planned_iterations - before
-    return {"passes": PASSES, "planned_iterations": planned, "state": plan.state, "wrong": wrong}
+    return {"steps": STEPS, "planned_iterations": planned, "state": plan.state, "wrong": wrong}
 
 
 torch.set_num_threads(1)

@@ -58,7 +58,7 @@ def run(name: str, faulty, pretended: bool, everywhere: bool = False) -> dict:
              and any(first in slot for bucket in plan.buckets for slot in bucket)]
     return {"seen": seen, "states": [plan.state for plan in plans],
             "reasons": [plan.reason for plan in plans],
-            "passes": [plan.iterations for plan in plans]}
+            "planned_iterations": [plan.iterations for plan in plans]}
 
 
 def cases(kind: str) -> dict[str, dict]:

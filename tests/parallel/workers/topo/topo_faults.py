@@ -1,4 +1,4 @@
-"""What goes wrong in the middle of a planned pass, one after the other in the same processes.
+"""What goes wrong in the middle of a planned iteration, one after the other in the same processes.
 
 The last rank is at fault; each rank reports what it got. Horovod starts anew for each fault.
 Argument: as JSON, by kind, the settings in which all faults happen.
@@ -60,7 +60,7 @@ def fail() -> None:
 
 
 def shutdown() -> None:
-    """From another thread, while this one is in the middle of the pass."""
+    """From another thread, while this one is in the middle of the iteration."""
     thread = threading.Thread(target=hvd.shutdown)
     thread.start()
     thread.join()

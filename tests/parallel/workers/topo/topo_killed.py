@@ -1,4 +1,4 @@
-"""The last rank is killed in the middle of a planned pass; the others report what they got."""
+"""The last rank is killed in the middle of a planned iteration; the others report what they got."""
 
 import os
 import signal

@@ -110,7 +110,7 @@ def first_has_most() -> Results:
 
 
 def joins_at_once() -> Results:
-    """One rank has no step at all: the plan is not known there when the others shadow it."""
+    """One rank has no step at all: the plan is not known there when the others warm it up."""
     return uneven([(STEPS + rank) * (rank > 0) for rank in range(hvd.size())], "none", hvd.Sum)
 
 

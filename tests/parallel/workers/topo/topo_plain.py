@@ -135,7 +135,7 @@ _steady: list = []
 
 
 def settling() -> Results:
-    """The first steps of a function: negotiated, and with buckets cut anew."""
+    """The first steps of a function: negotiated, and with rebuilt buckets."""
 
     @tf.function(autograph=False)
     def settled(mine: tf.Tensor) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
 
-STEPS = 14  # the buckets are cut anew in one of them
+STEPS = 14  # the buckets are rebuilt in one of them
 
 
 class Branching(torch.nn.Module):
@@ -172,7 +172,7 @@ def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tens
     before = horovod_opt.stats().planned_iterations
     results = scenario()
     seen = {
-        "passes": horovod_opt.stats().planned_iterations - before,
+        "planned_iterations": horovod_opt.stats().planned_iterations - before,
         "states": sorted({plan.state for plan in horovod_opt.plans()}),
         "buckets": max((len(plan.buckets) for plan in horovod_opt.plans()), default=0),
     }

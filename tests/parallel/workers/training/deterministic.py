@@ -47,7 +47,8 @@ def train(seed: int) -> dict:
             seen.update(hvd.synchronize(handle).numpy().tobytes())
     for weights in model.state_dict().values():
         seen.update(weights.numpy().tobytes())
-    return {"digest": seen.hexdigest(), "passes": [plan.iterations for plan in horovod_opt.plans()]}
+    return {"digest": seen.hexdigest(),
+            "planned_iterations": [plan.iterations for plan in horovod_opt.plans()]}
 
 
 faulthandler.dump_traceback_later(140)

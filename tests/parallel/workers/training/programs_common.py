@@ -19,7 +19,7 @@ def _observe(program: Program) -> tuple[list[np.ndarray], dict]:
     weights = program()
     after = horovod_opt.stats()
     return weights, {
-        "passes": after.planned_iterations - before.planned_iterations,
+        "planned_iterations": after.planned_iterations - before.planned_iterations,
         "plans": sorted({f"{plan.state}: {plan.reason}" for plan in horovod_opt.plans()}),
     }
 
@@ -39,7 +39,7 @@ def compare(hvd: ModuleType, library: object, programs: list[Program]) -> None:
                 runs[program.__name__].append(_observe(program))
     report(**{name: {
         **seen,
-        "off": off_seen["passes"],
+        "off": off_seen["planned_iterations"],
         "weights": len(topo),
         "moved": float(sum(np.abs(one).sum() for one in topo)),
         "different": sum(one.tobytes() != other.tobytes() for one, other in zip(off, topo)),
