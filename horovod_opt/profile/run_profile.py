@@ -22,8 +22,8 @@ from horovod_opt.profile.proc import Proc
 from horovod_opt.profile.ranks import MARK, Finder
 from horovod_opt.profile.record import Ranks, describe
 from horovod_opt.profile.sampler import LOOKS, Sampler, Usage
+from horovod_opt.runtime import STATS_JSON
 
-STATS = "HOROVOD_OPT_STATS_JSON"
 REFRESH = 1.0  # s: new processes, the live table
 BUDGET = 0.005  # of a core, for samples: many threads are looked at less often
 
@@ -41,7 +41,7 @@ class Profile:
         self._proc = Proc()
         mark = uuid.uuid4().hex
         self._stats = folder.resolve() / "stats.json"
-        self._environ = {**os.environ, MARK: mark, STATS: str(self._stats)}
+        self._environ = {**os.environ, MARK: mark, STATS_JSON: str(self._stats)}
         self._finder = Finder(self._proc, mark)
         self._sampler = Sampler(self._proc)
         self._bursts = Bursts(self._proc)
