@@ -16,8 +16,8 @@ SHOWN = {BACKGROUND: "background", SCHEDULING: "scheduling", INPUT: "input", MAI
 
 
 class Screen:
-    """A terminal that two write to: the job, whose bytes pass as they are, and the table, which is
-    taken away before them and comes back after the end of a line."""
+    """A terminal to which two write: the job, whose bytes pass as they are, and the table, which is
+    erased before them and drawn again after the end of a line."""
 
     def __init__(self, console: Console):
         self._console = console

@@ -1,4 +1,4 @@
-"""What PyTorch's optimizers do today and hvd.DistributedOptimizer did not.
+"""What PyTorch's optimizers do today and upstream's hvd.DistributedOptimizer does not.
 
 Its class is made when an optimizer is wrapped: the methods of upstream's class, then those of
 Reducing or ReducingAdasum, then the class of that optimizer. What is here is therefore called as
