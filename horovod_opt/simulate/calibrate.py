@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from graph_analysis.analysis import DEFAULT_THRESHOLD
 from horovod_opt.profile.classes import BACKGROUND, HELPERS, INPUT
 from horovod_opt.simulate import costs, model, summit
 from horovod_opt.simulate.parameters import ParameterError, Setup
@@ -29,7 +30,7 @@ COMMON = {
     "tensors": (1, "not used: tensor_seconds is 0"),
     "tensor_seconds": (0, "part of data_cpu_seconds_per_byte"),
     "fusion_bytes": (128 * 2**20, "Horovod 0.28.1's default"),
-    "bucket_bytes": (4 * 2**20, "docs/topo.md"),
+    "bucket_bytes": (DEFAULT_THRESHOLD, "docs/topo.md"),
     **{name: (summit.TABLE[name][0], f"of the Summit preset: {summit.TABLE[name][1]}")
        for name in NETWORK},
 }

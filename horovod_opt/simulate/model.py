@@ -1,4 +1,4 @@
-"""The simulation of one mode at one number of ranks. docs/simulation.md has the equations."""
+"""The simulation of one mode at one number of ranks. docs/simulation-model.md has the rules."""
 
 from __future__ import annotations
 

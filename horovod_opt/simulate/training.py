@@ -1,6 +1,6 @@
 """Steps of training, and what the background threads of all modes have in common.
 
-Times are seconds since the start of the simulation. docs/simulation.md has the equations.
+Times are seconds since the start of the simulation. docs/simulation-model.md has the rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mode topo, graph topology (6.3.4): order and fusion of tensors are known beforehand, so buckets
 are reduced as they become complete, and rounds of negotiation are rare.
 
-The rules are those of docs/topo.md under the MPI controller: on several nodes one rank of each
+The rules are those of docs/topo-reduction.md with MPI: on several nodes one rank of each
 agrees with the others on what is ready, and what they wait for is tested with naps in between.
 """
 
