@@ -2,6 +2,7 @@
 # make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs, interleaved with off; SUITE=training: what it brings
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
+# make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
 # make lint    ruff
@@ -20,12 +21,14 @@ INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
 NP ?= 2
 SUITE ?= overhead
+# The short ones, in the order of the page.
+EXPERIMENTS ?= step_breakdown cpu_usage context_switches traversal summit
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench report soak build lint clean
+.PHONY: demo demo-torch test bench report experiments soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -54,6 +57,10 @@ report: $(VENV)/installed
 	done
 	$(BIN)/horovod-opt simulate --validate report/bench.json --output report
 	$(BIN)/horovod-opt report report report/off report/topo --output report/report.html
+
+experiments: $(VENV)/installed
+	for name in $(EXPERIMENTS); do $(BIN)/python experiments/$$name.py || exit; done
+	$(BIN)/python experiments/readme.py
 
 soak: $(VENV)/installed
 	$(BIN)/python tests/soak/run $(SOAK_ARGS)

@@ -1,9 +1,9 @@
-"""How long does it take to read a training graph and to plan its collectives?
+"""Reading a training graph and planning its collectives: how long it takes.
 
-    python -m experiments.traversal
-    python -m experiments.traversal --only ResNet50,VGG16 --repeats 9
-
-One process: the graphs are traced as if there were two ranks, and never run."""
+The networks of Table 6.1, traced in one process as if there were two ranks, and never run; and
+synthetic training steps of up to 100,000 nodes. The graphs are those of today's TensorFlow and
+Keras, with other numbers of nodes than the source's.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
 from horovod_opt.arguments import positive
 from horovod_opt.measuring import documents
+from horovod_opt.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
 from horovod_opt.measuring.present import show
+from horovod_opt.report.source import Beside
 from horovod_opt.report.traversal_section import section
 
-# Nodes, edges and milliseconds of the traversal in Table 6.1 of Pumma's dissertation.
-TABLE_6_1 = {
-    "ResNet18": (1714, 2565, 32), "ResNet34": (2866, 4325, 86), "ResNet50": (3988, 6042, 159),
-    "ResNet101": (7558, 11499, 594), "ResNet152": (11128, 16956, 1274), "AlexNet": (655, 893, 6),
-    "GoogLeNet": (3499, 4970, 182), "Inception-v3": (6146, 9211, 382), "VGG16": (1091, 1479, 17),
-}
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 BUCKET_BYTES = 2 * 1024 * 1024
 
@@ -75,9 +73,10 @@ def measure_network(name: str, repeats: int) -> dict:
     """The shortest of `repeats`, as other processes can only add to it; each with a graph that was
     read anew, for the bodies of branches are read during the analysis and count as such."""
     import keras
+    from training_graph import training_function
 
-    from experiments.training_graph import training_function
     from horovod_opt.bench.workers.models import NETWORKS
+
     function = training_function(NETWORKS[name]())
     reading, analysing = [], []
     for _ in range(repeats):
@@ -95,7 +94,7 @@ def measure_network(name: str, repeats: int) -> dict:
             "us_per_node": 1e6 * min(analysing) / analysis.nodes,
             "all_read_ms": [1e3 * duration for duration in reading],
             "all_analyse_ms": [1e3 * duration for duration in analysing],
-            "source": dict(zip(("nodes", "edges", "ms"), TABLE_6_1[name]))}
+            "source": {key: getattr(TABLE_6_1[name], key) for key in ("nodes", "edges", "ms")}}
 
 
 def measure_synthetic(nodes: int, repeats: int) -> dict:
@@ -110,18 +109,6 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
             "all_ms": [1e3 * duration for duration in durations]}
 
 
-def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.traversal", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=_networks, default=list(TABLE_6_1),
-                        help="networks, separated by commas (all of Table 6.1)")
-    parser.add_argument("--repeats", type=positive, default=5,
-                        help="how often each graph is read and analysed (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("benchmark"),
-                        help="directory for traversal.json and traversal.png (%(default)s)")
-    return parser.parse_args(argv)
-
-
 def _networks(text: str) -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
@@ -130,32 +117,49 @@ def _networks(text: str) -> list[str]:
     return names
 
 
-def main() -> int:
-    arguments = parse_arguments()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # only traced, so a GPU's memory stays free
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    document = documents.new("traversal", ["python", "-m", "experiments.traversal"])
-    document |= {"repeats": arguments.repeats, "networks": [], "synthetic": []}
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                  TimeElapsedColumn(), console=console,
-                  disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=len(SIZES) + len(arguments.only))
-        for nodes in SIZES:
-            progress.update(task, description=f"{nodes:,} nodes")
-            document["synthetic"].append(measure_synthetic(nodes, arguments.repeats))
-            progress.advance(task)
-        for name in arguments.only:
-            progress.update(task, description=f"tracing {name}")
-            document["networks"].append(measure_network(name, arguments.repeats))
-            progress.advance(task)
-    result = arguments.output / "traversal.json"
-    documents.save(result, document)
-    console.print(f"Written: {result}")
-    show(section(document), arguments.output)
-    return 0
+class Traversals:
+    passes_on = ""
 
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--only", type=_networks, default=list(TABLE_6_1), metavar="NAMES",
+                            help="networks, separated by commas (all of Table 6.1)")
+        parser.add_argument("--repeats", type=positive, default=5, metavar="N",
+                            help="how often each graph is read and analysed (%(default)s)")
+
+    def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # only traced: a GPU stays free
+        console = Console(stderr=True)
+        document = documents.new("traversal", ["python", "experiments/traversal.py"])
+        document |= {"repeats": options.repeats, "networks": [], "synthetic": []}
+        started = time.monotonic()
+        with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                      TimeElapsedColumn(), console=console,
+                      disable=not console.is_terminal) as progress:
+            task = progress.add_task("", total=len(SIZES) + len(options.only))
+            for nodes in SIZES:
+                progress.update(task, description=f"{nodes:,} nodes")
+                document["synthetic"].append(measure_synthetic(nodes, options.repeats))
+                progress.advance(task)
+            for name in options.only:
+                progress.update(task, description=f"tracing {name}")
+                document["networks"].append(measure_network(name, options.repeats))
+                progress.advance(task)
+        document["seconds"] = round(time.monotonic() - started, 1)
+        documents.save(folder / "traversal.json", document)
+        console.print(f"Written: {folder / 'traversal.json'}")
+        show(section(document), folder)
+        return 0
+
+
+def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
+    return [Beside(TRAVERSAL_MS[row["network"]], row["analyse_ms"], f"{row['nodes']:,} nodes")
+            for document in found for row in document["networks"]]
+
+
+STUDY = Study(
+    name="traversal", text=__doc__, repeats=("Table 6.1, p. 139",), measurement=Traversals(),
+    compare=compare, short=True)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

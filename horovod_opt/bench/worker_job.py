@@ -14,7 +14,7 @@ from horovod_opt.measuring import launch
 
 BASE = "off"  # what the modes are compared with
 LIMIT = "no communication"
-MODES = "off,gs,nbcs,topo,scp,topo+scp"  # compared unless the user names others
+MODES = "off,gs,nbcs,scp,topo,topo+scp"  # compared unless the user names others
 WORKERS = Path(__file__).parent.resolve() / "workers"
 
 

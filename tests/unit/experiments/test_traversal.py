@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from experiments import traversal
+import traversal
+
 from graph_analysis import analyze
 
 # Parameters that are trained: of He et al.'s networks as published with torchvision, and of the
@@ -48,18 +49,19 @@ def test_every_network_of_the_table_is_there():
 def test_the_program_writes_table_file_and_picture(tmp_path, monkeypatch, capsys):
     pytest.importorskip("horovod.tensorflow")
     monkeypatch.setattr(traversal, "SIZES", (100, 200))
-    monkeypatch.setattr("sys.argv", ["traversal", "--only", "AlexNet", "--repeats", "2",
-                                     "--output", str(tmp_path)])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    assert traversal.main() == 0
-    document = json.loads((tmp_path / "traversal.json").read_text())
+    assert traversal.STUDY.main(
+        ["--only", "AlexNet", "--repeats", "2", "--output", str(tmp_path)]) == 0
+    folder = tmp_path / "traversal"
+    document = json.loads((folder / "traversal.json").read_text())
     row, = document["networks"]
     assert (row["network"], row["collectives"], row["unplanned"]) == ("AlexNet", 16, 0)
     assert row["source"] == {"nodes": 655, "edges": 893, "ms": 6}
     assert [len(series["all_ms"]) for series in document["synthetic"]] == [2, 2]
     assert row["read_ms"] == min(row["all_read_ms"])
-    assert (tmp_path / "traversal.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("traversal.png", "beside-the-source.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "AlexNet" in printed and "Table 6.1" in printed and "against the smallest" in printed
 
@@ -68,7 +70,7 @@ def test_the_program_writes_table_file_and_picture(tmp_path, monkeypatch, capsys
     (["--only", "LeNet"], "'LeNet' is not one of ResNet18"),
     (["--repeats", "0"], "'0' is not a whole number"),
 ])
-def test_wrong_arguments_are_refused(arguments, message, capsys):
+def test_wrong_arguments_are_refused(arguments, message, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        traversal.parse_arguments(arguments)
+        traversal.STUDY.main([*arguments, "--output", str(tmp_path)])
     assert message in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""How much of a core the background thread takes while ResNet50 is trained, in off and in topo.
+
+A profile of each: user and system time of the thread, by rank, over the second half of the job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from study import Study
+from tools import horovod_opt
+
+from horovod_opt.arguments import positive
+from horovod_opt.bench.worker_job import WORKERS, Series
+from horovod_opt.measuring.dissertation import BACKGROUND_CPU
+from horovod_opt.profile.classes import BACKGROUND
+from horovod_opt.profile.profile_pictures import cpu
+from horovod_opt.report.source import Beside
+
+
+class Profiles:
+    passes_on = ""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--ranks", type=positive, default=2, metavar="N", help="(%(default)s)")
+        parser.add_argument("--seconds", type=positive, default=40, metavar="S",
+                            help="that each job trains, beside those it takes to start "
+                                 "(%(default)s)")
+
+    def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
+        job = ["horovodrun", "-np", options.ranks, "python", WORKERS / "train.py",
+               "--model", "ResNet50", "--pixels", 96, "--batch", 4, "--threads", 1,
+               "--seconds", options.seconds]
+        for mode in BACKGROUND_CPU:
+            status = horovod_opt("profile", "--label", mode, "--output", folder / mode, "--", *job,
+                                 environ=Series(mode, mode).environ())
+            if status:
+                return status
+        return horovod_opt("profile", "--output", folder, "--compare",
+                           *(folder / mode / "profile.json" for mode in BACKGROUND_CPU))
+
+
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    """Means over ranks."""
+    return [Beside(BACKGROUND_CPU[one["label"]],
+                   statistics.fmean(cpu(rank, BACKGROUND) for rank in one["ranks"]) / 100,
+                   f"ResNet50, {one['job']['ranks']} ranks") for one in documents]
+
+
+STUDY = Study(
+    name="cpu_usage", text=__doc__, repeats=("Figure 6.10, p. 124", "Figure 6.18, p. 137"),
+    measurement=Profiles(), compare=compare, short=True)
+
+if __name__ == "__main__":
+    sys.exit(STUDY.main())

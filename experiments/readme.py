@@ -1,0 +1,111 @@
+"""Writes README.md, the page that shows all experiments: run it when one has been recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import context_switches
+import cpu_usage
+import networks
+import step_breakdown
+import strong_scaling
+import summit
+import tf_cnn_benchmarks
+import traversal
+import weak_scaling
+from study import PICTURE, RESULTS, Study, here, read
+
+README = Path(__file__).with_name("README.md")
+# In the order of the source.
+STUDIES = tuple(module.STUDY for module in (
+    weak_scaling, step_breakdown, cpu_usage, context_switches, strong_scaling, traversal, networks,
+    tf_cnn_benchmarks, summit))
+
+HEAD = """\
+# Experiments
+
+Studies made with the tools of the package, one for each figure and table of the source that shows a
+measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale Deep Learning*,
+Virginia Tech, 2019, Chapter 6. `off` is TensorFlow/Horovod there, `gs`, `nbcs`, `scp`, `topo` and
+`topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
+
+    make experiments                                  # the short ones
+    make experiments EXPERIMENTS="networks summit"    # these
+    .venv/bin/python experiments/weak_scaling.py --help
+
+Each leaves JSON files and pictures in `results/NAME/` and puts what it measured beside the source's
+figure. The source trained on up to 24,576 GPUs of Summit, a GPU and seven cores for each rank. On
+few cores that ranks share, expect the direction, not the size, to agree. Run nothing else
+meanwhile. A script of the benchmark goes on where it was interrupted.
+
+The other figures of the chapter are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
+and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
+`python experiments/readme.py` writes this page.
+"""
+
+
+def seconds(document: dict[str, Any]) -> float:
+    """That the measurement took."""
+    return {
+        "bench": lambda: sum(one["job_seconds"] for one in document["measurements"]),
+        "profile": lambda: document["job"]["seconds"],
+        "simulation": lambda: document["cost"]["seconds"],
+        "traversal": lambda: document["seconds"],
+    }[document["kind"]]()
+
+
+def duration(total: float) -> str:
+    return f"{total:.0f} s" if total < 120 else f"{total / 60:.0f} min"
+
+
+def page(results: Path = RESULTS) -> str:
+    found = {study.name: recorded(study, results) for study in STUDIES}
+    return "\n".join([HEAD, *index(found), "", *(line for study in STUDIES for line in section(
+        study, found[study.name], results / study.name))])
+
+
+def recorded(study: Study, results: Path) -> list[dict[str, Any]]:
+    """The documents of a study that was completed; none otherwise."""
+    folder = results / study.name
+    return read(folder) if (folder / f"{PICTURE}.png").exists() else []
+
+
+def index(found: dict[str, list[dict[str, Any]]]) -> list[str]:
+    rows = [(f"[{study.name}.py](#{study.name})", "; ".join(study.repeats),
+             "yes" if study.short else "",
+             duration(sum(map(seconds, found[study.name]))) if found[study.name]
+             else "not recorded") for study in STUDIES]
+    return markdown(("experiment", "repeats", "in `make experiments`", "took"), rows)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |"
+            for cells in (columns, ["---"] * len(columns), *rows)]
+
+
+def section(study: Study, found: Sequence[dict[str, Any]], folder: Path) -> list[str]:
+    command = " ".join((".venv/bin/python", f"experiments/{study.name}.py", *study.needs))
+    lines = [f"## {study.name}", "", f"{study.title} Repeats {'; '.join(study.repeats)}.", "",
+             study.description, "", f"    {command}", ""]
+    if not found:
+        return [*lines, "Not recorded yet.", ""]
+    about = found[0]["machine"]
+    days = dict.fromkeys(datetime.fromisoformat(one["started"]).date().isoformat() for one in found)
+    lines += [f"Recorded on {', '.join(days)} on {about['cpu']}, {about['cores']} cores, Linux "
+              f"{about['kernel']}, in {duration(sum(map(seconds, found)))}:", "",
+              *(f"    {one['command']}" for one in found), "",
+              *markdown(("", "source", "where", "here", "at"), [
+                  (one.reported.what, one.reported.text(), one.reported.where, here(one), one.at)
+                  for one in study.compare(found)]), ""]
+    pictures = sorted(folder.glob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))
+    return [*lines, *(line for path in pictures for line in (
+        f"![{study.title} {path.stem.replace('-', ' ')}]"
+        f"({Path(os.path.relpath(path, README.parent)).as_posix()})", ""))]
+
+
+if __name__ == "__main__":
+    README.write_text(page())

@@ -1,0 +1,49 @@
+"""Where the time of a training step goes, in off and in topo.
+
+The gradients are reduced after the computation, as they were in the source, where XLA lets nothing
+overlap (6.2.1). As there, waiting for the last rank belongs to the background thread's overhead in
+off, and to the movement of data in topo, which waits nowhere else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from study import Study, benchmark_rows
+from tools import training
+
+from horovod_opt.bench.training.results import Row
+from horovod_opt.measuring.dissertation import ALLREDUCE, IDLE, OVERHEAD
+from horovod_opt.report.source import Beside
+
+
+def overhead(row: Row) -> float:
+    """Seconds a step."""
+    parts = row.breakdown
+    return parts["negotiation"] + (0 if row.series == "topo" else parts["waiting"])
+
+
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    compared = []
+    for row in benchmark_rows(documents):
+        if not row.breakdown or row.series not in OVERHEAD:
+            continue
+        step = sum(row.breakdown.values())
+        allreduce = step - row.breakdown["computation"]
+        if row.series == "off":
+            compared += [Beside(ALLREDUCE, allreduce / step, str(row.cell)),
+                         Beside(IDLE, overhead(row) / allreduce, str(row.cell))]
+        compared.append(Beside(OVERHEAD[row.series], overhead(row) / step, str(row.cell)))
+    return compared
+
+
+STUDY = Study(
+    name="step_breakdown", text=__doc__,
+    repeats=("Figure 6.6, p. 121", "Figure 6.7, p. 122", "Figure 6.17, p. 136"),
+    measurement=training("--models", "ResNet50", "--modes", "topo", "--ranks", 2, "--breakdown"),
+    compare=compare, short=True)
+
+if __name__ == "__main__":
+    sys.exit(STUDY.main())

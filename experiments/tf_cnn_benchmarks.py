@@ -1,0 +1,48 @@
+"""The source's own benchmark, tf_cnn_benchmarks, unmodified.
+
+ResNet50 and AlexNet in every mode, from a checkout of tensorflow/benchmarks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from networks import gain_of_topo
+from study import Study, whole_steps
+from tools import Tool, horovod_opt
+
+from horovod_opt.report.source import Beside, gains
+
+
+@dataclass(frozen=True)
+class Checkout(Tool):
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--checkout", type=Path, required=True, metavar="FOLDER",
+                            help="of https://github.com/tensorflow/benchmarks")
+
+    def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
+        return horovod_opt(*self.command, "--tf-cnn-benchmarks", options.checkout, *self.options,
+                           "--output", folder, *further)
+
+
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    found = whole_steps(documents)
+    resnet50, alexnet = ([row for row in found if row.cell.model == name]
+                         for name in ("ResNet50", "AlexNet"))
+    return [*gains(resnet50), *gain_of_topo(alexnet)]
+
+
+STUDY = Study(
+    name="tf_cnn_benchmarks", text=__doc__,
+    repeats=("Figure 6.16, p. 135", "Figure 6.20 (e), p. 140"),
+    measurement=Checkout(("bench", "training"), (
+        "--models", "ResNet50,AlexNet", "--batch", 4, "--threads", 1, "--ranks", 2)),
+    compare=compare, needs=("--checkout", "FOLDER"))
+
+if __name__ == "__main__":
+    sys.exit(STUDY.main())

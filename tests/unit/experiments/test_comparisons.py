@@ -1,0 +1,131 @@
+"""What each experiment makes of its documents, beside the source's numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("scipy")
+
+import context_switches
+import cpu_usage
+import networks
+import step_breakdown
+import strong_scaling
+import summit
+import tf_cnn_benchmarks
+import weak_scaling
+
+from horovod_opt.report.source import Beside
+from horovod_opt.simulate.summit import FIGURES
+
+LIMIT = "no communication"
+
+
+def measured(series: str, images: float, **changed: object) -> dict:
+    """Images/s, and as many involuntary switches in ten steps."""
+    stats = {"background_user_seconds": 1.5, "background_system_seconds": 0.3,
+             "elapsed_seconds": 3.0, "process_involuntary_switches": changed.pop("switches", 100)}
+    return {"round": 0, "model": "ResNet50", "framework": "tensorflow", "input": "synthetic",
+            "ranks": 2, "batch": 4, "pixels": 96, "separate": False, "series": series,
+            "images_per_second": images, "step_seconds": 8 / images, "steps": 10,
+            "breakdown": None, "stats": None if series == LIMIT else [stats], **changed}
+
+
+def bench(*measurements: dict) -> list[dict]:
+    return [{"kind": "bench", "measurements": list(measurements)}]
+
+
+def shown(compared: list[Beside]) -> dict[str, tuple[str, str]]:
+    """(the source's, ours) by what it is."""
+    return {one.reported.what: (one.reported.text(), one.reported.show(one.here))
+            for one in compared}
+
+
+def test_weak_scaling():
+    found = bench(
+        measured(LIMIT, 20.0), measured("off", 10.0), measured("gs", 11.0), measured("topo", 15.0),
+        measured(LIMIT, 20.0, ranks=4), measured("off", 8.0, ranks=4),
+        measured("topo", 14.0, ranks=4))
+    assert shown(weak_scaling.compare(found)) == {
+        "largest gain of gs over off, %": ("up to 10", "10"),
+        "largest gain of topo over off, %": ("up to 21", "75"),
+        "efficiency of off at the largest number of ranks, %": ("30.3 (24,576 GPUs)", "40.0")}
+
+
+def test_strong_scaling_takes_the_best_mode_of_the_sources():
+    found = bench(measured("off", 10.0), measured("gs", 11.0), measured("topo", 12.0),
+                  measured("gs+nbcs", 19.0))
+    assert shown(strong_scaling.compare(found)) == {
+        "largest gain over off, strong scaling, %": ("up to 19", "20")}
+
+
+def test_each_network_is_beside_its_own_number():
+    found = bench(*(measured(series, images, model=model, ranks=ranks) for model, series, images,
+                    ranks in (("VGG16", "off", 10.0, 2), ("VGG16", "topo", 10.3, 2),
+                              ("VGG16", "off", 10.0, 4), ("VGG16", "topo", 10.1, 4),
+                              ("AlexNet", "off", 10.0, 2), ("AlexNet", "topo", 9.5, 2),
+                              ("ResNet152", "off", 2.0, 2), ("ResNet152", "topo", 2.2, 2))))
+    assert shown(networks.compare(found)) == {
+        "gain of topo over off, VGG16, %": ("2 to 6", "3"),
+        "gain of topo over off, AlexNet, %": ("about -6", "-5"),
+        "gain of topo over off, ResNet152, %": ("5 to 21 (the ResNets)", "10")}
+
+
+def test_tf_cnn_benchmarks_has_every_mode_of_resnet50_and_alexnet():
+    of = {"framework": "tf_cnn_benchmarks", "stats": None}
+    found = bench(*(measured(series, images, model=model, **of) for model, series, images in (
+        ("ResNet50", "off", 10.0), ("ResNet50", "nbcs", 11.0), ("ResNet50", "topo", 12.0),
+        ("AlexNet", "off", 10.0), ("AlexNet", "nbcs", 20.0), ("AlexNet", "topo", 11.0))))
+    assert shown(tf_cnn_benchmarks.compare(found)) == {
+        "largest gain of nbcs over off, %": ("up to 16", "10"),
+        "largest gain of topo over off, %": ("up to 21", "20"),
+        "gain of topo over off, AlexNet, %": ("about -6", "10")}
+
+
+def test_who_waits_in_topo_waits_for_data():
+    parts = {"computation": 0.2, "waiting": 0.1, "negotiation": 0.3, "data": 0.4}
+    found = bench(*(measured(series, 8.0, separate=True, breakdown=parts)
+                    for series in ("off", "topo")), measured("off", 9.0))
+    assert shown(step_breakdown.compare(found)) == {
+        "allreduce in off, % of a step": ("up to 70.3", "80.0"),
+        "idle, % of the allreduce in off": ("67 to 100", "50"),
+        "background thread's overhead in off, % of a step": ("about 46", "40"),
+        "background thread's overhead in topo, % of a step": ("3.4", "30.0")}
+
+
+def test_switches_by_input_and_by_mode():
+    found = bench(measured("off", 10.0, switches=100), measured("topo", 12.0, switches=25),
+                  measured("off", 9.0, switches=300, input="real"))
+    assert shown(context_switches.compare(found)) == {
+        "involuntary switches, real over synthetic input, off": ("8.5", "3"),
+        "involuntary switches, off over topo": ("3 to 25", "4")}
+
+
+def test_cpu_usage_is_the_mean_of_the_ranks():
+    def profile(mode: str, *user: float) -> dict:
+        return {"kind": "profile", "label": mode, "job": {"ranks": len(user)}, "ranks": [
+            {"steady": {"seconds": 10.0, "classes": {
+                cpu_usage.BACKGROUND: {"user_seconds": seconds, "system_seconds": 1.0}}}}
+            for seconds in user]}
+
+    compared = cpu_usage.compare([profile("off", 7.0, 9.0), profile("topo", 0.0, 0.0)])
+    assert shown(compared) == {
+        "background thread in off, % of a core": ("60 to 90", "90"),
+        "background thread in topo, % of a core": ("about 6", "10")}
+    assert compared[0].at == "ResNet50, 2 ranks"
+
+
+def test_what_the_simulation_was_fitted_to_is_marked():
+    rows = [{"figure": one.text, "simulated": 0.5, "fitted": one.fitted} for one in FIGURES]
+    others = [{"network": name, "simulated": 0.04, "ranks": 1536, "source": source,
+               "fitted": fitted} for name, source, fitted in (
+        ("VGG16", [0.02, 0.06], False), ("ResNet18", None, False),
+        ("ResNet50", [0.21, 0.21], True))]
+    compared = summit.compare([{"kind": "simulation", "source": rows, "networks": others}])
+    assert len(compared) == len(FIGURES) + 1
+    fitted = {one.reported.what for one in compared if one.fitted}
+    assert fitted == {"efficiency of off at the largest number of ranks, %",
+                      *(f"largest gain of {mode} over off, %" for mode in ("gs", "nbcs", "topo"))}
+    assert (compared[-1].reported.what, compared[-1].at) == (
+        "gain of topo over off, VGG16, %", "1,536 ranks, simulated")

@@ -1,0 +1,152 @@
+"""What all experiments share: their options, what they leave in results/, and when they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import study
+import tools
+
+from horovod_opt.measuring import documents
+from horovod_opt.measuring.dissertation import EFFICIENCY, GAIN
+from horovod_opt.report.source import Beside
+
+COMPARED = [Beside(EFFICIENCY, 0.5, "2 ranks"), Beside(GAIN["gs"], -0.04, "4 ranks", fitted=True)]
+
+
+class Measured:
+    """Leaves a file, or fails."""
+
+    def __init__(self, status: int = 0, passes_on: str = ""):
+        self.status = status
+        self.passes_on = passes_on
+        self.further: list[str] = []
+
+    def add_options(self, parser) -> None:
+        parser.add_argument("--ranks", type=int, default=2)
+
+    def run(self, options, further, folder) -> int:
+        self.further = list(further)
+        documents.save(folder / "bench.json", {**documents.new("bench", ["horovod-opt"]),
+                                               "ranks": options.ranks})
+        return self.status
+
+
+def made(measured: Measured, compare=lambda found: COMPARED) -> study.Study:
+    return study.Study(name="example", text="A title.\n\nWhat it\ndoes.\n",
+                       repeats=("Figure 6.5, p. 120",), measurement=measured, compare=compare)
+
+
+def test_a_study_leaves_its_files_and_puts_them_beside_the_source(tmp_path, capsys):
+    seen = []
+
+    def compare(found):
+        seen.extend(one["ranks"] for one in found)
+        return COMPARED
+
+    assert made(Measured(), compare).main(["--output", str(tmp_path), "--ranks", "4"]) == 0
+    assert seen == [4]
+    assert {path.name for path in (tmp_path / "example").iterdir()} == {
+        "bench.json", "beside-the-source.png"}
+    printed = capsys.readouterr().out
+    for text in ("A title. Beside the source", "30.3 (24,576 GPUs)", "50.0", "Figure 6.16, p. 135",
+                 "-4 (fitted)", "4 ranks"):
+        assert text in printed, text
+
+
+@pytest.mark.parametrize("status", [2, 130])
+def test_what_is_not_complete_is_not_compared(tmp_path, capsys, status):
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "beside-the-source.png").touch()  # of an earlier run
+    assert made(Measured(status)).main(["--output", str(tmp_path)]) == status
+    assert not (tmp_path / "example" / "beside-the-source.png").exists()
+    assert f"example: not complete, exit status {status}" in capsys.readouterr().err
+
+
+def test_nothing_that_can_be_compared(tmp_path, capsys):
+    assert made(Measured(), lambda found: []).main(["--output", str(tmp_path)]) == 2
+    assert "nothing was measured that the source has a number of" in capsys.readouterr().err
+
+
+def test_a_file_that_is_none_of_ours_is_named(tmp_path, capsys):
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "other.json").write_text("{}")
+    assert made(Measured()).main(["--output", str(tmp_path)]) == 2
+    assert "other.json is no bench or profile" in capsys.readouterr().err
+
+
+def test_options_of_the_tool_are_passed_on(tmp_path):
+    measured = Measured(passes_on="horovod-opt bench training")
+    assert made(measured).main(["--output", str(tmp_path), "--rounds", "5", "--ranks", "2"]) == 0
+    assert measured.further == ["--rounds", "5"]
+
+
+def test_without_a_tool_unknown_options_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        made(Measured()).main(["--output", str(tmp_path), "--rounds", "5"])
+    assert "unrecognized arguments: --rounds 5" in capsys.readouterr().err
+
+
+def test_the_picture_has_the_sources_range_and_ours():
+    axis = study.picture(made(Measured()), COMPARED).figure.axes[0]
+    drawn = [(list(line.get_xdata()), line.get_markerfacecolor()) for line in axis.lines
+             if len(line.get_xdata())]
+    assert [values for values, _ in drawn] == [
+        [pytest.approx(30.3)] * 2, [50.0], [10.0, 10.0], [-4.0]]
+    assert drawn[1][1] != "white" and drawn[3][1] == "white"
+
+
+class Started(list):
+    """Commands that were to be run; `interruptions`: how often Ctrl-C is pressed meanwhile."""
+
+    interruptions = 0
+
+
+@pytest.fixture
+def started(monkeypatch, tmp_path) -> Started:
+    (tmp_path / "horovod-opt").touch()
+    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
+    seen = Started()
+
+    class Process:
+        def __init__(self, command, cwd, env):
+            assert cwd == tools.ROOT
+            seen.append([Path(command[0]).name, *command[1:]])
+
+        def wait(self):
+            if seen.interruptions:
+                seen.interruptions -= 1
+                raise KeyboardInterrupt
+            return 7
+
+    monkeypatch.setattr(tools.subprocess, "Popen", Process)
+    return seen
+
+
+def test_a_tool_is_run_with_the_users_options_last(started):
+    status = tools.training("--ranks", 2).run(None, ["--ranks", "8"], tools.ROOT / "results")
+    assert status == 7
+    assert started == [["horovod-opt", "bench", "training", *tools.SMALL, "--images",
+                        "build/images", "--ranks", "2", "--output", "results", "--ranks", "8"]]
+
+
+def test_paths_outside_of_the_project_stay_whole(tmp_path, monkeypatch):
+    assert tools.relative(tmp_path) == str(tmp_path)
+    monkeypatch.chdir(tools.ROOT / "tests")
+    assert tools.relative(Path("unit")) == "tests/unit"
+
+
+def test_an_interruption_is_left_to_the_tool(started):
+    started.interruptions = 2
+    assert tools.horovod_opt("simulate") == 7
+    assert started == [["horovod-opt", "simulate"]]
+
+
+def test_a_python_without_horovod_opt(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
+    assert tools.horovod_opt("simulate") == 2
+    assert "There is no horovod-opt beside" in capsys.readouterr().err
