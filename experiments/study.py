@@ -65,8 +65,7 @@ class Study:
         (folder / f"{PICTURE}.png").unlink(missing_ok=True)  # it says that the study is complete
         status = self.measurement.run(options, further, folder)
         if status:
-            print(f"{self.name}: not complete, exit status {status}; the same command goes on or "
-                  "tries again", file=sys.stderr)
+            print(f"{self.name}: not complete, exit status {status}", file=sys.stderr)
             return status
         try:
             compared = self.compare(read(folder))
