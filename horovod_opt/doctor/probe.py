@@ -35,7 +35,7 @@ def probe(framework: str, library: str) -> dict:
     return {
         "version": str(version),
         "parts": {part: _flag(lib, function) for part, function in PARTS.items()},
-        "abi": prototypes.built_hash(lib),
+        "abi": prototypes.built_hash(lib) or "",
         **_mpi(),
     }
 

@@ -33,12 +33,12 @@ TABLE = (
 )
 
 
-def built_hash(lib: ctypes.CDLL) -> str:
-    """header.HASH as it was when the library was built; "" if it is upstream's."""
+def built_hash(lib: ctypes.CDLL) -> str | None:
+    """header.HASH as it was when the library was built; None if it is upstream's."""
     try:
         function = lib.horovod_opt_abi
     except AttributeError:
-        return ""
+        return None
     function.restype = _TYPES["text"][0]
     return function().decode()
 

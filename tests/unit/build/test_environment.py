@@ -138,7 +138,7 @@ def test_cmake_must_find_what_was_found(install):
 
 def test_installed_distributions_are_found():
     found = environment._installed(os.environ)
-    assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[2])]
+    assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
 
 
 def test_first_of_two_copies_counts(tmp_path):
@@ -325,7 +325,7 @@ def site(tmp_path) -> Path:
     setuptools = pytest.importorskip("setuptools", minversion="77")
     venv.create(tmp_path / "venv")
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
-    home = Path(setuptools.__file__).parents[2]
+    home = Path(setuptools.__file__).parents[1]
     for pattern in ("setuptools", "_distutils_hack", "setuptools-*.dist-info"):
         (path,) = home.glob(pattern)
         (site / path.name).symlink_to(path)
@@ -336,7 +336,7 @@ def pip(site: Path, *arguments: object, **variables: str) -> subprocess.Complete
     clean = {name: value for name, value in os.environ.items()
              if name != "PYTHONPATH" and not name.startswith("HOROVOD")}
     return subprocess.run(
-        [sys.executable, "-m", "pip", "--python", site.parents[3] / "bin" / "python", *arguments],
+        [sys.executable, "-m", "pip", "--python", site.parents[2] / "bin" / "python", *arguments],
         env={**clean, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}, cwd=site, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -35,7 +35,7 @@ def fake_horovod(folder: Path, version: str, body: str = "") -> Path:
 
 def run(site: Path, code: str, path: str = "", *options: str, **environ: str
         ) -> subprocess.CompletedProcess:
-    python = site.parents[3] / "bin" / "python"
+    python = site.parents[2] / "bin" / "python"
     return subprocess.run(
         [python, *options, "-c", code],
         capture_output=True,
