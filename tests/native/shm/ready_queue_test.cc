@@ -95,7 +95,7 @@ TEST_F(ReadyQueueTest, AnOverwrittenEntryIsAnError) {
     FAIL() << "no error";
   } catch (const std::logic_error& error) {
     EXPECT_NE(std::string(error.what())
-                  .find("entry 0 of the ready queue is overwritten "
+                  .find("entry 0 of the ready queue was overwritten "
                         "by entry 8192"),
               std::string::npos)
         << error.what();
