@@ -140,9 +140,8 @@ BY_HAND = pytest.mark.slow
 
 
 @pytest.mark.parametrize("mode, how", [
-    *((mode, "kill") for mode in ("off", "topo")),
+    *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo")),
     *(("topo", how) for how in ("exit", "raise")),
-    *(pytest.param(mode, "kill", marks=BY_HAND) for mode in ("gs", "nbcs")),
     *(pytest.param("off", how, marks=BY_HAND) for how in ("exit", "raise")),
 ])
 @each_controller
