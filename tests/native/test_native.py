@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("build", ["plain", "thread", "address"])
+@pytest.mark.parametrize("build", [
+    pytest.param("plain", marks=pytest.mark.slow), "thread", "address"])
 def test_native(build: str, subtests: pytest.Subtests) -> None:
     """What GoogleTest skips is skipped here, too."""
     command = [sys.executable, str(Path(__file__).with_name("run.py")), build]

@@ -38,6 +38,7 @@ def test_pytorchs_own():
     assert measured["images_per_second"] > 0 and measured["stats"] is None
 
 
+@pytest.mark.slow
 def test_parts_of_a_step_with_real_input(tmp_path):
     pytest.importorskip("tensorflow")
     pytest.importorskip("sklearn")

@@ -84,6 +84,7 @@ def test_cores_are_apart_on_both_hosts(job):
         assert report["topo+scp"]["states"] == report["auto"]["states"] == ["active"]
 
 
+@pytest.mark.slow
 def test_benchmark(hosts, need, tmp_path):
     """Ranks of each host take part, and without communication those of this one stand for all."""
     need("torch", "mpi")

@@ -72,6 +72,11 @@ def test_a_process_set_that_a_shutdown_ended(torch, mode, controller):
 
 
 @both
+def test_a_stall_in_a_process_set_ends_all_ranks(torch, mode, controller):
+    assert torch(controller, f"{mode} stalled_set") == [{"error": ERROR, "sum": SUM}] * 3
+
+
+@both
 def test_threads_call_while_others_shut_down(torch, mode, controller):
     for outcome in torch(controller, f"{mode} several_threads"):
         assert outcome["sum"] == SUM

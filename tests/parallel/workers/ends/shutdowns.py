@@ -101,6 +101,23 @@ def process_set(mode: str) -> dict:
     return {"seen": seen, "sum": begin_anew(mode)}
 
 
+def stalled_set(mode: str) -> dict:
+    """Rank 2 stays away from a tensor of its process set, to which rank 0 does not belong."""
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+    both = hvd.ProcessSet([1, 2])
+    ended = FOLDER / f"ended-{mode}"
+    with running(hvd, mode, [both], **limits):
+        hvd.allreduce(ONE, name="met")
+        if RANK == 1:
+            error = error_of(lambda: hvd.allreduce(ONE, name="in the set", process_set=both))
+            ended.touch()
+        else:
+            while not ended.exists():
+                time.sleep(0.05)
+            error = until_error("in all")
+    return {"error": error, "sum": begin_anew(mode)}
+
+
 def several_threads(mode: str) -> dict:
     """Threads call without end, in a process set, too; two threads of one rank shut down."""
     errors = set()
@@ -136,7 +153,7 @@ def settings(mode: str) -> dict:
     return {"fuses": RANK == 0 and "MEMCPY_IN_FUSION_BUFFER" in timeline.read_text()}
 
 
-CASES = (joined, waiting, handles, process_set, several_threads, settings)
+CASES = (joined, waiting, handles, process_set, stalled_set, several_threads, settings)
 
 faulthandler.dump_traceback_later(120)
 torch.set_num_threads(1)
