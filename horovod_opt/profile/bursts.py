@@ -18,8 +18,8 @@ MOST_BURSTS = 16  # kept; beyond that, every other one is given up
 
 
 @dataclass(frozen=True)
-class Lane:
-    """A background thread in one burst."""
+class ThreadReadings:
+    """What was read of one background thread in a burst."""
 
     tid: int
     readings: Sequence[Reading]
@@ -28,16 +28,16 @@ class Lane:
 
 @dataclass(frozen=True)
 class Burst:
-    """By the pid of a rank, the lanes of its background threads; `start` as time.monotonic()."""
+    """Of the background threads of each rank, by its pid; `start` as time.monotonic()."""
 
     start: float
-    lanes: Mapping[int, Sequence[Lane]]
+    threads: Mapping[int, Sequence[ThreadReadings]]
 
-    def only(self, threads: Mapping[int, Collection[int]]) -> Burst:
-        """Without what turned out to be no background thread: `threads` by a rank's pid."""
-        lanes = {pid: [lane for lane in self.lanes.get(pid, ()) if lane.tid in tids]
-                 for pid, tids in threads.items()}
-        return Burst(self.start, {pid: found for pid, found in lanes.items() if found})
+    def only(self, background: Mapping[int, Collection[int]]) -> Burst:
+        """Without what turned out to be no background thread: `background` by a rank's pid."""
+        kept = {pid: [thread for thread in self.threads.get(pid, ()) if thread.tid in tids]
+                for pid, tids in background.items()}
+        return Burst(self.start, {pid: found for pid, found in kept.items() if found})
 
 
 class Bursts:
@@ -87,12 +87,12 @@ def _read_often(proc: Proc, threads: Mapping[int, Sequence[int]]) -> Burst:
     finally:
         for file in files.values():
             os.close(file)
-    lanes: dict[int, list[Lane]] = {}
+    found: dict[int, list[ThreadReadings]] = {}
     for (pid, tid), readings in seen.items():
         stat = proc.stat(pid, tid)
         if len(readings) > 1 and stat is not None:
-            lanes.setdefault(pid, []).append(Lane(tid, readings, stat.state == "R"))
-    return Burst(start, lanes)
+            found.setdefault(pid, []).append(ThreadReadings(tid, readings, stat.state == "R"))
+    return Burst(start, found)
 
 
 def _readings(files: Mapping[tuple[int, int], int],

@@ -15,14 +15,14 @@ LABELS = {"running": "running", "waiting": "waiting for a core", "asleep": "asle
 
 
 def draw_cycles(cycles: Mapping) -> Picture:
-    """One lane a rank, in each window that the document has."""
+    """A timeline for each rank, in each window that the document has."""
     windows = cycles["bursts"]
     ranks = len(windows[0]["ranks"])
     figure = Figure(figsize=(8, 1.2 + len(windows) * (0.9 + 0.42 * ranks)), layout="constrained")
     panels = figure.subplots(len(windows), 1, squeeze=False)[:, 0]
     for panel, window in zip(panels, windows):
-        for place, lane in enumerate(window["ranks"].values()):
-            for start, end, state in lane:
+        for place, timeline in enumerate(window["ranks"].values()):
+            for start, end, state in timeline:
                 panel.broken_barh([(1e3 * start, 1e3 * (end - start))], (place - 0.32, 0.64),
                                   color=STATES[state], linewidth=0)
                 if state == "waiting" and end - start >= MARKED:

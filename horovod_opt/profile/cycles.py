@@ -76,20 +76,21 @@ def oversleeps(readings: Sequence[Reading]) -> list[float]:
     return waits
 
 
-def merge(lanes: Sequence[Sequence[Interval]]) -> list[Interval]:
-    """Several threads as one lane: running if any runs, else waiting if any waits."""
-    if len(lanes) == 1:
-        return list(lanes[0])
-    edges = sorted({edge for lane in lanes for one in lane for edge in (one.start, one.end)})
-    places = [0] * len(lanes)
+def merge(timelines: Sequence[Sequence[Interval]]) -> list[Interval]:
+    """Several threads as one timeline: running if any runs, else waiting if any waits."""
+    if len(timelines) == 1:
+        return list(timelines[0])
+    edges = sorted({edge for timeline in timelines for one in timeline
+                    for edge in (one.start, one.end)})
+    places = [0] * len(timelines)
     merged: list[Interval] = []
     for start, end in zip(edges, edges[1:]):
         states = set()
-        for number, lane in enumerate(lanes):
-            while places[number] < len(lane) and lane[places[number]].end <= start:
+        for number, timeline in enumerate(timelines):
+            while places[number] < len(timeline) and timeline[places[number]].end <= start:
                 places[number] += 1
-            if places[number] < len(lane) and lane[places[number]].start <= start:
-                states.add(lane[places[number]].state)
+            if places[number] < len(timeline) and timeline[places[number]].start <= start:
+                states.add(timeline[places[number]].state)
         state = next((one for one in (RUNNING, WAITING) if one in states), ASLEEP)
         if merged and merged[-1].state == state:
             merged[-1] = merged[-1]._replace(end=end)
@@ -98,14 +99,14 @@ def merge(lanes: Sequence[Sequence[Interval]]) -> list[Interval]:
     return merged
 
 
-def share(lanes: Sequence[Sequence[Interval]], state: str, start: float, end: float) -> float:
-    """Of the time from `start` to `end`, over all lanes, the share in that state."""
+def share(timelines: Sequence[Sequence[Interval]], state: str, start: float, end: float) -> float:
+    """Of the time from `start` to `end`, over all timelines, the share in that state."""
     total = sum(max(0.0, min(one.end, end) - max(one.start, start))
-                for lane in lanes for one in lane if one.state == state)
-    return total / (len(lanes) * (end - start))
+                for timeline in timelines for one in timeline if one.state == state)
+    return total / (len(timelines) * (end - start))
 
 
-def clip(lane: Sequence[Interval], start: float, end: float) -> list[Interval]:
+def clip(timeline: Sequence[Interval], start: float, end: float) -> list[Interval]:
     """The part from `start` to `end`, counted from `start`."""
     return [Interval(max(one.start, start) - start, min(one.end, end) - start, one.state)
-            for one in lane if one.end > start and one.start < end]
+            for one in timeline if one.end > start and one.start < end]

@@ -31,35 +31,35 @@ class Window(NamedTuple):
     """`length` from `offset` in a burst, both in seconds."""
 
     burst: Burst
-    lanes: Mapping[int, Sequence[Interval]]  # by the pid of the rank, of the whole burst
+    timelines: Mapping[int, Sequence[Interval]]  # by the pid of the rank, of the whole burst
     offset: float
     length: float = WINDOW
 
     def running(self) -> float:
-        return share(list(self.lanes.values()), RUNNING, self.offset, self.offset + self.length)
+        return share(list(self.timelines.values()), RUNNING, self.offset, self.offset + self.length)
 
 
 def summarize(bursts: Sequence[Burst], ranks: Mapping[int, int], began: float, steady: float,
               cycle_time: float) -> dict | None:
     """The part `cycles` of the document, of the bursts in the steady part if there are any. `ranks`
     from pid to rank, `began` and `steady` (its start) as time.monotonic(); None without a burst."""
-    whole = [burst for burst in bursts if burst.lanes.keys() >= ranks.keys()]
+    whole = [burst for burst in bursts if burst.threads.keys() >= ranks.keys()]
     if not whole:
         return None
     whole = [burst for burst in whole if burst.start >= steady] or whole
     waits: dict[str, list[float]] = {}
     rates: dict[str, float] = {}
     for pid, rank in ranks.items():
-        lanes = [lane for burst in whole for lane in burst.lanes[pid]]
-        found = [wait for lane in lanes for wait in oversleeps(lane.readings)]
+        threads = [thread for burst in whole for thread in burst.threads[pid]]
+        found = [wait for thread in threads for wait in oversleeps(thread.readings)]
         waits[str(rank)] = [round(wait, 7) for wait in found[:MOST_OVERSLEEPS]]
-        wakeups = sum(lane.readings[-1].slices - lane.readings[0].slices for lane in lanes)
-        seconds = sum(burst.lanes[pid][0].readings[-1].time for burst in whole)
+        wakeups = sum(thread.readings[-1].slices - thread.readings[0].slices for thread in threads)
+        seconds = sum(burst.threads[pid][0].readings[-1].time for burst in whole)
         rates[str(rank)] = round(wakeups / seconds, 2)
     return {
         "resolution_seconds": RESOLUTION,
         "cycle_time_seconds": cycle_time,
-        "seconds": round(sum(burst.lanes[min(ranks)][0].readings[-1].time for burst in whole), 3),
+        "seconds": round(sum(burst.threads[min(ranks)][0].readings[-1].time for burst in whole), 3),
         "oversleeps_seconds": waits,
         "wakeups_per_second": rates,
         "bursts": [_shown(name, window, ranks, began) for name, window in _choose(whole, ranks)],
@@ -70,17 +70,18 @@ def _choose(bursts: Sequence[Burst], ranks: Mapping[int, int]) -> list[tuple[str
     windows: list[Window] = []
     longest: tuple[float, Window] | None = None
     for burst in bursts:
-        lanes = {pid: merge([intervals(lane.readings, lane.runs_at_end)
-                             for lane in burst.lanes[pid]]) for pid in ranks}
-        end = min(lane[-1].end for lane in lanes.values())
-        windows += [Window(burst, lanes, number * WINDOW / 2)
+        timelines = {pid: merge([intervals(thread.readings, thread.runs_at_end)
+                                 for thread in burst.threads[pid]]) for pid in ranks}
+        end = min(timeline[-1].end for timeline in timelines.values())
+        windows += [Window(burst, timelines, number * WINDOW / 2)
                     for number in range(int((end - WINDOW) / (WINDOW / 2)) + 1)]
-        for one in (one for lane in lanes.values() for one in lane if one.state == WAITING):
+        for one in (one for timeline in timelines.values() for one in timeline
+                    if one.state == WAITING):
             wait = one.end - one.start
             if longest is None or wait > longest[0]:
                 length = min(max(WINDOW, 1.5 * wait), end)
                 offset = min(max((one.start + one.end - length) / 2, 0.0), end - length)
-                longest = wait, Window(burst, lanes, offset, length)
+                longest = wait, Window(burst, timelines, offset, length)
     running = [window.running() for window in windows]
     typical = windows[running.index(statistics.median_low(running))]
     return [("typical", typical), *([("longest oversleep", longest[1])] if longest else [])]
@@ -92,6 +93,6 @@ def _shown(name: str, window: Window, ranks: Mapping[int, int], began: float) ->
         "shown": name, "rule": RULES[name], "seconds": round(window.length, 6),
         "start": round(window.burst.start - began + start, 6),
         "ranks": {str(rank): [[round(one.start, 6), round(one.end, 6), one.state]
-                              for one in clip(window.lanes[pid], start, end)]
+                              for one in clip(window.timelines[pid], start, end)]
                   for pid, rank in ranks.items()},
     }

@@ -21,11 +21,11 @@ PARTS = {"compute": ("#B8BEC6", "compute"),
          "data": (BLUE, "data moved")}
 LABELS = {"ResNet18": ("center", (0, -14)), "ResNet34": ("right", (-6, -3))}  # others are near
 SOURCE_MARKER = {False: "x", True: "s"}  # by whether it was used for fitting
-LANES = {"asleep": (TIMELINE["asleep"], "asleep"),
-         "overslept": (TIMELINE["overslept"], "overslept"),
-         "waiting": (TIMELINE["spinning"], "waits in MPI, spinning"),
-         "napping": (TIMELINE["napping"], "waits, asleep between tests"),
-         "data": (TIMELINE["data"], "data")}
+STATES = {"asleep": (TIMELINE["asleep"], "asleep"),
+          "overslept": (TIMELINE["overslept"], "overslept"),
+          "waiting": (TIMELINE["spinning"], "waits in MPI, spinning"),
+          "napping": (TIMELINE["napping"], "waits, asleep between tests"),
+          "data": (TIMELINE["data"], "data")}
 FITTED_TO, NOT_USED = "source, fitted to", "source, not used"
 SOURCE = " Compare Figures {} of the source."
 
@@ -206,7 +206,7 @@ def timelines(document: dict[str, Any]) -> Picture:
     figure = Figure(figsize=(8.0, 1.55 * len(rows) + 0.8), layout="constrained")
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
     for axis, row in zip(axes, rows):
-        for what, (colour, _) in LANES.items():
+        for what, (colour, _) in STATES.items():
             for rank in {one[0] for one in row["timeline"]}:
                 spans = [(1e3 * begin, 1e3 * (end - begin)) for number, kind, begin, end
                          in row["timeline"] if (number, kind) == (rank, what)]
@@ -221,7 +221,7 @@ def timelines(document: dict[str, Any]) -> Picture:
     axes[-1].set_xlim(left=0)
     used = {one[1] for row in rows for one in row["timeline"]}
     figure.legend(handles=[Patch(color=colour, label=text)
-                           for what, (colour, text) in LANES.items() if what in used],
+                           for what, (colour, text) in STATES.items() if what in used],
                   loc="outside upper center", ncols=3, frameon=False, fontsize=10)
     return Picture("simulated-timelines", "Cycles of the background threads, simulated",
                    f"The last step of the first of {rows[0]['ranks']:,} ranks. Blank, with topo: "

@@ -117,8 +117,8 @@ def test_two_ranks(need, tmp_path, mode, controller):
         assert mode == "topo" or cpu(rank, "background thread") > 0.3 * own
     cycles = document["cycles"]
     assert all(rate > 0 for rate in cycles["wakeups_per_second"].values())
-    assert {state for window in cycles["bursts"] for lane in window["ranks"].values()
-            for _, _, state in lane} >= {"running", "asleep"}
+    assert {state for window in cycles["bursts"] for timeline in window["ranks"].values()
+            for _, _, state in timeline} >= {"running", "asleep"}
     assert found.pictures == {"background", "classes", "cycles", "oversleeps"}
 
 

@@ -365,8 +365,8 @@ def test_a_burst_of_threads_that_are_there_and_that_are_not(tree):
     assert bursts.due(110.0, complete=True)
     bursts.take({10: [11, 12], 20: [21]})
     burst, = bursts.bursts
-    lane, = burst.lanes[10]
-    assert set(burst.lanes) == {10} and not lane.runs_at_end
-    first, last = lane.readings
+    thread, = burst.threads[10]
+    assert set(burst.threads) == {10} and not thread.runs_at_end
+    first, last = thread.readings
     assert first[1:] == last[1:] == (2.0, 0.5, 7)
     assert last.time - first.time >= LENGTH / 2

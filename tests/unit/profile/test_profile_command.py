@@ -38,10 +38,10 @@ def rank_of(number: int, background: float, switches: int, mode: str | None = "o
 
 
 def profile_of(*ranks: dict, cycles: bool = True, **more) -> dict:
-    lane = [[0.0, 0.01, "asleep"], [0.01, 0.015, "waiting"], [0.015, 0.04, "running"]]
+    timeline = [[0.0, 0.01, "asleep"], [0.01, 0.015, "waiting"], [0.015, 0.04, "running"]]
     numbers = [str(rank["rank"]) for rank in ranks]
     windows = [{"shown": "typical", "rule": "such", "seconds": 0.04, "start": 12.5,
-                "ranks": dict.fromkeys(numbers, lane)}]
+                "ranks": dict.fromkeys(numbers, timeline)}]
     return {
         **documents.new("profile", ["horovod-opt"]),
         "job": {"command": ["horovodrun", "train.py"], "ranks": len(ranks), "expected": 2,

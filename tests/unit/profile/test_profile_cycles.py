@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horovod_opt.profile.bursts import Burst, Lane
+from horovod_opt.profile.bursts import Burst, ThreadReadings
 from horovod_opt.profile.cycles import (
     ASLEEP,
     RUNNING,
@@ -117,7 +117,7 @@ def test_a_thread_that_never_changes():
     assert intervals(same, runs_at_end=True) == [Interval(0, 1, RUNNING)]
 
 
-def test_two_threads_in_one_lane():
+def test_two_threads_in_one_timeline():
     one = played([(ASLEEP, 4), (WAITING, 2), (RUNNING, 2)])
     other = played([(RUNNING, 1), (ASLEEP, 4), (RUNNING, 3)])
     assert merge([one, other]) == played([(RUNNING, 1), (ASLEEP, 3), (WAITING, 1), (RUNNING, 3)])
@@ -125,13 +125,13 @@ def test_two_threads_in_one_lane():
 
 
 def test_share_and_clip():
-    lanes = [played([(RUNNING, 2), (ASLEEP, 2)]), played([(ASLEEP, 1), (RUNNING, 3)])]
-    assert share(lanes, RUNNING, 1, 3) == pytest.approx((1 + 2) / 4)
-    assert clip(lanes[0], 1, 3) == [Interval(0, 1, RUNNING), Interval(1, 2, ASLEEP)]
+    timelines = [played([(RUNNING, 2), (ASLEEP, 2)]), played([(ASLEEP, 1), (RUNNING, 3)])]
+    assert share(timelines, RUNNING, 1, 3) == pytest.approx((1 + 2) / 4)
+    assert clip(timelines[0], 1, 3) == [Interval(0, 1, RUNNING), Interval(1, 2, ASLEEP)]
 
 
 def burst(start: float, *lives: Sequence[Interval]) -> Burst:
-    return Burst(start, {pid: [Lane(pid, readings_of(life), True)]
+    return Burst(start, {pid: [ThreadReadings(pid, readings_of(life), True)]
                          for pid, life in enumerate(lives)})
 
 
@@ -144,7 +144,7 @@ def test_windows_show_the_median_and_the_longest_oversleep():
     late = played([(ASLEEP, 0.1), (WAITING, 0.03), (RUNNING, 0.15)])
     bursts = [burst(101, late, late), burst(105, idle, idle), burst(110, busy, busy),
               burst(120, late, idle),
-              Burst(130, {0: [Lane(0, readings_of(late), True)]})]  # one rank had ended
+              Burst(130, {0: [ThreadReadings(0, readings_of(late), True)]})]  # one rank had ended
     found = summarize(bursts, {0: 0, 1: 7}, began=100, steady=105, cycle_time=0.005)
     typical, longest = found["bursts"]
     assert longest["shown"] == "longest oversleep"
@@ -153,8 +153,9 @@ def test_windows_show_the_median_and_the_longest_oversleep():
     assert max(lengths) == pytest.approx(0.03, abs=2 * STEP)
     assert 5 <= typical["start"] < 21
     for window in (typical, longest):
-        for lane in window["ranks"].values():
-            assert lane[0][0] == 0 and lane[-1][1] == pytest.approx(window["seconds"], abs=1e-5)
+        for timeline in window["ranks"].values():
+            assert timeline[0][0] == 0
+            assert timeline[-1][1] == pytest.approx(window["seconds"], abs=1e-5)
     assert found["wakeups_per_second"].keys() == {"0", "7"}
     assert max(found["oversleeps_seconds"]["0"]) == pytest.approx(0.03, abs=1e-6)
     assert max(found["oversleeps_seconds"]["7"]) == pytest.approx(0.002, abs=1e-6)
@@ -181,7 +182,7 @@ def test_wakeups_per_second():
 
 
 def test_no_oversleep_at_all():
-    asleep = Lane(3, [Reading(0, 1, 1, 1), Reading(0.5, 1, 1, 1)], False)
+    asleep = ThreadReadings(3, [Reading(0, 1, 1, 1), Reading(0.5, 1, 1, 1)], False)
     found = summarize([Burst(0, {3: [asleep]})], {3: 0}, 0, 0, 0.001)
     assert [window["shown"] for window in found["bursts"]] == ["typical"]
     assert found["oversleeps_seconds"] == {"0": []}
@@ -190,7 +191,7 @@ def test_no_oversleep_at_all():
 def test_threads_that_were_read_by_mistake_are_left_out():
     """Upstream's background thread is known for certain at the end only."""
     life = readings_of(cycles(2, 0.1, 0.1, 0.1))
-    right, wrong = Lane(11, life, True), Lane(12, life, True)
+    right, wrong = ThreadReadings(11, life, True), ThreadReadings(12, life, True)
     taken = Burst(5, {10: [right, wrong], 20: [wrong], 30: [right]})
     assert taken.only({10: {11}, 20: {21}}) == Burst(5, {10: [right]})
 
