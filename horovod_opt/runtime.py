@@ -99,12 +99,12 @@ def configure(lib: ctypes.CDLL) -> None:
 @functools.lru_cache(maxsize=None)
 def _capture_graphs(lib: ctypes.CDLL) -> None:
     """From now on, TensorFlow's graphs are planned before they first run."""
-    from horovod_opt.planning import tensorflow_functions
+    from horovod_opt.planning import tensorflow_hooks
 
     planner = Planner(lib)
     before_step = first_step.stop if first_step.is_wanted() else None
-    capture = tensorflow_functions.Capture(planner, os.environ.get(PLANS, ""), before_step)
-    tensorflow_functions.install(capture)
+    capture = tensorflow_hooks.Capture(planner, os.environ.get(PLANS, ""), before_step)
+    tensorflow_hooks.install(capture)
 
 
 def raise_init_error(lib: ctypes.CDLL) -> None:

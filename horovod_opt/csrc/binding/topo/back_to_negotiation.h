@@ -1,4 +1,5 @@
-// Where a tensor that is not planned goes back to negotiation.
+// Where a tensor that waited for the ranks' vote goes back to negotiation. One that is known not to be
+// planned stays with upstream at once: hooks/enqueue.h.
 #pragma once
 
 #include "horovod_opt/csrc/core/plan/arrival.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "horovod_opt/csrc/core/base/descriptor.h"
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
 

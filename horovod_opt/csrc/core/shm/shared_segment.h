@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "horovod_opt/csrc/core/base/descriptor.h"
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
 
