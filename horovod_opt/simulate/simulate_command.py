@@ -32,8 +32,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "simulate", help="predict what the modes bring at any number of ranks",
         description="Simulates the background threads of all ranks in each mode, from a preset or "
         "from a profile of your own job, and shows images/s, efficiency, what a mode brings over "
-        "off, and where a step's time goes. docs/simulation.md has the model and the origin of "
-        "every parameter. Exit status 2 if something cannot be simulated, 130 if interrupted.")
+        "off, and where a step's time goes. docs/simulation-model.md has the model, "
+        "docs/simulation-fit.md the origin of every parameter. Exit status 2 if something "
+        "cannot be simulated, 130 if interrupted.")
     origin = parser.add_mutually_exclusive_group()
     origin.add_argument("--preset", choices=("summit",), default="summit",
                         help="ResNet50 on Summit, as the source measured it (%(default)s)")

@@ -6,7 +6,7 @@ import hashlib
 
 from jobs import Job
 
-BEFORE_FAULT = 12  # step of the last save before the fault, see workers/fault_common.py
+BEFORE_FAULT = 12  # step of the last save before the fault, see workers/ends/fault_common.py
 
 
 def assert_intact(job: Job, name: str, step: int | None = BEFORE_FAULT) -> None:

@@ -88,7 +88,7 @@ def test_iterations_count_every_pass(reports, version, kind):
 
 @pytest.mark.parametrize("kind", ["class", "argument", ""])
 def test_methods_and_arguments_do_what_they_do_without_horovod(reports, kind):
-    """workers/keras_methods.py: each program with hvd.DistributedOptimizer and without."""
+    """workers/keras/keras_methods.py: each program with hvd.DistributedOptimizer and without."""
     for report in reports(KERAS_3):
         programs = {name: seen for name, seen in report["methods"]["programs"].items()
                     if name.startswith(kind)}

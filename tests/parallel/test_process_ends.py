@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-CODE = 7  # as in workers/process_ends.py
+CODE = 7  # as in workers/ends/process_ends.py
 FAULT = 14
 SHUT_DOWN = "HorovodInternalError: Horovod has been shut down"
 # What is freed is overwritten, so that whoever uses it afterwards notices.
