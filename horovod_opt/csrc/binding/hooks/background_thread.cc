@@ -137,7 +137,7 @@ DataScope::DataScope(const horovod::common::Response& response,
     if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
   }
   if (response.response_type() != horovod::common::Response::ALLREDUCE) return;
-  if (topo != nullptr && topo->operations().performing()) return;  // an iteration of its plan
+  if (topo != nullptr && topo->operations().performing()) return;  // its plan counts it
   State& state = GlobalState();
   for (const auto& entry : entries) {
     state.counters.SetSteps(state.reduced.Add(entry.tensor_name));

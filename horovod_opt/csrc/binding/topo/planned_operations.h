@@ -29,7 +29,7 @@ class Response;
 
 namespace horovod_opt {
 
-// In the ready queue: a round of negotiation. Any rank of a group appends it.
+// Stands in the ready queue for a round of negotiation. Any rank of a group appends it.
 constexpr int kRoundId = ReadyQueue::kIds - 1;
 
 // Upstream's function that performs a response.
@@ -66,7 +66,7 @@ class PlannedOperations {
  private:
   struct Item {
     bool round = false;
-    Work work;  // if it is none
+    Work work;  // if it is a bucket
   };
 
   void Add(Item item);
@@ -82,11 +82,11 @@ class PlannedOperations {
   const bool everything_;
   const bool verify_;
   Work* performing_ = nullptr;
-  std::size_t next_ = 0;  // of its tensors, that upstream has not asked for
+  std::size_t next_ = 0;  // the first of its tensors that upstream has not asked for
 
   std::mutex mutex_;  // protects what follows
   std::deque<Item> items_;
-  std::atomic<bool> waiting_{false};  // there are any; written under it
+  std::atomic<bool> waiting_{false};  // whether there are items; written under the mutex
   EventCount handed_;
 };
 

@@ -30,7 +30,7 @@ class SplitWatch {
   static std::map<std::string, std::string> Split(const std::vector<std::string>& rows);
 
  private:
-  std::chrono::steady_clock::time_point next_;  // look
+  std::chrono::steady_clock::time_point next_;  // when to look again
   std::chrono::milliseconds pause_;             // after the last Row()
   int waits_ = 0;
   std::set<std::string> seen_, negotiated_;  // in the queue at the last look; at the last two

@@ -1,9 +1,8 @@
 // Mode topo, graph topology (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
 // from the framework's graph, so that steady training negotiates nothing. Tensors of an active plan
-// take the planned path
-// (planned_path.h): they are reduced as soon as their bucket is complete on all ranks. All others
-// take the negotiated path, upstream's, in rounds on demand (rounds.h), in which the ranks also
-// decide about plans (consensus.h).
+// take the planned path (planned_path.h): they are reduced as soon as their bucket is complete on
+// all ranks. All others take the negotiated path, upstream's, in rounds on demand (rounds.h), in
+// which the ranks also decide about plans (consensus.h).
 #pragma once
 
 #include <chrono>
@@ -29,7 +28,8 @@ struct HorovodGlobalState;
 
 namespace horovod_opt {
 
-// Of one hvd.init(). Made by the background thread; framework threads may look at it ever after.
+// Belongs to one hvd.init(). Made by the background thread; framework threads may look at it ever
+// after.
 class Topo {
  public:
   // Collective.

@@ -23,7 +23,7 @@ class CycleCounters {
     std::chrono::nanoseconds poll_sleep;  // the part of `wait` asleep between tests
     std::chrono::nanoseconds data;        // performing collectives on tensors
     std::int64_t data_bytes;
-    std::int64_t steps;  // reductions of the tensor that was reduced most often
+    std::int64_t steps;  // of training, negotiated: step_count.h
   };
 
   Values Read() const;

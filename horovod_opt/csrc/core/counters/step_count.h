@@ -1,4 +1,4 @@
-// How many steps were trained, by the tensor that was reduced most often.
+// How many steps were trained, as far as reductions tell.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace horovod_opt {
 
-// A tensor is reduced once a step, so that the most frequent one tells the number of steps. Only
-// the first kNames different names are counted: those of a first step, or a part of them, are
-// enough, and a program that makes up a new name for each tensor must not fill the memory. For one
-// thread.
+// A step reduces each of its tensors once, so the most frequent name has been reduced once for each
+// step. Only the first kNames different names are counted: those of a first step, or a part of
+// them, are enough, and a program that makes up a new name for each tensor must not fill the
+// memory. For one thread.
 class StepCount {
  public:
   static constexpr std::size_t kNames = 1024;

@@ -11,21 +11,24 @@
 
 namespace horovod_opt {
 
-// Reads what is ready on the leader's group from one ready queue and appends what is ready on all
-// groups to another, which the ranks of the group perform.
+// Runs on the leader. Reads from one ready queue which buckets are ready in its group, and appends
+// those that are ready in all groups to another ready queue, whose order the ranks of the group
+// follow.
 //
-// A leader takes part in a bitwise AND of what each of them has ready as soon as it has something;
-// until then the others wait for it asleep. What all have is appended, in the order of bucket IDs,
-// which is that of the plan.
+// The leaders meet in one bitwise AND after the other, of a bit for each bucket ID: is the bucket
+// ready in my group? A leader comes as soon as it has such a bucket; the others, which have come
+// before, sleep until then. The buckets whose bits are left are ready in all groups. They are
+// appended in the order of their IDs, which within a plan is the plan's order.
 //
 // Invariants:
-// 1. All leaders append the same: the result of an AND is the same everywhere, and each takes part
-//    in each.
+// 1. All leaders append the same: every leader takes part in every AND, and its result is the same
+//    for all of them.
 // 2. What is appended is ready on every rank of every group, so it can be performed to the end
 //    whatever else happens, a shutdown included.
-// 3. No two leaders wait for each other: one that has a bucket which is not appended yet takes part
-//    in every AND, again and again. (Taking part only when another bucket is ready would deadlock:
-//    one leader has 3 and 5; the other has 5, and will have 3 only after 5 has been performed.)
+// 3. No two leaders wait for each other: as long as a leader has a bucket that is not appended, it
+//    takes part in the next AND, also if nothing new is ready in its group. (If it waited for
+//    another bucket, this would be a deadlock: one leader has 3 and 5, the other has 5, and has 3
+//    only after 5 has been performed. Then it meets nobody: the first one has nothing new.)
 // 4. After Finish() on all of them, all leave after the same AND: the first in which any has ended.
 class BucketOrder {
  public:
@@ -47,7 +50,7 @@ class BucketOrder {
   ReadyQueue& ready_;
   ReadyQueue& order_;
   const And and_;
-  std::vector<std::uint64_t> pending_;  // ready here and not appended: a bit a bucket ID
+  std::vector<std::uint64_t> pending_;  // a bit for each bucket ID: ready here, not appended
   int pending_count_ = 0;
   std::uint64_t position_ = 0;  // in ready_
   std::atomic<bool> end_{false};

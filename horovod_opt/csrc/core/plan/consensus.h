@@ -1,19 +1,19 @@
 // How all ranks decide together when a plan becomes active and when it ends.
 //
 // In a round of negotiation in which any rank asks for it, the ranks vote: every rank defers its
-// arrivals, tells what it knows of each plan, and hears the others. All derive the same decisions
-// from the same rows, so that nobody has to announce them.
+// arrivals and gathers the votes of all, one row for each rank with its vote on each plan. All
+// derive the same decisions from the same rows, so that nobody has to announce them.
 //
 // Invariants:
-// 1. All rows are taken while no arrival is let through, so `begun` is still true when the decision
-//    is applied. (Otherwise a rank could send a tensor of iteration n the old way while others
-//    expect it the new way.)
+// 1. Arrivals stay deferred from the vote until the decision is applied, so `begun` is still true
+//    then. (Otherwise a rank could negotiate a tensor of iteration n which others expect on the
+//    planned path.)
 // 2. A switch takes effect in the iteration after the last one that any rank has begun: no
 //    iteration is ever split between the paths.
-// 3. A plan becomes active only if every rank has it and its warm-up went as planned everywhere. A
-//    rank that has joined says so of no plan: it would never send its tensors. The same tensors are
-//    on GPUs everywhere, so that every rank reduces them in the same way; which GPU that is may
-//    differ from rank to rank, and every rank knows it of all.
+// 3. A plan becomes active only if every rank has it, its warm-up iterations went as planned on
+//    every rank, and the same tensors are on GPUs on every rank, so that all reduce them in the
+//    same way. Which GPU that is may differ from rank to rank, and every rank knows it of all. A
+//    rank that has joined votes for no plan: it would never send its tensors.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
@@ -31,8 +31,8 @@ namespace horovod_opt {
 
 enum class PlanState {
   kResting,   // was active, and its bucket IDs were given to other plans
-  kCaptured,  // its warm-up is not over on this rank
-  kReady,     // its warm-up went as planned
+  kCaptured,  // its warm-up iterations are not over on this rank
+  kReady,     // its warm-up iterations went as planned
   kActive,
   kPausing,  // active, and this rank has joined
   kEnding,   // active, and this rank wants it to end
@@ -46,11 +46,11 @@ struct Vote {
   PlanState state = PlanState::kCaptured;
   std::uint64_t begun = 0;  // iterations begun on this rank
   std::string reason;       // of kEnding and kFailed
-  // Us after the start of an iteration, by slot; empty: no new buckets.
+  // Mean arrival in us after the start of an iteration, by slot; empty: no rebuild of buckets.
   std::vector<std::int64_t> times;
   // Of this rank's tensors, by slot; empty: all are in main memory.
   Devices devices;
-  // By bucket, those of earlier ones first: how often all of its tensors have arrived here.
+  // By bucket, those of older partitions first (bucket_filling.h): how often it was complete here.
   std::vector<std::uint64_t> completed;
   bool bound = true;         // this rank still has a graph with its keys
   bool under_way = false;    // a tensor has arrived and is not reduced

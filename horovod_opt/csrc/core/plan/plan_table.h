@@ -31,8 +31,7 @@ class PlanTable {
   // `capacity`: how many buckets all active plans together may have; if one more needs some, those
   // that have not been used for the longest time rest. `ready` is told the bucket ID of each bucket
   // that is complete, by the thread that completed it; not after Finish() has returned, if no vote
-  // follows. `meet` is called when there is something to vote on, by any thread, with locks
-  // held.
+  // follows. `meet` is called when there is something to vote on: by any thread, under locks.
   PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
 
   // --- plans ---
@@ -129,7 +128,7 @@ class PlanTable {
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::unordered_map<std::int64_t, Binding> bindings_;   // by key
   std::vector<Entry*> owners_;                           // by bucket ID
-  std::set<std::string> said_;                           // hashes of plans that wait
+  std::set<std::string> said_;                           // hashes of waiting plans, reported
   std::set<int> free_;                                   // bucket IDs that no plan has
   std::vector<int> owed_;                                // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys

@@ -16,16 +16,16 @@ namespace horovod_opt {
 // position 0 on and perform what they find, in that order.
 //
 // Invariants:
-// 1. A rank calls Ready(t) again only after it has itself read the last entry of t. An entry needs
-//    a call of every rank, so it is appended after all ranks have read the one before: of each
-//    bucket ID at most one entry is not yet read everywhere. (Or few: of a bucket ID that any rank
-//    appends alone, at most one from each rank.)
+// 1. A rank calls Ready() for a bucket ID again only after it has itself read the ID's last entry.
+//    An entry needs a call of every rank, so it is appended after all ranks have read the one
+//    before: of each bucket ID at most one entry is not yet read everywhere. (Or few: of a bucket
+//    ID that any rank appends alone, at most one from each rank.)
 // 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
 //    different bucket IDs, about kIds at most, and p's place is used again kEntries, twice as many,
 //    later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
 //    what a place held before is not mistaken for what is still to come.
-// 4. What a rank wrote before Ready(t) is visible to whoever got t's entry from Next().
+// 4. What a rank wrote before Ready() is visible to whoever got the entry from Next().
 class ReadyQueue {
  public:
   static constexpr int kIds = 4096;
