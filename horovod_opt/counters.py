@@ -40,26 +40,29 @@ class Stats:
     data_seconds: float = _counter("d", "seconds performing collectives on tensors")
     data_bytes: int = _counter("i", "bytes of the tensors in those collectives")
     steps: int = _counter(
-        "i", "steps of training: reductions of the tensor that was reduced most often (in mode "
-        "topo the iterations of all plans, and what was negotiated before)"
+        "i", "steps of training, as far as reductions tell: how often the most frequent of the "
+        "negotiated tensors was reduced, plus the planned iterations (mode topo)"
     )
-    planned_iterations: int = _counter("i", "iterations of plans (mode topo)")
+    planned_iterations: int = _counter("i", "planned iterations, of all plans (mode topo)")
     planned_buckets: int = _counter("i", "buckets reduced without negotiation (mode topo)")
     planned_bytes: int = _counter("i", "bytes of the tensors in those buckets")
     planned_wakeups: int = _counter(
-        "i", "times the planned path's thread woke from waiting (mode topo)"
+        "i", "times the planned path's thread woke up while it waited (mode topo)"
     )
     requested_rounds: int = _counter(
         "i", "rounds of negotiation that a rank asked for, the others being heartbeats (mode topo)"
     )
     steady_rounds: int = _counter(
-        "i", "of these, from the first to the last iteration since the last decision about plans"
+        "i", "of requested_rounds, those between the first and the last planned iteration since "
+        "the last vote on plans (mode topo)"
     )
     agreements: int = _counter(
-        "i", "times this rank agreed with other nodes on the buckets that are ready everywhere"
+        "i", "times this rank agreed with other nodes on which buckets are ready everywhere (mode "
+        "topo)"
     )
     planned_latency_seconds: float = _counter(
-        "d", "sum over the planned buckets of the time from this rank's last tensor to the result"
+        "d", "sum over the planned buckets of the time from this rank's last tensor to the result "
+        "(mode topo)"
     )
     background_user_seconds: float = _counter("d", "CPU seconds of the background thread, user")
     background_system_seconds: float = _counter("d", "CPU seconds of the background thread, system")

@@ -107,15 +107,15 @@ class Settings:
     )
     gs_interval: int = _setting(
         1,
-        "gs: once in so many cycles the ranks agree on the shortest of their sleep times.",
+        "gs: the ranks agree on the shortest of their sleep times once in this many cycles.",
         "cycles",
         (1, 1_000_000),
         modes=("gs",),
     )
     nbcs_yields: int = _setting(
         0,
-        "nbcs and topo: how many tests of an unfinished collective are followed by giving up the "
-        "core for a moment, before the first sleep.",
+        "nbcs and topo: how often a rank only yields its core between two tests of an unfinished "
+        "collective, before it begins to sleep between them.",
         "tests",
         (0, 1_000_000),
         modes=("nbcs", "topo"),
@@ -145,17 +145,18 @@ class Settings:
     )
     heartbeat_ms: int = _setting(
         100,
-        "topo: after so long without a request the ranks negotiate all the same, to notice one "
-        "that has ended; on several nodes sooner, to notice requests of other nodes.",
+        "topo: if no rank has a request for this long, the ranks negotiate all the same, to notice "
+        "one that has ended; on several nodes they do so sooner, to notice requests of other "
+        "nodes.",
         "ms",
         (1, 60_000),
         modes=("topo",),
     )
     node_ranks: int = _setting(
         0,
-        "topo: at most so many ranks of a node reduce through one shared memory, for example those "
-        "of a socket; these groups then reduce among each other as nodes do. 0: all ranks of the "
-        "node.",
+        "topo: at most this many ranks of a node reduce through one shared memory, for example "
+        "those of a socket; these groups then reduce among each other as nodes do. 0: all ranks of "
+        "the node.",
         "ranks",
         (0, 65_536),
         modes=("topo",),
@@ -170,15 +171,19 @@ class Settings:
     )
     recut: int = _setting(
         1,
-        "topo: after a few steps, rebuild the buckets in the order in which tensors were seen to "
-        "arrive.",
+        "topo: 1: after a few planned iterations the ranks rebuild the buckets of a plan by the "
+        "measured times at which its tensors arrive, as rebuild_buckets in PyTorch's DDP does by "
+        "their order. 0: the buckets stay as they follow from the graph.",
         "",
         (0, 1),
         modes=("topo",),
     )
     verify: int = _setting(
         0,
-        "topo: 1: before each bucket the ranks compare which plan, iteration and tensors it is.",
+        "topo: 1: before each bucket all ranks compare which plan, iteration and tensors they are "
+        "about to reduce; a difference ends the job on every rank, with what each of them had; "
+        "meant for the search for faults. 0: ranks that reduce through shared memory compare the "
+        "numbers of iteration and bucket, which costs nothing.",
         "",
         (0, 1),
         modes=("topo",),
