@@ -19,7 +19,7 @@ from horovod_opt.measuring import launch
 TF_CNN_NAMES = {"ResNet50": "resnet50", "ResNet101": "resnet101", "ResNet152": "resnet152",
                 "AlexNet": "alexnet", "GoogLeNet": "googlenet", "Inception-v3": "inception3",
                 "VGG16": "vgg16"}
-TF_CNN_WARM_UP = 10  # steps; mode topo has its plan after three and cuts it anew after five more
+TF_CNN_WARM_UP = 10  # steps, enough for mode topo: see WARM_UP in workers/training.py
 DOES_NOT_FIT = re.compile(r"\S+ does not fit the memory of .*")
 IMAGES_PER_SECOND = re.compile(r"total images/sec: *([0-9.]+)")
 

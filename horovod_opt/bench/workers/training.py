@@ -9,7 +9,9 @@ from typing import Any
 from rank import Rank, Window
 
 LEARNING_RATE = 0.01
-WARM_UP = 8  # steps; mode topo has its plan after three and cuts it anew after five more
+# Steps. So many let mode topo rebuild its buckets, see kWarmUpIterations and kTimedIterations in
+# csrc/core/plan/plan_run.h.
+WARM_UP = 8
 
 
 def parser(description: str, networks: Iterable[str], pixels: int | None
