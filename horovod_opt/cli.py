@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=positive,
         dest="ranks",
         metavar="N",
-        help="ranks on this node (default: as many as the job this runs in has here, else 1)",
+        help="ranks on this node (default: those of the job that this runs in, else 1)",
     )
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
     doctor.set_defaults(run=_doctor)

@@ -126,8 +126,8 @@ def _profile(options: argparse.Namespace, command: Sequence[str]) -> int:
              "kept")
     remote = document["job"]["expected"] - document["job"]["ranks"]
     if remote > 0:
-        _say(f"{remote} of {document['job']['expected']} ranks are not on this node, or came to "
-             "nothing: they are not in the profile")
+        _say(f"{remote} of {document['job']['expected']} ranks are not on this node, or never had "
+             "a background thread: they are not in the profile")
     _say(f"written: {path}")
     try:
         present, pictures, _ = _drawing()

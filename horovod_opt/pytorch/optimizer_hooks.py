@@ -87,7 +87,7 @@ class Reducing:
                 return
             if len(reducers) > 1:
                 name = optimizer._parameter_names[parameter]
-                raise RuntimeError(f"two of hvd.DistributedOptimizer reduce the gradient of {name}:"
+                raise RuntimeError(f"two hvd.DistributedOptimizer reduce the gradient of {name}:"
                                    " delete the one that is not needed any more")
             optimizer._make_hook(parameter)()
 
@@ -107,7 +107,7 @@ class Reducing:
         """A step that computes its gradients itself, once or several times (LBFGS).
 
         Each evaluation has the gradients of all ranks, and a loss that is the same on all of them:
-        the line search must take the same way everywhere.
+        the line search must go the same way everywhere.
         """
         if not self._reduces:
             return super().step(closure, **options)

@@ -36,7 +36,7 @@ ERRORS = {
     "other_parameters_on_each_rank": "they are in steps 2 on rank 0, 1 on rank 1",
     "same_name": "another parameter is called 'weight' already",
     "twice": "ValueError: hvd.DistributedOptimizer: the optimizer is one already",
-    "two_at_once": "two of hvd.DistributedOptimizer reduce the gradient of allreduce.noname",
+    "two_at_once": "two hvd.DistributedOptimizer reduce the gradient of allreduce.noname",
     "shallow_copy": "TypeError: hvd.DistributedOptimizer: a shallow copy",
     "adasum_scaler": "ValueError: GradScaler with op=hvd.Adasum",
 }

@@ -74,7 +74,7 @@ def _inputs(text: str, framework: str) -> list[str]:
         if kind not in ("synthetic", "real"):
             raise Refused(f"--input: {kind!r} is neither synthetic nor real")
     if "real" in kinds and framework == jobs.TORCH:
-        raise Refused("--input real is read by tf.data: leave --framework torch away")
+        raise Refused("--input real is read by tf.data: leave out --framework torch")
     return kinds
 
 
@@ -109,6 +109,6 @@ def _batch(options: argparse.Namespace, ranks: int) -> int:
     if not options.global_batch:
         return options.batch or (32 if has_gpu() else 4)
     if options.global_batch % ranks:
-        raise Refused(f"--global-batch: {options.global_batch} images are not the same number "
-                      f"for each of {ranks} ranks")
+        raise Refused(f"--global-batch: {options.global_batch} images cannot be divided equally "
+                      f"among {ranks} ranks")
     return options.global_batch // ranks

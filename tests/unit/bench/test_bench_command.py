@@ -29,7 +29,7 @@ def bench(*arguments: object) -> int:
     (("--input", "jpeg"), "'jpeg' is neither synthetic nor real"),
     (("--input", "real", "--framework", "torch"), "is read by tf.data"),
     (("--pixels", 40, "--models", "AlexNet"), "AlexNet needs at least 67, not 40"),
-    (("--global-batch", 9, "--ranks", 2), "9 images are not the same number for each of 2 ranks"),
+    (("--global-batch", 9, "--ranks", 2), "9 images cannot be divided equally among 2 ranks"),
     (("--global-batch", 8, "--batch", 4), "give one of them"),
     (("--breakdown", "--framework", "torch"), "measured with TensorFlow only"),
     (("--tf-cnn-benchmarks", "/nowhere"), "there is no tf_cnn_benchmarks.py in /nowhere"),
