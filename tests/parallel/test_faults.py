@@ -108,7 +108,7 @@ def test_topo_had_planned_the_gradients(together, controller, fault, iterations)
         assert outcome["states"] == ["active"]
         assert outcome["planned"] == [[f"allreduce.{layer}.{part}" for layer in (0, 2)
                                        for part in ("bias", "weight")]]
-        assert outcome["planned_iterations"] == [iterations]
+        assert outcome["iterations"] == [iterations]
 
 
 @each_mode
@@ -120,6 +120,24 @@ def test_raises_in_a_callback(shared_job, controller, mode):
     assert "Horovod has been shut down" in first["error"]
     assert len(first["saves"]) == 3
     assert first["found"] == first["saves"][-1]
+
+
+@pytest.mark.parametrize("mode", ["off", "topo"])
+@each_controller
+def test_raises_in_a_graph(shared_job, controller, mode):
+    """While TensorFlow waits for another tensor of the same step, and bucket."""
+    job = shared_job("raises_in_graph", "off", "topo", framework="tensorflow",
+                     controller=controller)
+    *others, culprit = outcomes(job.succeeded(), mode)
+    for outcome in (*others, culprit):
+        assert (outcome["right"], outcome["step"]) == (True, 8)
+    assert "a bug in the graph" in culprit["error"]
+    for outcome in others:
+        assert "Horovod has been shut down" in outcome["error"]
+    if mode == "topo":
+        (_, reason, buckets), = culprit["plans"]
+        assert [sorted(bucket) for bucket in buckets] == [["early", "late"]]
+        assert "has failed" in reason
 
 
 @pytest.mark.parametrize("mode", ALL_MODES)

@@ -69,7 +69,7 @@ def in_one_job(kind: Kind) -> dict[str, Kind]:
 NEGOTIATED = {
     "unread": "executed in",
     "called_at_once": "neither waits for the other",
-    "different_graphs": "waits for its first iteration",
+    "different_graphs": "its warm-up is not over on rank",
     "called_at_once_later": "neither waits for the other",
     "overlapping_fetches": "also belongs to plan",
 }

@@ -58,6 +58,8 @@ def test_join_after_uneven_steps(train, framework, controller, mode):
 
 # Of the same jobs: what they counted.
 
+ANEW = {"steady_rounds"}  # counts from the last vote on
+
 
 @pytest.mark.parametrize("framework, controller, mode", TORCH)
 def test_counters(train, framework, controller, mode):
@@ -70,7 +72,7 @@ def test_counters(train, framework, controller, mode):
             assert (stats["rank"], stats["size"]) == (rank, 2)
         for earlier, later in zip(snapshots, snapshots[1:]):
             for name, value in earlier.items():
-                if not isinstance(value, str):
+                if not isinstance(value, str) and name not in ANEW:
                     assert later[name] >= value, name
 
         end = snapshots[-1]

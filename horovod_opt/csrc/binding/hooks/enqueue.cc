@@ -67,6 +67,10 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
       process_set_id);
 }
 
+void StepFailed(std::int64_t key) {
+  if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->plans().StepFailed(key);
+}
+
 void UseKey(std::int64_t key) { next_key = key; }
 
 std::int64_t TakeKey() { return std::exchange(next_key, 0); }

@@ -18,6 +18,9 @@ horovod::common::Status EnqueueTensorAllreduce(
     horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
 
+// The step that has handed over the tensor with this key has failed; others of it may never arrive.
+void StepFailed(std::int64_t key);
+
 // Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
 // thread sets it first, and its next operation takes it; 0 if none was set.
 void UseKey(std::int64_t key);

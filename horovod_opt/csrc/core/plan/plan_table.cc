@@ -92,6 +92,17 @@ void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   WantVote();
 }
 
+void PlanTable::StepFailed(std::int64_t key) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto found = bindings_.find(key);
+  if (found == bindings_.end()) return;
+  Entry& entry = *found->second.entry;
+  std::lock_guard<std::mutex> guard(entry.mutex);
+  const std::string& name = entry.run.plan().slots[found->second.slot].name;
+  entry.run.End("the step that '" + name + "' belongs to has failed");
+  WantVote();
+}
+
 void PlanTable::Disable(const std::string& reason) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   disabled_ = reason;

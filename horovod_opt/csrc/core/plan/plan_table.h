@@ -43,6 +43,9 @@ class PlanTable {
   // some ranks, its tensors are still known.
   void Remove(const Plan& plan);
   void Reject(const std::string& hash, const std::string& reason);
+  // A step on this rank ends without all tensors of this plan: it ends, too, so that none of those
+  // that have arrived waits for them.
+  void StepFailed(std::int64_t key);
   // Why nothing can be planned in this job; empty: it can. Applies to plans added from now on.
   void Disable(const std::string& reason);
 

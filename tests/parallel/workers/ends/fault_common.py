@@ -87,6 +87,6 @@ def train(
     seen["weights"] = digest(model.state_dict())
     plans = horovod_opt.plans()
     seen["states"] = [plan.state for plan in plans]
-    seen["planned_iterations"] = [plan.iterations for plan in plans]
+    seen["iterations"] = [plan.iterations for plan in plans]
     seen["planned"] = [sorted(name for bucket in plan.buckets for name in bucket) for plan in plans]
     return seen

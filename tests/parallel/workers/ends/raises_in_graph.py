@@ -1,0 +1,57 @@
+"""A part of a graph raises on the last rank while another tensor of its bucket is under way.
+
+In each mode. Reports the error of each rank, and what became of the plan.
+"""
+
+import faulthandler
+import sys
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from common import RANK, report, running, start_mpi
+from horovod.tensorflow.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS, FAULT = 12, 8
+
+
+def late(step: tf.Tensor, mine: tf.Tensor) -> tf.Tensor:
+    def see(step: np.ndarray, array: np.ndarray) -> np.ndarray:
+        if step == FAULT and RANK == hvd.size() - 1:
+            raise KeyError("a bug in the graph")
+        return array
+
+    seen = tf.numpy_function(see, [step, mine], tf.float32)
+    seen.set_shape(mine.shape)
+    return seen
+
+
+def train() -> dict:
+    @tf.function(autograph=False)
+    def both(step: tf.Tensor, mine: tf.Tensor) -> list[tf.Tensor]:
+        # The second one is not begun if the first has failed before.
+        early = hvd.allreduce(mine, op=hvd.Sum, name="early")
+        with tf.control_dependencies([tf.identity(mine)]):
+            return [early, hvd.allreduce(late(step, 2 * mine), op=hvd.Sum, name="late")]
+
+    right, error, step = True, "", 0
+    try:
+        for step in range(STEPS):
+            sums = both(tf.constant(step), tf.fill([3], 1.0 + RANK))
+            total = sum(range(1, hvd.size() + 1))
+            right &= [one.numpy().tolist() for one in sums] == [[total] * 3, [2 * total] * 3]
+    except tf.errors.OpError as problem:
+        error = str(problem)
+    plans = [[plan.state, plan.reason, plan.buckets] for plan in horovod_opt.plans()]
+    return {"right": right, "error": error, "step": step, "plans": plans}
+
+
+faulthandler.dump_traceback_later(120)
+start_mpi(_basics.MPI_LIB_CTYPES)
+seen = {}
+for mode in sys.argv[2:]:
+    with running(hvd, mode):
+        seen[mode] = train()
+    report(**seen)
