@@ -50,6 +50,21 @@ TEST_F(PlanTableTest, RejectionFromOutside) {
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
 }
 
+// Its other tensors may never arrive.
+TEST_F(PlanTableTest, AFailedStepEndsItsPlan) {
+  Activate(MakePlan("p", 2, {{0, 1}}));
+  plans_.StepFailed(99);
+  EXPECT_FALSE(plans_.WantsVote());
+  EXPECT_EQ(Arrive(1), Route::kPlanned);
+  plans_.StepFailed(1);
+  EXPECT_TRUE(plans_.WantsVote());
+  const auto outcome = HoldVote();
+  EXPECT_EQ(outcome.negotiated.size(), 1u);
+  const std::string why = "plan p (p): rank 0: the step that 'a' belongs to has failed";
+  EXPECT_EQ(outcome.rejected, std::vector<std::string>{why});
+  EXPECT_EQ(Arrive(2), Route::kNegotiated);
+}
+
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
   const std::string other = ToRow({Says(PlanState::kFailed, 0, "no")});
   EXPECT_EQ(HoldVote({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});

@@ -1,8 +1,8 @@
 // Notices that a step of TensorFlow has failed while a planned tensor of it is under way.
 //
-// TensorFlow waits for the collectives that a failed step has begun. Without a word to the plan, one
-// of them could be in a bucket with another that will never arrive, and then nobody would ever hear
-// of the failure.
+// TensorFlow waits for the collectives that a failed step has begun. Without a word to the plan,
+// one of them could be in a bucket with another that will never arrive, and then nobody would ever
+// hear of the failure.
 #pragma once
 
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
