@@ -1,5 +1,5 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
-# make test    all tests; PYTEST_ARGS="tests/unit -k settings" for some
+# make test    the tests but the slow ones; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs, interleaved with off; SUITE=training: what it brings
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make experiments   the source's figures again, the short ones: experiments/README.md

@@ -68,7 +68,8 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
 }
 
 void StepFailed(std::int64_t key) {
-  if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->plans().StepFailed(key);
+  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr) topo->plans().StepFailed(key);
 }
 
 void UseKey(std::int64_t key) { next_key = key; }

@@ -1,5 +1,5 @@
-// Where a tensor that waited for the ranks' vote goes back to negotiation. One that is known not to be
-// planned stays with upstream at once: hooks/enqueue.h.
+// Where a tensor goes back to negotiation that a plan had deferred or has given back in a vote. One
+// that is not planned when it arrives goes to upstream at once: hooks/enqueue.h.
 #pragma once
 
 #include "horovod_opt/csrc/core/plan/arrival.h"

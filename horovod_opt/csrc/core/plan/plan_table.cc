@@ -51,14 +51,15 @@ void PlanTable::Bind(Entry& entry, const Plan& plan) {
     Entry& other = *bindings_.emplace(plan.slots[slot].key, own).first->second.entry;
     if (&other == &entry) continue;
     const std::string reason = "'" + plan.slots[slot].name + "' also belongs to plan ";
-    {
-      std::lock_guard<std::mutex> guard(other.mutex);
-      other.run.End(reason + plan.hash);
-    }
-    std::lock_guard<std::mutex> guard(entry.mutex);
-    entry.run.End(reason + other.run.plan().hash);
-    WantVote();
+    End(other, reason + plan.hash);
+    End(entry, reason + other.run.plan().hash);
   }
+}
+
+void PlanTable::End(Entry& entry, const std::string& reason) {
+  std::lock_guard<std::mutex> guard(entry.mutex);
+  entry.run.End(reason);
+  WantVote();
 }
 
 void PlanTable::Remove(const Plan& plan) {
@@ -86,10 +87,7 @@ void PlanTable::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys
 void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto found = plans_.find(hash);
-  if (found == plans_.end()) return;
-  std::lock_guard<std::mutex> guard(found->second->mutex);
-  found->second->run.End(reason);
-  WantVote();
+  if (found != plans_.end()) End(*found->second, reason);
 }
 
 void PlanTable::StepFailed(std::int64_t key) {
@@ -97,10 +95,8 @@ void PlanTable::StepFailed(std::int64_t key) {
   const auto found = bindings_.find(key);
   if (found == bindings_.end()) return;
   Entry& entry = *found->second.entry;
-  std::lock_guard<std::mutex> guard(entry.mutex);
   const std::string& name = entry.run.plan().slots[found->second.slot].name;
-  entry.run.End("the step that '" + name + "' belongs to has failed");
-  WantVote();
+  End(entry, "the step that '" + name + "' belongs to has failed");
 }
 
 void PlanTable::Disable(const std::string& reason) {

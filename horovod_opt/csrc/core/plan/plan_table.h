@@ -21,9 +21,10 @@
 
 namespace horovod_opt {
 
-// Threads: Arrive() from any framework thread; Add(), Remove() and Reject() from any Python thread;
-// VoteRow(), Apply() and Restart() from the background thread; Take() and Finished() from the
-// planned path's thread; reports from any.
+// Threads: Arrive() and StepFailed() from any framework thread; Add(), Remove() and Reject() from
+// any Python thread, Reject() also from the background thread; VoteRow(), Apply() and Restart()
+// from the background thread; Take() and Finished() from the planned path's thread; reports from
+// any.
 class PlanTable {
  public:
   using Clock = std::chrono::steady_clock;
@@ -111,6 +112,7 @@ class PlanTable {
   };
 
   void Bind(Entry& entry, const Plan& plan);
+  void End(Entry& entry, const std::string& reason);
   void Unbind(const Entry* entry, const std::vector<std::int64_t>& keys);
   Entry& EntryOf(int bucket_id) const;
   // IDs for so many buckets, the same ones on every rank; none if fewer are free.
