@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from launched import Job
@@ -64,6 +65,14 @@ def test_no_command(job):
     job.run()
     assert job.code == 2
     assert "no command to run" in job.output
+
+
+def test_options_without_a_command_can_be_parsed(parts, monkeypatch):
+    """As by programs that start jobs themselves, and by upstream's tests."""
+    from horovod.runner.launch import parse_args
+    monkeypatch.setattr(sys, "argv", ["horovodrun", "-np", "2", "--autotune"])
+    args = parse_args()
+    assert (args.num_proc, args.autotune, args.command) == (2, True, [])
 
 
 @pytest.mark.usefixtures("one_core")
