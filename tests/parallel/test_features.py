@@ -54,9 +54,9 @@ def test_timeline(features):
                 running.append(event["name"])
             elif event["ph"] == "E":
                 activities[running.pop()] += 1
-        # Horovod drops what is still in its writer's queue at shutdown.
         assert activities["NEGOTIATE_ALLREDUCE"] > 0
-        assert activities["ALLREDUCE"] > 10
+        # The writer may lose the end of the last one at shutdown.
+        assert activities["ALLREDUCE"] >= len(traced[0]) - 1
     assert any(event.get("name") == "CYCLE_START" for event in events)
 
 
