@@ -96,7 +96,8 @@ def apply_patch(patch: Path, tree: Path) -> None:
         position = 0
         for hunk in hunks:
             start = hunk.line - 1 if hunk.removed else hunk.line
-            if start < position or old[start:start + len(hunk.removed)] != hunk.removed:
+            if not position <= start <= len(old) or (
+                    old[start:start + len(hunk.removed)] != hunk.removed):
                 raise BuildError(f"{patch.name}: {file_name} differs at line {hunk.line} from what "
                                  "the patch replaces")
             new += old[position:start]
