@@ -21,7 +21,7 @@ class DataType(NamedTuple):
 DTYPES = {
     "uint8": DataType(0, 1), "int8": DataType(1, 1), "int32": DataType(4, 4),
     "int64": DataType(5, 8), "float16": DataType(6, 2), "float32": DataType(7, 4),
-    "float64": DataType(8, 8),
+    "float64": DataType(8, 8), "bfloat16": DataType(10, 2),
 }
 
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)  # horovod::common::ReduceOp

@@ -66,6 +66,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
 set(HOROVOD_OPT_MPI_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mpi_bfloat16.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mpi_cross_nodes.cc)
 set(HOROVOD_OPT_GLOO_SOURCES

@@ -17,10 +17,13 @@ namespace horovod_opt {
 constexpr std::size_t kSmallChunk = 1 << 12;  // many chunks and no slice of more than one block
 
 template <class Number>
-void Add(void* accumulate, const void* other, std::int64_t count) {
+void Add(void* out, const void* const* inputs, int number, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    auto& sum = static_cast<Number*>(accumulate)[i];
-    sum = static_cast<Number>(sum + static_cast<const Number*>(other)[i]);
+    Number sum = static_cast<const Number*>(inputs[0])[i];
+    for (int n = 1; n < number; ++n) {
+      sum = static_cast<Number>(sum + static_cast<const Number*>(inputs[n])[i]);
+    }
+    static_cast<Number*>(out)[i] = sum;
   }
 }
 
@@ -34,11 +37,11 @@ void Scale(void* data, std::int64_t count, double factor) {
 
 // Now and then other ranks get ahead, wherever this one is.
 template <class Number>
-void AddSlowly(void* accumulate, const void* other, std::int64_t count) {
+void AddSlowly(void* out, const void* const* inputs, int number, std::int64_t count) {
   thread_local std::minstd_rand random(
       static_cast<unsigned>(std::hash<std::thread::id>()(std::this_thread::get_id())));
   if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
-  Add<Number>(accumulate, other, count);
+  Add<Number>(out, inputs, number, count);
 }
 
 inline const Arithmetic kFloats{sizeof(float), AddSlowly<float>, Scale<float>};
@@ -117,23 +120,29 @@ class Case {
     if (factor != 1) arithmetic_.scale(values.data(), static_cast<std::int64_t>(count), factor);
   }
 
-  void Add(std::vector<char>& sum, const std::vector<char>& other) const {
-    const std::size_t count = sum.size() / arithmetic_.element;
-    arithmetic_.reduce(sum.data(), other.data(), static_cast<std::int64_t>(count));
+  std::vector<char> Sum(const std::vector<std::vector<char>>& parts) const {
+    if (parts.size() == 1) return parts[0];
+    std::vector<char> sum(parts[0].size());
+    std::vector<const void*> inputs;
+    for (const std::vector<char>& part : parts) inputs.push_back(part.data());
+    arithmetic_.reduce(sum.data(), inputs.data(), static_cast<int>(inputs.size()),
+                       static_cast<std::int64_t>(sum.size() / arithmetic_.element));
+    return sum;
   }
 
   std::vector<char> GroupSum(int group, std::size_t segment) const {
-    const int first = group * group_size_;
-    std::vector<char> sum = Input(ranks_[first], segment);
-    for (int i = 1; i < group_size_; ++i) Add(sum, Input(ranks_[first + i], segment));
-    return sum;
+    std::vector<std::vector<char>> inputs;
+    for (int i = 0; i < group_size_; ++i) {
+      inputs.push_back(Input(ranks_[group * group_size_ + i], segment));
+    }
+    return Sum(inputs);
   }
 
   void Reduce() {
     const int groups = static_cast<int>(ranks_.size()) / group_size_;
     for (std::size_t i = 0; i < ranks_[0].segments.size(); ++i) {
       std::vector<char> sum = GroupSum(0, i);
-      for (int group = 1; group < groups; ++group) Add(sum, GroupSum(group, i));
+      for (int group = 1; group < groups; ++group) sum = Sum({sum, GroupSum(group, i)});
       Multiply(sum, postscale_);
       expected_.push_back(std::move(sum));
     }

@@ -22,7 +22,8 @@ class Exchange {
     std::vector<char> sum(first, first + bytes);
     for (int other = 1; other < groups_; ++other) {
       EXPECT_EQ(parts_[other].count, parts_[0].count);
-      arithmetic.reduce(sum.data(), parts_[other].data, count);
+      const void* const inputs[] = {sum.data(), parts_[other].data};
+      arithmetic.reduce(sum.data(), inputs, 2, count);
     }
     Meet(group);
     std::memcpy(data, sum.data(), bytes);

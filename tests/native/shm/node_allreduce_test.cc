@@ -1,3 +1,5 @@
+#include "horovod_opt/csrc/core/base/bfloat16.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
 #include "tests/native/shm/node_allreduce_case.h"
 
 namespace horovod_opt {
@@ -8,8 +10,8 @@ struct Triple {
   float x, y, z;
 };
 
-void AddTriples(void* accumulate, const void* other, std::int64_t count) {
-  Add<float>(accumulate, other, 3 * count);
+void AddTriples(void* out, const void* const* inputs, int number, std::int64_t count) {
+  Add<float>(out, inputs, number, 3 * count);
 }
 
 void ScaleTriples(void* data, std::int64_t count, double factor) {
@@ -107,6 +109,25 @@ TEST(NodeAllreduce, ASlowRankIsWaitedFor) {
   });
   for (const Case& one : cases) {
     for (int rank = 0; rank < 3; ++rank) one.Check(rank);
+  }
+}
+
+// 256 + 1 is 256 in bfloat16, and so would be any sum that is rounded in between.
+TEST(NodeAllreduce, Bfloat16IsRoundedOnce) {
+  const Arithmetic arithmetic{
+      sizeof(Bfloat16), elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>,
+      nullptr};
+  for (std::size_t elements : {100u, 9000u}) {  // flat, and in chunks
+    Node node(3);
+    const std::atomic<bool> stop{false};
+    OnRanks(3, [&](int rank) {
+      std::vector<Bfloat16> values(elements, rank == 0 ? 256.0f : 1.0f);
+      const std::int64_t bytes = static_cast<std::int64_t>(elements * sizeof(Bfloat16));
+      WaitCounts counts;
+      ASSERT_TRUE(node[rank].Run({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {}, 0,
+                                 stop, counts));
+      EXPECT_EQ(values, std::vector<Bfloat16>(elements, 258.0f));
+    });
   }
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/shm/doorbell.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
 #include "horovod_opt/csrc/core/shm/node_allreduce.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
 #include "horovod_opt/csrc/core/shm/shared_segment.h"
@@ -23,12 +24,6 @@ const std::size_t kBell = kQueue + ReadyQueue::Bytes();
 const std::size_t kReduce = kBell + sizeof(Doorbell);
 const std::size_t kBytes = kReduce + NodeAllreduce::Bytes(kRanks, kChunk);
 
-void Add(void* accumulate, const void* other, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    static_cast<int*>(accumulate)[i] += static_cast<const int*>(other)[i];
-  }
-}
-
 std::size_t Elements(int bucket) { return std::size_t{1} << (4 * bucket); }  // up to 16 chunks
 
 // A rank that has its buckets ready in a random order and performs them in that of the queue. 0 if
@@ -38,7 +33,7 @@ int Train(const SharedSegment& segment, int rank) {
   auto& queue = *reinterpret_cast<ReadyQueue*>(base + kQueue);
   auto& bell = *reinterpret_cast<Doorbell*>(base + kBell);
   NodeAllreduce reduce(base + kReduce, kBytes - kReduce, rank, kRanks);
-  const Arithmetic arithmetic{sizeof(int), Add, nullptr};
+  const Arithmetic arithmetic{sizeof(int), elementwise::Reduce<int, elementwise::Sum>, nullptr};
   const std::atomic<bool> stop{false};
   WaitCounts counts;
   std::mt19937 random(static_cast<unsigned>(rank));

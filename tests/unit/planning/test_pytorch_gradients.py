@@ -77,7 +77,7 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
     planned(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
     assert len(native.used) == 1
     monkeypatch.setattr(pytorch_gradients.first_step, "is_wanted", lambda: True)
-    plan = planned(native, b=record(4, dtype="bfloat16"), a=record(3))
+    plan = planned(native, b=record(4, dtype="int16"), a=record(3))
     plan.before_allreduce("b")
     with pytest.raises(InterruptedError):
         plan.before_allreduce("a")
@@ -99,12 +99,21 @@ def test_buckets_hold_one_dtype_and_the_threshold(native, monkeypatch):
     assert buckets == ["bucket\t0", "bucket\t1,2", "bucket\t3"]
 
 
+def test_bfloat16_has_buckets_of_its_own(native):
+    planned(native, d=record(4, dtype="bfloat16"), c=record(4), b=record(4, dtype="float16"),
+            a=record(4, dtype="bfloat16"))
+    (text,) = native.added
+    assert slots(text)[0][1:3] == ["8", "10"]
+    buckets = [line for line in text.splitlines() if line.startswith("bucket")]
+    assert sorted(buckets) == ["bucket\t0,3", "bucket\t1", "bucket\t2"]
+
+
 def test_a_dtype_that_cannot_be_planned_is_left_out(native):
-    plan = planned(native, b=record(4, dtype="bfloat16"), a=record(4))
+    plan = planned(native, b=record(4, dtype="int16"), a=record(4))
     assert [slot[-1] for slot in slots(native.added[0])] == ["allreduce.a"]
     plan.before_allreduce("b")
     assert native.used == []
-    planned(native, b=record(4, dtype="bfloat16"))
+    planned(native, b=record(4, dtype="int16"))
     assert len(native.added) == 1
 
 

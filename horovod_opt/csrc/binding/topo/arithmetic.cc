@@ -1,15 +1,21 @@
 #include "horovod_opt/csrc/binding/topo/arithmetic.h"
 
-#include <algorithm>
 #include <stdexcept>
+#include <type_traits>
 
 #include "horovod/common/half.h"
 #include "horovod/common/ops/collective_operations.h"
+#include "horovod_opt/csrc/core/base/bfloat16.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {
 namespace {
 
+using elementwise::Max;
+using elementwise::Min;
+using elementwise::Product;
+using elementwise::Sum;
 using horovod::common::DataType;
 using horovod::common::ReduceOp;
 
@@ -23,40 +29,18 @@ HOROVOD_OPT_DTYPES(CHECK)
 HOROVOD_OPT_REDUCE_OPS(CHECK)
 #undef CHECK
 
-struct Sum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(a + b);
-  }
-};
-struct Product {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(a * b);
-  }
-};
-struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::min(a, b);
-  }
-};
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return std::max(a, b);
-  }
-};
-
-template <class T, class Factor>
-struct Native {
+// Wide: of what is between the inputs and the result.
+template <class T, class Factor, class Wide = T>
+struct Elements {
   static constexpr std::size_t kBytes = sizeof(T);
 
   template <class Op>
-  static void Reduce(void* accumulate, const void* other, std::int64_t count) {
-    T* a = static_cast<T*>(accumulate);
-    const T* b = static_cast<const T*>(other);
-    for (std::int64_t i = 0; i < count; ++i) a[i] = Op()(a[i], b[i]);
+  static constexpr auto Reduction() {
+    if constexpr (std::is_same_v<T, Wide>) {
+      return elementwise::Reduce<T, Op>;
+    } else {
+      return elementwise::ReduceRoundingOnce<T, Op, Wide>;
+    }
   }
 
   static void Scale(void* data, std::int64_t count, double factor) {
@@ -66,19 +50,22 @@ struct Native {
   }
 };
 
-struct Half : Native<unsigned short, float> {
-  template <class Op>
-  static void Reduce(void* accumulate, const void* other, std::int64_t count) {
-    auto* a = static_cast<unsigned short*>(accumulate);
-    auto* b = static_cast<const unsigned short*>(other);
-    for (std::int64_t i = 0; i < count; ++i) {
-      float x, y;
-      horovod::common::HalfBits2Float(a + i, &x);
-      horovod::common::HalfBits2Float(b + i, &y);
-      x = Op()(x, y);
-      horovod::common::Float2HalfBits(&x, a + i);
-    }
+// A float16, for which upstream has functions and no type. Each sum of two is rounded, as upstream's.
+class HalfBits {
+ public:
+  HalfBits(float value) { horovod::common::Float2HalfBits(&value, &bits_); }
+  operator float() const {
+    float value;
+    horovod::common::HalfBits2Float(&bits_, &value);
+    return value;
   }
+
+ private:
+  unsigned short bits_;
+};
+
+struct Half : Elements<HalfBits, float> {
+  static constexpr auto Scale = Elements<unsigned short, float>::Scale;
 };
 
 template <class Element>
@@ -86,13 +73,13 @@ Arithmetic Of(ReduceOp reduce_op) {
   switch (reduce_op) {
     case ReduceOp::AVERAGE:  // averaging is scaling
     case ReduceOp::SUM:
-      return {Element::kBytes, Element::template Reduce<Sum>, Element::Scale};
+      return {Element::kBytes, Element::template Reduction<Sum>(), Element::Scale};
     case ReduceOp::MIN:
-      return {Element::kBytes, Element::template Reduce<Min>, Element::Scale};
+      return {Element::kBytes, Element::template Reduction<Min>(), Element::Scale};
     case ReduceOp::MAX:
-      return {Element::kBytes, Element::template Reduce<Max>, Element::Scale};
+      return {Element::kBytes, Element::template Reduction<Max>(), Element::Scale};
     case ReduceOp::PRODUCT:
-      return {Element::kBytes, Element::template Reduce<Product>, Element::Scale};
+      return {Element::kBytes, Element::template Reduction<Product>(), Element::Scale};
     default:
       throw std::logic_error("no elementwise reduction");
   }
@@ -103,19 +90,21 @@ Arithmetic Of(ReduceOp reduce_op) {
 Arithmetic ArithmeticOf(DataType dtype, ReduceOp reduce_op) {
   switch (dtype) {
     case DataType::HOROVOD_UINT8:
-      return Of<Native<std::uint8_t, double>>(reduce_op);
+      return Of<Elements<std::uint8_t, double>>(reduce_op);
     case DataType::HOROVOD_INT8:
-      return Of<Native<std::int8_t, double>>(reduce_op);
+      return Of<Elements<std::int8_t, double>>(reduce_op);
     case DataType::HOROVOD_INT32:
-      return Of<Native<std::int32_t, double>>(reduce_op);
+      return Of<Elements<std::int32_t, double>>(reduce_op);
     case DataType::HOROVOD_INT64:
-      return Of<Native<std::int64_t, double>>(reduce_op);
+      return Of<Elements<std::int64_t, double>>(reduce_op);
     case DataType::HOROVOD_FLOAT16:
       return Of<Half>(reduce_op);
     case DataType::HOROVOD_FLOAT32:
-      return Of<Native<float, float>>(reduce_op);
+      return Of<Elements<float, float>>(reduce_op);
     case DataType::HOROVOD_FLOAT64:
-      return Of<Native<double, double>>(reduce_op);
+      return Of<Elements<double, double>>(reduce_op);
+    case DataType::HOROVOD_BFLOAT16:
+      return Of<Elements<Bfloat16, float, float>>(reduce_op);
     default:
       throw std::logic_error("no arithmetic for this data type");
   }

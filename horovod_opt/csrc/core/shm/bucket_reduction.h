@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -15,8 +16,10 @@ namespace horovod_opt {
 
 // What is done to elements, for one element type and reduction. `count` is in elements.
 struct Arithmetic {
-  std::size_t element;                                                      // bytes
-  void (*reduce)(void* accumulate, const void* other, std::int64_t count);  // accumulate op= other
+  std::size_t element;  // bytes
+  // out = ((inputs[0] op inputs[1]) op inputs[2]) ..., of two inputs at least; `out` may be one of
+  // the first two.
+  void (*reduce)(void* out, const void* const* inputs, int number, std::int64_t count);
   void (*scale)(void* data, std::int64_t count, double factor);
 };
 
@@ -57,8 +60,13 @@ class BucketReduction {
     Scale(to, end - begin, prescale_);
   }
 
-  void Reduce(char* accumulate, const char* other, std::int64_t bytes) const {
-    arithmetic_.reduce(accumulate, other, bytes / element());
+  // `out` is none of the inputs.
+  void Reduce(char* out, const std::vector<const void*>& inputs, std::int64_t bytes) const {
+    if (inputs.size() == 1) {
+      std::memcpy(out, inputs[0], static_cast<std::size_t>(bytes));
+    } else {
+      arithmetic_.reduce(out, inputs.data(), static_cast<int>(inputs.size()), bytes / element());
+    }
   }
 
   void Complete(std::int64_t begin, std::int64_t end, char* sum) const {

@@ -1,7 +1,5 @@
 #include "horovod_opt/csrc/core/shm/flat_allreduce.h"
 
-#include <cstring>
-
 namespace horovod_opt {
 
 void FlatAllreduce::CopyIn() {
@@ -10,11 +8,10 @@ void FlatAllreduce::CopyIn() {
 
 void FlatAllreduce::ReduceAll() {
   bucket_.ForEachBlock(0, bucket_.Bytes(), [&](std::int64_t begin, std::int64_t end) {
-    const char* const first = layout_.Place(copy_, 0, 0) + begin;
-    std::memcpy(block_, first, static_cast<std::size_t>(end - begin));
-    for (int rank = 1; rank < layout_.ranks(); ++rank) {
-      bucket_.Reduce(block_, layout_.Place(copy_, rank, 0) + begin, end - begin);
+    for (int rank = 0; rank < layout_.ranks(); ++rank) {
+      inputs_[rank] = layout_.Place(copy_, rank, 0) + begin;
     }
+    bucket_.Reduce(block_, inputs_, end - begin);
     bucket_.Complete(begin, end, block_);
   });
 }

@@ -1,7 +1,6 @@
 #include "horovod_opt/csrc/core/shm/reduce_scatter_allgather.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace horovod_opt {
 namespace {
@@ -17,7 +16,12 @@ ReduceScatterAllgather::ReduceScatterAllgather(const BucketReduction& bucket,
                                                const BucketLayout& layout,
                                                const CrossReduce& cross, std::uint64_t first,
                                                char* block)
-    : bucket_(bucket), layout_(layout), cross_(cross), first_(first), block_(block) {
+    : bucket_(bucket),
+      layout_(layout),
+      cross_(cross),
+      first_(first),
+      block_(block),
+      inputs_(layout.ranks()) {
   const std::int64_t element = bucket.element();
   const std::int64_t elements = bucket.Bytes() / element;
   const std::int64_t most = layout.slice() / element * layout.ranks();
@@ -43,17 +47,11 @@ bool ReduceScatterAllgather::ReduceOwn(std::int64_t chunk) {
     const std::int64_t offset = begin - slice.begin;
     char* const sum = sums + offset;
     for (int rank = 0; rank < layout_.ranks(); ++rank) {
-      const char* summand = Place(chunk, rank, own) + offset;
-      if (rank == own) {
-        bucket_.Contribute(begin, end, block_);
-        summand = block_;
-      }
-      if (rank == 0) {
-        std::memcpy(sum, summand, static_cast<std::size_t>(end - begin));
-      } else {
-        bucket_.Reduce(sum, summand, end - begin);
-      }
+      inputs_[rank] = Place(chunk, rank, own) + offset;
     }
+    bucket_.Contribute(begin, end, block_);
+    inputs_[own] = block_;
+    bucket_.Reduce(sum, inputs_, end - begin);
     if (!cross_) bucket_.Complete(begin, end, sum);
   });
   if (!cross_ || slice.begin == slice.end) return true;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "horovod_opt/csrc/core/shm/bucket_layout.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
@@ -57,6 +58,7 @@ class ReduceScatterAllgather {
   const CrossReduce& cross_;
   const std::uint64_t first_;
   char* const block_;
+  std::vector<const void*> inputs_;  // of all ranks
   std::int64_t chunks_ = 0;
   std::int64_t chunk_bytes_ = 0;  // of all but the last, which may have fewer
   std::int64_t slice_bytes_ = 0;

@@ -1,0 +1,1 @@
+"""What bfloat16 needs in Python; the arithmetic is in csrc/core/base/bfloat16.h."""
