@@ -19,12 +19,12 @@ OPTIMIZERS_2 = ("SGD", "Adam", "RMSprop", "clipped", "schedule")
 OPTIMIZERS_3 = (*OPTIMIZERS_2, "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion",
                 "Adafactor", "Lamb", "averaged", "accumulated")
 STEPS = (
-    "fp16", "predivided", "one group", "two groups", "groups", "sum", "process set",
+    "fp16", "bf16", "predivided", "one group", "two groups", "groups", "sum", "process set",
     "local, scaled", "local, unscaled", "passes, added", "passes, averaged", "passes, graph",
     "sparse", "sparse, as dense", "sparse, group", "sparse, passes",
     "partial optimizer", "partial tape", "tape",
-    "allreduce", "allreduce fp16", "broadcast, inplace=False", "broadcast, inplace=True",
-    "keras.allreduce", "keras.allgather",
+    "allreduce", "allreduce fp16", "allreduce bf16", "broadcast, inplace=False",
+    "broadcast, inplace=True", "keras.allreduce", "keras.allgather",
 )
 STEPS_3 = ("missing, 1", "missing, 2", "loss scale inside", "loss scale outside")
 
@@ -152,6 +152,12 @@ def test_best_model_is_kept(reports, shared_job):
     reports(KERAS_3)
     folder = shared_job("keras_job", framework="tensorflow").folder
     assert {path.name for path in folder.glob("best-*")} == {"best-0.keras", "best-1.keras"}
+
+
+def test_a_model_in_bfloat16(reports):
+    first, *others = (report["fit"]["in_bfloat16"] for report in reports(KERAS_3))
+    assert set(first["types"]) == {"bfloat16"} and first["moved"]
+    assert others == [first]
 
 
 def test_mixed_precision_skips_a_step_on_all_ranks(reports):

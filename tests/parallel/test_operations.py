@@ -5,8 +5,11 @@ One job per framework, controller and number of ranks runs all modes one after t
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from jobs import Job
 from workers.shared import cases
 
 MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
@@ -39,20 +42,23 @@ EACH = [
 
 
 @pytest.fixture
-def results(shared_job):
+def job_of(shared_job):
+    def job_of(kind: tuple[str, str, int]) -> Job:
+        framework, controller, ranks = kind
+        return shared_job(f"{framework}_operations", *JOBS[kind], framework=framework,
+                          controller=controller, ranks=ranks)
+
+    return job_of
+
+
+@pytest.fixture
+def results(job_of):
     """Per rank, what a variant got, by name; of a job that failed, what it got before."""
 
     def results(kind: tuple[str, str, int], variant: str) -> list[dict[str, np.ndarray]]:
-        framework, controller, ranks = kind
-        job = shared_job(
-            f"{framework}_operations",
-            *JOBS[kind],
-            framework=framework,
-            controller=controller,
-            ranks=ranks,
-        )
+        job = job_of(kind)
         loaded = []
-        for rank in range(ranks):
+        for rank in range(kind[2]):
             path = job.folder / f"{variant}.{rank}.npz"
             assert path.exists(), f"rank {rank} did not get there:\n{job.output[-3000:]}"
             with np.load(path) as file:
@@ -89,7 +95,8 @@ def test_result(results, kind, variant, operation):
 def test_same_bits_as_off(results, kind, variant):
     reference = results(kind, variants(kind)[0])
     for rank, got in enumerate(results(kind, variant)):
-        same = {name for name in reference[rank] if kind[2] <= 2 or name != cases.RANDOM}
+        random = set() if kind[2] <= 2 else set(cases.RANDOM.values())
+        same = reference[rank].keys() - random
         different = [
             name for name in same if got[name].tobytes() != reference[rank][name].tobytes()
         ]
@@ -99,17 +106,47 @@ def test_same_bits_as_off(results, kind, variant):
 @pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] > 1])
 def test_random_sum_is_the_same_on_all_ranks(results, kind):
     for variant in variants(kind):
-        sums = {got[cases.RANDOM].tobytes() for got in results(kind, variant)}
-        assert len(sums) == 1, variant
+        for name in cases.RANDOM.values():
+            sums = {got[name].tobytes() for got in results(kind, variant)}
+            assert len(sums) == 1, (variant, name)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] == 2])
+def test_a_sum_of_two_in_bfloat16_is_rounded_once(results, kind):
+    sent = [cases.bfloat16_bits(cases.random(rank)).astype(np.uint32) << 16 for rank in range(2)]
+    one, other = (bits.view(np.float32) for bits in sent)
+    rounded = cases.bfloat16_bits(one + other)
+    assert (rounded.astype(np.uint32) << 16 != (one + other).view(np.uint32)).any()
+    for variant in variants(kind):
+        for got in results(kind, variant):
+            np.testing.assert_array_equal(got[cases.RANDOM["bfloat16"]], rounded, variant)
+
+
+REFUSED = {
+    "mixed": r"Mismatched data types: .* Tensor '[^']+': rank 0: ALLREDUCE of bfloat16 \[4\], sum, "
+             r".*; ranks? 1.*: ALLREDUCE of float32 \[4\], sum,",
+    "adasum": r"Adasum cannot reduce bfloat16: convert it to float32, or use Sum or Average\. "
+              r"Tensor '[^']+': ranks? 0.*: ADASUM of bfloat16 \[4\]",
+}
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_job_ends_well(shared_job, kind):
-    framework, controller, ranks = kind
-    shared_job(
-        f"{framework}_operations",
-        *JOBS[kind],
-        framework=framework,
-        controller=controller,
-        ranks=ranks,
-    ).succeeded()
+def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
+    ranks = kind[2]
+    expected = {"mixed"} if ranks > 1 else set()
+    if ranks & (ranks - 1) == 0:
+        expected.add("adasum")
+    reports = job_of(kind).reports()
+    assert list(reports) == list(range(ranks))
+    for variant in JOBS[kind]:
+        first, *others = (report[variant] for report in reports.values())
+        assert first.keys() == expected
+        for name, error in first.items():
+            found = re.search(REFUSED[name], error)
+            assert found and name in error, error
+            assert all(found[0] in other[name] for other in others), variant
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_job_ends_well(job_of, kind):
+    job_of(kind).succeeded()

@@ -19,6 +19,7 @@ CASES = {
     "shape": r"float32 \[3\], sum, .*; rank 2: ALLREDUCE of float32 \[4\]",
     "retraced shape": r"float32 \[3\], sum, .*; rank 2: ALLREDUCE of float32 \[4\]",
     "retraced type": r"float32 \[3\], sum, .*; rank 2: ALLREDUCE of float64 \[3\]",
+    "retraced bfloat16": r"float32 \[3\], sum, .*; rank 2: ALLREDUCE of bfloat16 \[3\]",
 }
 PLANNED = [(controller, kind) for controller, kinds in KINDS.items() for kind in kinds
            if kind != "off"]

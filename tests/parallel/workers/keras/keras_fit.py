@@ -134,6 +134,18 @@ def mixed_precision() -> dict:
     return {"kind": type(model.optimizer).__name__, "steps": after}
 
 
+def in_bfloat16() -> dict:
+    """Weights and gradients are bfloat16; the ranks begin with different weights."""
+    keras.mixed_precision.set_global_policy("bfloat16")
+    model = network(RANK + 1.0)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)), linear)
+    keras.mixed_precision.set_global_policy("float32")
+    model.fit(*data(RANK), callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)], **FIT)
+    weights = weights_of(model)
+    return {"types": [str(one.dtype) for one in model.weights], "weights": weights,
+            "moved": all(weight != 1.0 for weight in weights)}
+
+
 def compilation() -> dict:
     """jit_compile on a machine that seems to have a GPU."""
     device = mock.Mock(device_type="GPU")
@@ -156,5 +168,5 @@ def compilation() -> dict:
 def run() -> dict:
     parts = [callbacks, local_variables, passes]
     if not LEGACY:
-        parts += [mixed_precision, compilation]
+        parts += [mixed_precision, in_bfloat16, compilation]
     return {part.__name__: part() for part in parts}

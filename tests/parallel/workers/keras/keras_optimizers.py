@@ -101,6 +101,7 @@ def options() -> None:
     grouped = start()
     for name, how in {
         "fp16": {"compression": hvd.Compression.fp16},
+        "bf16": {"compression": hvd.Compression.bf16},
         "predivided": {"gradient_predivide_factor": 2.0},
         "one group": {"groups": 1},
         "two groups": {"num_groups": 2},
@@ -233,8 +234,8 @@ def partial() -> None:
 def operations() -> None:
     """Horovod's own operations on variables of Keras."""
     own = [float(RANK), 2.0]
-    for name, how in {"allreduce": {}, "allreduce fp16": {"compression": hvd.Compression.fp16}
-                      }.items():
+    for name, how in {"allreduce": {}, "allreduce fp16": {"compression": hvd.Compression.fp16},
+                      "allreduce bf16": {"compression": hvd.Compression.bf16}}.items():
         pairs[name] = [lists([hvd_tf.allreduce(variable(own), op=hvd.Sum, **how)]),
                        [[float(sum(range(SIZE))), 2.0 * SIZE]]]
     for inplace in False, True:

@@ -9,8 +9,17 @@ import cases
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import CONTROLLER, FOLDER, RANK, running, start_mpi
+from common import CONTROLLER, FOLDER, RANK, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
+
+
+def tensor(array: np.ndarray, dtype: str) -> tf.Tensor:
+    return tf.cast(tf.constant(array), dtype)
+
+
+def array(result: tf.Tensor) -> np.ndarray:
+    """As cases.expected() has it."""
+    return np.asarray(tf.bitcast(result, tf.uint16) if result.dtype == tf.bfloat16 else result)
 
 
 def reduce_everything(size: int) -> dict[str, tf.Tensor]:
@@ -18,31 +27,32 @@ def reduce_everything(size: int) -> dict[str, tf.Tensor]:
     for dtype in cases.REDUCED["tensorflow"]:
         for op in cases.reductions(dtype):
             name = f"allreduce/{op}.{dtype}"
-            own = tf.constant(cases.values(dtype, RANK, 5, 3))
+            own = tensor(cases.values(dtype, RANK, 5, 3), dtype)
             results[name] = hvd.allreduce(own, name=name, op=getattr(hvd, op))
             name = f"grouped_allreduce/{op}.{dtype}"
-            group = [tf.constant(cases.values(dtype, RANK, 4, i + 1)) for i in range(3)]
+            group = [tensor(cases.values(dtype, RANK, 4, i + 1), dtype) for i in range(3)]
             for i, part in enumerate(hvd.grouped_allreduce(group, op=getattr(hvd, op))):
                 results[f"{name}.{i}"] = part
     for dtype in cases.FLOATS:
         name = f"scaled_allreduce/{dtype}"
-        own = tf.constant(cases.values(dtype, RANK, 7))
+        own = tensor(cases.values(dtype, RANK, 7), dtype)
         results[name] = hvd.allreduce(own, name=name, op=hvd.Sum, **cases.SCALES)
-        if cases.has_adasum(CONTROLLER, size):
-            name = f"adasum/{dtype}"
-            own = tf.constant(cases.orthogonal(dtype, RANK, size))
-            results[name] = hvd.allreduce(own, name=name, op=hvd.Adasum)
+    for dtype in cases.ADASUM if cases.has_adasum(CONTROLLER, size) else ():
+        name = f"adasum/{dtype}"
+        own = tensor(cases.orthogonal(dtype, RANK, size), dtype)
+        results[name] = hvd.allreduce(own, name=name, op=hvd.Adasum)
     for dtype in cases.SCATTERED:
         for op in cases.scatters(dtype):
             name = f"reducescatter/{op}.{dtype}"
-            own = tf.constant(cases.values(dtype, RANK, 2 * size + 1, 3))
+            own = tensor(cases.values(dtype, RANK, 2 * size + 1, 3), dtype)
             results[name] = hvd.reducescatter(own, name=name, op=getattr(hvd, op))
             name = f"grouped_reducescatter/{op}.{dtype}"
-            group = [tf.constant(cases.values(dtype, RANK, 2 * size, i + 1)) for i in range(2)]
+            group = [tensor(cases.values(dtype, RANK, 2 * size, i + 1), dtype) for i in range(2)]
             for i, part in enumerate(hvd.grouped_reducescatter(group, op=getattr(hvd, op))):
                 results[f"{name}.{i}"] = part
-    own = tf.constant(cases.random(RANK))
-    results[cases.RANDOM] = hvd.allreduce(own, name="random", op=hvd.Sum)
+    for dtype, name in cases.RANDOM.items():
+        own = tensor(cases.random(RANK), dtype)
+        results[name] = hvd.allreduce(own, name=name, op=hvd.Sum)
     slices = tf.IndexedSlices(
         tf.constant(cases.values("float32", RANK, 2, 2)),
         tf.constant([RANK, RANK + 1]),
@@ -57,28 +67,40 @@ def move_everything(size: int) -> dict[str, tf.Tensor]:
     results = {}
     for dtype in cases.MOVED["tensorflow"]:
         name = f"allgather/{dtype}"
-        results[name] = hvd.allgather(tf.constant(cases.values(dtype, RANK, 2, 3)), name=name)
+        results[name] = hvd.allgather(tensor(cases.values(dtype, RANK, 2, 3), dtype), name=name)
         name = f"uneven_allgather/{dtype}"
-        own = tf.constant(cases.values(dtype, RANK, cases.rows(RANK), 4))
+        own = tensor(cases.values(dtype, RANK, cases.rows(RANK), 4), dtype)
         results[name] = hvd.allgather(own, name=name)
         name = f"grouped_allgather/{dtype}"
-        group = [tf.constant(cases.values(dtype, RANK, 2, i + 1)) for i in range(2)]
+        group = [tensor(cases.values(dtype, RANK, 2, i + 1), dtype) for i in range(2)]
         for i, part in enumerate(hvd.grouped_allgather(group, name=name)):
             results[f"{name}.{i}"] = part
         name = f"broadcast/{dtype}"
-        own = tf.constant(cases.values(dtype, RANK, 4, 2))
+        own = tensor(cases.values(dtype, RANK, 4, 2), dtype)
         results[name] = hvd.broadcast(own, size - 1, name=name)
         name = f"alltoall/{dtype}"
-        own = tf.constant(cases.values(dtype, RANK, 2 * size, 3))
+        own = tensor(cases.values(dtype, RANK, 2 * size, 3), dtype)
         even = tf.constant([2] * size)
         results[f"{name}.0"], results[f"{name}.1"] = hvd.alltoall(own, splits=even, name=name)
         name = f"split_alltoall/{dtype}"
         splits = cases.splits(RANK, size)
-        own = tf.constant(cases.values(dtype, RANK, splits.sum(), 2))
+        own = tensor(cases.values(dtype, RANK, splits.sum(), 2), dtype)
         results[f"{name}.0"], results[f"{name}.1"] = hvd.alltoall(
             own, splits=tf.constant(splits), name=name
         )
     return results
+
+
+def refused() -> dict[str, str]:
+    """The errors; for an even number of ranks."""
+    mixed = "bfloat16" if RANK == 0 else "float32"
+    errors = {}
+    for name, dtype, op in ("mixed", mixed, hvd.Sum), ("adasum", "bfloat16", hvd.Adasum):
+        try:
+            hvd.allreduce(tensor(cases.values(dtype, RANK, 4), dtype), name=name, op=op)
+        except tf.errors.OpError as error:
+            errors[name] = error.message
+    return errors
 
 
 def use_process_sets(sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
@@ -107,6 +129,7 @@ def everything(size: int, sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tenso
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)
+errors = {}
 for mode in sys.argv[2:]:
     with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
         size = hvd.size()
@@ -114,7 +137,9 @@ for mode in sys.argv[2:]:
         sets = {name: hvd.add_process_set(ranks[name]) for name in ranks}
         run = functools.partial(everything, size, sets)
         for how, operations in ("eager", run), ("graph", tf.function(run, autograph=False)):
-            arrays = {name: np.asarray(result) for name, result in operations().items()}
+            arrays = {name: array(result) for name, result in operations().items()}
             np.savez(FOLDER / f"{mode}.{how}.{RANK}.npz", **arrays)
+        errors[mode] = refused()
         for process_set in sets.values():
             assert hvd.remove_process_set(process_set)
+report(**errors)

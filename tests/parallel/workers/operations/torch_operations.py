@@ -11,12 +11,20 @@ import cases
 import horovod.torch as hvd
 import numpy as np
 import torch
-from common import CONTROLLER, FOLDER, RANK, running, start_mpi
+from common import CONTROLLER, FOLDER, RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 
-def tensor(array: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(array)
+def tensor(array: np.ndarray, dtype: str = "") -> torch.Tensor:
+    own = torch.from_numpy(array)
+    return own.to(getattr(torch, dtype)) if dtype else own
+
+
+def array(result: object) -> np.ndarray:
+    """As cases.expected() has it."""
+    if isinstance(result, torch.Tensor) and result.dtype == torch.bfloat16:
+        return result.view(torch.int16).numpy().view(np.uint16)
+    return np.asarray(result)
 
 
 def reduce_everything(size: int) -> dict[str, int]:
@@ -24,29 +32,30 @@ def reduce_everything(size: int) -> dict[str, int]:
     for dtype in cases.REDUCED["torch"]:
         for op in cases.reductions(dtype):
             name = f"allreduce/{op}.{dtype}"
-            own = tensor(cases.values(dtype, RANK, 5, 3))
+            own = tensor(cases.values(dtype, RANK, 5, 3), dtype)
             handles[name] = hvd.allreduce_async(own, name=name, op=getattr(hvd, op))
             name = f"grouped_allreduce/{op}.{dtype}"
-            group = [tensor(cases.values(dtype, RANK, 4, i + 1)) for i in range(3)]
+            group = [tensor(cases.values(dtype, RANK, 4, i + 1), dtype) for i in range(3)]
             handles[name] = hvd.grouped_allreduce_async(group, name=name, op=getattr(hvd, op))
     for dtype in cases.FLOATS:
         name = f"scaled_allreduce/{dtype}"
-        own = tensor(cases.values(dtype, RANK, 7))
+        own = tensor(cases.values(dtype, RANK, 7), dtype)
         handles[name] = hvd.allreduce_async(own, name=name, op=hvd.Sum, **cases.SCALES)
-        if cases.has_adasum(CONTROLLER, size):
-            name = f"adasum/{dtype}"
-            own = tensor(cases.orthogonal(dtype, RANK, size))
-            handles[name] = hvd.allreduce_async(own, name=name, op=hvd.Adasum)
+    for dtype in cases.ADASUM if cases.has_adasum(CONTROLLER, size) else ():
+        name = f"adasum/{dtype}"
+        own = tensor(cases.orthogonal(dtype, RANK, size), dtype)
+        handles[name] = hvd.allreduce_async(own, name=name, op=hvd.Adasum)
     for dtype in cases.SCATTERED:
         for op in cases.scatters(dtype):
             name = f"reducescatter/{op}.{dtype}"
-            own = tensor(cases.values(dtype, RANK, 2 * size + 1, 3))
+            own = tensor(cases.values(dtype, RANK, 2 * size + 1, 3), dtype)
             handles[name] = hvd.reducescatter_async(own, name=name, op=getattr(hvd, op))
             name = f"grouped_reducescatter/{op}.{dtype}"
-            group = [tensor(cases.values(dtype, RANK, 2 * size, i + 1)) for i in range(2)]
+            group = [tensor(cases.values(dtype, RANK, 2 * size, i + 1), dtype) for i in range(2)]
             handles[name] = hvd.grouped_reducescatter_async(group, name=name, op=getattr(hvd, op))
-    own = tensor(cases.random(RANK))
-    handles[cases.RANDOM] = hvd.allreduce_async(own, name="random", op=hvd.Sum)
+    for dtype, name in cases.RANDOM.items():
+        own = tensor(cases.random(RANK), dtype)
+        handles[name] = hvd.allreduce_async(own, name=name, op=hvd.Sum)
     return handles
 
 
@@ -54,22 +63,23 @@ def move_everything(size: int) -> dict[str, int]:
     handles = {}
     for dtype in cases.MOVED["torch"]:
         name = f"allgather/{dtype}"
-        handles[name] = hvd.allgather_async(tensor(cases.values(dtype, RANK, 2, 3)), name=name)
+        own = tensor(cases.values(dtype, RANK, 2, 3), dtype)
+        handles[name] = hvd.allgather_async(own, name=name)
         name = f"uneven_allgather/{dtype}"
-        own = tensor(cases.values(dtype, RANK, cases.rows(RANK), 4))
+        own = tensor(cases.values(dtype, RANK, cases.rows(RANK), 4), dtype)
         handles[name] = hvd.allgather_async(own, name=name)
         name = f"grouped_allgather/{dtype}"
-        group = [tensor(cases.values(dtype, RANK, 2, i + 1)) for i in range(2)]
+        group = [tensor(cases.values(dtype, RANK, 2, i + 1), dtype) for i in range(2)]
         handles[name] = hvd.grouped_allgather_async(group, name=name)
         name = f"broadcast/{dtype}"
-        own = tensor(cases.values(dtype, RANK, 4, 2))
+        own = tensor(cases.values(dtype, RANK, 4, 2), dtype)
         handles[name] = hvd.broadcast_async(own, size - 1, name=name)
         name = f"alltoall/{dtype}"
-        own = tensor(cases.values(dtype, RANK, 2 * size, 3))
+        own = tensor(cases.values(dtype, RANK, 2 * size, 3), dtype)
         handles[name] = hvd.alltoall_async(own, name=name)
         name = f"split_alltoall/{dtype}"
         splits = cases.splits(RANK, size)
-        own = tensor(cases.values(dtype, RANK, splits.sum(), 2))
+        own = tensor(cases.values(dtype, RANK, splits.sum(), 2), dtype)
         handles[name] = hvd.alltoall_async(own, splits=tensor(splits), name=name)
     return handles
 
@@ -84,6 +94,20 @@ def finished(handles: dict[str, int]) -> dict[str, torch.Tensor]:
         else:
             results.update({f"{name}.{i}": part for i, part in enumerate(result)})
     return results
+
+
+def refused(size: int) -> dict[str, str]:
+    """The errors."""
+    wrong = {"mixed": ("bfloat16" if RANK == 0 else "float32", hvd.Sum)} if size > 1 else {}
+    if size & (size - 1) == 0:
+        wrong["adasum"] = "bfloat16", hvd.Adasum
+    errors = {}
+    for name, (dtype, op) in wrong.items():
+        try:
+            hvd.allreduce(tensor(cases.values(dtype, RANK, 4), dtype), name=name, op=op)
+        except hvd.HorovodInternalError as error:
+            errors[name] = str(error)
+    return errors
 
 
 def use_process_sets(size: int) -> dict[str, torch.Tensor]:
@@ -136,6 +160,7 @@ def do_the_rest(size: int, variant: str) -> dict[str, object]:
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)
+errors = {}
 for variant in sys.argv[2:]:
     mode, _, uncached = variant.partition(",")
     if uncached:
@@ -144,5 +169,7 @@ for variant in sys.argv[2:]:
         size = hvd.size()
         handles = {**reduce_everything(size), **move_everything(size)}
         results = {**finished(handles), **use_process_sets(size), **do_the_rest(size, variant)}
-    arrays = {name: np.asarray(result) for name, result in results.items()}
+        errors[variant] = refused(size)
+    arrays = {name: array(result) for name, result in results.items()}
     np.savez(FOLDER / f"{variant}.{RANK}.npz", **arrays)
+report(**errors)

@@ -1,8 +1,9 @@
 """The operations that must give the same in every mode: inputs and, in NumPy, results.
 
-Every value is exact in its dtype, whatever the order of summation. No two operations of one kind
-have equal inputs on one rank only: TensorFlow would merge them there, and the ranks would wait for
-different tensors.
+Every value is exact in its dtype, whatever the order of summation. NumPy has no bfloat16: its
+inputs are float32 here, and its results the bits of what the framework has. No two operations of
+one kind have equal inputs on one rank only: TensorFlow would merge them there, and the ranks would
+wait for different tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import functools
 
 import numpy as np
 
-FLOATS = ("float16", "float32", "float64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+ADASUM = ("float16", "float32", "float64")
 REDUCED = {
     "torch": ("int32", "int64", *FLOATS),
     "tensorflow": ("uint8", "int8", "int32", "int64", *FLOATS),
@@ -32,17 +34,27 @@ REDUCTIONS = {
 SCALES = {"prescale_factor": 0.5, "postscale_factor": 8.0}
 
 
+def numpy_type(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def bfloat16_bits(numbers: np.ndarray) -> np.ndarray:
+    """Of the bfloat16 nearest to each float32, ties to even."""
+    bits = np.ascontiguousarray(numbers).view(np.uint32)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
 def values(dtype: str, rank: int, *shape: int) -> np.ndarray:
     """1 to 3, shifted by rank: products of 4 ranks fit into int8, thirds of 3 ranks are exact."""
     numbers = np.arange(np.prod(shape)).reshape(shape)
-    return (1 + (numbers + rank) % 3).astype(dtype)
+    return (1 + (numbers + rank) % 3).astype(numpy_type(dtype))
 
 
 def reduced(operation: str, dtype: str, size: int, *shape: int) -> np.ndarray:
     total = functools.reduce(
         REDUCTIONS[operation], (values(dtype, rank, *shape) for rank in range(size))
     )
-    return (total / size).astype(dtype) if operation == "Average" else total
+    return (total / size).astype(numpy_type(dtype)) if operation == "Average" else total
 
 
 def reductions(dtype: str) -> list[str]:
@@ -124,9 +136,8 @@ def expected(framework: str, controller: str, rank: int, size: int) -> dict[str,
                 results[f"grouped_allreduce/{op}.{dtype}.{i}"] = reduced(op, dtype, size, 4, i + 1)
     for dtype in FLOATS:
         results[f"scaled_allreduce/{dtype}"] = 4 * reduced("Sum", dtype, size, 7)
-        if has_adasum(controller, size):
-            parts = [orthogonal(dtype, r, size) for r in range(size)]
-            results[f"adasum/{dtype}"] = sum(parts)
+    for dtype in ADASUM if has_adasum(controller, size) else ():
+        results[f"adasum/{dtype}"] = sum(orthogonal(dtype, r, size) for r in range(size))
     for dtype in SCATTERED:
         for op in scatters(dtype):
             whole = reduced(op, dtype, size, 2 * size + 1, 3)
@@ -168,7 +179,10 @@ def expected(framework: str, controller: str, rank: int, size: int) -> dict[str,
         results["join/last"] = np.array(last)
         results["barrier/late"] = np.array(True)
     results["sparse/dense"] = sparse(size)
-    return results
+    return {
+        name: bfloat16_bits(array) if "bfloat16" in name and array.dtype == np.float32 else array
+        for name, array in results.items()
+    }
 
 
 def operations(framework: str, controller: str, size: int) -> list[str]:
@@ -177,7 +191,7 @@ def operations(framework: str, controller: str, size: int) -> list[str]:
 
 # Not exact: all ranks get the same bits, and with two ranks, whose sum has but one order, the
 # same in every mode.
-RANDOM = "random_allreduce/sum"
+RANDOM = {dtype: f"random_allreduce/{dtype}" for dtype in ("float32", "bfloat16")}
 
 
 def random(rank: int) -> np.ndarray:

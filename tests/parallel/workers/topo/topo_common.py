@@ -62,7 +62,7 @@ def nap(tensor: tf.Tensor) -> tf.Tensor:
 
 def own(step: int, *shape: int, dtype: str = "float32") -> tf.Tensor:
     """Differs from rank to rank and from step to step; 1 to 3."""
-    return tf.constant(values(dtype, RANK + step, *shape))
+    return tf.cast(tf.constant(values(dtype, RANK + step, *shape)), dtype)
 
 
 def reduce(tensor: tf.Tensor, name: str, **how: object) -> tf.Tensor:

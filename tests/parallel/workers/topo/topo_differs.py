@@ -39,7 +39,7 @@ def training(name: str, pretended: bool):
 
 
 def value(size: int, step: int, dtype: str = "float32") -> tf.Tensor:
-    return tf.constant(np.full(size, RANK + step), dtype)
+    return tf.cast(tf.constant(np.full(size, RANK + step)), dtype)
 
 
 def run(name: str, faulty, pretended: bool, everywhere: bool = False) -> dict:
@@ -69,6 +69,8 @@ def cases(kind: str) -> dict[str, dict]:
         "retraced shape": run(f"{kind}.retraced", lambda step: value(4, step), pretended=False),
         "retraced type": run(f"{kind}.type", lambda step: value(3, step, "float64"),
                              pretended=False),
+        "retraced bfloat16": run(f"{kind}.bfloat16", lambda step: value(3, step, "bfloat16"),
+                                 pretended=False),
     }
 
 

@@ -64,7 +64,8 @@ def kinds() -> Results:
 
 
 STEADY_STEPS = 200
-LARGE = (("float32", 1_500_001), ("float64", 700_003), ("float16", 3_000_001), ("float32", 5))
+LARGE = (("float32", 1_500_001), ("float64", 700_003), ("float16", 3_000_001),
+         ("bfloat16", 2_000_003), ("float32", 5))
 
 
 def large() -> Results:

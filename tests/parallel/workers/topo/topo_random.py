@@ -18,7 +18,8 @@ PROGRAMS = 8
 REDUCTIONS = st.tuples(
     st.just("allreduce"),
     st.fixed_dictionaries({
-        "dtype": st.sampled_from(("float32", "float32", "float64", "float16", "int32", "uint8")),
+        "dtype": st.sampled_from(
+            ("float32", "float32", "float64", "float16", "bfloat16", "int32", "uint8")),
         "op": st.sampled_from(("Sum", "Sum", "Min", "Max")),
         "scale": st.sampled_from((1.0, 1.0, 2.0)),
         "length": st.integers(0, 20_000),
@@ -57,7 +58,7 @@ def perform(kind: str, mine: tf.Tensor, name: str, how: dict) -> tf.Tensor:
     if kind == "allreduce":
         return hvd.allreduce(
             mine, name=name, op=getattr(hvd, how["op"]),
-            prescale_factor=how["scale"] if how["dtype"].startswith("float") else 1.0,
+            prescale_factor=how["scale"] if "float" in how["dtype"] else 1.0,
         )
     if kind == "broadcast":
         return hvd.broadcast(mine, 0, name=name)
