@@ -1,4 +1,7 @@
-"""What every rank must get, in NumPy. Exact: numbers are small whole ones or quarters."""
+"""What every rank must get, in NumPy. Exact: numbers are small whole ones or quarters.
+
+NumPy has no bfloat16: what the ranks get in it, they compare as float32.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,10 @@ def total(arrays: Sequence[np.ndarray]) -> np.float32:
     return np.float32(sum(array.astype(np.float64).sum() for array in arrays))
 
 
+def _numpy_type(about: Collective) -> str:
+    return "float32" if about.dtype == "bfloat16" else about.dtype
+
+
 def _once(function: Function, numbers: dict[int, float], taken: bool, present: Sequence[int]
           ) -> dict[int, Arrays]:
     got: dict[int, Arrays] = {rank: [] for rank in present}
@@ -60,7 +67,7 @@ def _once(function: Function, numbers: dict[int, float], taken: bool, present: S
             first = np.float32(numbers[rank]) + total([got[rank][i] for i in collective.sources])
             elements = length(collective, rank, len(group))
             row = np.mod(first + np.arange(elements, dtype=np.float32), np.float32(3)) + 1
-            mine[rank] = row.astype(collective.dtype)
+            mine[rank] = row.astype(_numpy_type(collective))
         active = [rank for rank in group if rank in mine]
         shared = dict(mine)
         if taken or not collective.sometimes:
@@ -76,7 +83,8 @@ def _collective(about: Collective, parts: Arrays, ranks: Sequence[int]) -> Array
     if about.kind == "allreduce":
         scaled = [part * np.asarray(about.scale, part.dtype) for part in parts]
         reduced = functools.reduce(REDUCTIONS[about.op], scaled)
-        return [(reduced / size if about.op == "Average" else reduced).astype(about.dtype)] * size
+        mean = reduced / size if about.op == "Average" else reduced
+        return [mean.astype(_numpy_type(about))] * size
     if about.kind == "grouped":
         return [3 * functools.reduce(np.add, parts)] * size
     if about.kind == "broadcast":

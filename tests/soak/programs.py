@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple, Union
 
-FLOATS = ("float16", "float32", "float64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 DTYPES = {"tensorflow": ("uint8", "int32", *FLOATS), "torch": ("int32", "int64", *FLOATS)}
 OTHERS = ("broadcast", "allgather", "alltoall", "reducescatter", "grouped", "sparse")
 ROWS = 50  # of the dense tensor that a sparse one is part of
@@ -79,7 +79,7 @@ class Training(NamedTuple):
     predivide: float
     passes: int
     groups: int
-    half: bool
+    compression: str
     beside: Union[Function, None]
 
 
@@ -92,7 +92,8 @@ def collective(random: Random, framework: str, ranks: int, place: int, plain: bo
                     ) if place else ()
     if not plain and random.random() < 0.35:
         kind = random.choice(OTHERS)
-        dtype = "float32" if kind == "sparse" else random.choice(("float32", "int32", "float64"))
+        dtypes = ("float32",) if kind == "sparse" else ("float32", "int32", "float64", "bfloat16")
+        dtype = random.choice(dtypes)
         return Collective(kind, dtype, random.randint(1, 300), sources=sources,
                           among=_process_set(random, ranks) if kind != "sparse" else ())
     dtype = "float32" if plain else random.choice((*DTYPES[framework], "float32", "float32"))
@@ -162,7 +163,8 @@ def training(random: Random, ranks: int, may_join: bool) -> Training:
         parameters, Branches(0, 0, 0) if always else branches,
         tuple(max(0, steps - random.randint(0, 8) * joins) for _ in range(ranks)),
         random.randint(3, 10), op, 2.0 if op == "Average" and random.random() < 0.3 else 1.0,
-        random.choice((1, 1, 2)), groups, random.random() < 0.2,
+        random.choice((1, 1, 2)), groups,
+        random.choice(("none", "none", "none", "none", "fp16", "bf16")),
         function(random, "torch", ranks, plain=joins) if random.random() < 0.4 else None)
 
 

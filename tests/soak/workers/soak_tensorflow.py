@@ -68,9 +68,13 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
         run = tf.function(run, autograph=False)
 
     def call(number: float, taken: bool, turn: int) -> list[np.ndarray]:
-        return [np.asarray(result) for result in run(tf.constant(number), tf.constant(taken))]
+        return [_array(result) for result in run(tf.constant(number), tf.constant(taken))]
 
     return call
+
+
+def _array(result: tf.Tensor) -> np.ndarray:
+    return np.asarray(tf.cast(result, tf.float32) if result.dtype == tf.bfloat16 else result)
 
 
 def _seen(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:

@@ -48,9 +48,9 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Cal
                     waits[place] = _start(about, mine, f"{name}.{place}", sets[about.among],
                                           group[0])
                 else:
-                    results[place] = mine.numpy()
+                    results[place] = _array(mine)
             for place, wait in waits.items():
-                results[place] = wait().numpy()
+                results[place] = _array(wait())
         return results
 
     def call(number: float, taken: bool, turn: int) -> list[np.ndarray]:
@@ -62,6 +62,10 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Cal
         return [np.asarray(value)]
 
     return call
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _levels(function: Function) -> list[list[int]]:
@@ -109,7 +113,7 @@ class Trainer:
         self._named = [(f"{name}.w{i}", weight) for i, weight in enumerate(self._weights)]
         self._optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(self._weights, lr=1.0), named_parameters=self._named,
-            compression=hvd.Compression.fp16 if about.half else hvd.Compression.none,
+            compression=getattr(hvd.Compression, about.compression),
             backward_passes_per_step=about.passes, op=getattr(hvd, about.op),
             gradient_predivide_factor=about.predivide, num_groups=about.groups)
         for place, weight in enumerate(self._weights):

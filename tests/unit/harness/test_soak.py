@@ -67,7 +67,7 @@ def test_the_model():
 
 
 def test_the_model_of_training():
-    about = Training((1, 1), Branches(1, 0, 2), (2, 1), 1, "Average", 1.0, 1, 0, False, None)
+    about = Training((1, 1), Branches(1, 0, 2), (2, 1), 1, "Average", 1.0, 1, 0, "none", None)
     weights = model.Weights(about, 2)
     weights.step(0, [0, 1])  # the second parameter is used in odd steps only if 1 + step is odd
     assert [float(w[0]) for w in weights.of_rank[0]] == [-1.5, -2.5]
