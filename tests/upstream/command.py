@@ -15,6 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
+from bfloat16 import RULES, copy_with_bfloat16
 from environment import Unusable, check_checkout, examine
 from launch import Column, Job
 from outcomes import everywhere, regressions
@@ -44,6 +45,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="numbers of ranks, as in 2,3 (%(default)s)")
     parser.add_argument("--controller", choices=("mpi", "gloo"), default="mpi",
                         help="(%(default)s)")
+    parser.add_argument("--bfloat16", action="store_true",
+                        help="tests of operations try bfloat16, too, but not those of --plain")
     parser.add_argument("--plain", metavar="PYTHON",
                         help="also run the unpatched Horovod of this Python's environment")
     parser.add_argument("--timeout", type=_positive, metavar="SECONDS",
@@ -107,7 +110,7 @@ def main() -> int:
         console.width = WIDTH
     try:
         checkout = check_checkout(arguments.path)
-        about = {"controller": arguments.controller,
+        about = {"controller": arguments.controller, "bfloat16": arguments.bfloat16,
                  "versions": examine(sys.executable, patched=True)}
         builds = [(mode, sys.executable, mode) for mode in arguments.modes]
         if arguments.plain:
@@ -115,6 +118,10 @@ def main() -> int:
             about["plain"] = examine(plain, patched=False)
             builds.insert(0, (PLAIN, plain, None))
         results = Results(arguments.json.absolute(), about, arguments.resume)
+        tests = {suite.name: checkout for suite in SUITES}
+        if arguments.bfloat16:
+            copy = copy_with_bfloat16(checkout, results.path.with_suffix("") / "bfloat16")
+            tests.update({suite.name: copy for suite in SUITES if suite.file in RULES})
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -122,7 +129,7 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     columns = [Column(f"{name}-{ranks}", python, mode, ranks)
                for ranks in arguments.ranks for name, python, mode in builds]
-    jobs = [Job(suite, column, checkout, arguments.controller)
+    jobs = [Job(suite, column, tests[suite.name] if column.mode else checkout, arguments.controller)
             for column in columns for suite in SUITES if suite.name in arguments.suites
             if suite.launched or column.ranks == arguments.ranks[0]  # else ranks mean nothing to it
             if not (arguments.resume and results.has(column.name, suite.name))]

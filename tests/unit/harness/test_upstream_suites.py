@@ -14,6 +14,7 @@ from rich.console import Console
 
 UPSTREAM = Path(__file__).parents[2] / "upstream"
 
+import bfloat16
 import command
 import environment
 import launch
@@ -133,6 +134,25 @@ def test_a_job_that_broke_after_its_tests_is_a_regression():
 
 def test_a_suite_that_the_reference_has_not_run_is_no_regression():
     assert regressions({"off": {}, "gs": {"s": run_of(a="failed")}}, ["off"]) == []
+
+
+def test_upstreams_tests_try_bfloat16_where_they_try_float16(checkout, tmp_path):
+    tests = checkout / "test" / "parallel"
+    (tests / "test_torch.py").write_text(
+        "types = [torch.HalfTensor, torch.cuda.HalfTensor]\nhalf = [torch.float16, torch.int]\n")
+    for name in "test_tensorflow.py", "test_tensorflow_process_sets.py":
+        (tests / name).write_text("types = [tf.int8, tf.float16, tf.float32]\nt == tf.float16\n")
+    (tests / "test_other.py").write_text("types = [torch.HalfTensor]\n")
+    copy = bfloat16.copy_with_bfloat16(checkout, tmp_path / "copy") / "test" / "parallel"
+    assert (copy / "test_torch.py").read_text() == (
+        "types = [torch.HalfTensor, torch.BFloat16Tensor, torch.cuda.HalfTensor]\n"
+        "half = [torch.float16, torch.bfloat16, torch.int]\n")
+    assert (copy / "test_tensorflow.py").read_text() == (
+        "types = [tf.int8, tf.float16, tf.bfloat16, tf.float32]\nt in (tf.float16, tf.bfloat16)\n")
+    assert (copy / "test_other.py").read_text() == "types = [torch.HalfTensor]\n"
+    (tests / "test_torch.py").write_text("types = []\n")
+    with pytest.raises(environment.Unusable, match="test_torch.py has no .*HalfTensor"):
+        bfloat16.copy_with_bfloat16(checkout, tmp_path / "copy")
 
 
 def run_suite(checkout: Path, text: str, tmp_path: Path, seconds: float,
