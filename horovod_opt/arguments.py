@@ -1,10 +1,14 @@
-"""What the commands have in common: types of their arguments, and an exit status."""
+"""What the commands have in common: types of their arguments, a refusal, and an exit status."""
 
 from __future__ import annotations
 
 import argparse
 
 INTERRUPTED = 130  # what a shell reports for SIGINT
+
+
+class Refused(ValueError):
+    """What the user has to change; the text says it."""
 
 
 def positive(text: str) -> int:

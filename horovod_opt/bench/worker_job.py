@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from horovod_opt.measuring import launch
+from horovod_opt.settings import load
 
 BASE = "off"  # what the modes are compared with
 LIMIT = "no communication"
@@ -34,6 +35,11 @@ class Series:
     communicates: bool = True  # with Horovod
     arguments: Sequence[str] = ()  # for the program
 
+    def fits(self, ranks: int, cores: int) -> bool:
+        """Whether a host of so many cores is large enough: mode scp needs two cores a rank."""
+        modes = (self.mode or "").split("+")
+        return "scp" not in modes or not self.communicates or cores >= 2 * ranks
+
     def environ(self) -> dict[str, str]:
         environ = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **self.environment}
         if self.mode is None:
@@ -56,6 +62,16 @@ class Series:
             horovodrun = str(Path(self.python).with_name("horovodrun"))
             return [[horovodrun, "-np", str(ranks), *launcher, *worker]]
         return [[*worker, "--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
+
+
+# Upstream tuned by hand, as far as Open MPI lets it.
+YIELDING = Series("off, yielding", environment={"OMPI_MCA_mpi_yield_when_idle": "1"})
+
+
+def of_modes(names: str) -> list[Series]:
+    """A series for each mode of a list as in "gs,nbcs", other than off. Raises SettingsError."""
+    modes = (load({"HOROVOD_OPT_MODE": name}).mode for name in names.split(","))
+    return [Series(mode, mode) for mode in dict.fromkeys(modes) if mode != BASE]
 
 
 def run(series: Series, program: Sequence[str], ranks: int, timeout: float) -> dict:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.arguments import INTERRUPTED, Refused, positive
 from horovod_opt.bench.worker_job import BASE, MODES
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ SUMMIT_RANKS = "6,24,96,384,1536,6144,24576"
 SUMMIT_STEPS = 500  # source, 6.2.1
 PROFILE_STEPS = 50
 PROFILE_NODES = (1, 4, 16, 64, 256)  # of as many ranks as the profile has
-
-
-class Refused(ValueError):
-    """What the user has to change; the text says it."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:

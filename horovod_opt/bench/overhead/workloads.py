@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
 from horovod_opt.measuring.comparison import interleave
 
 # Seconds measured in a job, beside those it takes to start.
@@ -24,8 +24,7 @@ def all_series(options: argparse.Namespace) -> list[Series]:
     series = [Series(LIMIT, communicates=False), Series(BASE)]
     series += [Series(mode, mode) for mode in options.modes if mode != BASE]
     if options.mpi_yield:
-        series.append(Series("off, yielding", environment={
-            "OMPI_MCA_mpi_yield_when_idle": "1"}))
+        series.append(YIELDING)
     if options.plain:
         series.append(Series("plain upstream", mode=None, python=options.plain))
     return series
@@ -41,7 +40,7 @@ def jobs(options: argparse.Namespace, cores: int) -> list[tuple[int, str, int, S
     ordered = []
     for workload, ranks in cells:
         possible = [series for series in (*all_series(options), *PEERS.get(workload, ()))
-                    if cores >= 2 * ranks or "scp" not in (series.mode or "").split("+")]
+                    if series.fits(ranks, cores)]
         ordered += [(number, workload, ranks, series)
                     for number, series in interleave(possible, rounds)]
     # By round first: an interrupted benchmark has then measured everything equally often.

@@ -49,22 +49,19 @@ class Job:
     cell: Cell
     series: Series
 
-    def key(self) -> dict:
-        """What tells it from the other jobs, as in the JSON file."""
-        return {"round": self.round, **asdict(self.cell), "series": self.series.name}
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, **asdict(self.cell), "series": self.series.name,
+                "mode": self.series.mode if self.series.communicates else None}
 
-    def made(self, measurement: dict[str, Any]) -> bool:
-        """Whether the measurement is this job's."""
-        key = self.key()
-        return {name: measurement.get(name) for name in key} == key
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.cell}  {self.series.name}"
 
 
 def runs(series: Series, cell: Cell, cores: int) -> bool:
-    """Whether the series makes sense there; mode scp needs two cores a rank."""
+    """Whether the series makes sense there."""
     if cell.separate and not series.communicates:
         return False
-    modes = (series.mode or "").split("+")
-    return "scp" not in modes or not series.communicates or cores >= 2 * cell.ranks
+    return series.fits(cell.ranks, cores)
 
 
 def order(cells: Sequence[Cell], series: Sequence[Series], rounds: int, cores: int,

@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from horovod_opt.arguments import Refused
 from horovod_opt.bench.training import hosts, jobs
 from horovod_opt.bench.training.hosts import Hosts
 from horovod_opt.bench.training.jobs import Cell
@@ -15,13 +16,9 @@ from horovod_opt.bench.training.run_job import (
     find_tf_cnn_benchmarks,
     has_gpu,
 )
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series
-from horovod_opt.settings import SettingsError, load
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series, of_modes
+from horovod_opt.settings import SettingsError
 from horovod_opt.usable_cores import allowed_cpus, count_cores
-
-
-class Refused(ValueError):
-    """What the user has to change; the text says it."""
 
 
 def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setup]:
@@ -80,14 +77,10 @@ def _inputs(text: str, framework: str) -> list[str]:
 
 def _series(modes: str, plain: Path | None) -> list[Series]:
     """The limit, off, the modes, and upstream's Horovod beside the Python `plain`."""
-    series = [Series(LIMIT, communicates=False), Series(BASE)]
-    for mode in dict.fromkeys(modes.split(",")):
-        try:
-            name = load({"HOROVOD_OPT_MODE": mode}).mode
-        except SettingsError as error:
-            raise Refused(f"--modes: {error}") from error
-        if name != BASE:
-            series.append(Series(name, name))
+    try:
+        series = [Series(LIMIT, communicates=False), Series(BASE), *of_modes(modes)]
+    except SettingsError as error:
+        raise Refused(f"--modes: {error}") from error
     if plain:
         if not plain.with_name("horovodrun").exists():
             raise Refused(f"--plain: there is no horovodrun beside {plain}")

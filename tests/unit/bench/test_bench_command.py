@@ -85,6 +85,8 @@ def test_failed_jobs_are_tried_again_and_end_with_2(executed, tmp_path, monkeypa
     monkeypatch.setattr(run_job.launch, "execute", lambda *_: _next(answers))
     assert bench(*QUICK, "--output", tmp_path) == 2
     assert "1 of 3 jobs failed; the others are kept" in capsys.readouterr().err
+    failed = documents.load(tmp_path / "bench.json", "bench")["measurements"][1]
+    assert failed["failed"] == "killed: not finished after 9 s" and failed["mode"] == "off"
     monkeypatch.setattr(run_job.launch, "execute", lambda *_: executed.result(2.0))
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
