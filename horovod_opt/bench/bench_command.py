@@ -1,4 +1,4 @@
-"""The command `horovod-opt bench`: one command, two suites."""
+"""The command `horovod-opt bench`: one command, three suites."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import argparse
 from collections.abc import Sequence
 
 from horovod_opt.bench.overhead import overhead_options
+from horovod_opt.bench.steps import steps_options
 from horovod_opt.bench.training import training_options
 
-SUITES = {"training": training_options, "overhead": overhead_options}
+SUITES = {"training": training_options, "overhead": overhead_options, "steps": steps_options}
 DEFAULT = "training"
 
 
 def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "bench", help="measure what the modes bring and cost, on this machine or these hosts",
-        usage="%(prog)s [-h] [training] [options]\n       %(prog)s overhead [options]",
-        description="Measures the modes beside off and no communication, in two suites. Without "
+        usage="%(prog)s [-h] [training] [options]\n       %(prog)s overhead [options]\n"
+              "       %(prog)s steps [options]",
+        description="Measures the modes beside off and no communication, in three suites. Without "
         f"the name of one it is {DEFAULT}, whose options may follow at once.",
         epilog=f"horovod-opt bench {DEFAULT} --help shows the options of that suite.")
     suites = parser.add_subparsers(

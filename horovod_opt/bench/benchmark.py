@@ -79,6 +79,10 @@ class Benchmark:
         """The measurement in a few words."""
         raise NotImplementedError
 
+    def summary(self) -> dict[str, Any]:
+        """What the file says beside the measurements, anew after each."""
+        return {}
+
     def prepare(self) -> None:
         """Before the first job. Raises launch.JobFailed if none can be run."""
 
@@ -130,6 +134,7 @@ class Benchmark:
         measurement = {**job.key(), **result, "job_seconds": round(time.monotonic() - started, 1)}
         earlier = [one for one in self.document["measurements"] if not made(job, one)]
         self.document["measurements"] = [*earlier, measurement]
+        self.document |= self.summary()
         documents.save(self.path, self.document)
         return measurement
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 
@@ -20,6 +21,24 @@ def interleave(series: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
         start = number % len(series)
         for item in [*series[start:], *series[:start]]:
             yield number, item
+
+
+def in_rounds(cells: Sequence[C], series: Callable[[C], Sequence[T]], rounds: int
+              ) -> list[tuple[int, C, T]]:
+    """(round, cell, series) of all cells, in each of which the series are interleaved.
+
+    By round first: an interrupted benchmark has then measured everything equally often.
+    """
+    jobs = [(number, cell, one) for cell in cells
+            for number, one in interleave(series(cell), rounds)]
+    return sorted(jobs, key=lambda job: job[0])
+
+
+def by_round(measurements: Sequence[dict[str, Any]], series: str,
+             value: Callable[[dict[str, Any]], float]) -> dict[int, float]:
+    """The values of the jobs of a series that did not fail."""
+    return {one["round"]: value(one) for one in measurements
+            if one["series"] == series and "failed" not in one}
 
 
 @dataclass(frozen=True)

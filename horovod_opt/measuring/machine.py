@@ -9,7 +9,8 @@ from pathlib import Path
 
 from horovod_opt.usable_cores import allowed_cpus, count_cores
 
-DISTRIBUTIONS = ("horovod-opt", "horovod", "tensorflow", "tensorflow-cpu", "keras", "numpy")
+DISTRIBUTIONS = ("horovod-opt", "horovod", "tensorflow", "tensorflow-cpu", "keras", "torch",
+                 "numpy")
 SETTINGS = ("HOROVOD_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "OMP_", "KMP_",
             "TF_NUM_", "TF_ENABLE_", "TF_XLA_")
 

@@ -26,6 +26,7 @@ KINDS = {
     "bench": "horovod_opt.bench.training.scaling_pictures",
     "simulation": "horovod_opt.simulate.simulation_pictures",
     "overhead": "horovod_opt.bench.overhead.overhead_pictures",
+    "steps": "horovod_opt.bench.steps.steps_pictures",
     "traversal": "horovod_opt.report.traversal_section",
 }
 PIXELS_PER_INCH = 96  # of CSS

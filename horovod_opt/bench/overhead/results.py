@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from horovod_opt.bench.worker_job import BASE, limit_and_base_first
-from horovod_opt.measuring.comparison import Spread, compare, difference, ratio
+from horovod_opt.measuring.comparison import Spread, by_round, compare, difference, ratio
 from horovod_opt.measuring.present import Grid, number
 
 
@@ -57,21 +57,18 @@ def rows(measurements: Sequence[dict]) -> Iterator[Row]:
         mine = [m for m in measurements if m["workload"] == metric.workload]
         for ranks in dict.fromkeys(m["ranks"] for m in mine):
             cell = [m for m in mine if m["ranks"] == ranks]
-            base = _by_round(cell, BASE, metric)
             names = dict.fromkeys(m["series"] for m in cell)
+            found = {name: by_round(cell, name, lambda m: m["metrics"][metric.key])
+                     for name in names}
             for series in sorted(names, key=limit_and_base_first):
-                values = _by_round(cell, series, metric)
+                values = found[series]
+                against = compare(values, found.get(BASE, {}), metric.against)
                 yield Row(
                     metric, ranks, series,
                     spread=Spread.of(list(values.values())) if values else None,
-                    against_off=compare(values, base, metric.against) if series != BASE else None,
+                    against_off=against if series != BASE else None,
                     values=list(values.values()),
                     failed=sum("failed" in m for m in cell if m["series"] == series))
-
-
-def _by_round(cell: Sequence[dict], series: str, metric: Metric) -> dict[int, float]:
-    return {m["round"]: m["metrics"][metric.key] for m in cell
-            if m["series"] == series and "failed" not in m}
 
 
 def summary(measurements: Sequence[dict]) -> list[dict]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
-from horovod_opt.measuring.comparison import interleave
+from horovod_opt.measuring.comparison import in_rounds
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}
@@ -37,11 +37,10 @@ def jobs(options: argparse.Namespace, cores: int) -> list[tuple[int, str, int, S
         counts, rounds = counts[:1], 1
     cells = [(workload, ranks) for workload in options.only
              for ranks in (counts if workload in TRAINING else counts[:1])]
-    ordered = []
-    for workload, ranks in cells:
-        possible = [series for series in (*all_series(options), *PEERS.get(workload, ()))
-                    if series.fits(ranks, cores)]
-        ordered += [(number, workload, ranks, series)
-                    for number, series in interleave(possible, rounds)]
-    # By round first: an interrupted benchmark has then measured everything equally often.
-    return sorted(ordered, key=lambda job: job[0])
+
+    def of(cell: tuple[str, int]) -> list[Series]:
+        workload, ranks = cell
+        return [series for series in (*all_series(options), *PEERS.get(workload, ()))
+                if series.fits(ranks, cores)]
+
+    return [(number, *cell, series) for number, cell, series in in_rounds(cells, of, rounds)]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from horovod_opt.bench.worker_job import Series
-from horovod_opt.measuring.comparison import interleave
+from horovod_opt.measuring.comparison import in_rounds
 
 STRATEGY = "MultiWorkerMirroredStrategy"
 TENSORFLOW, TORCH, TF_CNN = "tensorflow", "torch", "tf_cnn_benchmarks"
@@ -66,11 +66,9 @@ def runs(series: Series, cell: Cell, cores: int) -> bool:
 
 def order(cells: Sequence[Cell], series: Sequence[Series], rounds: int, cores: int,
           peers: bool) -> list[Job]:
-    """By round first, so that an interrupted benchmark has measured everything equally often; in a
-    round the series of a cell follow one another, each round beginning with another one."""
-    jobs = []
-    for cell in cells:
+    """In a round the series of a cell follow one another, each round beginning with another."""
+    def of(cell: Cell) -> list[Series]:
         candidates = [*series, *(PEERS[cell.framework] if peers and not cell.separate else ())]
-        possible = [one for one in candidates if runs(one, cell, cores)]
-        jobs += [Job(number, cell, one) for number, one in interleave(possible, rounds)]
-    return sorted(jobs, key=lambda job: job.round)
+        return [one for one in candidates if runs(one, cell, cores)]
+
+    return [Job(*job) for job in in_rounds(cells, of, rounds)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from horovod_opt.bench.training.jobs import Cell
 from horovod_opt.bench.worker_job import BASE, LIMIT, limit_and_base_first
-from horovod_opt.measuring.comparison import Interval, Noise, pairs, ratio
+from horovod_opt.measuring.comparison import Interval, Noise, by_round, pairs, ratio
 
 FIELDS = tuple(Cell.__dataclass_fields__)
 PARTS = ("computation", "waiting", "negotiation", "data")
@@ -43,7 +44,7 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
         cells.setdefault(cell_of(one), []).append(one)
     for cell, mine in cells.items():
         names = sorted(dict.fromkeys(one["series"] for one in mine), key=limit_and_base_first)
-        values = {name: _by_round(mine, name) for name in names}
+        values = {name: by_round(mine, name, itemgetter("images_per_second")) for name in names}
         base, limit = values.get(BASE, {}), values.get(LIMIT, {})
         images = _intervals({name: list(one.values()) for name, one in values.items()})
         gains = _intervals({name: pairs(one, base, ratio) for name, one in values.items()
@@ -63,11 +64,6 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
                                stats["process_involuntary_switches"] / one["steps"]),
                 breakdown=_parts(good),
                 failed=sum("failed" in one for one in mine if one["series"] == name))
-
-
-def _by_round(cell: Sequence[dict[str, Any]], series: str) -> dict[int, float]:
-    return {one["round"]: one["images_per_second"] for one in cell
-            if one["series"] == series and "failed" not in one}
 
 
 def _intervals(samples: Mapping[str, Sequence[float]]) -> dict[str, Interval]:

@@ -17,8 +17,8 @@ def main() -> None:
         return x
 
     x = tf.ones(256)
-    seconds = rank.seconds_per_step(lambda: step(x).numpy(), warm_up=20)
-    rank.report({"microseconds": 1e6 * seconds / LENGTH})
+    window = rank.measure(lambda: step(x).numpy(), warm_up=20)
+    rank.report({"microseconds": 1e6 * window.seconds / LENGTH}, counters=window.counters)
 
 
 if __name__ == "__main__":

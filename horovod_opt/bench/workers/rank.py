@@ -55,13 +55,14 @@ class Rank:
         self.size: int = -1
         self.local_rank: int = -1
 
-    def init(self) -> None:
+    def init(self, **arguments: Any) -> None:
+        """`arguments` are those of hvd.init()."""
         if not self.uses_horovod:
             self.rank, self.size = self.options.rank, self.options.ranks
             self.local_rank = self.rank
             return
         hvd = importlib.import_module(f"horovod.{self._framework}")
-        hvd.init()
+        hvd.init(**arguments)
         self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
         self.local_rank = hvd.local_rank()
 
@@ -83,9 +84,6 @@ class Rank:
         while not all(path.exists() for path in ready):
             time.sleep(0.005)
         return [json.loads(path.read_text()) for path in ready]
-
-    def seconds_per_step(self, step: Callable[[], Any], warm_up: int) -> float:
-        return self.measure(step, warm_up).seconds
 
     def measure(self, step: Callable[[], Any], warm_up: int) -> Window:
         """The means of a window of about `seconds`, after `warm_up` steps and the first."""

@@ -19,8 +19,8 @@ def main() -> None:
         return tf.stack(tensors)
 
     rows = tf.random.stateless_normal([TENSORS, 256], seed=(0, 0))
-    seconds = rank.seconds_per_step(lambda: step(rows).numpy(), warm_up=20)
-    rank.report({"milliseconds": 1e3 * seconds})
+    window = rank.measure(lambda: step(rows).numpy(), warm_up=20)
+    rank.report({"milliseconds": 1e3 * window.seconds}, counters=window.counters)
 
 
 if __name__ == "__main__":

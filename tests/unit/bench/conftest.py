@@ -1,11 +1,14 @@
-"""Jobs that are not run: what was to be executed, and what it would have printed."""
+"""Jobs that are not run, what they would have printed, and the modules of their programs."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 
 import pytest
 
+from horovod_opt.bench.worker_job import WORKERS
 from horovod_opt.measuring import launch
 
 
@@ -38,3 +41,14 @@ def executed(monkeypatch) -> Executed:
 
     monkeypatch.setattr(launch, "execute", execute)
     return seen
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """Imports a module as a rank does, whose folder is the first of its path."""
+    monkeypatch.syspath_prepend(str(WORKERS))
+    loaded = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - loaded:
+        if str(WORKERS) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]

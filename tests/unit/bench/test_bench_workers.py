@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
-WORKERS = Path(__file__).parents[3] / "horovod_opt" / "bench" / "workers"
 MEMINFO = "MemTotal: 100 kB\nMemAvailable:   2097152 kB\n"
-
-
-@pytest.fixture
-def worker(monkeypatch):
-    """Imports a module as a rank does, whose folder is the first of its path."""
-    monkeypatch.syspath_prepend(str(WORKERS))
-    loaded = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - loaded:
-        if str(WORKERS) in (getattr(sys.modules[name], "__file__", None) or ""):
-            del sys.modules[name]
 
 
 class Ranks:

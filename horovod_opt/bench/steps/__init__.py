@@ -1,0 +1,1 @@
+"""Is topo the fastest mode for every kind of training step? docs/bench-steps.md."""

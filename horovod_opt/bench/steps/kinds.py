@@ -1,0 +1,78 @@
+"""The kinds of training step, what is compared for each, and the order of the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from horovod_opt.bench.overhead.workloads import PROGRAMS
+from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
+from horovod_opt.measuring.comparison import in_rounds, ratio
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`program`: a file of workers/ and its arguments; `key`: of its result, whose `unit` is shown;
+    `limit`: whether it is also measured without communication."""
+
+    name: str
+    label: str
+    program: Sequence[str]
+    key: str = "steps_per_second"
+    unit: str = "steps/s"
+    higher_is_better: bool = True
+    limit: bool = False
+
+    @property
+    def speed(self) -> Callable[[float, float], float | None]:
+        """How many times as fast as with the second value a step is with the first."""
+        return ratio if self.higher_is_better else lambda value, base: ratio(base, value)
+
+
+KINDS = {kind.name: kind for kind in (
+    Kind("resnet50", "ResNet50", PROGRAMS["resnet50"], "images_per_second", "images/s", limit=True),
+    Kind("text", "text model", ("text.py",)),
+    Kind("text_torch", "text model, PyTorch", ("text_torch.py",)),
+    Kind("transformer_torch", "transformer, bfloat16, PyTorch", ("transformer_torch.py",)),
+    Kind("sync_batch_norm_torch", "SyncBatchNorm, PyTorch", ("sync_batch_norm_torch.py",)),
+    Kind("process_sets_torch", "process sets, PyTorch", ("process_sets_torch.py",)),
+    Kind("groups", "num_groups", ("groups.py",)),
+    Kind("groups_torch", "num_groups, PyTorch", ("groups_torch.py",)),
+    Kind("zero1_torch", "ZeRO-1, PyTorch", ("zero1_torch.py",)),
+    Kind("small", "160 tensors of 1 KiB", ("small.py",), "milliseconds", "ms", False),
+    Kind("chain", "one of 20 dependent allreduces", ("chain.py",), "microseconds", "us", False),
+)}
+# What topo has to be as fast as.
+OTHERS = (BASE, YIELDING.name, "gs", "nbcs")
+TOPO = "topo"
+MODES = "gs,nbcs,topo"  # measured beside off and the tuned off unless the user names others
+
+
+@dataclass(frozen=True)
+class Job:
+    round: int
+    kind: Kind
+    ranks: int
+    series: Series
+
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "step": self.kind.name, "ranks": self.ranks,
+                "series": self.series.name}
+
+    def __str__(self) -> str:
+        return (f"round {self.round + 1}  {self.kind.label}  {self.ranks} ranks  "
+                f"{self.series.name}")
+
+
+def order(names: Sequence[str], modes: Sequence[Series], ranks: Sequence[int], rounds: int,
+          cores: int) -> list[Job]:
+    """Those of the kinds `names`; beside `modes` off and the tuned off are always measured."""
+    def series(cell: tuple[Kind, int]) -> list[Series]:
+        kind, count = cell
+        limit = [Series(LIMIT, communicates=False)] if kind.limit else []
+        return [*limit, Series(BASE), YIELDING,
+                *(mode for mode in modes if mode.fits(count, cores))]
+
+    cells = [(KINDS[name], count) for count in ranks for name in names]
+    return [Job(number, *cell, one) for number, cell, one in in_rounds(cells, series, rounds)]

@@ -1,0 +1,105 @@
+"""What the measurements amount to: medians, speeds in pairs of a round, targets met or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from operator import itemgetter
+from typing import Any
+
+from horovod_opt.bench.steps.kinds import KINDS, OTHERS, TOPO, Kind
+from horovod_opt.bench.steps.targets import ROUNDS, SPEED, TARGETS, Target
+from horovod_opt.bench.worker_job import BASE, limit_and_base_first
+from horovod_opt.measuring.comparison import Spread, by_round, compare, ratio
+
+NOT_SUPPORTED = "not supported by this build"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kind of step at a number of ranks. By series: the values by round, and why jobs failed.
+    `rounds`: the most rounds of negotiation that ranks asked for in the window of a job of topo."""
+
+    kind: Kind
+    ranks: int
+    values: Mapping[str, Mapping[int, float]]
+    failures: Mapping[str, Sequence[str]]
+    rounds: int | None
+
+    def speed(self, series: str, base: str) -> Spread | None:
+        """How many times as fast as `base`, in the rounds that have both."""
+        return compare(self.values.get(series, {}), self.values.get(base, {}), self.kind.speed)
+
+    def best(self, series: Sequence[str] = OTHERS) -> str | None:
+        """Which of these is the fastest: the largest median speed over off."""
+        speeds = {one: self.speed(one, BASE) for one in series}
+        return max((one for one in series if speeds[one]),
+                   key=lambda one: speeds[one].median, default=None)
+
+    def failed(self, series: Sequence[str]) -> str:
+        """Which of them failed, and "" if none of them did."""
+        mine = {one: self.failures[one] for one in series if self.failures.get(one)}
+        if any(reason.startswith(NOT_SUPPORTED) for reasons in mine.values() for reason in reasons):
+            return NOT_SUPPORTED
+        return f"{', '.join(mine)} failed" if mine else ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`met` is None where something that it needs was not measured; `why` says what is missing or
+    failed. A target whose jobs failed is not met, whatever the others say."""
+
+    target: Target
+    value: Spread | None
+    met: bool | None
+    why: str = ""
+
+
+def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
+    """As they were first measured; the series of each with the limit and off first."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for one in measurements:
+        found.setdefault((one["step"], one["ranks"]), []).append(one)
+    for (step, ranks), mine in found.items():
+        kind = KINDS[step]
+        names = sorted(dict.fromkeys(one["series"] for one in mine), key=limit_and_base_first)
+        rounds = [one["rounds"] for one in mine if one["series"] == TOPO and "failed" not in one]
+        yield Cell(
+            kind, ranks, {name: by_round(mine, name, itemgetter(kind.key)) for name in names},
+            {name: [one["failed"] for one in mine if one["series"] == name and "failed" in one]
+             for name in names}, max(rounds, default=None))
+
+
+def judge(target: Target, cell: Cell) -> Verdict:
+    needed = (TOPO, *target.over)
+    failed, value = cell.failed(needed), _value(target, cell)
+    if failed:
+        return Verdict(target, value, False, failed)
+    missing = [one for one in needed if not cell.values.get(one)]
+    if missing or value is None:
+        return Verdict(target, value, None, f"{', '.join(missing) or 'a pair'} not measured")
+    return Verdict(target, value, target.met_by(value.median))
+
+
+def _value(target: Target, cell: Cell) -> Spread | None:
+    mine = cell.values.get(TOPO, {})
+    if target.of == ROUNDS:
+        return None if cell.rounds is None else Spread.of([cell.rounds])
+    if target.of == SPEED:
+        best = cell.best(target.over) if len(target.over) > 1 else target.over[0]
+        return best and cell.speed(TOPO, best)
+    if target.over:
+        return compare(mine, cell.values.get(target.over[0], {}), ratio)
+    return Spread.of(list(mine.values())) if mine else None
+
+
+def verdicts(cell: Cell) -> list[Verdict]:
+    return [judge(target, cell) for target in TARGETS
+            if target.applies(cell.kind.name, cell.ranks)]
+
+
+def summary(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The table of targets for machines: part of the JSON file."""
+    return [{"step": cell.kind.name, "ranks": cell.ranks, "target": str(verdict.target),
+             "value": verdict.value and asdict(verdict.value), "met": verdict.met,
+             "why": verdict.why} for cell in cells(measurements) for verdict in verdicts(cell)]

@@ -1,0 +1,66 @@
+"""The options of `horovod-opt bench steps`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from horovod_opt.arguments import positive, seconds
+from horovod_opt.bench.steps.kinds import KINDS, MODES
+from horovod_opt.bench.worker_job import Series, of_modes
+from horovod_opt.settings import SettingsError
+
+
+def add(suites: argparse._SubParsersAction) -> None:
+    parser = suites.add_parser(
+        "steps", help="kinds of training step: is topo the fastest for each, and which targets are "
+                      "met",
+        description="Runs small training steps of many kinds (sparse gradients, bfloat16, process "
+        "sets, groups, ...) in each mode, interleaved, and shows how fast each mode is in relation "
+        "to the fastest other than topo, whether steps still negotiate, and which targets are met. "
+        "Measurements are added to OUTPUT/steps.json: a benchmark that was interrupted goes on "
+        "when it is started again. Exit status 2 if jobs failed, 130 if interrupted.")
+    parser.add_argument("--only", type=_names, default=list(KINDS), metavar="STEPS",
+                        help=f"kinds of step to run ({','.join(KINDS)})")
+    parser.add_argument("--modes", type=_modes, default=MODES,
+                        help="to measure beside off and off with mpi_yield_when_idle "
+                             "(%(default)s); scp is left out where a rank has one core")
+    parser.add_argument("--ranks", type=_ranks, nargs="+", default=[2, 4], metavar="N",
+                        help="numbers of ranks (2 4)")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N",
+                        help="how often each job is run (%(default)s)")
+    parser.add_argument("--seconds", type=seconds, default=4.0, metavar="S",
+                        help="measured in each job, beside those it takes to start (%(default)s)")
+    parser.add_argument("--timeout", type=seconds, default=300.0, metavar="S",
+                        help="after which a job is killed (%(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
+                        help="for steps.json and steps.png (%(default)s)")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from horovod_opt.bench.steps import steps_suite
+
+    return steps_suite.run(options)
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in KINDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(KINDS)}")
+    return names
+
+
+def _modes(text: str) -> list[Series]:
+    try:
+        return of_modes(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _ranks(text: str) -> int:
+    ranks = positive(text)
+    if ranks < 2:
+        raise argparse.ArgumentTypeError("one rank has nobody to communicate with: give at least 2")
+    return ranks

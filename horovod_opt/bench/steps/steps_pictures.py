@@ -1,0 +1,136 @@
+"""The tables and the picture of the suite steps, from its JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from horovod_opt.bench.steps.results import Cell, Verdict, cells, verdicts
+from horovod_opt.bench.worker_job import LIMIT, YIELDING, limit_and_base_first
+from horovod_opt.measuring.colours import mode_colour
+from horovod_opt.measuring.comparison import Spread
+from horovod_opt.measuring.present import Grid, Picture, Section, number
+
+TITLE = "Kinds of training step"
+OF = "off, off with mpi_yield_when_idle, gs and nbcs"
+
+
+def section(document: dict[str, Any]) -> Section:
+    found = list(cells(document["measurements"]))
+    judged = [(cell, verdicts(cell)) for cell in found]
+    met = [verdict.met for _, of_cell in judged for verdict in of_cell]
+    reached = f"{sum(one is True for one in met)} of {len(met)} targets met"
+    drawn = _picture(found)
+    return Section(TITLE, f"Small training steps of many kinds in each mode: {reached}.",
+                   [_measured(found), _targets(judged, reached)], [drawn] if drawn else [])
+
+
+def _series(found: Sequence[Cell]) -> list[str]:
+    return sorted(dict.fromkeys(name for cell in found for name in cell.values),
+                  key=limit_and_base_first)
+
+
+def _spread(spread: Spread | None, form: str = "") -> str:
+    """In two lines, for narrow columns."""
+    if spread is None:
+        return ""
+    show = (lambda value: f"{value:{form}}") if form else number
+    median = show(spread.median)
+    return median if spread.n == 1 else f"{median}\n{show(spread.low)}-{show(spread.high)}"
+
+
+def _measured(found: Sequence[Cell]) -> Grid:
+    names = _series(found)
+    lines = []
+    for cell in found:
+        lines.append((f"{cell.kind.label}, {cell.kind.unit}", str(cell.ranks),
+                      *(_value(cell, name) for name in names),
+                      "" if cell.rounds is None else str(cell.rounds)))
+    return Grid(f"{TITLE}: measured", ("step", "ranks", *names, "rounds"), lines,
+                "Medians, smallest to largest job. Rounds: of negotiation in steady state, the "
+                "most of a job in topo.")
+
+
+def _value(cell: Cell, series: str) -> str:
+    values, failed = cell.values.get(series, {}), len(cell.failures.get(series, ()))
+    shown = _spread(Spread.of(list(values.values()))) if values else cell.failed([series])
+    return f"{shown}\n{failed} of {failed + len(values)} failed" if failed and values else shown
+
+
+def _targets(judged: Sequence[tuple[Cell, Sequence[Verdict]]], reached: str) -> Grid:
+    """A line for each target; the first of a step also has how fast each mode is."""
+    names = [name for name in _series([cell for cell, _ in judged]) if name != LIMIT]
+    lines = []
+    for cell, of_cell in judged:
+        best = cell.best()
+        first = (cell.kind.label, str(cell.ranks),
+                 *(_spread(cell.speed(name, best), ".2f") if best else "" for name in names))
+        for verdict in of_cell:
+            lines.append((*first, str(verdict.target),
+                          _spread(verdict.value, verdict.target.form), met(verdict)))
+            first = ("",) * len(first)
+    return Grid(f"{TITLE}: {reached}",
+                ("step", "ranks", *names, "target", "value", "met"), lines,
+                f"Speeds as multiples of that of the best: the fastest of {OF}. Medians of the "
+                "pairs of a round, smallest to largest. Value: of topo. Alone: without "
+                "communication.")
+
+
+def met(verdict: Verdict) -> str:
+    if verdict.met is None:
+        return verdict.why
+    return "yes" if verdict.met else f"no: {verdict.why}" if verdict.why else "no"
+
+
+def _picture(found: Sequence[Cell]) -> Picture | None:
+    """A panel for each number of ranks, with a line for each step: the speed of each mode."""
+    drawn = [(cell, best) for cell in found if (best := cell.best())]
+    if not drawn:
+        return None
+    names = _series([cell for cell, _ in drawn])
+    ranks = sorted({cell.ranks for cell, _ in drawn})
+    labels = list(dict.fromkeys(cell.kind.label for cell, _ in drawn))
+    figure = Figure(figsize=(3.0 + 4.0 * len(ranks), 1.8 + 0.45 * len(labels)),
+                    layout="constrained")
+    axes = figure.subplots(1, len(ranks), squeeze=False, sharex=True, sharey=True)[0]
+    for axis, count in zip(axes, ranks):
+        axis.axvline(1, color="black", linewidth=0.8)
+        for index, name in enumerate(names):
+            points = [(labels.index(cell.kind.label), cell.speed(name, best))
+                      for cell, best in drawn if cell.ranks == count]
+            _points(axis, [(place, speed) for place, speed in points if speed],
+                    0.12 * (index - (len(names) - 1) / 2), name)
+        axis.set_title(f"{count} ranks", fontsize=11)
+        axis.set_xlabel("speed, best other mode = 1")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="x", alpha=0.3)
+    axes[0].set_xscale("log")
+    axes[0].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].xaxis.set_minor_formatter("")
+    low, high = axes[0].get_xlim()
+    axes[0].set_xlim(min(low, 0.4), max(high, 2.5))
+    axes[0].set_yticks(range(len(labels)), labels, fontsize=9)
+    axes[0].set_ylim(len(labels) - 0.5, -0.5)
+    handles = {label: handle for axis in axes
+               for handle, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center",
+                  ncols=len(handles), fontsize=9, frameon=False)
+    return Picture(
+        "steps", TITLE,
+        f"How fast each mode is in relation to the fastest of {OF}. Dots are medians of the pairs "
+        "of a round, bars reach from the smallest to the largest.", figure)
+
+
+def _points(axis, points: Sequence[tuple[int, Spread]], shift: float, name: str) -> None:
+    if not points:
+        return
+    medians = [speed.median for _, speed in points]
+    errors = [[speed.median - speed.low for _, speed in points],
+              [speed.high - speed.median for _, speed in points]]
+    colour = {YIELDING.name: "#555555", LIMIT: "black"}.get(name) or mode_colour(name)
+    axis.errorbar(medians, [place + shift for place, _ in points], xerr=errors, fmt="o",
+                  markersize=4.5, color=colour, capsize=2, elinewidth=1, label=name)

@@ -1,0 +1,55 @@
+"""The suite steps: which mode is the fastest for which kind of training step."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from horovod_opt.arguments import Refused
+from horovod_opt.bench import worker_job
+from horovod_opt.bench.benchmark import NAME, Benchmark, begin
+from horovod_opt.bench.steps.kinds import Job, order
+from horovod_opt.bench.steps.results import NOT_SUPPORTED, summary
+from horovod_opt.bench.steps.steps_pictures import section
+from horovod_opt.measuring import launch
+from horovod_opt.measuring.documents import DocumentError
+from horovod_opt.measuring.present import number
+
+
+def run(options: argparse.Namespace) -> int:
+    path = options.output / "steps.json"
+    try:
+        document = begin(path, "steps", {"seconds": options.seconds})
+    except (Refused, DocumentError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    planned = order(options.only, options.modes, options.ranks, options.rounds,
+                    document["machine"]["cores"])
+    return Steps(planned, document, path, options).run()
+
+
+class Steps(Benchmark):
+    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+                 options: argparse.Namespace):
+        super().__init__(planned, document, path, section)
+        self.options = options
+
+    def measure(self, job: Job) -> dict[str, Any]:
+        program = [*job.kind.program, "--seconds", str(self.options.seconds)]
+        result = worker_job.run(job.series, program, job.ranks, self.options.timeout)
+        metrics, per_rank = result["metrics"], result["per_rank"]
+        if "not_supported" in metrics:
+            raise launch.JobFailed(f"{NOT_SUPPORTED}: {metrics['not_supported']}")
+        stats = [one for one in per_rank["counters"] if one]
+        return {**metrics, "mpi": result["mpi"], "stats": stats or None,
+                "rounds": max((one["requested_rounds"] for one in stats), default=None),
+                "memory_mib": max(per_rank["memory_mib"])}
+
+    def outcome(self, measurement: dict[str, Any]) -> str:
+        kind = next(job.kind for job in self.jobs if job.kind.name == measurement["step"])
+        return f"{number(measurement[kind.key])} {kind.unit}"
+
+    def summary(self) -> dict[str, Any]:
+        return {"targets": summary(self.document["measurements"])}
