@@ -1,4 +1,4 @@
-"""Jobs of the scaling benchmark: what they ask of Horovod is what they say."""
+"""Jobs of the suites training and steps: what they ask of Horovod is what they say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from horovod_opt.bench.steps import kinds, steps_suite
 from horovod_opt.bench.training.jobs import Cell, Job
 from horovod_opt.bench.training.run_job import Setup, measure
 from horovod_opt.bench.worker_job import WORKERS, Series
@@ -58,3 +59,29 @@ def test_a_model_that_does_not_fit():
     pytest.importorskip("tensorflow")
     with pytest.raises(JobFailed, match="^ResNet18 does not fit the memory of .* 2 ranks need"):
         measure(Job(0, cell("tensorflow", batch=10**7), Series("off")), SETUP)
+
+
+def step(name: str, series: Series) -> dict:
+    """What one job of the suite steps has measured, with two ranks."""
+    return steps_suite.measure(kinds.Job(0, kinds.KINDS[name], 2, series), 0.2, 300.0)
+
+
+DENSE = 24 * (256 * 256 + 256)  # parameters of inputs.DENSE_WIDTHS
+
+
+def test_groups_of_gradients_are_planned_and_steps_do_not_negotiate():
+    pytest.importorskip("torch")
+    measured = step("groups_torch", Series("topo", "topo"))
+    assert measured["steps_per_second"] == pytest.approx(1 / measured["step_seconds"])
+    assert measured["rounds"] == 0 and len(measured["stats"]) == 2
+    for stats in measured["stats"]:
+        assert stats["planned_iterations"] == measured["steps"]
+        assert stats["data_bytes"] == 4 * DENSE * measured["steps"]
+
+
+def test_a_model_over_process_sets_reduces_all_its_gradients():
+    pytest.importorskip("torch")
+    measured = step("process_sets_torch", Series("off"))
+    assert measured["rounds"] == 0 and measured["mpi"]
+    for stats in measured["stats"]:
+        assert stats["data_bytes"] == 4 * DENSE * measured["steps"]

@@ -10,7 +10,7 @@ from typing import Any
 from horovod_opt.arguments import Refused
 from horovod_opt.bench import worker_job
 from horovod_opt.bench.benchmark import NAME, Benchmark, begin
-from horovod_opt.bench.steps.kinds import Job, order
+from horovod_opt.bench.steps.kinds import KINDS, Job, order
 from horovod_opt.bench.steps.results import NOT_SUPPORTED, summary
 from horovod_opt.bench.steps.steps_pictures import section
 from horovod_opt.measuring import launch
@@ -30,6 +30,19 @@ def run(options: argparse.Namespace) -> int:
     return Steps(planned, document, path, options).run()
 
 
+def measure(job: Job, seconds: float, timeout: float) -> dict[str, Any]:
+    """What the file holds of the job beside its key. Raises launch.JobFailed."""
+    result = worker_job.run(job.series, [*job.kind.program, "--seconds", str(seconds)], job.ranks,
+                            timeout)
+    metrics, per_rank = result["metrics"], result["per_rank"]
+    if "not_supported" in metrics:
+        raise launch.JobFailed(f"{NOT_SUPPORTED}: {metrics['not_supported']}")
+    stats = [one for one in per_rank["counters"] if one]
+    return {**metrics, "mpi": result["mpi"], "stats": stats or None,
+            "rounds": max((one["requested_rounds"] for one in stats), default=None),
+            "memory_mib": max(per_rank["memory_mib"])}
+
+
 class Steps(Benchmark):
     def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
@@ -37,18 +50,10 @@ class Steps(Benchmark):
         self.options = options
 
     def measure(self, job: Job) -> dict[str, Any]:
-        program = [*job.kind.program, "--seconds", str(self.options.seconds)]
-        result = worker_job.run(job.series, program, job.ranks, self.options.timeout)
-        metrics, per_rank = result["metrics"], result["per_rank"]
-        if "not_supported" in metrics:
-            raise launch.JobFailed(f"{NOT_SUPPORTED}: {metrics['not_supported']}")
-        stats = [one for one in per_rank["counters"] if one]
-        return {**metrics, "mpi": result["mpi"], "stats": stats or None,
-                "rounds": max((one["requested_rounds"] for one in stats), default=None),
-                "memory_mib": max(per_rank["memory_mib"])}
+        return measure(job, self.options.seconds, self.options.timeout)
 
     def outcome(self, measurement: dict[str, Any]) -> str:
-        kind = next(job.kind for job in self.jobs if job.kind.name == measurement["step"])
+        kind = KINDS[measurement["step"]]
         return f"{number(measurement[kind.key])} {kind.unit}"
 
     def summary(self) -> dict[str, Any]:

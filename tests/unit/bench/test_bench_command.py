@@ -109,7 +109,7 @@ def test_half_a_file_is_not_overwritten(executed, tmp_path, capsys):
     assert (tmp_path / "bench.json").read_text() == '{"kind": "ben'
 
 
-@pytest.mark.parametrize("suite", [[], ["training"], ["overhead"]])
+@pytest.mark.parametrize("suite", [[], ["training"], ["overhead"], ["steps"]])
 def test_help_is_quick_and_loads_no_library_for_plots(suite):
     code = ("import sys; from horovod_opt import cli\n"
             f"try: cli.main({['bench', *suite, '--help']})\nexcept SystemExit: pass\n"
@@ -128,9 +128,10 @@ def test_without_the_name_of_a_suite_it_is_training(executed, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, shown", [
-    (["--help"], ("training", "overhead", "shows the options")),
+    (["--help"], ("training", "overhead", "steps", "shows the options")),
     (["training", "--help"], ("--global-batch", "strong scaling")),
     (["overhead", "--help"], ("--only", "idle,chain,small")),
+    (["steps", "--help"], ("--only", "resnet50,text,text_torch", "gs,nbcs,topo")),
 ])
 def test_help_of_each_suite(arguments, shown, capsys):
     with pytest.raises(SystemExit):
