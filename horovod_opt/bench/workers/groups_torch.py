@@ -18,9 +18,7 @@ GROUPS = 4
 def build(rank: Rank) -> Callable[[], Any]:
     torch_layers.start()
     model = torch_layers.dense(inputs.DENSE_WIDTHS)
-    optimizer = rank.hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=steps.LEARNING_RATE), model.named_parameters(),
-        num_groups=GROUPS)
+    optimizer = torch_layers.optimizer(rank, model, num_groups=GROUPS)
     values, classes = map(torch.from_numpy, inputs.rows(rank.rank))
     return torch_layers.training_step(lambda: cross_entropy(model(values), classes), optimizer)
 

@@ -26,13 +26,8 @@ def build(rank: Rank) -> Callable[[], Any]:
     middle = len(inputs.DENSE_WIDTHS) // 2
     trunk = torch_layers.dense(inputs.DENSE_WIDTHS[:middle + 1])
     tower = torch_layers.dense(inputs.DENSE_WIDTHS[middle:])
-
-    def optimizer(name: str, model: torch.nn.Module, **options: Any) -> torch.optim.Optimizer:
-        return rank.hvd.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), lr=steps.LEARNING_RATE),
-            [(f"{name}.{key}", value) for key, value in model.named_parameters()], **options)
-
-    optimizers = optimizer("trunk", trunk), optimizer("tower", tower, process_set=mine)
+    optimizers = (torch_layers.optimizer(rank, trunk, "trunk."),
+                  torch_layers.optimizer(rank, tower, "tower.", process_set=mine))
     values, classes = map(torch.from_numpy, inputs.rows(rank.rank))
     return torch_layers.training_step(
         lambda: cross_entropy(tower(torch.relu(trunk(values))), classes), *optimizers)

@@ -7,7 +7,6 @@ from typing import Any
 
 from rank import Rank
 
-LEARNING_RATE = 0.01
 # Steps of a few milliseconds: so many that in mode topo no vote on plans is left for the window.
 WARM_UP = 50
 

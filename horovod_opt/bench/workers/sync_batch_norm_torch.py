@@ -35,8 +35,7 @@ def build(rank: Rank) -> Callable[[], Any]:
                    SyncBatchNorm(CHANNELS), nn.ReLU()]
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                           nn.Linear(CHANNELS, CLASSES))
-    optimizer = rank.hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=steps.LEARNING_RATE), model.named_parameters())
+    optimizer = torch_layers.optimizer(rank, model)
     own = torch.Generator().manual_seed(rank.rank)
     images = torch.rand(IMAGES, 3, PIXELS, PIXELS, generator=own)
     classes = torch.arange(IMAGES)

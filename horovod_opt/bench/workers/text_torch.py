@@ -26,8 +26,7 @@ class Text(nn.Module):
 def build(rank: Rank) -> Callable[[], Any]:
     torch_layers.start()
     model = Text()
-    optimizer = rank.hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=steps.LEARNING_RATE), model.named_parameters())
+    optimizer = torch_layers.optimizer(rank, model)
     tokens, classes = map(torch.from_numpy, inputs.texts(rank.rank))
     return torch_layers.training_step(
         lambda: nn.functional.cross_entropy(model(tokens), classes), optimizer)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 from rank import Rank
-from steps import LEARNING_RATE
+from training import LEARNING_RATE
 
 
 class Dense(tf.Module):

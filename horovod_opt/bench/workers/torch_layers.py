@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from rank import Rank
 from torch import nn
+from training import LEARNING_RATE
 
 
 def start() -> None:
@@ -21,6 +24,15 @@ def dense(widths: Sequence[int]) -> nn.Sequential:
     for inputs, outputs in zip(widths, widths[1:]):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+def optimizer(rank: Rank, model: nn.Module, prefix: str = "", **options: Any
+              ) -> torch.optim.Optimizer:
+    """Plain SGD; `options` are for DistributedOptimizer, `prefix` tells the parameters of one model
+    from those of another."""
+    named = [(prefix + name, parameter) for name, parameter in model.named_parameters()]
+    return rank.hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), named, **options)
 
 
 def training_step(loss: Callable[[], torch.Tensor], *optimizers: torch.optim.Optimizer

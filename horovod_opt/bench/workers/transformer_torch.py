@@ -38,8 +38,7 @@ def build(rank: Rank) -> Callable[[], Any]:
     except ValueError as error:
         raise steps.NotSupported(str(error)) from error
     model = Encoder().to(torch.bfloat16)
-    optimizer = rank.hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=steps.LEARNING_RATE), model.named_parameters())
+    optimizer = torch_layers.optimizer(rank, model)
     tokens, classes = map(torch.from_numpy, inputs.texts(rank.rank))
     tokens, classes = tokens[:TEXTS, :TOKENS] % VOCABULARY, classes[:TEXTS]
     return torch_layers.training_step(

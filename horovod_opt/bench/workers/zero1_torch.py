@@ -15,6 +15,7 @@ import torch
 import torch_layers
 from rank import Rank
 from torch.nn.functional import cross_entropy
+from training import LEARNING_RATE
 
 MOMENTUM = 0.9
 
@@ -48,7 +49,7 @@ def build(rank: Rank) -> Callable[[], Any]:
         loss.backward()
         velocity.mul_(MOMENTUM).add_(
             rank.hvd.reducescatter(gradients, op=rank.hvd.Average, name="gradients"))
-        values.copy_(rank.hvd.allgather(part - steps.LEARNING_RATE * velocity, name="parameters"))
+        values.copy_(rank.hvd.allgather(part - LEARNING_RATE * velocity, name="parameters"))
         return loss.item()
 
     return step

@@ -301,6 +301,15 @@ def test_a_benchmark_is_measured_shown_and_kept(answers, tmp_path, capsys):
     assert (tmp_path / "steps.png").exists()
 
 
+def test_the_report_takes_its_file(answers, tmp_path):
+    pytest.importorskip("jinja2")
+    answers += [result(10.0), result(20.0), result(30.0)]
+    assert steps(*QUICK, "--output", tmp_path) == 0
+    page = tmp_path / "report.html"
+    assert cli.main(["report", str(tmp_path), "--output", str(page)]) == 0
+    assert "Kinds of training step: 2 of 3 targets met" in page.read_text(encoding="utf-8")
+
+
 def test_an_interrupted_benchmark_goes_on(answers, tmp_path, capsys):
     answers += [result(10.0), KeyboardInterrupt()]
     assert steps(*QUICK, "--output", tmp_path) == 130
