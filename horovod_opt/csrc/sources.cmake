@@ -26,10 +26,11 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/doorbell.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/flat_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_collectives.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_barrier.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/presence.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/ready_queue.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/reduce_scatter.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/segment_handover.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
@@ -56,9 +57,11 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/agenda.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/arithmetic.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/cross_nodes.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/node_memory.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/order_thread.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_operations.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/rounds.cc

@@ -1,4 +1,4 @@
-// One call of NodeAllreduce::Run() as all its ranks together see it.
+// One call of NodeCollectives::Allreduce() as all its ranks together see it.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/node_allreduce.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "tests/native/shm/node_ranks.h"
 
 namespace horovod_opt {
@@ -71,11 +71,11 @@ class Case {
     Reduce();
   }
 
-  bool Run(NodeAllreduce& reduce, int rank, std::uint64_t tag, const std::atomic<bool>& stop,
+  bool Run(NodeCollectives& reduce, int rank, std::uint64_t tag, const std::atomic<bool>& stop,
            const CrossReduce& cross = {}) {
     WaitCounts counts;
-    return reduce.Run(ranks_[rank].segments, arithmetic_, prescale_, postscale_, cross, tag, stop,
-                      counts);
+    return reduce.Allreduce(ranks_[rank].segments, arithmetic_, prescale_, postscale_, cross, tag,
+                            stop, counts);
   }
 
   void Check(int rank) const {
@@ -160,19 +160,19 @@ class Case {
 class Node {
  public:
   explicit Node(int ranks, std::size_t chunk = kSmallChunk)
-      : memory_(NodeAllreduce::Bytes(ranks, chunk)) {
+      : memory_(NodeCollectives::Bytes(ranks, chunk)) {
     for (int rank = 0; rank < ranks; ++rank) {
       reduce_.push_back(
-          std::make_unique<NodeAllreduce>(memory_.data(), memory_.size(), rank, ranks));
+          std::make_unique<NodeCollectives>(memory_.data(), memory_.size(), rank, ranks));
     }
   }
 
   int ranks() const { return static_cast<int>(reduce_.size()); }
-  NodeAllreduce& operator[](int rank) { return *reduce_[rank]; }
+  NodeCollectives& operator[](int rank) { return *reduce_[rank]; }
 
  private:
   const Zeros memory_;
-  std::vector<std::unique_ptr<NodeAllreduce>> reduce_;
+  std::vector<std::unique_ptr<NodeCollectives>> reduce_;
 };
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-// NodeAllreduce where there are several groups.
+// NodeCollectives where there are several groups.
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -61,7 +61,7 @@ class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
     for (int i = 0; i < ranks_; ++i) exchanges_.push_back(std::make_unique<Exchange>(groups_));
   }
 
-  // What the rank gives to Run().
+  // What the rank gives to Allreduce().
   CrossReduce Cross(int rank, const Arithmetic& arithmetic) {
     return [this, rank, &arithmetic](void* data, std::int64_t count) {
       EXPECT_GT(count, 0);
@@ -70,7 +70,7 @@ class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
     };
   }
 
-  NodeAllreduce& Of(int rank) { return (*nodes_[rank / ranks_])[rank % ranks_]; }
+  NodeCollectives& Of(int rank) { return (*nodes_[rank / ranks_])[rank % ranks_]; }
 
   Case MakeCase(const Arithmetic& arithmetic, const std::vector<std::int64_t>& sizes,
                 double prescale, double postscale, unsigned seed) {
@@ -150,7 +150,7 @@ TEST_P(NodeAllreduceCross, AGroupOfZerosAddsNothing) {
       std::vector<float> values(elements, static_cast<float>(rank + 1));
       void* const data = joined ? nullptr : values.data();
       WaitCounts counts;
-      ASSERT_TRUE(Of(rank).Run({{data, data, bytes}}, kFloats, 2, 0.5, Cross(rank, kFloats),
+      ASSERT_TRUE(Of(rank).Allreduce({{data, data, bytes}}, kFloats, 2, 0.5, Cross(rank, kFloats),
                                elements, never_, counts));
       const int others = (groups_ - 1) * ranks_;
       const float sum =
@@ -178,7 +178,7 @@ TEST_P(NodeAllreduceCrossFails, EndsWithFalse) {
     std::vector<float> values(kElements, 1);
     const std::int64_t bytes = static_cast<std::int64_t>(kElements * sizeof(float));
     WaitCounts counts;
-    EXPECT_FALSE(node[rank].Run({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross, 0,
+    EXPECT_FALSE(node[rank].Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross, 0,
                                 stop, counts));
     if (chunks_before_failure >= 0) EXPECT_EQ(chunks, chunks_before_failure + 1);
   };
@@ -203,7 +203,7 @@ TEST(NodeAllreduceCrossTags, RanksThatDisagreeDoNotReachTheOtherGroups) {
   OnRanks(2, [&](int rank) {
     float value = 1;
     WaitCounts counts;
-    EXPECT_THROW(node[rank].Run({{&value, &value, 4}}, kFloats, 1, 1, cross,
+    EXPECT_THROW(node[rank].Allreduce({{&value, &value, 4}}, kFloats, 1, 1, cross,
                                 static_cast<std::uint64_t>(rank), never, counts),
                  std::logic_error);
     EXPECT_EQ(value, 1);

@@ -1,9 +1,9 @@
-// Calls of NodeAllreduce::Run() that do not end with a result.
+// Calls of NodeCollectives::Allreduce() that do not end with a result.
 #include <memory>
 #include <stdexcept>
 
 #include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "horovod_opt/csrc/core/shm/node_allreduce.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "tests/native/shm/node_ranks.h"
 
 namespace horovod_opt {
@@ -18,7 +18,7 @@ struct Gone : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
-// How many reductions this rank still makes before it leaves Run() by an exception.
+// How many reductions this rank still makes before it leaves Allreduce() by an exception.
 thread_local int reductions_left = 1 << 30;
 
 void AddOrLeave(void* out, const void* const* inputs, int number, std::int64_t count) {
@@ -33,19 +33,19 @@ class NodeAllreduceEnd : public testing::Test {
   NodeAllreduceEnd() {
     for (int rank = 0; rank < kRanks; ++rank) {
       reduce_.push_back(
-          std::make_unique<NodeAllreduce>(memory_.data(), memory_.size(), rank, kRanks));
+          std::make_unique<NodeCollectives>(memory_.data(), memory_.size(), rank, kRanks));
     }
   }
 
   bool Run(int rank, std::vector<float>& values, std::uint64_t tag = 0) {
     WaitCounts counts;
     const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
-    return reduce_[rank]->Run({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {}, tag,
-                              stop_, counts);
+    return reduce_[rank]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {},
+                                    tag, stop_, counts);
   }
 
-  const Zeros memory_{NodeAllreduce::Bytes(kRanks, kChunk)};
-  std::vector<std::unique_ptr<NodeAllreduce>> reduce_;
+  const Zeros memory_{NodeCollectives::Bytes(kRanks, kChunk)};
+  std::vector<std::unique_ptr<NodeCollectives>> reduce_;
   std::atomic<bool> stop_{false};
 };
 
@@ -108,10 +108,10 @@ TEST_F(NodeAllreduceEnd, RanksThatReduceDifferentBucketsAllSaySo) {
   const std::size_t many = kMany;
   const std::string start = "local ranks 0 and ";
   for (const Calls& calls : std::vector<Calls>{
-           {{1, 1, 1}, {5, 6, 5}, "1 reduce different buckets: tag 5 of 4 bytes and tag 6 of 4"},
-           {{9, 9, many}, {5, 5, 5}, "2 reduce different buckets: tag 5 of 36 bytes and tag 5"},
-           {{many, many, many}, {1, 1, 2}, "2 reduce different buckets: tag 1 of 4096"},
-           {{many, 3, 3}, {1, 1, 1}, "1 reduce different buckets: tag 1 of 4096"}}) {
+           {{1, 1, 1}, {5, 6, 5}, "1 have different buckets: tag 5 of 4 bytes and tag 6 of 4"},
+           {{9, 9, many}, {5, 5, 5}, "2 have different buckets: tag 5 of 36 bytes and tag 5"},
+           {{many, many, many}, {1, 1, 2}, "2 have different buckets: tag 1 of 4096"},
+           {{many, 3, 3}, {1, 1, 1}, "1 have different buckets: tag 1 of 4096"}}) {
     OnRanks(kRanks, [&](int rank) {
       std::vector<float> values(calls.elements[rank], 1);
       try {
@@ -136,19 +136,19 @@ TEST_F(NodeAllreduceEnd, RefusesPartsOfElements) {
   std::vector<char> values(8);
   WaitCounts counts;
   for (const std::int64_t bytes : {-4, 3, 5}) {
-    EXPECT_THROW(reduce_[0]->Run({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {}, 0,
+    EXPECT_THROW(reduce_[0]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {}, 0,
                                  stop_, counts),
                  std::invalid_argument);
   }
 }
 
 TEST_F(NodeAllreduceEnd, RefusesTooLittleMemoryAndRanksThatAreNone) {
-  const std::size_t least = NodeAllreduce::Bytes(kRanks, 1);
-  EXPECT_NO_THROW(NodeAllreduce(memory_.data(), least, 0, kRanks));
-  EXPECT_THROW(NodeAllreduce(memory_.data(), least - 1, 0, kRanks), std::invalid_argument);
-  EXPECT_THROW(NodeAllreduce(memory_.data(), memory_.size(), kRanks, kRanks),
+  const std::size_t least = NodeCollectives::Bytes(kRanks, 1);
+  EXPECT_NO_THROW(NodeCollectives(memory_.data(), least, 0, kRanks));
+  EXPECT_THROW(NodeCollectives(memory_.data(), least - 1, 0, kRanks), std::invalid_argument);
+  EXPECT_THROW(NodeCollectives(memory_.data(), memory_.size(), kRanks, kRanks),
                std::invalid_argument);
-  EXPECT_THROW(NodeAllreduce(memory_.data(), memory_.size(), -1, kRanks), std::invalid_argument);
+  EXPECT_THROW(NodeCollectives(memory_.data(), memory_.size(), -1, kRanks), std::invalid_argument);
 }
 
 }  // namespace

@@ -79,14 +79,14 @@ TEST_P(NodeAllreduceOfRanks, RandomCallsBackToBack) {
 }
 
 TEST_P(NodeAllreduceOfRanks, SlicesOfManyBlocks) {
-  Node node(ranks_, NodeAllreduce::kDefaultChunk);
+  Node node(ranks_, NodeCollectives::kDefaultChunk);
   std::vector<Case> cases;
   cases.emplace_back(ranks_, kFloats, std::vector<std::int64_t>{300'000, 1, 400'001}, 0.5, 3, 1);
   cases.emplace_back(ranks_, kFloats, std::vector<std::int64_t>{9000}, 1, 1, 2);
   Perform(node, cases);
 }
 
-TEST(NodeAllreduce, ChunksOfOneElementPerRankWork) {
+TEST(NodeCollectives, ChunksOfOneElementPerRankWork) {
   Node node(3, 1);
   std::vector<Case> cases;
   cases.emplace_back(3, kFloats, std::vector<std::int64_t>{1, 1000}, 1, 1, 3);
@@ -94,7 +94,7 @@ TEST(NodeAllreduce, ChunksOfOneElementPerRankWork) {
 }
 
 // One rank comes late to every call; the others must not run over it.
-TEST(NodeAllreduce, ASlowRankIsWaitedFor) {
+TEST(NodeCollectives, ASlowRankIsWaitedFor) {
   Node node(3);
   std::vector<Case> cases;
   for (unsigned i = 0; i < 30; ++i) {

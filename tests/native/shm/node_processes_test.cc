@@ -4,7 +4,7 @@
 
 #include "horovod_opt/csrc/core/shm/doorbell.h"
 #include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "horovod_opt/csrc/core/shm/node_allreduce.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
 #include "horovod_opt/csrc/core/shm/shared_segment.h"
 #include "tests/native/shm/child.h"
@@ -22,7 +22,7 @@ constexpr std::size_t kChunk = 1 << 14;
 constexpr std::size_t kQueue = 64;
 const std::size_t kBell = kQueue + ReadyQueue::Bytes();
 const std::size_t kReduce = kBell + sizeof(Doorbell);
-const std::size_t kBytes = kReduce + NodeAllreduce::Bytes(kRanks, kChunk);
+const std::size_t kBytes = kReduce + NodeCollectives::Bytes(kRanks, kChunk);
 
 std::size_t Elements(int bucket) { return std::size_t{1} << (4 * bucket); }  // up to 16 chunks
 
@@ -32,7 +32,7 @@ int Train(const SharedSegment& segment, int rank) {
   char* const base = static_cast<char*>(segment.data());
   auto& queue = *reinterpret_cast<ReadyQueue*>(base + kQueue);
   auto& bell = *reinterpret_cast<Doorbell*>(base + kBell);
-  NodeAllreduce reduce(base + kReduce, kBytes - kReduce, rank, kRanks);
+  NodeCollectives reduce(base + kReduce, kBytes - kReduce, rank, kRanks);
   const Arithmetic arithmetic{sizeof(int), elementwise::Reduce<int, elementwise::Sum>, nullptr};
   const std::atomic<bool> stop{false};
   WaitCounts counts;
@@ -48,7 +48,7 @@ int Train(const SharedSegment& segment, int rank) {
       if (!queue.Next(position++, bucket, stop, counts)) return 1;
       std::vector<int> values(Elements(bucket), iteration * (rank + 1));
       const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
-      if (!reduce.Run({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {},
+      if (!reduce.Allreduce({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {},
                       static_cast<std::uint64_t>(bucket), stop, counts)) {
         return 2;
       }

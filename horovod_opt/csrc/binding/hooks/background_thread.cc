@@ -118,6 +118,11 @@ void Close() {
   if (Topo* topo = GlobalState().topo) topo->Close();
 }
 
+void LearnCalls(const horovod::common::Response& response,
+                horovod::common::ProcessSet& process_set) {
+  if (Topo* topo = GlobalState().topo) topo->LearnCalls(response, process_set);
+}
+
 bool TakePlannedEntries(const horovod::common::Response& response,
                         std::vector<horovod::common::TensorTableEntry>& entries) {
   Topo* topo = GlobalState().topo;

@@ -10,6 +10,7 @@
 namespace horovod {
 namespace common {
 struct HorovodGlobalState;
+struct ProcessSet;
 struct TensorTableEntry;
 class Response;
 }  // namespace common
@@ -45,6 +46,11 @@ void Close();
 // not know, puts them into `entries` and returns true.
 bool TakePlannedEntries(const horovod::common::Response& response,
                         std::vector<horovod::common::TensorTableEntry>& entries);
+
+// Upstream has negotiated `response` and is about to perform it; its tensors and their groups are
+// still in their tables.
+void LearnCalls(const horovod::common::Response& response,
+                horovod::common::ProcessSet& process_set);
 
 // Lives while upstream performs `response`. Counts that time, and the bytes of this rank's tensors,
 // as moving data.

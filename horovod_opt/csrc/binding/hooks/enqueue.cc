@@ -1,9 +1,13 @@
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 
+#include <optional>
 #include <utility>
 
+#include "horovod/common/group_table.h"
 #include "horovod/common/operations.h"
+#include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
@@ -12,8 +16,11 @@ namespace {
 
 thread_local std::int64_t next_key = 0;
 
+using horovod::common::ProcessSet;
 using horovod::common::ReduceOp;
+using horovod::common::Request;
 using horovod::common::Status;
+using horovod::common::TensorTableEntry;
 
 static_assert(kMainMemory == CPU_DEVICE_ID, "one number for main memory");
 
@@ -21,6 +28,50 @@ std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
   if (process_set_id != 0) return "it belongs to another process set";
   if (reduce_op == ReduceOp::ADASUM) return "it is reduced by Adasum";
   return "";
+}
+
+// The path has the tensor, or refuses it.
+Status StatusOf(Route route, Topo& topo) {
+  if (route == Route::kOverlaps) return horovod::common::DUPLICATE_NAME_ERROR;
+  if (route == Route::kDeferred) topo.RequestRound();
+  return Status::OK();
+}
+
+// The calls of a group go one by one; upstream has registered the group. What is not planned after
+// all, which holds for all of them unless the plan is just about to end, is negotiated.
+Status EnqueueCalls(Topo& topo, ProcessSet& process_set, const CallGroup& group,
+                    std::vector<TensorTableEntry>& entries, std::vector<Request>& requests) {
+  const bool is_group = requests[0].group_id() != NULL_GROUP_ID;
+  std::vector<std::string> names;
+  for (const Request& request : requests) names.push_back(request.tensor_name());
+  if (is_group) process_set.group_table.DeregisterGroups(names);
+  std::vector<TensorTableEntry> left;
+  std::vector<Request> left_requests;
+  std::vector<std::string> left_names;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    requests[i].set_group_id(NULL_GROUP_ID);
+    auto planned = std::make_unique<PlannedTensor>();
+    planned->shape = group.calls[i].dims;
+    planned->reduction = group.calls[i].reduction;
+    planned->entry = std::move(entries[i]);
+    planned->request = requests[i];
+    ArrivalPtr arrival = std::move(planned);
+    const Route route = topo.plans().Arrive(group.keys[i], group.calls[i].Bytes(),
+                                            group.calls[i].reduction, "", arrival);
+    if (route == Route::kNegotiated) {
+      left.push_back(std::move(TensorOf(arrival).entry));
+      left_requests.push_back(requests[i]);
+      left_names.push_back(names[i]);
+    } else if (const Status status = StatusOf(route, topo); !status.ok()) {
+      return status;
+    }
+  }
+  if (left.empty()) return Status::OK();
+  if (is_group && left.size() == entries.size()) {
+    const auto id = process_set.group_table.RegisterGroup(std::move(left_names));
+    for (Request& request : left_requests) request.set_group_id(id);
+  }
+  return process_set.tensor_queue.AddToTensorQueueMulti(left, left_requests);
 }
 
 }  // namespace
@@ -48,18 +99,9 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
     const Reduction reduction = planned->reduction;
     planned->shape = tensor->shape().to_vector();
     ArrivalPtr arrival = std::move(planned);
-    switch (topo->plans().Arrive(key, tensor->size(), reduction,
-                                 Obstacle(process_set_id, reduce_op), arrival)) {
-      case Route::kPlanned:
-        return Status::OK();
-      case Route::kDeferred:
-        topo->RequestRound();
-        return Status::OK();
-      case Route::kOverlaps:
-        return horovod::common::DUPLICATE_NAME_ERROR;
-      case Route::kNegotiated:
-        break;
-    }
+    const Route route = topo->plans().Arrive(key, tensor->size(), reduction,
+                                             Obstacle(process_set_id, reduce_op), arrival);
+    if (route != Route::kNegotiated) return StatusOf(route, *topo);
   }
   return horovod::common::EnqueueTensorAllreduce(
       std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),
@@ -72,6 +114,32 @@ void StepFailed(std::int64_t key) {
   if (topo != nullptr) topo->plans().StepFailed(key);
 }
 
+Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
+               std::vector<Request>& requests) {
+  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr && entries[0].process_set_id == 0) {
+    const auto group = CallsOf(requests);
+    if (group && topo->plans().Knows(group->keys[0])) {
+      return EnqueueCalls(*topo, process_set, *group, entries, requests);
+    }
+  }
+  return process_set.tensor_queue.AddToTensorQueueMulti(entries, requests);
+}
+
+Status Enqueue(ProcessSet& process_set, TensorTableEntry& entry, Request& request) {
+  std::vector<TensorTableEntry> entries{std::move(entry)};
+  std::vector<Request> requests{request};
+  return Enqueue(process_set, entries, requests);
+}
+
+Status EnqueueJoin(ProcessSet& process_set, TensorTableEntry& entry, Request& request) {
+  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr && entry.process_set_id == 0 && topo->Join(entry, request)) {
+    return Status::OK();
+  }
+  return process_set.tensor_queue.AddToTensorQueue(entry, request);
+}
+
 void UseKey(std::int64_t key) { next_key = key; }
 
 std::int64_t TakeKey() { return std::exchange(next_key, 0); }
@@ -80,11 +148,6 @@ bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
 void RequestAdded() {
   if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->RequestRound();
-}
-
-void Joining(std::int32_t process_set_id) {
-  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
-  if (topo != nullptr && process_set_id == 0) topo->plans().Join();
 }
 
 }  // namespace horovod_opt

@@ -3,8 +3,16 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "horovod/common/common.h"
+
+namespace horovod {
+namespace common {
+struct ProcessSet;
+class Request;
+}  // namespace common
+}  // namespace horovod
 
 namespace horovod_opt {
 
@@ -21,6 +29,19 @@ horovod::common::Status EnqueueTensorAllreduce(
 // The step that has handed over the tensor with this key has failed; others of it may never arrive.
 void StepFailed(std::int64_t key);
 
+// Upstream has made the requests of a call, or of those of a group: they go to the planned path if
+// it is planned, and to upstream's queue if not.
+horovod::common::Status Enqueue(horovod::common::ProcessSet& process_set,
+                                std::vector<horovod::common::TensorTableEntry>& entries,
+                                std::vector<horovod::common::Request>& requests);
+horovod::common::Status Enqueue(horovod::common::ProcessSet& process_set,
+                                horovod::common::TensorTableEntry& entry,
+                                horovod::common::Request& request);
+// This rank joins.
+horovod::common::Status EnqueueJoin(horovod::common::ProcessSet& process_set,
+                                    horovod::common::TensorTableEntry& entry,
+                                    horovod::common::Request& request);
+
 // Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
 // thread sets it first, and its next operation takes it; 0 if none was set.
 void UseKey(std::int64_t key);
@@ -31,7 +52,5 @@ bool WaitsAsleep();
 
 // Upstream's queue has a new request.
 void RequestAdded();
-// This rank is about to ask upstream's queue to join.
-void Joining(std::int32_t process_set_id);
 
 }  // namespace horovod_opt

@@ -11,6 +11,10 @@
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
+
+using horovod::common::Request;
+using horovod::common::TensorTableEntry;
+
 namespace {
 
 // What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
@@ -21,12 +25,34 @@ enum Want {
   kStall = 8,
   kLateNegotiated = 16,  // both on any ranks: the same tensor may be meant
   kLatePlanned = 32,
+  kLateCall = 64,  // one may be another call on each rank
+  kJoined = 128,
 };
 
 }  // namespace
 
+bool Agenda::Join(TensorTableEntry& entry, Request& request) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_) joins_.push_back({std::move(entry), request});
+  return !closed_;
+}
+
+void Agenda::Close() {
+  std::vector<JoinRequest> joins;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    joins.swap(joins_);
+  }
+  for (JoinRequest& join : joins) join.entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
+}
+
 bool Agenda::HasRequests() const {
   if (horovod_.shut_down || plans_.WantsVote()) return true;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!joins_.empty()) return true;
+  }
   auto& table = horovod_.process_set_table;
   for (auto id : table.Ids()) {
     const auto& process_set = table.Get(id);
@@ -38,6 +64,13 @@ bool Agenda::HasRequests() const {
 std::string Agenda::Meet(const std::string& failure) {
   auto& controller = *horovod_.global_controller;
   long long own = HasRequests() ? kNegotiation : 0;
+  std::vector<JoinRequest> joins;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    joins.swap(joins_);
+  }
+  if (!joins.empty()) plans_.Join();
+  if (plans_.Joined()) own |= kJoined;
   if (plans_.WantsVote()) own |= kVote;
   if (!failure.empty()) own |= kFailure;
   if (stall_.Due(plans_)) own |= kStall;
@@ -45,14 +78,23 @@ std::string Agenda::Meet(const std::string& failure) {
       plans_, [this] { return horovod_.process_set_table.Get(0).tensor_queue.Names(); });
   if (waits & SplitWatch::kNegotiated) own |= kLateNegotiated;
   if (waits & SplitWatch::kPlanned) own |= kLatePlanned;
+  if (waits & SplitWatch::kCall) own |= kLateCall;
   std::vector<long long> wanted{own};
   controller.CrossRankBitwiseOr(wanted, 1);
+  anyone_joined_ = (wanted[0] & kJoined) != 0;
+  auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
+  for (JoinRequest& join : joins) {
+    const auto callback = join.entry.callback;
+    const auto status = queue.AddToTensorQueue(join.entry, join.request);
+    if (!status.ok()) callback(status);
+  }
   if (wanted[0] & kNegotiation) {
     state_.path_counters.AddRound();
     rounds_.Wanted();
   }
   if (wanted[0] & kFailure) return Listed(GatherRows(controller, failure));
-  if ((wanted[0] & kLateNegotiated) && (wanted[0] & kLatePlanned)) EndSplitPlans();
+  const bool both = (wanted[0] & kLateNegotiated) && (wanted[0] & kLatePlanned);
+  if (both || (wanted[0] & kLateCall)) EndSplitPlans();
   if (wanted[0] & kVote) HoldVote();
   if (wanted[0] & kStall) ReportStall();
   if (stall_.ShouldEnd(plans_)) horovod_.shut_down = true;
@@ -65,7 +107,7 @@ void Agenda::HoldVote() {
   auto outcome = plans_.Apply(GatherRows(controller, plans_.VoteRow(times)));
   state_.path_counters.AddVote();
   if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
-  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(std::move(arrival));
+  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.overlapping) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }

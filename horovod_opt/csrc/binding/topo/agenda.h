@@ -1,8 +1,12 @@
 // What the ranks do in a round of negotiation besides negotiating, in mode topo.
 #pragma once
 
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "horovod/common/common.h"
+#include "horovod/common/message.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
@@ -25,6 +29,14 @@ class Agenda {
          PlannedOperations& operations, Rounds& rounds)
       : state_(state), horovod_(horovod), plans_(plans), operations_(operations), rounds_(rounds) {}
 
+  // Takes a request to join: it is negotiated in the first round in which all ranks know of it. Any
+  // thread. False after Close().
+  bool Join(horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
+  // In this round.
+  bool AnyoneJoined() const { return anyone_joined_; }
+  // Fails what has not been negotiated.
+  void Close();
+
   // A tensor waits in Horovod's queue, or a plan for a vote.
   bool HasRequests() const;
 
@@ -34,6 +46,11 @@ class Agenda {
   std::string Meet(const std::string& failure);
 
  private:
+  struct JoinRequest {
+    horovod::common::TensorTableEntry entry;
+    horovod::common::Request request;
+  };
+
   void HoldVote();
   void ReportStall();
   void EndSplitPlans();
@@ -45,6 +62,11 @@ class Agenda {
   Rounds& rounds_;
   StallWatch stall_;
   SplitWatch split_;
+  bool anyone_joined_ = false;
+
+  mutable std::mutex mutex_;  // protects what follows
+  std::vector<JoinRequest> joins_;
+  bool closed_ = false;
 };
 
 }  // namespace horovod_opt

@@ -4,9 +4,16 @@
 
 #include "horovod_opt/csrc/core/plan/arrival.h"
 
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+}
+}  // namespace horovod
+
 namespace horovod_opt {
 
-// Hands it to upstream's queue, as if the plan had never had it.
-void BackToNegotiation(ArrivalPtr arrival);
+// Hands it to upstream, as if the plan had never had it. One that a graph had planned may be a call
+// that is planned (recurring_calls.h).
+void BackToNegotiation(horovod::common::HorovodGlobalState& horovod, ArrivalPtr arrival);
 
 }  // namespace horovod_opt

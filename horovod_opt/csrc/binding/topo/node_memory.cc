@@ -39,14 +39,14 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   order_ =
       groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + Rounded(ReadyQueue::Bytes()));
   const std::size_t head = HeadBytes(groups);
-  allreduce_ = std::make_unique<NodeAllreduce>(data + head, segment_.size() - head, groups.index,
+  collectives_ = std::make_unique<NodeCollectives>(data + head, segment_.size() - head, groups.index,
                                                static_cast<int>(groups.ranks.size()));
 }
 
 std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& controller,
                                               const Groups& groups, std::string& error) {
   const int ranks = static_cast<int>(groups.ranks.size());
-  const std::size_t bytes = HeadBytes(groups) + NodeAllreduce::Bytes(ranks);
+  const std::size_t bytes = HeadBytes(groups) + NodeCollectives::Bytes(ranks);
   const bool gives = ranks > 1 && groups.index == 0;
   const bool takes = ranks > 1 && groups.index != 0;
 

@@ -7,7 +7,7 @@
 
 #include "horovod_opt/csrc/core/nodes/groups.h"
 #include "horovod_opt/csrc/core/shm/doorbell.h"
-#include "horovod_opt/csrc/core/shm/node_allreduce.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "horovod_opt/csrc/core/shm/presence.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
 #include "horovod_opt/csrc/core/shm/shared_segment.h"
@@ -32,7 +32,7 @@ class NodeMemory {
   ReadyQueue& ready() const { return *ready_; }
   // What is ready on all groups, in the order in which it is reduced; of one group the same.
   ReadyQueue& order() const { return *order_; }
-  NodeAllreduce& allreduce() { return *allreduce_; }
+  NodeCollectives& collectives() { return *collectives_; }
 
   // Why the group cannot go on; empty: its ranks are all there.
   std::string Missing() const;
@@ -48,7 +48,7 @@ class NodeMemory {
   Doorbell* doorbell_;
   ReadyQueue* ready_;
   ReadyQueue* order_;
-  std::unique_ptr<NodeAllreduce> allreduce_;
+  std::unique_ptr<NodeCollectives> collectives_;
 };
 
 }  // namespace horovod_opt

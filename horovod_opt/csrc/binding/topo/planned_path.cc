@@ -9,6 +9,7 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/topo/arithmetic.h"
+#include "horovod_opt/csrc/binding/topo/planned_call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/core/base/hash.h"
 #include "horovod_opt/csrc/core/plan/await_data.h"
@@ -37,16 +38,43 @@ std::vector<Segment> SegmentsOf(const Work& work) {
   return segments;
 }
 
+// Of this rank's tensors, or in their place.
+std::int64_t BytesOf(const Work& work) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < work.slots.size(); ++i) {
+    bytes += work.plan->is_call && work.arrivals[i] != nullptr
+                 ? static_cast<std::int64_t>(TensorOf(work.arrivals[i]).entry.tensor->size())
+                 : work.plan->slots[work.slots[i]].bytes;
+  }
+  return bytes;
+}
+
+Response::ResponseType TypeOf(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgather:
+      return Response::ALLGATHER;
+    case Collective::kBroadcast:
+      return Response::BROADCAST;
+    case Collective::kReducescatter:
+      return Response::REDUCESCATTER;
+    case Collective::kAllreduce:
+      break;
+  }
+  return Response::ALLREDUCE;
+}
+
 // Marks the tensors of a bucket in upstream's timeline while it lives.
 class TimelineScope {
  public:
   TimelineScope(HorovodGlobalState& horovod, const Work& work)
       : timeline_(horovod.timeline), work_(work) {
     if (!timeline_.Initialized()) return;
-    const std::string activity = "PLANNED_ALLREDUCE, iteration " + std::to_string(work.iteration) +
-                                 ", bucket " + std::to_string(work.bucket_id);
+    const auto type = TypeOf(work.plan->slots[work.slots[0]].collective);
+    const std::string activity = "PLANNED_" + Response::ResponseType_Name(type) + ", iteration " +
+                                 std::to_string(work.iteration) + ", bucket " +
+                                 std::to_string(work.bucket_id);
     ForEach([&](const auto& entry) {
-      timeline_.Start(entry.tensor_name, Response::ALLREDUCE, entry.tensor->size());
+      timeline_.Start(entry.tensor_name, type, entry.tensor->size());
       timeline_.ActivityStart(entry.tensor_name, activity);
     });
   }
@@ -87,7 +115,7 @@ PlannedPath::~PlannedPath() {
   stop_ = true;
   end_ = true;
   node_.order().Kick();
-  node_.allreduce().Kick();
+  node_.collectives().Kick();
   if (cross_ != nullptr) cross_->Close();
   thread_.join();
 }
@@ -146,7 +174,7 @@ bool PlannedPath::IsSameEverywhere(std::uint64_t tag) {
   return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
 }
 
-Status PlannedPath::Allreduce(const Work& work) {
+bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag) {
   const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
   const auto dtype = static_cast<DataType>(reduction.dtype);
   const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
@@ -158,52 +186,68 @@ Status PlannedPath::Allreduce(const Work& work) {
       return cross_->Allreduce(data, count, dtype, reduce_op);
     };
   }
-  const auto segments = SegmentsOf(work);
+  return node_.collectives().Allreduce(SegmentsOf(work), ArithmeticOf(dtype, reduce_op),
+                                       reduction.prescale, postscale, over_nodes, tag, stop_,
+                                       waits_);
+}
+
+bool PlannedPath::Move(Work& work, Status& status) {
   const std::uint64_t tag = Tag(work);
-  if (!AwaitData(work.arrivals, stop_)) return horovod::common::SHUT_DOWN_ERROR;
+  const Collective collective = work.plan->slots[work.slots[0]].collective;
+  status = horovod::common::SHUT_DOWN_ERROR;
+  if (!AwaitData(work.arrivals, stop_)) return false;
   try {
     if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
       throw std::logic_error("the nodes reduce different buckets");
     }
-    if (node_.allreduce().Run(segments, ArithmeticOf(dtype, reduce_op), reduction.prescale,
-                              postscale, over_nodes, tag, stop_, waits_)) {
-      return Status::OK();
+    if (collective == Collective::kAllreduce) {
+      if (Allreduce(work, tag)) {
+        status = Status::OK();
+        return true;
+      }
+    } else {
+      Status own;
+      if (PerformCall(node_.collectives(), horovod_.global_controller->GetRank(), ranks_, work, tag,
+                      stop_, waits_, own)) {
+        status = own;
+        return true;
+      }
     }
   } catch (const std::logic_error&) {
     Fail(Describe(work));
-    return Status::UnknownError(
+    status = Status::UnknownError(
         "Horovod: the ranks were about to reduce different tensors; this rank " + failure_);
+    return false;
   }
   if (cross_ != nullptr && !cross_->problem().empty()) {
     Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
   }
-  return horovod::common::SHUT_DOWN_ERROR;
+  return false;
 }
 
 bool PlannedPath::Reduce(Work work) {
   const auto start = Clock::now();
   Status status;
+  bool goes_on = false;
   {
     TimelineScope timeline(horovod_, work);
     try {
-      status = Allreduce(work);
+      goes_on = Move(work, status);
     } catch (const std::exception& problem) {
       Fail(problem.what() + (", " + Describe(work)));
       status = ReductionFailed(failure_);
     }
   }
-  if (status.ok()) {
-    std::int64_t bytes = 0;
-    for (int slot : work.slots) bytes += work.plan->slots[slot].bytes;
+  if (goes_on) {
     const auto now = Clock::now();
-    counters_.AddBucket(bytes, now - start, now - work.last_arrival);
+    counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
     counters_.SetWakeups(waits_.wakeups);
     if (plans_.Finished(work)) counters_.AddIteration();
   }
   for (const ArrivalPtr& arrival : work.arrivals) {
     if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);
   }
-  return status.ok();
+  return goes_on;
 }
 
 }  // namespace horovod_opt

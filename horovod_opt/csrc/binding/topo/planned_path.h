@@ -48,7 +48,9 @@ class PlannedPath {
   // These return false if the path stands still from now on.
   bool Perform(int bucket_id);
   bool Reduce(Work work);
-  horovod::common::Status Allreduce(const Work& work);
+  // `status`: what the tensors of the bucket get.
+  bool Move(Work& work, horovod::common::Status& status);
+  bool Allreduce(const Work& work, std::uint64_t tag);
   bool IsSameEverywhere(std::uint64_t tag);
   void Fail(std::string failure);
   std::uint64_t Tag(const Work& work) const;

@@ -1,9 +1,11 @@
 // A tensor on its way through the planned path.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "horovod/common/common.h"
+#include "horovod/common/message.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod_opt {
@@ -14,6 +16,8 @@ struct PlannedTensor : Arrival {
 
   horovod::common::TensorTableEntry entry;
   Reduction reduction;
+  // Of a call (recurring_calls.h): what upstream's queue gets if it is negotiated after all.
+  std::optional<horovod::common::Request> request;
 };
 
 inline PlannedTensor& TensorOf(const ArrivalPtr& arrival) {

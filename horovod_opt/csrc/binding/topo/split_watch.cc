@@ -14,6 +14,8 @@ constexpr std::chrono::milliseconds kWhile(200);
 // Ranks may wait that long without such a tensor; then they are asked less and less often.
 constexpr std::chrono::milliseconds kLongest(10000);
 
+bool IsCall(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
+
 }  // namespace
 
 SplitWatch::SplitWatch() : pause_(kWhile) {}
@@ -30,6 +32,10 @@ int SplitWatch::Look(const PlanTable& plans,
   seen_ = names;
   planned_ = plans.WaitingSince(now - kWhile);
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);
+  if (std::any_of(planned_.begin(), planned_.end(),
+                  [](const auto& one) { return IsCall(one.first); })) {
+    waits_ |= kCall;
+  }
   if (waits_ == 0) pause_ = kWhile;
   return waits_;
 }
@@ -48,6 +54,7 @@ std::string SplitWatch::Row() {
 std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::string>& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
+  std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     std::istringstream lines(rows[rank]);
     for (std::string line; std::getline(lines, line);) {
@@ -57,6 +64,7 @@ std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::stri
         negotiated.emplace(name, static_cast<int>(rank));
       } else {
         planned.emplace_back(hash, name);
+        if (IsCall(hash)) calls[name].emplace(hash, static_cast<int>(rank));
       }
     }
   }
@@ -64,8 +72,16 @@ std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::stri
   for (const auto& [hash, name] : planned) {
     const auto found = negotiated.find(name);
     if (found == negotiated.end()) continue;
-    split.emplace(
-        hash, "'" + name + "' comes from another graph on rank " + std::to_string(found->second));
+    const std::string elsewhere = IsCall(hash) ? "' is another tensor" : "' comes from another graph";
+    split.emplace(hash, "'" + name + elsewhere + " on rank " + std::to_string(found->second));
+  }
+  // A rank has no two calls of one name under way, so these are not about to meet.
+  for (const auto& [name, hashes] : calls) {
+    for (const auto& [hash, rank] : hashes) {
+      const auto& other = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
+      if (other.first == hash) continue;
+      split.emplace(hash, "'" + name + "' is another tensor on rank " + std::to_string(other.second));
+    }
   }
   return split;
 }

@@ -1,6 +1,7 @@
 // Finds out, together with the other ranks, which tensors are planned on some ranks and negotiated
-// on others. Upstream pairs tensors by name, whatever graph they come from; without this, two ranks
-// that have traced different graphs would wait for each other forever.
+// on others, or called with another shape or type on each. Upstream pairs tensors by name, whatever
+// graph they come from and whatever they are; without this, two ranks that have traced different
+// graphs, or that send different tensors under one name, would wait for each other forever.
 #pragma once
 
 #include <chrono>
@@ -20,13 +21,13 @@ class SplitWatch {
 
   // What this rank has been waiting for: bits, to be combined over ranks. `negotiated` gives the
   // names of the tensors in upstream's queue.
-  enum Waits { kNegotiated = 1, kPlanned = 2 };
+  enum Waits { kNegotiated = 1, kPlanned = 2, kCall = 4 };
   int Look(const PlanTable& plans, const std::function<std::set<std::string>()>& negotiated);
 
-  // Some ranks have waited for planned tensors, and some for negotiated ones: which, for Split().
-  // All ranks ask in the same round.
+  // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls that
+  // recur: which, for Split(). All ranks ask in the same round.
   std::string Row();
-  // By the hash of a plan that holds such a tensor: which one, and the rank that negotiates it.
+  // By the hash of a plan that holds such a tensor: which one, and the rank that has it elsewhere.
   static std::map<std::string, std::string> Split(const std::vector<std::string>& rows);
 
  private:

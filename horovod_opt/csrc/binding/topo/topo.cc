@@ -8,12 +8,17 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
+#include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {
 
 using horovod::common::HorovodGlobalState;
+using horovod::common::ProcessSet;
+using horovod::common::Request;
+using horovod::common::Response;
+using horovod::common::TensorTableEntry;
 
 // How long a rank waits at the end for others that may have died.
 constexpr std::chrono::seconds kPatience(10);
@@ -97,6 +102,30 @@ void Topo::CheckOthers() {
   if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
 }
 
+// Between groups only sums travel, and upstream's operations are told only of sums.
+bool Topo::CanBePlanned(Collective collective) const {
+  return collective == Collective::kAllreduce ||
+         (groups_.Alone() && !operations_.everything());
+}
+
+void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
+  if (path_ == nullptr || &process_set != &horovod_.process_set_table.Get(0)) return;
+  if (agenda_.AnyoneJoined()) return;
+  for (const CallGroup& group :
+       CallsOf(response, process_set.tensor_queue, process_set.group_table)) {
+    if (!CanBePlanned(group.calls[0].collective)) continue;
+    const Plan plan = group.AsPlan();
+    if (calls_.Recurs(plan.slots[0].key)) plans_.Learn(plan);
+  }
+  if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
+}
+
+bool Topo::Join(TensorTableEntry& entry, Request& request) {
+  if (!agenda_.Join(entry, request)) return false;
+  RequestRound();
+  return true;
+}
+
 std::string Topo::Failure() const {
   if (order_ != nullptr && !order_->Failure().empty()) {
     return "cannot agree with the other nodes on the order of buckets (" + order_->Failure() + ")";
@@ -137,6 +166,7 @@ void Topo::Close() {
   order_connection_.reset();
   data_connection_.reset();
   node_.reset();
+  agenda_.Close();
   for (ArrivalPtr& arrival : left) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
   }

@@ -19,6 +19,7 @@
 #include "horovod_opt/csrc/binding/topo/rounds.h"
 #include "horovod_opt/csrc/core/nodes/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/plan/recurring_calls.h"
 
 namespace horovod {
 namespace common {
@@ -41,11 +42,16 @@ class Topo {
   // --- any thread ---
   // Horovod's queue has a request for the negotiated path, or a round is wanted for another reason.
   void RequestRound() { rounds_.Request(); }
+  // Takes a request to join, unless the path is closed.
+  bool Join(horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
 
   // --- the background thread ---
   // Waits for the next round of negotiation; then looks with the other ranks at what there is to do
   // in it. Collective.
   void BeginRound(std::chrono::nanoseconds rest);
+  // `response` is about to be performed: calls that recur are planned from now on.
+  void LearnCalls(const horovod::common::Response& response,
+                  horovod::common::ProcessSet& process_set);
   // All ranks have joined.
   void AllJoined() { plans_.Restart(); }
   // After the last round: reduces what is complete on all ranks. Collective.
@@ -58,6 +64,7 @@ class Topo {
   std::string Connect();
   std::string Failure() const;  // why the path stands still
   void CheckOthers();           // throws if a round cannot come any more
+  bool CanBePlanned(Collective collective) const;
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
@@ -69,6 +76,7 @@ class Topo {
   PlannedOperations operations_;
   Rounds rounds_;
   Agenda agenda_;
+  RecurringCalls calls_;
   std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
   bool said_ = false;  // why the ranks cannot go on
 };

@@ -34,23 +34,32 @@ struct Reduction {
   }
 };
 
+enum class Collective { kAllreduce, kAllgather, kBroadcast, kReducescatter };
+
 // One collective of the region.
 struct Slot {
-  std::int64_t key = 0;  // names the collective in this process' graphs
-  std::int64_t bytes = 0;
+  std::int64_t key = 0;    // names the collective in this process' graphs
+  std::int64_t bytes = 0;  // of an allgather: of a row, of which there may be any number
   Reduction reduction;
   std::vector<int> after;  // slots that it depends on directly
   std::string name;
   // Since the ranks have agreed on it; equal ones of a plan are the same object. nullptr: it is in
   // main memory on every rank.
   std::shared_ptr<const Devices> devices;
+  Collective collective = Collective::kAllreduce;
+  int root = 0;           // of a broadcast
+  std::int64_t rows = 0;  // of a reducescatter
 };
 
 using Buckets = std::vector<std::vector<int>>;  // slots by bucket, in order
 
+// The hash of a call that recurs (recurring_calls.h) begins so, that of a graph does not.
+constexpr const char* kCallHash = "call-";
+
 struct Plan {
   std::string hash;
   std::string name;
+  bool is_call = false;
   std::int64_t threshold = 0;  // bytes that a bucket of several tensors may have
   std::vector<Slot> slots;
   Buckets buckets;  // each slot in exactly one

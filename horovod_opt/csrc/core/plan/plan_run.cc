@@ -100,6 +100,15 @@ PlanRun::Progress PlanRun::Finished(const Work& work) {
   return progress;
 }
 
+void PlanRun::Activate(const std::vector<int>& bucket_ids) {
+  state_ = PlanState::kActive;
+  planned_from_ = 1;
+  unseen_ = 0;
+  last_arrival_ = Clock::now();
+  rebuild_asked_ = rebuilt_ = true;  // its buckets are what they have to be
+  filling_.Add(0, bucket_ids, plan_.buckets);
+}
+
 std::vector<int> PlanRun::SupplyZeros() {
   zeros_ = planned_until_ != kNever;
   std::vector<int> bucket_ids;

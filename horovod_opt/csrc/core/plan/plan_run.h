@@ -73,6 +73,9 @@ class PlanRun {
   };
   // The bucket is reduced.
   Progress Finished(const Work& work);
+  // A call that recurs (recurring_calls.h): the plan is active from its first iteration on. Every
+  // rank does this at the same time and before a tensor of that iteration arrives anywhere.
+  void Activate(const std::vector<int>& bucket_ids);
 
   // --- votes ---
   Vote CastVote(bool joined, bool times, Clock::time_point now);

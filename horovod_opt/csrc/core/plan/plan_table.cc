@@ -84,6 +84,30 @@ void PlanTable::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys
   }
 }
 
+bool PlanTable::Learn(const Plan& call) {
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  if (finishing_ || !disabled_.empty() || plans_.count(call.hash) > 0) return false;
+  const std::vector<int> bucket_ids = Allocate(call.buckets.size());
+  if (bucket_ids.size() < call.buckets.size()) {
+    wanted_ = std::max(wanted_, call.buckets.size());
+    // The 1st, 2nd, 4th, ...: there may be nothing to forget.
+    if ((refused_ & (refused_ + 1)) == 0) WantVote();
+    ++refused_;
+    return false;
+  }
+  refused_ = 0;
+  Entry& entry = *plans_.emplace(call.hash, std::make_unique<Entry>(call)).first->second;
+  for (int bucket_id : bucket_ids) owners_[bucket_id] = &entry;
+  entry.run.Activate(bucket_ids);
+  Bind(entry, call);
+  return true;
+}
+
+bool PlanTable::Knows(std::int64_t key) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  return bindings_.count(key) > 0;
+}
+
 void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto found = plans_.find(hash);
@@ -154,13 +178,18 @@ bool PlanTable::Finished(const Work& work) {
   std::lock_guard<std::mutex> guard(entry.mutex);
   const auto progress = entry.run.Finished(work);
   if (progress.news) WantVote();
-  return progress.iteration_over;
+  return progress.iteration_over && !work.plan->is_call;
 }
 
 void PlanTable::Join() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   joined_ = true;
   WantVote();
+}
+
+bool PlanTable::Joined() const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  return joined_;
 }
 
 void PlanTable::Restart() {
@@ -195,7 +224,7 @@ std::vector<int> PlanTable::Allocate(std::size_t buckets) {
 }
 
 // Takes bucket IDs from those plans that were not used for the longest time until `buckets` are
-// free.
+// free. A call is forgotten: it may never come again.
 void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome) {
   std::vector<Decision*> candidates;
   for (Decision& decision : decisions) {
@@ -206,10 +235,37 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
                    [](const Decision* a, const Decision* b) { return a->idle_ms > b->idle_ms; });
   for (Decision* decision : candidates) {
     if (free_.size() >= buckets) return;
-    decision->kind = Decision::kRest;
-    decision->reason = "its place was given to other plans; active again after its next iteration";
-    CarryOut(plans_.at(decision->hash).get(), *decision, {}, {}, outcome);
+    Entry& entry = *plans_.at(decision->hash);
+    if (entry.run.plan().is_call) {
+      decision->kind = Decision::kForget;
+      std::vector<std::int64_t> keys;
+      for (const Slot& slot : entry.run.plan().slots) keys.push_back(slot.key);
+      Unbind(&entry, keys);
+      entry.graphs = 0;
+      Forget(*decision, outcome);
+    } else {
+      decision->kind = Decision::kRest;
+      decision->reason =
+          "its place was given to other plans; active again after its next iteration";
+      CarryOut(&entry, *decision, {}, {}, outcome);
+    }
   }
+}
+
+// Of a plan that no rank has a graph of any more.
+void PlanTable::Forget(const Decision& decision, Outcome& outcome) {
+  const auto found = plans_.find(decision.hash);
+  if (found == plans_.end()) return;
+  Entry* const entry = found->second.get();
+  CarryOut(entry, decision, {}, {}, outcome);
+  said_.erase(decision.hash);
+  if (entry->graphs > 0) return;
+  const auto is_its = [&](const auto& graph) {
+    if (graph.first == entry) Unbind(entry, graph.second);
+    return graph.first == entry;
+  };
+  removed_.erase(std::remove_if(removed_.begin(), removed_.end(), is_its), removed_.end());
+  plans_.erase(found);
 }
 
 void PlanTable::Say(const Entry* entry, const Decision& decision, Outcome& outcome) const {
@@ -257,19 +313,14 @@ PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
   };
   for (const Decision& decision : decisions) {
     if (decision.kind == Decision::kWait || needs_ids(decision)) continue;
+    if (decision.kind == Decision::kForget) {
+      Forget(decision, outcome);
+      continue;
+    }
     Entry* const entry = entry_of(decision);
     const bool ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
     if (decision.kind == Decision::kEnd && !ended) Say(entry, decision, outcome);
     CarryOut(entry, decision, {}, {}, outcome);
-    if (decision.kind != Decision::kForget) continue;
-    said_.erase(decision.hash);
-    if (entry == nullptr || entry->graphs > 0) continue;
-    const auto is_its = [&](const auto& graph) {
-      if (graph.first == entry) Unbind(entry, graph.second);
-      return graph.first == entry;
-    };
-    removed_.erase(std::remove_if(removed_.begin(), removed_.end(), is_its), removed_.end());
-    plans_.erase(decision.hash);
   }
   for (Decision& decision : decisions) {
     if (!needs_ids(decision)) continue;
@@ -293,6 +344,7 @@ PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
     }
     CarryOut(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
   }
+  Rest(decisions, std::exchange(wanted_, 0), outcome);
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
     Entry* const entry = entry_of(decision);

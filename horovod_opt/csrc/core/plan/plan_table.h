@@ -43,6 +43,10 @@ class PlanTable {
   // The keys go only when many other graphs are gone as well: if it runs once more, as it may on
   // some ranks, its tensors are still known.
   void Remove(const Plan& plan);
+  // A call has recurred: on every rank at the same place among the responses and votes, so that
+  // all give it the same bucket IDs. False, on every rank: it has a plan already, or there is no
+  // room; then calls that were not used for the longest time may be forgotten in a vote.
+  bool Learn(const Plan& call);
   void Reject(const std::string& hash, const std::string& reason);
   // A step on this rank ends without all tensors of this plan: it ends, too, so that none of those
   // that have arrived waits for them.
@@ -51,6 +55,8 @@ class PlanTable {
   void Disable(const std::string& reason);
 
   // --- arrivals ---
+  // Some plan has this key.
+  bool Knows(std::int64_t key) const;
   // `problem`: why the tensor cannot be planned; empty: it can.
   Route Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
                const std::string& problem, ArrivalPtr& arrival);
@@ -61,6 +67,7 @@ class PlanTable {
   // There is something to decide. Cleared by VoteRow().
   bool WantsVote() const { return wants_vote_.load(std::memory_order_acquire); }
   void Join();     // this rank has joined: asks for a vote
+  bool Joined() const;
   void Restart();  // all ranks have joined
   std::string VoteRow(bool times, Clock::time_point now = Clock::now());
   struct Outcome {
@@ -118,6 +125,7 @@ class PlanTable {
   // IDs for so many buckets, the same ones on every rank; none if fewer are free.
   std::vector<int> Allocate(std::size_t buckets);
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
+  void Forget(const Decision& decision, Outcome& outcome);
   void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
                 Buckets rebuilt, Outcome& outcome);
   void Say(const Entry* entry, const Decision& decision, Outcome& outcome) const;
@@ -135,6 +143,8 @@ class PlanTable {
   std::vector<Entry*> owners_;                           // by bucket ID
   std::set<std::string> said_;                           // hashes of waiting plans, reported
   std::set<int> free_;                                   // bucket IDs that no plan has
+  std::size_t wanted_ = 0;                               // buckets of calls that found no room
+  std::uint64_t refused_ = 0;                            // calls, since one has found room
   std::vector<int> owed_;                                // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys
   std::string disabled_;

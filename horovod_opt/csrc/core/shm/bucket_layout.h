@@ -6,8 +6,8 @@
 //     barrier | buffer 0: row of rank 0 | row of rank 1 | ... | buffer 1: ...
 //     row:      announcement | slice of owner 0 | slice of owner 1 | ...
 //
-// Why two buffers and one barrier per copy suffice, for both algorithms (flat_allreduce.h,
-// reduce_scatter_allgather.h). Number the copies in over all calls. Copy n goes to buffer n % 2;
+// Why two buffers and one barrier per copy suffice, for all algorithms (flat_allreduce.h,
+// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, chunked_copy.h). Number the copies in over all calls. Copy n goes to buffer n % 2;
 // let B(n) be the first barrier after it. A rank begins copy n + 2 after B(n + 1), where all have
 // arrived, and writes over
 // - copy n, which was read right after B(n) and so before anyone arrived at B(n + 1);
@@ -36,10 +36,11 @@ class BucketLayout {
   // are too few or the rank is not in 0..ranks-1.
   BucketLayout(void* memory, std::size_t bytes, int rank, int ranks);
 
-  // What a rank is about to reduce.
+  // What a rank is about to do.
   struct alignas(64) Announcement {
     std::uint64_t tag;
-    std::int64_t bytes;
+    std::int64_t size;       // bytes; of an allgather rows
+    std::int64_t row_bytes;  // of an allgather
   };
 
   NodeBarrier& barrier() const { return *barrier_; }

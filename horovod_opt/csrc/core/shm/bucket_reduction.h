@@ -69,8 +69,10 @@ class BucketReduction {
     }
   }
 
+  void ScaleSum(char* sum, std::int64_t bytes) const { Scale(sum, bytes, postscale_); }
+
   void Complete(std::int64_t begin, std::int64_t end, char* sum) const {
-    Scale(sum, end - begin, postscale_);
+    ScaleSum(sum, end - begin);
     Write(begin, end, sum);
   }
 

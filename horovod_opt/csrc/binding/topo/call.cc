@@ -1,0 +1,196 @@
+#include "horovod_opt/csrc/binding/topo/call.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "horovod_opt/csrc/core/base/hash.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::DataType;
+using horovod::common::DataType_Size;
+using horovod::common::GroupTable;
+using horovod::common::Request;
+using horovod::common::Response;
+using horovod::common::TensorQueue;
+
+constexpr std::int64_t kBucketBytes = 4 << 20;
+// Keys of graphs are small numbers.
+constexpr std::uint64_t kCalls = std::uint64_t{1} << 63;
+
+const char* NameOf(Collective collective) {
+  switch (collective) {
+    case Collective::kAllreduce:
+      return "allreduce";
+    case Collective::kAllgather:
+      return "allgather";
+    case Collective::kBroadcast:
+      return "broadcast";
+    case Collective::kReducescatter:
+      return "reducescatter";
+  }
+  return "";
+}
+
+template <class Message>
+std::optional<Collective> CollectiveOf(int type) {
+  switch (type) {
+    case Message::ALLREDUCE:
+      return Collective::kAllreduce;
+    case Message::ALLGATHER:
+      return Collective::kAllgather;
+    case Message::BROADCAST:
+      return Collective::kBroadcast;
+    case Message::REDUCESCATTER:
+      return Collective::kReducescatter;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::int64_t KeyOf(const std::string& text) {
+  return static_cast<std::int64_t>(Hash(text) | kCalls);
+}
+
+// Fills in what depends on the kind. False: upstream has an error for it.
+template <class Message>
+bool Complete(Call& call, std::vector<std::int64_t> shape, int root, const Message& message) {
+  const bool reduces =
+      call.collective == Collective::kAllreduce || call.collective == Collective::kReducescatter;
+  if (reduces) {
+    call.reduction.prescale = message.prescale_factor();
+    call.reduction.postscale = message.postscale_factor();
+  }
+  if (call.collective == Collective::kAllreduce) call.reduction.reduce_op = message.reduce_op();
+  if (call.collective == Collective::kBroadcast) call.root = root;
+  const bool has_rows =
+      call.collective == Collective::kAllgather || call.collective == Collective::kReducescatter;
+  if (has_rows && shape.empty()) return false;
+  if (call.collective == Collective::kAllgather) shape.erase(shape.begin());
+  call.dims = std::move(shape);
+  return true;
+}
+
+CallGroup Group(std::vector<Call> calls, bool is_group) {
+  CallGroup group;
+  std::vector<std::string> texts;
+  for (const Call& call : calls) texts.push_back(call.Text());
+  std::string all;
+  if (is_group) {
+    std::vector<std::string> sorted = texts;
+    std::sort(sorted.begin(), sorted.end());
+    for (const std::string& text : sorted) all += text + "\n\n";
+  }
+  for (const std::string& text : texts) group.keys.push_back(KeyOf(all + text));
+  group.calls = std::move(calls);
+  return group;
+}
+
+}  // namespace
+
+std::string Call::Text() const {
+  std::ostringstream text;
+  text << static_cast<int>(collective) << ' ' << reduction.dtype << ' ' << reduction.reduce_op
+       << ' ' << std::hexfloat << reduction.prescale << ' ' << reduction.postscale << ' ' << root;
+  for (std::int64_t dim : dims) text << ' ' << dim;
+  text << '\n' << name;
+  return text.str();
+}
+
+std::int64_t Call::Bytes() const {
+  const auto element = DataType_Size(static_cast<DataType>(reduction.dtype));
+  return std::accumulate(dims.begin(), dims.end(), static_cast<std::int64_t>(element),
+                         std::multiplies<>());
+}
+
+Plan CallGroup::AsPlan() const {
+  std::vector<int> order(calls.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto rank = [&](int i) {
+    const Call& call = calls[i];
+    return std::make_tuple(call.reduction.dtype, call.name);
+  };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) < rank(b); });
+  Plan plan;
+  plan.is_call = true;
+  plan.threshold = kBucketBytes;
+  std::int64_t room = 0;
+  for (int i : order) {
+    const Call& call = calls[i];
+    Slot slot;
+    slot.key = keys[i];
+    slot.bytes = call.Bytes();
+    slot.reduction = call.reduction;
+    slot.name = call.name;
+    slot.collective = call.collective;
+    slot.root = call.root;
+    if (call.collective == Collective::kReducescatter) slot.rows = call.dims[0];
+    const bool fits = !plan.buckets.empty() && call.collective == Collective::kAllreduce &&
+                      plan.slots.back().reduction.IsLike(slot.reduction) && slot.bytes <= room;
+    if (!fits) {
+      plan.buckets.emplace_back();
+      room = kBucketBytes;
+    }
+    room -= slot.bytes;
+    plan.buckets.back().push_back(static_cast<int>(plan.slots.size()));
+    plan.slots.push_back(std::move(slot));
+  }
+  const Slot& first = plan.slots[0];
+  std::ostringstream hash;
+  hash << kCallHash << std::hex << static_cast<std::uint64_t>(first.key);
+  plan.hash = hash.str();
+  plan.name = std::string(NameOf(first.collective)) + " '" + first.name + "'";
+  if (calls.size() > 1) plan.name += " and " + std::to_string(calls.size() - 1) + " more";
+  return plan;
+}
+
+std::optional<CallGroup> CallsOf(const std::vector<Request>& requests) {
+  std::vector<Call> calls;
+  for (const Request& request : requests) {
+    const auto collective = CollectiveOf<Request>(request.request_type());
+    if (!collective || request.device() != CPU_DEVICE_ID) return std::nullopt;
+    Call call;
+    call.name = request.tensor_name();
+    call.collective = *collective;
+    call.reduction.dtype = request.tensor_type();
+    if (!Complete(call, request.tensor_shape(), request.root_rank(), request)) return std::nullopt;
+    calls.push_back(std::move(call));
+  }
+  return Group(std::move(calls), requests[0].group_id() != NULL_GROUP_ID);
+}
+
+std::vector<CallGroup> CallsOf(const Response& response, const TensorQueue& queue,
+                               const GroupTable& groups) {
+  std::vector<CallGroup> found;
+  const auto collective = CollectiveOf<Response>(response.response_type());
+  const auto& devices = response.devices();
+  const bool in_main_memory = std::all_of(devices.begin(), devices.end(),
+                                          [](int device) { return device == CPU_DEVICE_ID; });
+  if (!collective || !in_main_memory) return found;
+  std::set<int> seen;
+  for (const std::string& name : response.tensor_names()) {
+    const int id = groups.GetGroupIDFromTensorName(name);
+    if (id != NULL_GROUP_ID && !seen.insert(id).second) continue;
+    const auto names = id == NULL_GROUP_ID ? std::vector<std::string>{name}
+                                           : groups.GetGroupTensorNames(id);
+    std::vector<Call> calls;
+    for (const std::string& one : names) {
+      const auto& entry = queue.GetTensorEntry(one);
+      Call call;
+      call.name = one;
+      call.collective = *collective;
+      call.reduction.dtype = entry.tensor->dtype();
+      if (!Complete(call, entry.tensor->shape().to_vector(), entry.root_rank, response)) break;
+      calls.push_back(std::move(call));
+    }
+    if (calls.size() == names.size()) found.push_back(Group(std::move(calls), id != NULL_GROUP_ID));
+  }
+  return found;
+}
+
+}  // namespace horovod_opt

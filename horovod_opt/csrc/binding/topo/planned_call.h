@@ -1,0 +1,20 @@
+// Planned calls other than allreduce, of one tensor each, through the memory of the group.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "horovod/common/common.h"
+#include "horovod_opt/csrc/core/plan/arrival.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "horovod_opt/csrc/core/waiting/event_count.h"
+
+namespace horovod_opt {
+
+// Performs the call in `work` for rank `rank` of `ranks`, which are all of the group. `status` is
+// what this rank's tensor gets. False and exceptions as of NodeCollectives.
+bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
+                 const std::atomic<bool>& stop, WaitCounts& counts,
+                 horovod::common::Status& status);
+
+}  // namespace horovod_opt

@@ -1,0 +1,88 @@
+// Collectives of the ranks of a group, called node here, through shared memory, and of allreduce
+// over groups through whatever connects them. Waits sleep in the kernel.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/waiting/event_count.h"
+
+namespace horovod_opt {
+
+// One rank's part. Every rank has one over the same memory, makes calls from one thread at a time,
+// and all make the same calls in the same order.
+//
+// All calls return false if `stop` was set while waiting for another rank; noticed after Kick(),
+// and without it within 100 ms. Outputs are then undefined and the memory is of no further use.
+//
+// `tag` says what the caller believes is being done. If tags differ, or sizes that must not, every
+// rank throws the same std::logic_error naming two of them, before any output is written, and may
+// go on with another call.
+class NodeCollectives {
+ public:
+  static constexpr std::size_t kDefaultChunk = 2 << 20;  // bytes
+
+  // Shared memory for `ranks` ranks that move `chunk` bytes at a time: about 2 * ranks * chunk.
+  static std::size_t Bytes(int ranks, std::size_t chunk = kDefaultChunk) {
+    return BucketLayout::Bytes(ranks, chunk);
+  }
+
+  // `memory`: `bytes` zeroed bytes, aligned to 64, the same on every rank; the chunk follows from
+  // their number. Throws std::invalid_argument if they are too few or the rank is not in
+  // 0..ranks-1.
+  NodeCollectives(void* memory, std::size_t bytes, int rank, int ranks);
+
+  // Writes ((r0 + r1) + r2) + ... to every output on every rank, where "+" is the arithmetic's
+  // reduction and r0, r1, ... are the ranks' inputs; the same bits everywhere, whatever the chunk.
+  // With several groups these are the sums that `cross` adds up. Every element passes through it
+  // once, on one rank of the group, so the result is the same everywhere if that of `cross` is.
+  // `prescale` multiplies each input first and `postscale` the result; a factor of 1 does nothing.
+  // Collective: the same numbers of bytes, arithmetic and factors on every rank.
+  //
+  // False also if `cross` was. std::invalid_argument if a segment is not a whole number of
+  // elements.
+  bool Allreduce(const std::vector<Segment>& segments, const Arithmetic& arithmetic,
+                 double prescale, double postscale, const CrossReduce& cross, std::uint64_t tag,
+                 const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // Gathers `rows` rows of `row_bytes` bytes from each rank, in the order of ranks. `rows` may
+  // differ from rank to rank. Once all numbers of rows are known, `output` says where the result
+  // goes; nullptr: it is not wanted on this rank. It must not throw.
+  using GatheredRows = std::function<void*(const std::vector<std::int64_t>& rows)>;
+  bool Allgather(const void* data, std::int64_t rows, std::int64_t row_bytes,
+                 const GatheredRows& output, std::uint64_t tag, const std::atomic<bool>& stop,
+                 WaitCounts& counts);
+
+  // Copies `bytes` bytes of `root` to all others. `data` is read on the root and written elsewhere;
+  // nullptr: there zeros, here the result is not wanted.
+  bool Broadcast(void* data, std::int64_t bytes, int root, std::uint64_t tag,
+                 const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // As Allreduce() over one group; but of the sum each rank gets its own part alone, those bytes
+  // that begin where the part of the rank before ends. `ends`: in bytes, by rank, whole elements,
+  // the same on every rank. data == nullptr: zeros.
+  bool ReduceScatter(const void* data, void* output, const std::vector<std::int64_t>& ends,
+                     const Arithmetic& arithmetic, double prescale, double postscale,
+                     std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // Makes all ranks that wait look at their `stop`.
+  void Kick();
+
+ private:
+  bool Meet(const std::atomic<bool>& stop, WaitCounts& counts);
+  template <class Differ>
+  void Compare(std::uint64_t copy, const Differ& differ) const;
+  void CompareAnnouncements(std::uint64_t copy) const;
+
+  const BucketLayout layout_;
+  std::uint64_t barriers_ = 0;  // arrived at so far
+  std::uint64_t copies_ = 0;    // copied in so far
+  alignas(64) char block_[BucketReduction::kBlock];
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,144 @@
+#include "horovod_opt/csrc/core/plan/recurring_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/native/plan/plan_table_case.h"
+
+namespace horovod_opt {
+namespace {
+
+TEST(RecurringCalls, ACallRecursWhenItWasNegotiatedOftenEnough) {
+  RecurringCalls calls;
+  for (int times = 1; times < kRecurrences; ++times) {
+    EXPECT_FALSE(calls.Recurs(1));
+    EXPECT_FALSE(calls.Recurs(2));
+  }
+  EXPECT_TRUE(calls.Recurs(1));
+  EXPECT_TRUE(calls.Recurs(2));
+  EXPECT_FALSE(calls.Recurs(1));  // counted anew
+}
+
+TEST(RecurringCalls, WhatWasNotNegotiatedForTheLongestTimeIsForgotten) {
+  RecurringCalls calls(2);
+  for (int times = 1; times < kRecurrences; ++times) EXPECT_FALSE(calls.Recurs(1));
+  EXPECT_FALSE(calls.Recurs(2));
+  EXPECT_FALSE(calls.Recurs(1 << 20));  // now 1 is forgotten
+  EXPECT_FALSE(calls.Recurs(1));
+  for (int times = 2; times < kRecurrences; ++times) EXPECT_FALSE(calls.Recurs(1));
+  EXPECT_TRUE(calls.Recurs(1));
+}
+
+TEST(RecurringCalls, NamesThatNeverComeAgainCostNothing) {
+  RecurringCalls calls(100);
+  for (std::int64_t key = 1000; key < 100000; ++key) {
+    EXPECT_FALSE(calls.Recurs(key));
+    if (key % 20 == 0 && calls.Recurs(7)) return SUCCEED();
+  }
+  FAIL() << "one that recurs was forgotten";
+}
+
+// Invariant 1: ranks that see the same responses decide alike.
+TEST(RecurringCalls, EqualOnAllRanks) {
+  std::minstd_rand random(3);
+  RecurringCalls one(50), other(50);
+  int recurring = 0;
+  for (int response = 0; response < 20000; ++response) {
+    const auto key = static_cast<std::int64_t>(random() % 80);
+    const bool recurs = one.Recurs(key);
+    ASSERT_EQ(recurs, other.Recurs(key));
+    recurring += recurs;
+  }
+  EXPECT_GT(recurring, 100);
+}
+
+Plan CallOf(const std::string& hash, std::int64_t key) {
+  Plan call = MakePlan(hash, 1, {{0}}, key);
+  call.is_call = true;
+  return call;
+}
+
+TEST_F(PlanTableTest, ACallIsPlannedFromTheNextArrivalOn) {
+  EXPECT_FALSE(plans_.Knows(7));
+  EXPECT_EQ(Arrive(7), Route::kNegotiated);
+  EXPECT_TRUE(plans_.Learn(CallOf("call", 7)));
+  EXPECT_TRUE(plans_.Knows(7));
+  EXPECT_EQ(ReportOf("call").state, "active");
+  EXPECT_FALSE(plans_.WantsVote());
+  for (std::uint64_t iteration = 1; iteration <= 3; ++iteration) {
+    EXPECT_EQ(Arrive(7), Route::kPlanned);
+    EXPECT_EQ(Arrive(7), Route::kOverlaps);
+    const Work work = plans_.Take(announced_.back());
+    EXPECT_EQ(work.iteration, iteration);
+    EXPECT_FALSE(plans_.Finished(work));  // no iteration of training
+  }
+  EXPECT_EQ(announced_, std::vector<int>({0, 0, 0}));
+}
+
+TEST_F(PlanTableTest, ACallIsLearnedOnce) {
+  EXPECT_TRUE(plans_.Learn(CallOf("call", 7)));
+  EXPECT_FALSE(plans_.Learn(CallOf("call", 7)));
+}
+
+TEST_F(PlanTableTest, WithoutFreeBucketsACallStaysNegotiated) {
+  Activate(MakePlan("p", kCapacity, {{0}, {1}, {2}, {3}, {4}}, 1));
+  EXPECT_FALSE(plans_.Learn(CallOf("call", 70)));
+  EXPECT_EQ(Arrive(70), Route::kNegotiated);
+  EXPECT_EQ(plans_.Reports().size(), 1u);
+}
+
+TEST_F(PlanTableTest, CallsThatAreNotUsedAreForgottenForOthers) {
+  for (int call = 0; call < kCapacity; ++call) {
+    ASSERT_TRUE(plans_.Learn(CallOf("old" + std::to_string(call), 10 * call)));
+  }
+  EXPECT_FALSE(plans_.Learn(CallOf("new", 70)));
+  EXPECT_TRUE(plans_.WantsVote());
+  HoldVote();  // all have just been learned
+  EXPECT_TRUE(plans_.Knows(0));
+  EXPECT_FALSE(plans_.Learn(CallOf("new", 70)));
+  EXPECT_EQ(Arrive(10), Route::kPlanned);  // under way: it stays
+  later_ = std::chrono::seconds(2);
+  HoldVote();
+  EXPECT_FALSE(plans_.Knows(0));
+  EXPECT_TRUE(plans_.Knows(10));
+  EXPECT_TRUE(plans_.Learn(CallOf("new", 70)));
+  EXPECT_EQ(Arrive(0), Route::kNegotiated);
+  EXPECT_EQ(Arrive(70), Route::kPlanned);
+  EXPECT_EQ(plans_.Reports().size(), static_cast<std::size_t>(kCapacity));
+}
+
+TEST_F(PlanTableTest, WhereNothingCanBeForgottenFewVotesAreAskedFor) {
+  Activate(MakePlan("p", kCapacity, {{0}, {1}, {2}, {3}, {4}}, 1));
+  const int before = meetings_;
+  for (int call = 0; call < 1000; ++call) {
+    EXPECT_FALSE(plans_.Learn(CallOf("call", 70)));
+    HoldVote();
+  }
+  EXPECT_GT(meetings_, before);
+  EXPECT_LE(meetings_, before + 11);
+}
+
+TEST_F(PlanTableTest, WhereNothingCanBePlannedNoCallIs) {
+  plans_.Disable("no memory");
+  EXPECT_FALSE(plans_.Learn(CallOf("call", 7)));
+  EXPECT_EQ(Arrive(7), Route::kNegotiated);
+}
+
+// Buckets of calls are never cut anew.
+TEST_F(PlanTableTest, ACallIsNotRebuilt) {
+  ASSERT_TRUE(plans_.Learn(CallOf("call", 7)));
+  times_ = true;
+  for (int iteration = 0; iteration < 2 * kTimedIterations; ++iteration) {
+    EXPECT_EQ(Arrive(7), Route::kPlanned);
+    plans_.Finished(plans_.Take(announced_.back()));
+  }
+  EXPECT_FALSE(plans_.WantsVote());
+  HoldVote();
+  EXPECT_EQ(Arrive(7), Route::kPlanned);
+  EXPECT_EQ(announced_.back(), 0);
+}
+
+}  // namespace
+}  // namespace horovod_opt

@@ -1,0 +1,243 @@
+// The collectives of NodeCollectives other than allreduce, also in turns with it.
+#include <cstring>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "tests/native/shm/node_allreduce_case.h"
+
+namespace horovod_opt {
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+using Rows = std::vector<std::int64_t>;
+
+constexpr std::int64_t kBytes = sizeof(std::int32_t);
+
+const Arithmetic kInts{sizeof(std::int32_t), AddSlowly<std::int32_t>, Scale<std::int32_t>};
+
+// What a rank contributes to the `number`-th call, different for each.
+std::int32_t Number(int rank, std::size_t number, std::int64_t i) {
+  return static_cast<std::int32_t>(1000 * rank + 17 * static_cast<int>(number) + i % 97);
+}
+
+Numbers Contribution(int rank, std::size_t number, std::int64_t size) {
+  Numbers numbers;
+  for (std::int64_t i = 0; i < size; ++i) numbers.push_back(Number(rank, number, i));
+  return numbers;
+}
+
+// One call as all ranks see it.
+struct Call {
+  enum Kind { kAllreduce, kAllgather, kBroadcast, kReduceScatter, kKinds } kind;
+  Rows rows;             // by rank: of an allgather, and of the parts of a reduce-scatter
+  std::int64_t numbers;  // in a row; of the others in all
+  int root;
+
+  std::int64_t All() const {
+    std::int64_t all = 0;
+    for (std::int64_t one : rows) all += one;
+    return all * numbers;
+  }
+};
+
+Call RandomCall(std::mt19937& random, int ranks) {
+  Call call{static_cast<Call::Kind>(random() % Call::kKinds), {}, 0, 0};
+  const unsigned largest = 1u << random() % 9;
+  for (int rank = 0; rank < ranks; ++rank) call.rows.push_back(random() % largest);
+  call.numbers = random() % 7;
+  call.root = static_cast<int>(random()) % ranks;
+  if (call.root < 0) call.root += ranks;
+  if (call.kind == Call::kAllreduce || call.kind == Call::kBroadcast) {
+    call.numbers = random() % (8 * largest);
+  }
+  return call;
+}
+
+// As one rank, and compares what it gets.
+void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::size_t number,
+             const std::atomic<bool>& stop) {
+  WaitCounts counts;
+  switch (call.kind) {
+    case Call::kAllreduce: {
+      Numbers own = Contribution(rank, number, call.numbers);
+      ASSERT_TRUE(node.Allreduce({{own.data(), own.data(), call.numbers * kBytes}}, kInts, 1, 1, {},
+                                 number, stop, counts));
+      for (std::int64_t i = 0; i < call.numbers; ++i) {
+        std::int32_t sum = 0;
+        for (int other = 0; other < ranks; ++other) sum += Number(other, number, i);
+        ASSERT_EQ(own[i], sum) << "call " << number;
+      }
+      return;
+    }
+    case Call::kAllgather: {
+      const Numbers own = Contribution(rank, number, call.rows[rank] * call.numbers);
+      Numbers all;
+      const auto output = [&](const Rows& rows) -> void* {
+        EXPECT_EQ(rows, call.rows);
+        all.assign(static_cast<std::size_t>(call.All()), -1);
+        return all.data();
+      };
+      ASSERT_TRUE(node.Allgather(own.data(), call.rows[rank], call.numbers * kBytes, output, number,
+                                 stop, counts));
+      Numbers expected;
+      for (int other = 0; other < ranks; ++other) {
+        const Numbers part = Contribution(other, number, call.rows[other] * call.numbers);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      ASSERT_EQ(all, expected) << "call " << number;
+      return;
+    }
+    case Call::kBroadcast: {
+      Numbers own = Contribution(rank, number, call.numbers);
+      ASSERT_TRUE(node.Broadcast(own.data(), call.numbers * kBytes, call.root, number, stop,
+                                 counts));
+      ASSERT_EQ(own, Contribution(call.root, number, call.numbers)) << "call " << number;
+      return;
+    }
+    case Call::kReduceScatter: {
+      const Numbers own = Contribution(rank, number, call.All());
+      Rows ends;
+      std::int64_t begin = 0;
+      for (int other = 0; other < ranks; ++other) {
+        const std::int64_t last = ends.empty() ? 0 : ends.back();
+        if (other == rank) begin = last / kBytes;
+        ends.push_back(last + call.rows[other] * call.numbers * kBytes);
+      }
+      Numbers part(static_cast<std::size_t>(call.rows[rank] * call.numbers), -1);
+      ASSERT_TRUE(node.ReduceScatter(own.data(), part.data(), ends, kInts, 1, 1, number, stop,
+                                     counts));
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        std::int32_t sum = 0;
+        for (int other = 0; other < ranks; ++other) {
+          sum += Number(other, number, begin + static_cast<std::int64_t>(i));
+        }
+        ASSERT_EQ(part[i], sum) << "call " << number;
+      }
+      return;
+    }
+    case Call::kKinds:
+      FAIL();
+  }
+}
+
+class NodeCalls : public testing::TestWithParam<int> {
+ protected:
+  NodeCalls() : ranks_(GetParam()), node_(ranks_, 1 << 10) {}
+
+  const int ranks_;
+  Node node_;
+  const std::atomic<bool> never_{false};
+};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, NodeCalls, testing::Values(1, 2, 3, 4, 7));
+
+// Each rank at its own pace, small and large ones, with and without rows.
+TEST_P(NodeCalls, OfAllKindsBackToBack) {
+  std::mt19937 random(5);
+  std::vector<Call> calls;
+  for (int i = 0; i < 400; ++i) calls.push_back(RandomCall(random, ranks_));
+  OnRanks(ranks_, [&](int rank) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      Perform(calls[i], node_[rank], rank, ranks_, i, never_);
+    }
+  });
+}
+
+TEST_P(NodeCalls, WhoeverWantsNoResultStaysInStep) {
+  OnRanks(ranks_, [&](int rank) {
+    WaitCounts counts;
+    const std::int64_t size = 1000;
+    for (std::size_t number = 0; number < 20; ++number) {
+      const int absent = static_cast<int>(number) % ranks_;
+      const Numbers own = Contribution(rank, number, size);
+      Numbers all(static_cast<std::size_t>(size * ranks_));
+      const auto output = [&](const Rows&) { return rank == absent ? nullptr : all.data(); };
+      ASSERT_TRUE(
+          node_[rank].Allgather(own.data(), size, kBytes, output, number, never_, counts));
+      for (int other = 0; other < ranks_ && rank != absent; ++other) {
+        ASSERT_EQ(all[static_cast<std::size_t>(other * size + 999)], Number(other, number, 999));
+      }
+      // Absent as the root: zeros.
+      Numbers copy = Contribution(rank, number, size);
+      void* const data = rank == absent ? nullptr : copy.data();
+      ASSERT_TRUE(node_[rank].Broadcast(data, size * kBytes, absent, number, never_, counts));
+      if (rank != absent) ASSERT_EQ(copy, Numbers(size, 0));
+      const Rows ends = [&] {
+        Rows made;
+        for (int other = 1; other <= ranks_; ++other) made.push_back(size * kBytes * other / ranks_ / kBytes * kBytes);
+        return made;
+      }();
+      Numbers part(static_cast<std::size_t>(size));
+      ASSERT_TRUE(node_[rank].ReduceScatter(rank == absent ? nullptr : own.data(),
+                                            rank == absent ? nullptr : part.data(), ends, kInts, 1,
+                                            1, number, never_, counts));
+    }
+  });
+}
+
+TEST(NodeCallsScaled, ReduceScatterScalesContributionsAndSums) {
+  Node node(2, 1 << 10);
+  const std::atomic<bool> never{false};
+  OnRanks(2, [&](int rank) {
+    WaitCounts counts;
+    const std::vector<float> own{1.0f + static_cast<float>(rank), 4, 8};
+    std::vector<float> part(rank == 0 ? 2 : 1);
+    ASSERT_TRUE(node[rank].ReduceScatter(own.data(), part.data(), {8, 12}, kFloats, 0.5, 3, 0,
+                                         never, counts));
+    EXPECT_EQ(part, rank == 0 ? (std::vector<float>{4.5, 12}) : (std::vector<float>{24}));
+  });
+}
+
+// All say so, and can go on.
+TEST(NodeCallsThatDiffer, AreRefusedOnEveryRank) {
+  Node node(3, 1 << 10);
+  const std::atomic<bool> never{false};
+  OnRanks(3, [&](int rank) {
+    WaitCounts counts;
+    Numbers own(100, rank);
+    const auto output = [&](const Rows&) -> void* {
+      ADD_FAILURE() << "there is a result";
+      return nullptr;
+    };
+    const std::int64_t row = rank == 2 ? 8 : 4;
+    EXPECT_THROW(node[rank].Allgather(own.data(), 10, row, output, 1, never, counts),
+                 std::logic_error);
+    EXPECT_THROW(node[rank].Allgather(own.data(), 10, 4, output, rank == 1, never, counts),
+                 std::logic_error);
+    EXPECT_THROW(node[rank].Broadcast(own.data(), 40 * row, 0, 1, never, counts),
+                 std::logic_error);
+    EXPECT_THROW(node[rank].ReduceScatter(own.data(), own.data(), {4, 8, 8 + row}, kInts, 1, 1, 1,
+                                          never, counts),
+                 std::logic_error);
+    ASSERT_TRUE(node[rank].Broadcast(own.data(), 400, 1, 2, never, counts));
+    EXPECT_EQ(own, Numbers(100, 1));
+  });
+}
+
+TEST(NodeCallsThatEnd, StopEndsTheWait) {
+  for (int kind = 0; kind < 3; ++kind) {
+    Node node(2, 1 << 10);
+    std::atomic<bool> stop{false};
+    Sleeper waits([&] {
+      WaitCounts counts;
+      Numbers own(1000);
+      const auto output = [&](const Rows&) -> void* { return nullptr; };
+      const bool done =
+          kind == 0   ? node[0].Allgather(own.data(), 10, 4, output, 1, stop, counts)
+          : kind == 1 ? node[0].Broadcast(own.data(), 4000, 0, 1, stop, counts)
+                      : node[0].ReduceScatter(own.data(), own.data(), {2000, 4000}, kInts, 1, 1, 1,
+                                              stop, counts);
+      EXPECT_FALSE(done);
+    });
+    waits.AwaitSleep();
+    stop = true;
+    node[0].Kick();
+    waits.Join();
+  }
+}
+
+}  // namespace
+}  // namespace horovod_opt

@@ -1,0 +1,35 @@
+"""Calls that recur are planned: no rounds in steady state, and the results of mode off."""
+
+from __future__ import annotations
+
+import pytest
+
+PLANNED = 24  # calls in the worker, different ones
+MISMATCHES = {"new": "shared", "known": "shared", "shape": "max"}
+
+
+@pytest.fixture(params=["mpi-2", "gloo-3", "mpi-4"])
+def reports(request, shared_job):
+    controller, ranks = request.param[:-2], int(request.param[-1])
+    job = shared_job("recurring_calls", controller=controller, ranks=ranks).succeeded()
+    found = job.reports()
+    assert list(found) == list(range(ranks))
+    return list(found.values())
+
+
+def test_results(reports):
+    assert [report["wrong"] for report in reports] == [[]] * len(reports)
+
+
+def test_steady_steps_ask_for_no_round(reports):
+    assert [report["rounds"] for report in reports] == [0] * len(reports)
+    for report in reports:
+        assert report["states"] == ["active"] * PLANNED
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_a_rank_that_sends_something_else(reports, name):
+    """All ranks get the error of mode off, and go on."""
+    for report in reports:
+        assert report["errors"][name].startswith("Mismatched ALLREDUCE tensor shapes")
+        assert "'" in report["errors"][name]

@@ -1,0 +1,145 @@
+"""Named calls of PyTorch that recur in every step, with the results that they must have.
+
+Reports what was wrong (nothing), and how many rounds of negotiation the last steps asked for.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+
+import horovod.torch as hvd
+import torch
+from common import RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS = 30
+LEARNED = 12  # in any step after it, every call is planned
+LARGE = 700_000  # rows of 4 bytes, more than one rank moves at a time
+
+
+def numbers(step: int, size: int, rank: int = RANK) -> torch.Tensor:
+    """Whole and small, so that sums are exact."""
+    return torch.arange(size, dtype=torch.float32) % 50 + 3 * rank + step
+
+
+def total(step: int, size: int) -> torch.Tensor:
+    return sum(numbers(step, size, rank) for rank in range(hvd.size()))
+
+
+def rows(step: int, rank: int) -> int:
+    """Of a gathered tensor: another number in each step, once many; none on rank 1 in some."""
+    if step == LEARNED + 3:
+        return LARGE if rank == 0 else 5
+    return 0 if rank == 1 and step >= LEARNED and step % 2 else 1 + (step + rank) % 4
+
+
+def allreduces(step: int) -> dict[str, tuple]:
+    """Also two under one name, in turn, as layers of one kind have."""
+    seen = {}
+    for size in (4, 9, 4):
+        seen[f"sum {size}"] = (
+            hvd.allreduce(numbers(step, size), op=hvd.Sum, name="shared"), total(step, size))
+    seen["average"] = (hvd.allreduce(numbers(step, 6), name="average"), total(step, 6) / hvd.size())
+    seen["max"] = (hvd.allreduce(numbers(step, 6), op=hvd.Max, name="max"),
+                   numbers(step, 6, hvd.size() - 1))
+    seen["scaled"] = (hvd.allreduce(numbers(step, 6), op=hvd.Sum, name="scaled",
+                                    prescale_factor=0.5, postscale_factor=4.0), 2 * total(step, 6))
+    seen["ints"] = (hvd.allreduce(torch.tensor([step, RANK]), op=hvd.Sum, name="ints"),
+                    torch.tensor([step * hvd.size(), sum(range(hvd.size()))]))
+    return seen
+
+
+def allgathers(step: int) -> dict[str, tuple]:
+    gathered = hvd.allgather(numbers(step, rows(step, RANK)).reshape(-1, 1), name="rows")
+    expected = torch.cat([numbers(step, rows(step, rank), rank) for rank in range(hvd.size())])
+    return {"rows": (gathered, expected.reshape(-1, 1)),
+            "row": (hvd.allgather(torch.full((1, 3), RANK + step), name="row"),
+                    torch.tensor([[rank + step] * 3 for rank in range(hvd.size())]))}
+
+
+def broadcasts(step: int) -> dict[str, tuple]:
+    root = hvd.size() - 1
+    in_place = numbers(step, 5)
+    hvd.broadcast_(in_place, root, name="in place")
+    return {"broadcast": (hvd.broadcast(numbers(step, 7), root, name="copy"),
+                          numbers(step, 7, root)),
+            "in place": (in_place, numbers(step, 5, root))}
+
+
+def reducescatters(step: int) -> dict[str, tuple]:
+    """Seven rows, which no number of ranks here divides, of two numbers."""
+    mine = hvd.reducescatter(numbers(step, 14).reshape(7, 2), op=hvd.Sum, name="parts")
+    parts = torch.tensor_split(total(step, 14).reshape(7, 2), hvd.size())
+    average = hvd.reducescatter(numbers(step, 14).reshape(7, 2), name="average of parts")
+    return {"parts": (mine, parts[RANK]), "average of parts": (average, parts[RANK] / hvd.size())}
+
+
+def in_any_order(step: int) -> dict[str, tuple]:
+    """Many at once, begun in another order on each rank."""
+    names = [f"many {i}" for i in range(12)]
+    start = (5 * RANK + step) % len(names)
+    handles = {
+        name: hvd.allreduce_async(numbers(step, 3 + len(name)), op=hvd.Sum, name=name)
+        for name in names[start:] + names[:start]
+    }
+    return {name: (hvd.synchronize(handles[name]), total(step, 3 + len(name))) for name in names}
+
+
+def wrong(results: dict[str, tuple]) -> list[str]:
+    return [f"{name}: {seen.tolist()[:9]}, not {expected.tolist()[:9]}"
+            for name, (seen, expected) in results.items()
+            if seen.shape != expected.shape or not torch.equal(seen, expected)]
+
+
+def one_step(step: int) -> list[str]:
+    found = []
+    for kind in (allreduces, allgathers, broadcasts, reducescatters, in_any_order):
+        found += [f"step {step}, {what}" for what in wrong(kind(step))]
+    return found
+
+
+def another_shape() -> list[str]:
+    """Of all ranks at once: nobody has asked for it before."""
+    for size in (21, 22):
+        seen = hvd.allreduce(numbers(0, size), op=hvd.Sum, name="shared")
+        if not torch.equal(seen, total(0, size)):
+            return [f"{size} numbers: {seen.tolist()}"]
+    return []
+
+
+def mismatch(name: str, own: torch.Tensor) -> str:
+    try:
+        hvd.allreduce(own, op=hvd.Sum, name=name)
+    except hvd.HorovodInternalError as error:
+        return str(error)
+    return ""
+
+
+def mismatches() -> dict[str, str]:
+    """On the last rank: a size that is new, one that is known, and another shape of one size."""
+    last = hvd.size() - 1 == RANK
+    return {
+        "new": mismatch("average", numbers(0, 8 if last else 6)),
+        "known": mismatch("shared", numbers(0, 9 if last else 4)),
+        "shape": mismatch("max", numbers(0, 6).reshape(2, 3) if last else numbers(0, 6)),
+    }
+
+
+faulthandler.dump_traceback_later(150)
+torch.set_num_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
+    found, before = [], 0
+    for step in range(STEPS):
+        if step == LEARNED:
+            before = horovod_opt.stats().requested_rounds
+        found += one_step(step)
+    rounds = horovod_opt.stats().requested_rounds - before
+    states = [plan.state for plan in horovod_opt.plans()]
+    found += another_shape()
+    errors = mismatches()
+    for step in range(STEPS):
+        found += one_step(step)
+report(wrong=found, rounds=rounds, states=states, errors=errors)
