@@ -17,11 +17,17 @@ from graph_analysis.order import Order
 from graph_analysis.plan import Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
 
+# Not in the plan of a graph, but each is one of its own.
+RECURRING = frozenset({"HorovodGroupedAllreduce", "HorovodAllgather", "HorovodGroupedAllgather",
+                       "HorovodBroadcast", "HorovodBroadcastInplace", "HorovodReducescatter",
+                       "HorovodGroupedReducescatter"})
+BY_ITSELF = "has a plan of its own once it recurs"
 DEFAULT_THRESHOLD = 4 * 1024 * 1024  # bytes
 
 
 class Region(NamedTuple):
-    """What runs as often as one graph does: the graph itself, a branch, the body of a loop.
+    """What runs as often as one graph does: the graph itself, a branch, the body of a loop. If it
+    has collectives of several process sets, there is one for each.
 
     `plan` is None if everything in it stays negotiated; `reason` then says why. `unplanned` has
     the collectives that do."""
@@ -81,21 +87,28 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
     expansion = expand(graph, options.values, options.inline_calls, options.decided)
     order = Order(expansion)
     constant = constant_collectives(expansion, order.collectives) if in_loop else frozenset()
-    chosen, unplanned = [], []
+    # By collective: the process set in whose plan it is, None if it is negotiated.
+    process_sets: list[Optional[int]] = []
+    unplanned = []
     for number, node in enumerate(order.collectives):
         op, instance, collective = expansion.collectives[node]
         reason = negotiated or _why_not(
             op, collective, node in expansion.conditional, node in constant)
-        chosen.append(not reason)
+        process_sets.append(None if reason else collective.process_set)
         if reason:
             unplanned.append(Negotiated(number, instance, reason))
-    after = order.nearest(chosen)
-    slots = [_slot(number, *expansion.collectives[node][1:], after[number])
-             for number, node in enumerate(order.collectives) if chosen[number]]
-    if slots:
+    planned = sorted({one for one in process_sets if one is not None})
+    for process_set in planned:
+        chosen = [one == process_set for one in process_sets]
+        after = order.nearest(chosen)
+        slots = [_slot(number, *expansion.collectives[node][1:], after[number])
+                 for number, node in enumerate(order.collectives) if chosen[number]]
         buckets = fuse(slots, order.latest(chosen), options.threshold)
-        regions.append(Region(name, Plan(name, buckets, tuple(unplanned)), tuple(unplanned), ""))
-    elif unplanned or not regions:
+        title = f"{name}, process set {process_set}" if process_set else name
+        negotiated_here = tuple(unplanned) if process_set == planned[0] else ()
+        regions.append(Region(
+            title, Plan(title, buckets, negotiated_here, process_set), negotiated_here, ""))
+    if not planned and (unplanned or not regions):
         reason = negotiated or (
             "none of its collectives can be planned" if unplanned else "it has no collectives")
         regions.append(Region(name, None, tuple(unplanned), reason))
@@ -124,9 +137,7 @@ def _slot(number: int, name: str, about: Collective, after: tuple[int, ...]) -> 
 def _why_not(op: str, about: Collective, conditional: bool, constant: bool) -> Optional[str]:
     """Why the collective has to be negotiated, or None."""
     if op != "HorovodAllreduce":
-        return f"only HorovodAllreduce is planned, this is {op}"
-    if about.process_set:
-        return f"it belongs to process set {about.process_set}"
+        return f"{op} {BY_ITSELF if op in RECURRING else 'is never planned'}"
     if about.reduce_op == ADASUM:
         return "Adasum is not a sum of the tensors in a bucket"
     if about.reduce_op not in REDUCE_OPS:

@@ -57,12 +57,14 @@ def size(number: int) -> str:
 class Plan:
     """The buckets of a region in the order in which they are reduced.
 
-    `unplanned` are the collectives that stay negotiated. Equal hashes mean equal collectives in
-    equal order and buckets, whatever the graph or its keys are called."""
+    `unplanned` are the collectives that stay negotiated. `process_set`: the number of that whose
+    ranks reduce them. Equal hashes mean equal collectives in equal order and buckets, whatever the
+    graph or its keys are called."""
 
     name: str
     buckets: tuple[Bucket, ...]
     unplanned: tuple[Negotiated, ...] = ()
+    process_set: int = 0
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -77,7 +79,9 @@ class Plan:
         """16 hexadecimal digits over everything that the ranks must agree on: names, shapes,
         dtypes, attributes, order and buckets."""
         # Not the IDs: ranks may differ in what they negotiate in between.
-        content = [[slot[1:8] for slot in bucket.slots] for bucket in self.buckets]
+        content: list = [[slot[1:8] for slot in bucket.slots] for bucket in self.buckets]
+        if self.process_set:
+            content.append(self.process_set)
         text = json.dumps(content, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -10,7 +10,7 @@ from graph_analysis.negotiated import Negotiated
 from graph_analysis.plan import Bucket, Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
 
-FORMAT = 2
+FORMAT = 3
 
 
 class PlanError(ValueError):
@@ -22,6 +22,7 @@ def write(plan: Plan) -> str:
         "format": FORMAT,
         "name": plan.name,
         "hash": plan.hash,
+        "process_set": plan.process_set,
         "buckets": [{"closed": bucket.closed, "slots": [slot._asdict() for slot in bucket.slots]}
                     for bucket in plan.buckets],
         "unplanned": [one._asdict() for one in plan.unplanned],
@@ -36,7 +37,8 @@ def read(text: str) -> Plan:
         raise PlanError(f"This is not JSON: {error}.") from None
     except RecursionError:
         raise PlanError("This is not a plan: it is nested too deeply.") from None
-    _fields(document, "the plan", ("format", "name", "hash", "buckets", "unplanned"))
+    _fields(document, "the plan", (
+        "format", "name", "hash", "process_set", "buckets", "unplanned"))
     if document["format"] != FORMAT:
         raise PlanError(f"format: {document['format']!r} is not {FORMAT}.")
     plan = Plan(
@@ -44,7 +46,8 @@ def read(text: str) -> Plan:
         tuple(_bucket(bucket, f"buckets[{number}]")
               for number, bucket in enumerate(_list(document["buckets"], "buckets"))),
         tuple(_unplanned(entry, f"unplanned[{number}]")
-              for number, entry in enumerate(_list(document["unplanned"], "unplanned"))))
+              for number, entry in enumerate(_list(document["unplanned"], "unplanned"))),
+        _natural(document["process_set"], "process_set"))
     ids = [slot.id for slot in plan.slots]
     for earlier, later in zip(ids, ids[1:]):
         if earlier >= later:

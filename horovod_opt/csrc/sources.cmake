@@ -65,6 +65,8 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_operations.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/rounds.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_agenda.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/split_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)

@@ -12,7 +12,7 @@ from graph_analysis.reductions import DTYPES
 def native_text(plan: Plan, threshold: int) -> str:
     """The plan as horovod_opt/csrc/core/plan/parse_plan.h reads it; `threshold` in bytes."""
     number = {slot.id: place for place, slot in enumerate(plan.slots)}
-    lines = [f"plan\t{plan.hash}\t{threshold}\t{_field(plan.name)}"]
+    lines = [f"plan\t{plan.hash}\t{threshold}\t{plan.process_set}\t{_field(plan.name)}"]
     for slot in plan.slots:
         after = ",".join(str(number[before]) for before in slot.after if before in number) or "-"
         lines.append(
@@ -35,11 +35,13 @@ def _field(text: str) -> str:
 class PlanStatus:
     """What has become of a plan on this rank.
 
-    name          the function, the run of a session, or the branch or loop that it belongs to
+    name          the function, the run of a session, or the branch or loop that it belongs to; of
+                  a call that recurs, the call
     hash          equal on all ranks that have the same plan
     state         "warming up" (its first iterations are negotiated and checked), "ready" (waits
                   for other ranks, or for its next iteration), "active", or "negotiated" (for good)
     reason        why it is not active
+    process_set   the number of the process set whose ranks it belongs to; 0: all ranks
     iterations    planned iterations so far
     buckets       names of the tensors of each bucket, in order
     arrived_last  tensor name -> how often it was the last of its bucket
@@ -49,6 +51,7 @@ class PlanStatus:
     hash: str
     state: str
     reason: str
+    process_set: int
     iterations: int
     buckets: tuple[tuple[str, ...], ...]
     arrived_last: dict[str, int]
@@ -69,9 +72,10 @@ def _plans(lines: list[str]) -> Iterator[PlanStatus]:
     for head, *rest in blocks:
         slots = [fields for fields in rest if fields[0] == "slot"]
         names = [name for _, _, name in slots]
-        _, hash_, state, iterations, name, reason = head
+        _, hash_, state, iterations, process_set, name, reason = head
         yield PlanStatus(
-            name=name, hash=hash_, state=state, reason=reason, iterations=int(iterations),
+            name=name, hash=hash_, state=state, reason=reason,
+            process_set=int(process_set), iterations=int(iterations),
             buckets=tuple(
                 tuple(names[int(slot)] for slot in fields[1].split(","))
                 for fields in rest if fields[0] == "bucket"

@@ -82,9 +82,8 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
 
 
 def of(optimizer: Any) -> GradientPlan | None:
-    """For a new hvd.DistributedOptimizer; None if nothing of it is planned, in another mode or in
-    another process set."""
-    if planner is None or optimizer.process_set.process_set_id != 0:
+    """For a new hvd.DistributedOptimizer; None in another mode."""
+    if planner is None or optimizer.process_set.process_set_id is None:
         return None
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     title = f"DistributedOptimizer ({type(optimizer).__name__})"
@@ -103,5 +102,6 @@ def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Rec
             gradients.append((optimizer._parameter_names.get(parameter), {
                 "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
                 "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
+                "process_set": optimizer.process_set.process_set_id,
             }))
     return gradients[::-1]

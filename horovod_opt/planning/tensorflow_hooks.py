@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import graph_analysis
+from graph_analysis.analysis import BY_ITSELF
 from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning.planner import Planner, bucket_bytes
 from horovod_opt.planning.region_file import write_region
@@ -95,7 +96,7 @@ class Capture:
             return
         for region in analysis.regions:
             self._write(region)
-            reasons = {one.reason for one in region.unplanned if "Broadcast" not in one.reason}
+            reasons = {one.reason for one in region.unplanned if not one.reason.endswith(BY_ITSELF)}
             if reasons:
                 self._say(f"in {region.name}, some tensors stay negotiated: "
                           f"{'; '.join(sorted(reasons))}")

@@ -27,6 +27,15 @@ def test_steady_steps_ask_for_no_round(reports):
         assert report["states"] == ["active"] * PLANNED
 
 
+def test_a_broadcast_that_a_joined_rank_cannot_be_part_of(reports):
+    """Planned or negotiated: an error, as in mode off, and no zeros."""
+    *others, last = reports
+    assert last["joined"] == ""
+    assert others
+    for report in others:
+        assert "join" in report["joined"].lower()
+
+
 @pytest.mark.parametrize("name", MISMATCHES)
 def test_a_rank_that_sends_something_else(reports, name):
     """All ranks get the error of mode off, and go on."""

@@ -30,8 +30,8 @@ TEST(PathCounters, EachAdditionReachesItsCounters) {
   counters.AddBucket(1, 1us, 1us);
   counters.AddIteration();
   counters.AddIteration();
-  counters.SetWakeups(9);
-  counters.SetWakeups(11);
+  counters.AddWakeups(9);
+  counters.AddWakeups(2);
   counters.AddAgreement();
   counters.AddAgreement();
   EXPECT_EQ(counters.Read().agreements, 2);
@@ -44,7 +44,7 @@ TEST(PathCounters, ResetStartsAgain) {
     counters.BeginThread();
     counters.AddBucket(1, 1us, 1us);
     counters.AddIteration();
-    counters.SetWakeups(1);
+    counters.AddWakeups(1);
     counters.AddAgreement();
     for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
     counters.EndThread();
@@ -173,7 +173,7 @@ TEST(PathCounters, ReadersAtAnyTime) {
     for (int i = 1; i <= kBuckets; ++i) {
       counters.AddBucket(kBytes, 2ns, 3ns);
       if (i % 10 == 0) counters.AddIteration();
-      counters.SetWakeups(i);
+      counters.AddWakeups(1);
     }
     counters.EndThread();
   }).join();

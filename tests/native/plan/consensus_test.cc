@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "tests/native/plan/sample_plans.h"
+
 namespace horovod_opt {
 namespace {
 
@@ -22,7 +24,7 @@ Vote Says(PlanState state, std::uint64_t begun = 0, const std::string& reason = 
 Decision Decided(const std::vector<Vote>& by_rank) {
   std::vector<std::string> rows;
   for (const Vote& one : by_rank) rows.push_back(ToRow({one}));
-  const auto decisions = Decide(rows);
+  const auto decisions = Decide(ByRank(rows));
   EXPECT_EQ(decisions.size(), 1u);
   EXPECT_EQ(decisions.at(0).hash, "p");
   return decisions.at(0);
@@ -82,7 +84,7 @@ TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
   for (const int without : {0, 1, 2}) {
     std::vector<std::string> rows(3, ToRow({Says(PlanState::kReady, 2)}));
     rows[without] = "";
-    const auto decisions = Decide(rows);
+    const auto decisions = Decide(ByRank(rows));
     ASSERT_EQ(decisions.size(), 1u);
     EXPECT_EQ(decisions[0].kind, Decision::kWait);
     EXPECT_EQ(decisions[0].reason,
@@ -90,8 +92,19 @@ TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
   }
 }
 
+// A process set that not all ranks are in.
+TEST(Vote, RanksHaveTheNumbersThatTheyHaveInTheJob) {
+  const std::string ready = ToRow({Says(PlanState::kReady, 2)});
+  const auto waits = Decide({{1, ready}, {4, ""}, {5, ""}});
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].reason, "its warm-up is not over on ranks 4-5");
+  const auto ends = Decide({{1, ready}, {4, ToRow({Says(PlanState::kFailed, 2, "odd")})}});
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].reason, "rank 4: odd");
+}
+
 TEST(Vote, NothingToDecide) {
-  EXPECT_TRUE(Decide({"", ""}).empty());
+  EXPECT_TRUE(Decide(ByRank({"", ""})).empty());
   EXPECT_EQ(Decided({Says(PlanState::kActive, 4), Says(PlanState::kActive, 5)}).kind,
             Decision::kWait);
 }
@@ -233,7 +246,7 @@ TEST(Vote, OneDecisionAPlanInTheOrderOfHashes) {
   Vote failed = Says(PlanState::kFailed, 0, "no");
   ready.hash = "q";
   failed.hash = "a";
-  const auto decisions = Decide({ToRow({ready, failed}), ToRow({ready})});
+  const auto decisions = Decide(ByRank({ToRow({ready, failed}), ToRow({ready})}));
   ASSERT_EQ(decisions.size(), 2u);
   EXPECT_EQ(decisions[0].hash, "a");
   EXPECT_EQ(decisions[0].kind, Decision::kEnd);

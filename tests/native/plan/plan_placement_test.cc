@@ -29,7 +29,7 @@ class PlanPlacement : public testing::Test {
 
   // Both ranks meet; what rank 0 would say.
   std::vector<std::string> Meet() {
-    const std::vector<std::string> rows{plans_[0].VoteRow(false), plans_[1].VoteRow(false)};
+    const auto rows = ByRank({plans_[0].VoteRow(false), plans_[1].VoteRow(false)});
     plans_[1].Apply(rows);
     return plans_[0].Apply(rows).rejected;
   }
@@ -119,8 +119,8 @@ TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
       for (int bucket_id : {ready_[0], ready_[1]}) plans.Finished(plans.Take(bucket_id));
     }
   }
-  const std::vector<std::string> rows{plans_[0].VoteRow(true), plans_[1].VoteRow(false)};
-  ASSERT_FALSE(FromRow(rows[0]).at(0).times.empty());
+  const auto rows = ByRank({plans_[0].VoteRow(true), plans_[1].VoteRow(false)});
+  ASSERT_FALSE(FromRow(rows.at(0)).at(0).times.empty());
   for (PlanTable& plans : plans_) {
     plans.Apply(rows);
     EXPECT_EQ(plans.Reports().at(0).buckets, (Buckets{{0}, {1}}));

@@ -236,7 +236,7 @@ void PlanSimulation::Background(int rank) {
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
     for (const auto& one : ranks_) rows.push_back(one->row);
-    const auto outcome = self.plans.Apply(rows);
+    const auto outcome = self.plans.Apply(ByRank(rows));
     EXPECT_TRUE(outcome.overlapping.empty());
     for (const ArrivalPtr& arrival : outcome.negotiated) {
       const auto& tensor = static_cast<const Tensor&>(*arrival);

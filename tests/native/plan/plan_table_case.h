@@ -27,7 +27,7 @@ class PlanTableTest : public testing::Test {
   PlanTable::Outcome HoldVote(const std::vector<std::string>& others = {}) {
     std::vector<std::string> rows{plans_.VoteRow(times_, PlanTable::Clock::now() + later_)};
     rows.insert(rows.end(), others.begin(), others.end());
-    return plans_.Apply(rows);
+    return plans_.Apply(ByRank(rows));
   }
 
   // What another rank says of plan p.

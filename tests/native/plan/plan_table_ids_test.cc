@@ -98,12 +98,12 @@ TEST_F(PlanTableTest, NoBucketIdsForNewBucketsKeepsTheOldOnes) {
   };
   // All apart: 3 new buckets where 2 bucket IDs are left.
   plans_.VoteRow(true);
-  plans_.Apply({timed({0, 5000, 10000}), slow});
+  plans_.Apply(ByRank({timed({0, 5000, 10000}), slow}));
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {1}, {2}}));
   EXPECT_EQ(ReportOf("p").state, "active");
   // Fused: the threshold allows two of them.
   plans_.VoteRow(true);
-  plans_.Apply({timed({20, 10, 0}), slow});
+  plans_.Apply(ByRank({timed({20, 10, 0}), slow}));
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{2, 1}, {0}}));
   EXPECT_EQ(Arrive(1), Route::kPlanned);
   EXPECT_EQ(announced_.back(), 4);

@@ -65,7 +65,7 @@ class PlanTableThreads : public testing::Test {
     while (!over_.load(std::memory_order_relaxed)) {
       const std::string row = plans_.VoteRow(true);
       std::this_thread::yield();
-      const auto outcome = plans_.Apply({row});
+      const auto outcome = plans_.Apply(ByRank({row}));
       for (const ArrivalPtr& arrival : outcome.negotiated) Reduced(arrival);
       rejected_ += static_cast<int>(outcome.rejected.size());
       std::this_thread::yield();
@@ -108,7 +108,7 @@ TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
   for (std::thread& thread : framework) thread.join();
   over_ = true;
   for (std::thread& thread : others) thread.join();
-  plans_.Apply({plans_.VoteRow(false)});
+  plans_.Apply(ByRank({plans_.VoteRow(false)}));
   EXPECT_TRUE(plans_.Close().empty());
   for (const auto& count : reduced_) EXPECT_EQ(count, kIterations);
   EXPECT_GE(planned_, kIterations);
@@ -127,7 +127,7 @@ TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
       return plans.Arrive(1, 4, {}, "", arrival);
     };
     while (!plans.WantsVote()) arrive();
-    plans.Apply({plans.VoteRow(false)});
+    plans.Apply(ByRank({plans.VoteRow(false)}));
     std::atomic<bool> started{false};
     std::thread framework([&] {
       for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {

@@ -8,7 +8,7 @@
 namespace horovod_opt {
 namespace {
 
-const std::string kPlan = "plan\tabc\t1024\ttrain step\n";
+const std::string kPlan = "plan\tabc\t1024\t3\ttrain step\n";
 const std::string kSlotA = "slot\t11\t400\t7\t1\t1.0\t0.5\t-\tgrads/a\n";
 const std::string kSlotB = "slot\t12\t0\t7\t1\t1.0\t0.5\t-\tgrads/b 2\n";
 const std::string kSlotC = "slot\t7\t8\t6\t1\t1e-3\t1.0\t0,1\tc\n";
@@ -27,6 +27,7 @@ TEST(Plan, EveryFieldIsRead) {
   const Plan plan = ParsePlan(kPlan + kSlotA + kSlotB + kSlotC + kBuckets);
   EXPECT_EQ(plan.hash, "abc");
   EXPECT_EQ(plan.threshold, 1024);
+  EXPECT_EQ(plan.process_set, 3);
   EXPECT_EQ(plan.name, "train step");
   EXPECT_EQ(plan.buckets, (Buckets{{1, 0}, {2}}));
   ASSERT_EQ(plan.slots.size(), 3u);
@@ -50,10 +51,12 @@ TEST(Plan, ABadLineIsNamed) {
   const char* const lines[] = {
       "",
       "plan",
-      "plan\tabc\t1024",
-      "plan\tabc\t1 KiB\tname",
-      "plan\tabc\t-1\tname",
-      "plan\tabc\t1024\tname\tmore",
+      "plan\tabc\t1024\t0",
+      "plan\tabc\t1 KiB\t0\tname",
+      "plan\tabc\t-1\t0\tname",
+      "plan\tabc\t1024\t-1\tname",
+      "plan\tabc\t1024\tall\tname",
+      "plan\tabc\t1024\t0\tname\tmore",
       "slot",
       "slot\t11\t400\t7\t1\t1.0\t0.5\t-",
       "slot\t11\t400\t7\t1\t1.0\t0.5\t-\ta\tmore",

@@ -2,15 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
 
 using Random = std::minstd_rand;
+
+// Of ranks 0, 1, ...
+inline std::map<int, std::string> ByRank(const std::vector<std::string>& rows) {
+  std::map<int, std::string> by_rank;
+  for (const std::string& row : rows) by_rank[static_cast<int>(by_rank.size())] = row;
+  return by_rank;
+}
 
 // `slots` tensors of 4 bytes, named a, b, ...; keys count up from `first_key`.
 inline Plan MakePlan(const std::string& hash, int slots, Buckets buckets,

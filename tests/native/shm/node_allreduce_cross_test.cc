@@ -178,8 +178,8 @@ TEST_P(NodeAllreduceCrossFails, EndsWithFalse) {
     std::vector<float> values(kElements, 1);
     const std::int64_t bytes = static_cast<std::int64_t>(kElements * sizeof(float));
     WaitCounts counts;
-    EXPECT_FALSE(node[rank].Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross, 0,
-                                stop, counts));
+    EXPECT_FALSE(node[rank].Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross,
+                                      0, stop, counts));
     if (chunks_before_failure >= 0) EXPECT_EQ(chunks, chunks_before_failure + 1);
   };
   Sleeper first([&] { run(0, -1); });

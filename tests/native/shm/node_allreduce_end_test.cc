@@ -136,8 +136,8 @@ TEST_F(NodeAllreduceEnd, RefusesPartsOfElements) {
   std::vector<char> values(8);
   WaitCounts counts;
   for (const std::int64_t bytes : {-4, 3, 5}) {
-    EXPECT_THROW(reduce_[0]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {}, 0,
-                                 stop_, counts),
+    EXPECT_THROW(reduce_[0]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {},
+                                       0, stop_, counts),
                  std::invalid_argument);
   }
 }

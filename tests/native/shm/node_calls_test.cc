@@ -13,6 +13,7 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 using Rows = std::vector<std::int64_t>;
+using Outcome = NodeCollectives::Outcome;
 
 constexpr std::int64_t kBytes = sizeof(std::int32_t);
 
@@ -80,8 +81,9 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
         all.assign(static_cast<std::size_t>(call.All()), -1);
         return all.data();
       };
-      ASSERT_TRUE(node.Allgather(own.data(), call.rows[rank], call.numbers * kBytes, output, number,
-                                 stop, counts));
+      ASSERT_EQ(node.Allgather(own.data(), call.rows[rank], call.numbers * kBytes, output, number,
+                               stop, counts),
+                Outcome::kDone);
       Numbers expected;
       for (int other = 0; other < ranks; ++other) {
         const Numbers part = Contribution(other, number, call.rows[other] * call.numbers);
@@ -92,8 +94,8 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
     }
     case Call::kBroadcast: {
       Numbers own = Contribution(rank, number, call.numbers);
-      ASSERT_TRUE(node.Broadcast(own.data(), call.numbers * kBytes, call.root, number, stop,
-                                 counts));
+      ASSERT_EQ(node.Broadcast(own.data(), call.numbers * kBytes, call.root, number, stop, counts),
+                Outcome::kDone);
       ASSERT_EQ(own, Contribution(call.root, number, call.numbers)) << "call " << number;
       return;
     }
@@ -107,8 +109,9 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
         ends.push_back(last + call.rows[other] * call.numbers * kBytes);
       }
       Numbers part(static_cast<std::size_t>(call.rows[rank] * call.numbers), -1);
-      ASSERT_TRUE(node.ReduceScatter(own.data(), part.data(), ends, kInts, 1, 1, number, stop,
-                                     counts));
+      ASSERT_EQ(node.ReduceScatter(own.data(), part.data(), ends, kInts, 1, 1, number, stop,
+                                   counts),
+                Outcome::kDone);
       for (std::size_t i = 0; i < part.size(); ++i) {
         std::int32_t sum = 0;
         for (int other = 0; other < ranks; ++other) {
@@ -146,34 +149,35 @@ TEST_P(NodeCalls, OfAllKindsBackToBack) {
   });
 }
 
-TEST_P(NodeCalls, WhoeverWantsNoResultStaysInStep) {
+// Nobody performs a call from which a rank stays away, and all stay in step.
+TEST_P(NodeCalls, NoneIsPerformedWithoutAllRanks) {
   OnRanks(ranks_, [&](int rank) {
     WaitCounts counts;
-    const std::int64_t size = 1000;
-    for (std::size_t number = 0; number < 20; ++number) {
-      const int absent = static_cast<int>(number) % ranks_;
-      const Numbers own = Contribution(rank, number, size);
-      Numbers all(static_cast<std::size_t>(size * ranks_));
-      const auto output = [&](const Rows&) { return rank == absent ? nullptr : all.data(); };
-      ASSERT_TRUE(
-          node_[rank].Allgather(own.data(), size, kBytes, output, number, never_, counts));
-      for (int other = 0; other < ranks_ && rank != absent; ++other) {
-        ASSERT_EQ(all[static_cast<std::size_t>(other * size + 999)], Number(other, number, 999));
+    const std::int64_t size = 1000;  // several chunks
+    for (std::size_t number = 0; number < 60; ++number) {
+      const int absent = static_cast<int>(number / 3) % ranks_;
+      Numbers own = Contribution(rank, number, size), before = own;
+      if (rank == absent) {
+        ASSERT_TRUE(node_[rank].StayAway(never_, counts));
+      } else if (number % 3 == 0) {
+        const auto output = [&](const Rows&) -> void* {
+          ADD_FAILURE() << "there is a result";
+          return nullptr;
+        };
+        ASSERT_EQ(node_[rank].Allgather(own.data(), size, kBytes, output, number, never_, counts),
+                  Outcome::kIncomplete);
+      } else if (number % 3 == 1) {
+        ASSERT_EQ(node_[rank].Broadcast(own.data(), size * kBytes, absent, number, never_, counts),
+                  Outcome::kIncomplete);
+      } else {
+        const Rows ends(ranks_, size * kBytes);
+        ASSERT_EQ(node_[rank].ReduceScatter(own.data(), own.data(), ends, kInts, 1, 1, number,
+                                            never_, counts),
+                  Outcome::kIncomplete);
       }
-      // Absent as the root: zeros.
-      Numbers copy = Contribution(rank, number, size);
-      void* const data = rank == absent ? nullptr : copy.data();
-      ASSERT_TRUE(node_[rank].Broadcast(data, size * kBytes, absent, number, never_, counts));
-      if (rank != absent) ASSERT_EQ(copy, Numbers(size, 0));
-      const Rows ends = [&] {
-        Rows made;
-        for (int other = 1; other <= ranks_; ++other) made.push_back(size * kBytes * other / ranks_ / kBytes * kBytes);
-        return made;
-      }();
-      Numbers part(static_cast<std::size_t>(size));
-      ASSERT_TRUE(node_[rank].ReduceScatter(rank == absent ? nullptr : own.data(),
-                                            rank == absent ? nullptr : part.data(), ends, kInts, 1,
-                                            1, number, never_, counts));
+      ASSERT_EQ(own, before);
+      const Call whole{Call::kAllreduce, Rows(ranks_), 10, 0};
+      Perform(whole, node_[rank], rank, ranks_, 1000 + number, never_);
     }
   });
 }
@@ -185,8 +189,9 @@ TEST(NodeCallsScaled, ReduceScatterScalesContributionsAndSums) {
     WaitCounts counts;
     const std::vector<float> own{1.0f + static_cast<float>(rank), 4, 8};
     std::vector<float> part(rank == 0 ? 2 : 1);
-    ASSERT_TRUE(node[rank].ReduceScatter(own.data(), part.data(), {8, 12}, kFloats, 0.5, 3, 0,
-                                         never, counts));
+    ASSERT_EQ(node[rank].ReduceScatter(own.data(), part.data(), {8, 12}, kFloats, 0.5, 3, 0, never,
+                                       counts),
+              Outcome::kDone);
     EXPECT_EQ(part, rank == 0 ? (std::vector<float>{4.5, 12}) : (std::vector<float>{24}));
   });
 }
@@ -212,7 +217,7 @@ TEST(NodeCallsThatDiffer, AreRefusedOnEveryRank) {
     EXPECT_THROW(node[rank].ReduceScatter(own.data(), own.data(), {4, 8, 8 + row}, kInts, 1, 1, 1,
                                           never, counts),
                  std::logic_error);
-    ASSERT_TRUE(node[rank].Broadcast(own.data(), 400, 1, 2, never, counts));
+    ASSERT_EQ(node[rank].Broadcast(own.data(), 400, 1, 2, never, counts), Outcome::kDone);
     EXPECT_EQ(own, Numbers(100, 1));
   });
 }
@@ -225,12 +230,12 @@ TEST(NodeCallsThatEnd, StopEndsTheWait) {
       WaitCounts counts;
       Numbers own(1000);
       const auto output = [&](const Rows&) -> void* { return nullptr; };
-      const bool done =
+      const Outcome outcome =
           kind == 0   ? node[0].Allgather(own.data(), 10, 4, output, 1, stop, counts)
           : kind == 1 ? node[0].Broadcast(own.data(), 4000, 0, 1, stop, counts)
                       : node[0].ReduceScatter(own.data(), own.data(), {2000, 4000}, kInts, 1, 1, 1,
                                               stop, counts);
-      EXPECT_FALSE(done);
+      EXPECT_EQ(outcome, Outcome::kStopped);
     });
     waits.AwaitSleep();
     stop = true;

@@ -97,7 +97,7 @@ def test_a_path_through_a_collective_that_is_not_planned_closes_a_bucket():
     assert ids(plan) == {"a": 0, "b": 2}
     assert plan.slots[1].after == (0,)
     assert plan.unplanned == (
-        (1, "g", "only HorovodAllreduce is planned, this is HorovodAllgather"),)
+        (1, "g", "HorovodAllgather has a plan of its own once it recurs"),)
 
 
 def test_a_concurrent_collective_that_is_not_planned_does_not_close_a_bucket():
@@ -146,15 +146,31 @@ def test_a_negative_threshold_is_refused():
     (allreduce("a", reduce_op=2), "Adasum is not a sum of the tensors in a bucket"),
     (allreduce("a", reduce_op=9), "reduce operation 9 is not known"),
     (allreduce("a", dtype="string"), "dtype string is not known"),
-    (allreduce("a", process_set=1), "it belongs to process set 1"),
-    *[({"name": "a", "op": name}, f"only HorovodAllreduce is planned, this is {name}")
+    *[({"name": "a", "op": name}, f"{name} has a plan of its own once it recurs")
       for name in ("HorovodAllgather", "HorovodBroadcast", "HorovodGroupedAllreduce",
-                   "HorovodAlltoall", "HorovodReducescatter", "HorovodJoin")],
+                   "HorovodReducescatter")],
+    *[({"name": "a", "op": name}, f"{name} is never planned")
+      for name in ("HorovodAlltoall", "HorovodJoin")],
 ])
 def test_what_cannot_be_planned_stays_negotiated(node, reason):
     region, = analyze(read_dict({"nodes": [node], "fetches": ["a"]})).regions
     assert (region.plan, region.unplanned) == (None, ((0, "a", reason),))
     assert region.reason == "none of its collectives can be planned"
+
+
+def test_a_process_set_has_a_plan_of_its_own():
+    """b of set 1 lies between a and c of all ranks, which cannot be fused for that."""
+    nodes = [allreduce("a"), allreduce("b", "a", process_set=1), allreduce("c", "b"),
+             allreduce("d", process_set=1),
+             {"name": "e", "op": "HorovodAlltoall", "inputs": ["c", "d"]}]
+    everyone, some = analyze(read_dict({"nodes": nodes, "fetches": ["e"]})).regions
+    assert everyone.name + ", process set 1" == some.name
+    assert [everyone.plan.process_set, some.plan.process_set] == [0, 1]
+    assert [[slot.name for slot in bucket.slots] for bucket in everyone.plan.buckets] == [
+        ["a"], ["c"]]
+    assert {slot.name for slot in some.plan.slots} == {"b", "d"}
+    assert [one.name for one in everyone.unplanned] == ["e"]
+    assert some.unplanned == ()
 
 
 def test_queries_are_no_collectives():

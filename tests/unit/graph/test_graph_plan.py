@@ -18,7 +18,7 @@ SLOT = Slot(0, "a", (2, 3), "float32", 1, 1.0, 1.0, "", 7, 24, ())
 PLAN = Plan("step", (Bucket((SLOT, SLOT._replace(id=1, name="b")), "c depends on a"),
                      Bucket((SLOT._replace(id=3, name="c", prescale=0.1, after=(0, 1),
                                            device="/CPU:0"),), "there is no other tensor")),
-            (Negotiated(2, "g", "only HorovodAllreduce is planned, this is HorovodAllgather"),))
+            (Negotiated(2, "g", "HorovodAllgather has a plan of its own once it recurs"),))
 
 
 def with_first(**changed: object) -> Plan:
@@ -69,7 +69,9 @@ def slot(document: dict) -> dict:
     ("[" * 100_000, "This is not a plan: it is nested too deeply|This is not JSON"),
     ("[]", r"the plan: \[\] is not an object"),
     ("{}", "the plan: 'format' is missing"),
-    (broken(lambda d: d.update(format=1)), "format: 1 is not 2"),
+    (broken(lambda d: d.update(format=1)), "format: 1 is not 3"),
+    (broken(lambda d: d.update(process_set=-1)), "process_set: -1 is negative"),
+    (broken(lambda d: d.update(process_set=1)), "hash: .* the file was changed"),
     (broken(lambda d: d.update(extra=2)), "the plan: 'extra' is unknown"),
     (broken(lambda d: d.update(buckets={})), r"buckets: \{\} is not a list"),
     (broken(lambda d: d["buckets"][1].update(slots=[])), r"buckets\[1\].slots: .* at least one"),
@@ -135,7 +137,7 @@ def test_the_explanation_names_tensors_reasons_and_what_stays_negotiated():
     assert ("3  c  float32[2, 3], 24 B, sum, scaled by 0.1 before and 1 after, on /CPU:0, "
             "after 0 and 1\n") in text
     assert ("1 tensor not in the plan, negotiated as ever:\n"
-            "  2  g, because only HorovodAllreduce is planned, this is HorovodAllgather\n") in text
+            "  2  g, because HorovodAllgather has a plan of its own once it recurs\n") in text
 
 
 def test_every_kind_of_negotiated_collectives_is_one_line():

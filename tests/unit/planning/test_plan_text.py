@@ -19,13 +19,18 @@ def test_every_field_of_a_slot():
         Bucket((slot(3, "c", (0, 1, 2), dtype="float16", nbytes=12),), ""),
     ))
     assert native_text(plan, 1024).splitlines() == [
-        f"plan\t{plan.hash}\t1024\ttrain step",
+        f"plan\t{plan.hash}\t1024\t0\ttrain step",
         "slot\t10\t24\t7\t1\t0.1\t1.0\t-\ta",
         "slot\t12\t24\t7\t1\t0.1\t1.0\t-\tb",
         "slot\t13\t12\t6\t1\t0.1\t1.0\t0,1\tc",
         "bucket\t0,1",
         "bucket\t2",
     ]
+
+
+def test_the_process_set():
+    text = native_text(Plan("step", (Bucket((slot(0, "a"),), ""),), process_set=2), 1)
+    assert text.splitlines()[0].endswith("\t1\t2\tstep")
 
 
 def test_names_cannot_break_a_line():
@@ -35,15 +40,16 @@ def test_names_cannot_break_a_line():
 
 
 def test_status():
-    text = ("plan\tabc\tactive\t7\tstep\t\nbucket\t1\nbucket\t0,2\n"
+    text = ("plan\tabc\tactive\t7\t0\tstep\t\nbucket\t1\nbucket\t0,2\n"
             "slot\t0\tx\nslot\t7\ty\nslot\t6\tz\n"
-            "plan\tdef\tnegotiated\t0\tother\trank 1: why\nbucket\t0\nslot\t0\tw\n")
+            "plan\tdef\tnegotiated\t0\t3\tother\trank 1: why\nbucket\t0\nslot\t0\tw\n")
     active, negotiated = parse_status(text)
     assert (active.name, active.hash) == ("step", "abc")
     assert (active.state, active.iterations) == ("active", 7)
     assert active.buckets == (("y",), ("x", "z"))
     assert active.arrived_last == {"y": 7, "z": 6}
     assert (negotiated.state, negotiated.reason) == ("negotiated", "rank 1: why")
+    assert (active.process_set, negotiated.process_set) == (0, 3)
 
 
 def test_no_plans():

@@ -100,12 +100,12 @@ def test_buckets_hold_one_dtype_and_the_threshold(native, monkeypatch):
 
 
 def test_bfloat16_has_buckets_of_its_own(native):
-    planned(native, d=record(4, dtype="bfloat16"), c=record(4), b=record(4, dtype="float16"),
-            a=record(4, dtype="bfloat16"))
+    planned(native, d=record(4, dtype="bfloat16"), c=record(4, dtype="bfloat16"),
+            b=record(4, dtype="float16"), a=record(4))
     (text,) = native.added
     assert slots(text)[0][1:3] == ["8", "10"]
     buckets = [line for line in text.splitlines() if line.startswith("bucket")]
-    assert sorted(buckets) == ["bucket\t0,3", "bucket\t1", "bucket\t2"]
+    assert sorted(buckets) == ["bucket\t0,1", "bucket\t2", "bucket\t3"]
 
 
 def test_a_dtype_that_cannot_be_planned_is_left_out(native):
@@ -117,7 +117,7 @@ def test_a_dtype_that_cannot_be_planned_is_left_out(native):
     assert len(native.added) == 1
 
 
-def optimizer(process_set: int = 0, op: int = 0):
+def optimizer(process_set: int | None = 0, op: int = 0):
     torch = pytest.importorskip("torch")
     weight, bias = torch.nn.Parameter(torch.zeros(2, 3)), torch.nn.Parameter(torch.zeros(3))
     frozen = torch.nn.Parameter(torch.zeros(7), requires_grad=False)
@@ -142,8 +142,10 @@ def test_what_an_optimizer_sends(native, monkeypatch):
 def test_which_optimizers_are_planned(native, monkeypatch):
     assert pytorch_gradients.of(optimizer()) is None  # another mode
     monkeypatch.setattr(pytorch_gradients, "planner", native)
-    assert pytorch_gradients.of(optimizer(process_set=1)) is None
+    assert pytorch_gradients.of(optimizer(process_set=None)) is None  # not added yet
     assert native.added == []
+    assert pytorch_gradients.of(optimizer(process_set=1)) is not None
+    assert native.added[0].split("\t")[3] == "1"
 
 
 def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch):

@@ -153,9 +153,14 @@ def test_a_function_without_collectives_is_not_looked_at(planner, monkeypatch):
 
 def test_what_cannot_be_planned_is_said_once(planner, capsys):
     for _ in range(2):
-        trace(lambda x: hvd.allgather(x, name="g") + reduced(x, "a"), 4)
-    assert capsys.readouterr().err.count("only HorovodAllreduce is planned") == 1
+        trace(lambda x: hvd.alltoall(x, name="g")[0] + reduced(x, "a"), 4)
+    assert capsys.readouterr().err.count("HorovodAlltoall is never planned") == 1
     assert planner.names == [["a"]] * 2
+
+
+def test_of_what_recurs_nothing_is_said(planner, capsys):
+    trace(lambda x: hvd.allgather(x, name="g") + reduced(x, "a"), 4)
+    assert "HorovodAllgather" not in capsys.readouterr().err
 
 
 def test_a_graph_that_cannot_be_read_does_not_stop_training(planner, monkeypatch, capsys):

@@ -38,10 +38,16 @@ std::vector<std::string> GatherRows(Controller& controller, const std::string& r
   return rows;
 }
 
+std::map<int, std::string> GatherByRank(Controller& controller, const std::string& row) {
+  std::map<int, std::string> by_rank;
+  const auto rows = GatherRows(controller, row);
+  for (std::size_t i = 0; i < rows.size(); ++i) by_rank[controller.GetGlobalRanks()[i]] = rows[i];
+  return by_rank;
+}
+
 std::string FirstProblem(Controller& controller, const std::string& problem) {
-  const auto problems = GatherRows(controller, problem);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-    if (!problems[rank].empty()) return "rank " + std::to_string(rank) + ": " + problems[rank];
+  for (const auto& [rank, text] : GatherByRank(controller, problem)) {
+    if (!text.empty()) return "rank " + std::to_string(rank) + ": " + text;
   }
   return "";
 }

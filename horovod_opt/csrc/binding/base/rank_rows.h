@@ -1,6 +1,7 @@
 // Collectives on texts, built on the one operation that every controller has.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace horovod_opt {
 // bytes: for start and shutdown.
 std::vector<std::string> GatherRows(horovod::common::Controller& controller,
                                     const std::string& row);
+
+// The same by the number that a rank has in the job, where the controller is that of a process set.
+std::map<int, std::string> GatherByRank(horovod::common::Controller& controller,
+                                        const std::string& row);
 
 // "rank 3: no memory" if `problem` is not empty on some rank, the same on every rank; else "".
 std::string FirstProblem(horovod::common::Controller& controller, const std::string& problem);

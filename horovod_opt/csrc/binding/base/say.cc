@@ -3,14 +3,13 @@
 #include <iostream>
 
 #include "horovod/common/controller.h"
-#include "horovod/common/global_state.h"
 
 namespace horovod_opt {
 
 void Say(const std::string& line) { std::cerr << "horovod-opt: " + line + "\n" << std::flush; }
 
-void SayOnce(const horovod::common::HorovodGlobalState& horovod, const std::string& line) {
-  if (horovod.global_controller->GetRank() == 0) Say(line);
+void SayOnce(const horovod::common::Controller& controller, const std::string& line) {
+  if (controller.GetRank() == 0) Say(line);
 }
 
 }  // namespace horovod_opt

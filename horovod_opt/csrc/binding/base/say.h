@@ -5,7 +5,7 @@
 
 namespace horovod {
 namespace common {
-struct HorovodGlobalState;
+class Controller;
 }
 }  // namespace horovod
 
@@ -14,7 +14,7 @@ namespace horovod_opt {
 // "horovod-opt: <line>".
 void Say(const std::string& line);
 
-// The same on rank 0 alone, for all ranks.
-void SayOnce(const horovod::common::HorovodGlobalState& horovod, const std::string& line);
+// The same on the first rank alone, for all ranks of the controller.
+void SayOnce(const horovod::common::Controller& controller, const std::string& line);
 
 }  // namespace horovod_opt

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
@@ -46,7 +47,10 @@ void ChooseMode(State& state, Controller& controller) {
 void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perform) {
   Topo* const topo = new Topo(state, horovod, perform);
   std::lock_guard<std::mutex> lock(state.mutex);
-  for (const std::string& plan : state.plans) topo->plans().Add(ParsePlan(plan));
+  for (const std::string& text : state.plans) {
+    Plan plan = ParsePlan(text);
+    if (plan.process_set == 0) topo->PlansOf(0)->Add(std::move(plan));
+  }
   state.topo = topo;
 }
 

@@ -24,8 +24,10 @@ using horovod::common::TensorTableEntry;
 
 static_assert(kMainMemory == CPU_DEVICE_ID, "one number for main memory");
 
-std::string Obstacle(std::int32_t process_set_id, ReduceOp reduce_op) {
-  if (process_set_id != 0) return "it belongs to another process set";
+std::string Obstacle(std::int32_t process_set_id, int device, ReduceOp reduce_op) {
+  if (process_set_id != 0 && device != CPU_DEVICE_ID) {
+    return "it is on a GPU, and belongs to process set " + std::to_string(process_set_id);
+  }
   if (reduce_op == ReduceOp::ADASUM) return "it is reduced by Adasum";
   return "";
 }
@@ -39,7 +41,7 @@ Status StatusOf(Route route, Topo& topo) {
 
 // The calls of a group go one by one; upstream has registered the group. What is not planned after
 // all, which holds for all of them unless the plan is just about to end, is negotiated.
-Status EnqueueCalls(Topo& topo, ProcessSet& process_set, const CallGroup& group,
+Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const CallGroup& group,
                     std::vector<TensorTableEntry>& entries, std::vector<Request>& requests) {
   const bool is_group = requests[0].group_id() != NULL_GROUP_ID;
   std::vector<std::string> names;
@@ -56,8 +58,8 @@ Status EnqueueCalls(Topo& topo, ProcessSet& process_set, const CallGroup& group,
     planned->entry = std::move(entries[i]);
     planned->request = requests[i];
     ArrivalPtr arrival = std::move(planned);
-    const Route route = topo.plans().Arrive(group.keys[i], group.calls[i].Bytes(),
-                                            group.calls[i].reduction, "", arrival);
+    const Route route = plans.Arrive(group.keys[i], group.calls[i].Bytes(),
+                                      group.calls[i].reduction, "", arrival);
     if (route == Route::kNegotiated) {
       left.push_back(std::move(TensorOf(arrival).entry));
       left_requests.push_back(requests[i]);
@@ -84,7 +86,8 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
                               ReduceOp reduce_op, double prescale_factor, double postscale_factor,
                               std::int32_t process_set_id) {
   Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
-  if (topo != nullptr) {
+  const auto plans = topo == nullptr ? nullptr : topo->PlansOf(process_set_id);
+  if (plans != nullptr) {
     auto planned = std::make_unique<PlannedTensor>();
     planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor, device};
     auto& entry = planned->entry;
@@ -99,8 +102,8 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
     const Reduction reduction = planned->reduction;
     planned->shape = tensor->shape().to_vector();
     ArrivalPtr arrival = std::move(planned);
-    const Route route = topo->plans().Arrive(key, tensor->size(), reduction,
-                                             Obstacle(process_set_id, reduce_op), arrival);
+    const Route route = plans->Arrive(
+        key, tensor->size(), reduction, Obstacle(process_set_id, device, reduce_op), arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo);
   }
   return horovod::common::EnqueueTensorAllreduce(
@@ -111,16 +114,18 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
 
 void StepFailed(std::int64_t key) {
   Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
-  if (topo != nullptr) topo->plans().StepFailed(key);
+  if (topo == nullptr) return;
+  for (const auto& [process_set, plans] : topo->AllPlans()) plans->StepFailed(key);
 }
 
 Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
   Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
-  if (topo != nullptr && entries[0].process_set_id == 0) {
+  const auto plans = topo == nullptr ? nullptr : topo->PlansOf(entries[0].process_set_id);
+  if (plans != nullptr) {
     const auto group = CallsOf(requests);
-    if (group && topo->plans().Knows(group->keys[0])) {
-      return EnqueueCalls(*topo, process_set, *group, entries, requests);
+    if (group && plans->Knows(group->keys[0])) {
+      return EnqueueCalls(*topo, *plans, process_set, *group, entries, requests);
     }
   }
   return process_set.tensor_queue.AddToTensorQueueMulti(entries, requests);

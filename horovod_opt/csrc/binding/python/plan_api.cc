@@ -19,14 +19,20 @@ void AddPlan(const std::string& text) {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
   if (!state.plans.insert(text).second) return;
-  if (Topo* topo = state.topo) topo->plans().Add(std::move(plan));
+  Topo* const topo = state.topo;
+  if (topo == nullptr) return;
+  // A process set that is not there yet gets its plans when it comes.
+  if (const auto plans = topo->PlansOf(plan.process_set)) plans->Add(std::move(plan));
 }
 
 void RemovePlan(const std::string& text) {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
   if (state.plans.erase(text) == 0) return;
-  if (Topo* topo = state.topo) topo->plans().Remove(ParsePlan(text));
+  Topo* const topo = state.topo;
+  if (topo == nullptr) return;
+  const Plan plan = ParsePlan(text);
+  if (const auto plans = topo->PlansOf(plan.process_set)) plans->Remove(plan);
 }
 
 std::string Joined(const std::vector<int>& numbers) {
@@ -35,11 +41,11 @@ std::string Joined(const std::vector<int>& numbers) {
   return text;
 }
 
-std::string DescribePlans(const PlanTable& plans) {
+std::string DescribePlans(int process_set, const PlanTable& plans) {
   std::ostringstream text;
   for (const auto& plan : plans.Reports()) {
     text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.iterations << '\t'
-         << plan.name << '\t' << plan.reason << '\n';
+         << process_set << '\t' << plan.name << '\t' << plan.reason << '\n';
     for (const auto& bucket : plan.buckets) text << "bucket\t" << Joined(bucket) << '\n';
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
       text << "slot\t" << plan.times_last[slot] << '\t' << plan.slots[slot] << '\n';
@@ -71,18 +77,24 @@ void horovod_opt_remove_plan(const char* text) { horovod_opt::RemovePlan(text); 
 
 // From now on the plan stays negotiated, on every rank.
 void horovod_opt_reject_plan(const char* hash, const char* reason) {
-  if (auto* topo = horovod_opt::GlobalState().topo.load()) topo->plans().Reject(hash, reason);
+  auto* topo = horovod_opt::GlobalState().topo.load();
+  if (topo == nullptr) return;
+  for (const auto& [process_set, plans] : topo->AllPlans()) plans->Reject(hash, reason);
 }
 
 // The next allreduce that this thread enqueues is the one with this key.
 void horovod_opt_use_key(std::int64_t key) { horovod_opt::UseKey(key); }
 
-// Tab-separated lines: "plan hash state iterations name reason", then for each bucket "bucket
-// slots" and for each slot "slot times_last name". Empty unless mode topo is on.
+// Tab-separated lines: "plan hash state iterations process_set name reason", then for each bucket
+// "bucket slots" and for each slot "slot times_last name". Empty unless mode topo is on.
 const char* horovod_opt_plans() {
   thread_local std::string text;
   auto* topo = horovod_opt::GlobalState().topo.load();
-  text = topo == nullptr ? "" : horovod_opt::DescribePlans(topo->plans());
+  text.clear();
+  if (topo == nullptr) return text.c_str();
+  for (const auto& [process_set, plans] : topo->AllPlans()) {
+    text += horovod_opt::DescribePlans(process_set, *plans);
+  }
   return text.c_str();
 }
 

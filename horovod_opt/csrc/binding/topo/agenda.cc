@@ -1,35 +1,16 @@
 #include "horovod_opt/csrc/binding/topo/agenda.h"
 
+#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
 
 using horovod::common::Request;
 using horovod::common::TensorTableEntry;
-
-namespace {
-
-// What a rank wants of a round; bits, combined over ranks. Nothing: it is a heartbeat.
-enum Want {
-  kNegotiation = 1,
-  kVote = 2,
-  kFailure = 4,
-  kStall = 8,
-  kLateNegotiated = 16,  // both on any ranks: the same tensor may be meant
-  kLatePlanned = 32,
-  kLateCall = 64,  // one may be another call on each rank
-  kJoined = 128,
-};
-
-}  // namespace
 
 bool Agenda::Join(TensorTableEntry& entry, Request& request) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -61,72 +42,44 @@ bool Agenda::HasRequests() const {
   return false;
 }
 
-std::string Agenda::Meet(const std::string& failure) {
+void Agenda::EnterQueue() {
+  if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
+}
+
+std::string Agenda::Meet(const std::vector<SetAgenda*>& sets, const std::string& failure) {
   auto& controller = *horovod_.global_controller;
-  long long own = HasRequests() ? kNegotiation : 0;
+  long long own = HasRequests() ? want::kNegotiation : 0;
   std::vector<JoinRequest> joins;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     joins.swap(joins_);
   }
   if (!joins.empty()) plans_.Join();
-  if (plans_.Joined()) own |= kJoined;
-  if (plans_.WantsVote()) own |= kVote;
-  if (!failure.empty()) own |= kFailure;
-  if (stall_.Due(plans_)) own |= kStall;
-  const int waits = split_.Look(
-      plans_, [this] { return horovod_.process_set_table.Get(0).tensor_queue.Names(); });
-  if (waits & SplitWatch::kNegotiated) own |= kLateNegotiated;
-  if (waits & SplitWatch::kPlanned) own |= kLatePlanned;
-  if (waits & SplitWatch::kCall) own |= kLateCall;
+  if (plans_.Joined()) own |= want::kJoined;
+  if (!failure.empty()) own |= want::kFailure;
+  for (SetAgenda* set : sets) own |= set->Wants();
+  if (own & want::kVote) own |= want::kNegotiation;
   std::vector<long long> wanted{own};
   controller.CrossRankBitwiseOr(wanted, 1);
-  anyone_joined_ = (wanted[0] & kJoined) != 0;
+  anyone_joined_ = (wanted[0] & want::kJoined) != 0;
   auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
   for (JoinRequest& join : joins) {
     const auto callback = join.entry.callback;
     const auto status = queue.AddToTensorQueue(join.entry, join.request);
     if (!status.ok()) callback(status);
   }
-  if (wanted[0] & kNegotiation) {
+  if (wanted[0] & want::kNegotiation) {
     state_.path_counters.AddRound();
     rounds_.Wanted();
   }
-  if (wanted[0] & kFailure) return Listed(GatherRows(controller, failure));
-  const bool both = (wanted[0] & kLateNegotiated) && (wanted[0] & kLatePlanned);
-  if (both || (wanted[0] & kLateCall)) EndSplitPlans();
-  if (wanted[0] & kVote) HoldVote();
-  if (wanted[0] & kStall) ReportStall();
-  if (stall_.ShouldEnd(plans_)) horovod_.shut_down = true;
+  if (wanted[0] & want::kFailure) return Listed(GatherRows(controller, failure));
+  if (wanted[0] & want::kVote) state_.path_counters.AddVote();
+  for (SetAgenda* set : sets) set->Meet(static_cast<int>(wanted[0]));
+  if (wanted[0] & want::kVote) EnterQueue();
+  if (std::any_of(sets.begin(), sets.end(), [](SetAgenda* set) { return set->ShouldEnd(); })) {
+    horovod_.shut_down = true;
+  }
   return "";
-}
-
-void Agenda::HoldVote() {
-  auto& controller = *horovod_.global_controller;
-  const bool times = state_.settings.recut != 0 && controller.GetRank() == 0;
-  auto outcome = plans_.Apply(GatherRows(controller, plans_.VoteRow(times)));
-  state_.path_counters.AddVote();
-  if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
-  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
-  for (ArrivalPtr& arrival : outcome.overlapping) {
-    TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
-  }
-  for (const std::string& line : outcome.rejected) {
-    SayOnce(horovod_, line + "; it stays negotiated");
-  }
-}
-
-void Agenda::EndSplitPlans() {
-  const auto rows = GatherRows(*horovod_.global_controller, split_.Row());
-  for (const auto& [plan, reason] : SplitWatch::Split(rows)) plans_.Reject(plan, reason);
-}
-
-void Agenda::ReportStall() {
-  const auto rows = GatherRows(*horovod_.global_controller, StallWatch::Row(plans_));
-  const std::string text = StallWatch::Describe(rows);
-  if (text.empty()) return;
-  SayOnce(horovod_, "planned tensors have waited for more than " + stall_.Limit() +
-                        " seconds for ranks on which they are missing:" + text);
 }
 
 }  // namespace horovod_opt

@@ -10,8 +10,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
-#include "horovod_opt/csrc/binding/topo/split_watch.h"
-#include "horovod_opt/csrc/binding/topo/stall.h"
+#include "horovod_opt/csrc/binding/topo/set_agenda.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {
@@ -25,6 +24,7 @@ namespace horovod_opt {
 // For the background thread.
 class Agenda {
  public:
+  // `plans`: those of all ranks.
   Agenda(State& state, horovod::common::HorovodGlobalState& horovod, PlanTable& plans,
          PlannedOperations& operations, Rounds& rounds)
       : state_(state), horovod_(horovod), plans_(plans), operations_(operations), rounds_(rounds) {}
@@ -37,13 +37,16 @@ class Agenda {
   // Fails what has not been negotiated.
   void Close();
 
-  // A tensor waits in Horovod's queue, or a plan for a vote.
+  // A tensor waits in one of Horovod's queues, or a plan of all ranks for a vote.
   bool HasRequests() const;
+  // Rounds are entries of the ready queue from now on, if the plans of all ranks want that.
+  void EnterQueue();
 
   // Tells the other ranks what this one wants of the round and does what any of them wants.
-  // `failure`: why this rank cannot go on. Returns what each rank says, if one cannot: then nothing
-  // else is done. Collective.
-  std::string Meet(const std::string& failure);
+  // `sets`: of the process sets with this rank, in an order that all ranks have, the set of all
+  // ranks first. `failure`: why this rank cannot go on. Returns what each rank says, if one cannot:
+  // then nothing else is done. Collective.
+  std::string Meet(const std::vector<SetAgenda*>& sets, const std::string& failure);
 
  private:
   struct JoinRequest {
@@ -51,17 +54,11 @@ class Agenda {
     horovod::common::Request request;
   };
 
-  void HoldVote();
-  void ReportStall();
-  void EndSplitPlans();
-
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
   PlanTable& plans_;
   PlannedOperations& operations_;
   Rounds& rounds_;
-  StallWatch stall_;
-  SplitWatch split_;
   bool anyone_joined_ = false;
 
   mutable std::mutex mutex_;  // protects what follows

@@ -50,7 +50,8 @@ struct Elements {
   }
 };
 
-// A float16, for which upstream has functions and no type. Each sum of two is rounded, as upstream's.
+// A float16, for which upstream has functions and no type. Each sum of two is rounded, as
+// upstream's.
 class HalfBits {
  public:
   HalfBits(float value) { horovod::common::Float2HalfBits(&value, &bits_); }

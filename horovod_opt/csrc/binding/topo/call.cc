@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/binding/topo/call.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -80,13 +81,14 @@ CallGroup Group(std::vector<Call> calls, bool is_group) {
   CallGroup group;
   std::vector<std::string> texts;
   for (const Call& call : calls) texts.push_back(call.Text());
-  std::string all;
+  std::string whole;  // in the keys of all its calls
   if (is_group) {
     std::vector<std::string> sorted = texts;
     std::sort(sorted.begin(), sorted.end());
-    for (const std::string& text : sorted) all += text + "\n\n";
+    for (const std::string& text : sorted) whole += text + '\n';
+    whole = std::to_string(Hash(whole)) + '\n';
   }
-  for (const std::string& text : texts) group.keys.push_back(KeyOf(all + text));
+  for (const std::string& text : texts) group.keys.push_back(KeyOf(whole + text));
   group.calls = std::move(calls);
   return group;
 }
@@ -94,12 +96,23 @@ CallGroup Group(std::vector<Call> calls, bool is_group) {
 }  // namespace
 
 std::string Call::Text() const {
-  std::ostringstream text;
-  text << static_cast<int>(collective) << ' ' << reduction.dtype << ' ' << reduction.reduce_op
-       << ' ' << std::hexfloat << reduction.prescale << ' ' << reduction.postscale << ' ' << root;
-  for (std::int64_t dim : dims) text << ' ' << dim;
-  text << '\n' << name;
-  return text.str();
+  // For each call of a step: no stream.
+  std::string text;
+  const auto add = [&](std::int64_t number) { text += std::to_string(number) + ' '; };
+  const auto add_bits = [&](double factor) {
+    std::int64_t bits;
+    static_assert(sizeof(bits) == sizeof(factor), "a double has 64 bits");
+    std::memcpy(&bits, &factor, sizeof(bits));
+    add(bits);
+  };
+  add(static_cast<int>(collective));
+  add(reduction.dtype);
+  add(reduction.reduce_op);
+  add_bits(reduction.prescale);
+  add_bits(reduction.postscale);
+  add(root);
+  for (std::int64_t dim : dims) add(dim);
+  return text + '\n' + name;
 }
 
 std::int64_t Call::Bytes() const {

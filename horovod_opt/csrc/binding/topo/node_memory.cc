@@ -39,8 +39,9 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   order_ =
       groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + Rounded(ReadyQueue::Bytes()));
   const std::size_t head = HeadBytes(groups);
-  collectives_ = std::make_unique<NodeCollectives>(data + head, segment_.size() - head, groups.index,
-                                               static_cast<int>(groups.ranks.size()));
+  collectives_ =
+      std::make_unique<NodeCollectives>(data + head, segment_.size() - head, groups.index,
+                                        static_cast<int>(groups.ranks.size()));
 }
 
 std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& controller,

@@ -19,14 +19,7 @@ using horovod::common::Status;
 using horovod::common::TensorShape;
 using horovod::common::TensorTableEntry;
 
-// nullptr: this rank has joined and sends nothing.
-TensorTableEntry* EntryOf(Work& work) {
-  return work.arrivals[0] == nullptr ? nullptr : &TensorOf(work.arrivals[0]).entry;
-}
-
-const void* DataOf(const TensorTableEntry* entry) {
-  return entry == nullptr ? nullptr : entry->tensor->data();
-}
+using Outcome = NodeCollectives::Outcome;
 
 TensorShape ShapeOf(std::int64_t rows, const TensorTableEntry& entry) {
   TensorShape shape;
@@ -58,42 +51,49 @@ std::int64_t RowsOf(std::int64_t rows, int rank, int ranks) {
 
 bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
                  const std::atomic<bool>& stop, WaitCounts& counts, Status& status) {
+  if (work.arrivals[0] == nullptr) return node.StayAway(stop, counts);  // this rank has joined
   const Slot& slot = work.plan->slots[work.slots[0]];
-  TensorTableEntry* const entry = EntryOf(work);
+  TensorTableEntry& entry = TensorOf(work.arrivals[0]).entry;
+  const void* const data = entry.tensor->data();
   status = Status::OK();
+  Outcome outcome = Outcome::kStopped;
   switch (slot.collective) {
     case Collective::kAllgather: {
-      const auto output = [&](const std::vector<std::int64_t>& rows) -> void* {
-        if (entry == nullptr) return nullptr;
-        return Allocate(*entry, std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), status);
+      const auto output = [&](const std::vector<std::int64_t>& rows) {
+        return Allocate(entry, std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), status);
       };
-      const std::int64_t rows = entry == nullptr ? 0 : entry->tensor->shape().dim_size(0);
-      return node.Allgather(DataOf(entry), rows, slot.bytes, output, tag, stop, counts);
+      outcome = node.Allgather(data, entry.tensor->shape().dim_size(0), slot.bytes, output, tag,
+                               stop, counts);
+      break;
     }
     case Collective::kBroadcast: {
-      const void* data = DataOf(entry);
-      if (entry != nullptr && rank != slot.root) data = entry->output->data();
-      return node.Broadcast(const_cast<void*>(data), slot.bytes, slot.root, tag, stop, counts);
+      const void* const copied = rank == slot.root ? data : entry.output->data();
+      outcome = node.Broadcast(const_cast<void*>(copied), slot.bytes, slot.root, tag, stop, counts);
+      break;
     }
     case Collective::kReducescatter: {
-      const std::int64_t rows = slot.rows;
+      const std::int64_t row_bytes = slot.rows == 0 ? 0 : slot.bytes / slot.rows;
       std::vector<std::int64_t> ends;
       for (int owner = 0; owner < ranks; ++owner) {
-        const std::int64_t part = RowsOf(rows, owner, ranks) * (rows == 0 ? 0 : slot.bytes / rows);
-        ends.push_back((ends.empty() ? 0 : ends.back()) + part);
+        ends.push_back((ends.empty() ? 0 : ends.back()) +
+                       RowsOf(slot.rows, owner, ranks) * row_bytes);
       }
-      void* const output =
-          entry == nullptr ? nullptr : Allocate(*entry, RowsOf(rows, rank, ranks), status);
+      // Unlike that of an allgather it has been allocated: its size was known.
+      void* const output = const_cast<void*>(entry.output->data());
       const Reduction& reduction = slot.reduction;
-      return node.ReduceScatter(
-          DataOf(entry), output, ends,
-          ArithmeticOf(static_cast<DataType>(reduction.dtype), ReduceOp::SUM), reduction.prescale,
-          reduction.postscale, tag, stop, counts);
+      outcome = node.ReduceScatter(
+          data, output, ends, ArithmeticOf(static_cast<DataType>(reduction.dtype), ReduceOp::SUM),
+          reduction.prescale, reduction.postscale, tag, stop, counts);
+      break;
     }
     case Collective::kAllreduce:
-      break;
+      throw std::logic_error("not a call");
   }
-  throw std::logic_error("not a call");
+  if (outcome == Outcome::kIncomplete) {
+    status = Status::PreconditionError("Horovod: a rank has joined, so the " + work.plan->name +
+                                       " is incomplete; only allreduces can be joined.");
+  }
+  return outcome != Outcome::kStopped;
 }
 
 }  // namespace horovod_opt

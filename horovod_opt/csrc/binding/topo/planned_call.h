@@ -12,7 +12,8 @@
 namespace horovod_opt {
 
 // Performs the call in `work` for rank `rank` of `ranks`, which are all of the group. `status` is
-// what this rank's tensor gets. False and exceptions as of NodeCollectives.
+// what this rank's tensor gets: an error, as in mode off, if a rank has joined. False and
+// exceptions as of NodeCollectives.
 bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
                  const std::atomic<bool>& stop, WaitCounts& counts,
                  horovod::common::Status& status);

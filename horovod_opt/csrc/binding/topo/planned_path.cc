@@ -18,10 +18,11 @@ namespace horovod_opt {
 namespace {
 
 using horovod::common::DataType;
-using horovod::common::HorovodGlobalState;
+using horovod::common::Controller;
 using horovod::common::ReduceOp;
 using horovod::common::Response;
 using horovod::common::Status;
+using horovod::common::Timeline;
 using Clock = PlanTable::Clock;
 
 std::vector<Segment> SegmentsOf(const Work& work) {
@@ -66,8 +67,7 @@ Response::ResponseType TypeOf(Collective collective) {
 // Marks the tensors of a bucket in upstream's timeline while it lives.
 class TimelineScope {
  public:
-  TimelineScope(HorovodGlobalState& horovod, const Work& work)
-      : timeline_(horovod.timeline), work_(work) {
+  TimelineScope(Timeline& timeline, const Work& work) : timeline_(timeline), work_(work) {
     if (!timeline_.Initialized()) return;
     const auto type = TypeOf(work.plan->slots[work.slots[0]].collective);
     const std::string activity = "PLANNED_" + Response::ResponseType_Name(type) + ", iteration " +
@@ -91,23 +91,24 @@ class TimelineScope {
     }
   }
 
-  horovod::common::Timeline& timeline_;
+  Timeline& timeline_;
   const Work& work_;
 };
 
 }  // namespace
 
-PlannedPath::PlannedPath(HorovodGlobalState& horovod, PlanTable& plans, NodeMemory& node,
-                         CrossNodes* cross, PlannedOperations& operations, PathCounters& counters,
-                         bool verify)
-    : horovod_(horovod),
+PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
+                         NodeMemory& node, CrossNodes* cross, PlannedOperations* operations,
+                         PathCounters& counters, bool verify)
+    : timeline_(timeline),
       plans_(plans),
       node_(node),
       cross_(cross),
       operations_(operations),
       counters_(counters),
       verify_(verify),
-      ranks_(horovod.global_controller->GetSize()),
+      rank_(controller.GetRank()),
+      ranks_(controller.GetSize()),
       thread_(&PlannedPath::Run, this) {}
 
 PlannedPath::~PlannedPath() {
@@ -152,13 +153,13 @@ void PlannedPath::Run() {
 
 bool PlannedPath::Perform(int bucket_id) {
   if (bucket_id == kRoundId) {
-    operations_.HandRound();
+    operations_->HandRound();
     return true;
   }
   Work work = plans_.Take(bucket_id);
   if (work.slots.empty()) return true;
-  if (!operations_.Performs(work)) return Reduce(std::move(work));
-  operations_.Hand(std::move(work));
+  if (operations_ == nullptr || !operations_->Performs(work)) return Reduce(std::move(work));
+  operations_->Hand(std::move(work));
   return true;
 }
 
@@ -207,8 +208,7 @@ bool PlannedPath::Move(Work& work, Status& status) {
       }
     } else {
       Status own;
-      if (PerformCall(node_.collectives(), horovod_.global_controller->GetRank(), ranks_, work, tag,
-                      stop_, waits_, own)) {
+      if (PerformCall(node_.collectives(), rank_, ranks_, work, tag, stop_, waits_, own)) {
         status = own;
         return true;
       }
@@ -230,7 +230,7 @@ bool PlannedPath::Reduce(Work work) {
   Status status;
   bool goes_on = false;
   {
-    TimelineScope timeline(horovod_, work);
+    TimelineScope timeline(timeline_, work);
     try {
       goes_on = Move(work, status);
     } catch (const std::exception& problem) {
@@ -241,7 +241,8 @@ bool PlannedPath::Reduce(Work work) {
   if (goes_on) {
     const auto now = Clock::now();
     counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
-    counters_.SetWakeups(waits_.wakeups);
+    counters_.AddWakeups(waits_.wakeups - wakeups_);
+    wakeups_ = waits_.wakeups;
     if (plans_.Finished(work)) counters_.AddIteration();
   }
   for (const ArrivalPtr& arrival : work.arrivals) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <string>
 #include <thread>
@@ -17,19 +18,21 @@
 
 namespace horovod {
 namespace common {
-struct HorovodGlobalState;
-}
+class Controller;
+class Timeline;
+}  // namespace common
 }  // namespace horovod
 
 namespace horovod_opt {
 
 class PlannedPath {
  public:
-  // `cross` connects the groups, nullptr: there is one. `verify`: the ranks compare the names of
+  // Of the ranks of `controller`. `cross` connects the groups, nullptr: there is one. `operations`:
+  // nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare the names of
   // the tensors before each bucket.
-  PlannedPath(horovod::common::HorovodGlobalState& horovod, PlanTable& plans, NodeMemory& node,
-              CrossNodes* cross, PlannedOperations& operations, PathCounters& counters,
-              bool verify);
+  PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
+              PlanTable& plans, NodeMemory& node, CrossNodes* cross, PlannedOperations* operations,
+              PathCounters& counters, bool verify);
   // Ends the thread, in the middle of a bucket if the other ranks do not come.
   ~PlannedPath();
   PlannedPath(const PlannedPath&) = delete;
@@ -55,19 +58,20 @@ class PlannedPath {
   void Fail(std::string failure);
   std::uint64_t Tag(const Work& work) const;
 
-  horovod::common::HorovodGlobalState& horovod_;
+  horovod::common::Timeline& timeline_;
   PlanTable& plans_;
   NodeMemory& node_;
   CrossNodes* const cross_;
-  PlannedOperations& operations_;
+  PlannedOperations* const operations_;
   PathCounters& counters_;
   const bool verify_;
-  const int ranks_;
+  const int rank_, ranks_;
   std::atomic<bool> end_{false};   // at the end of the ready queue
   std::atomic<bool> stop_{false};  // at once
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   WaitCounts waits_;
+  std::int64_t wakeups_ = 0;  // counted already
   std::promise<void> ended_;
   std::thread thread_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
+#include <vector>
 
 namespace horovod_opt {
 namespace {
@@ -51,20 +52,20 @@ std::string SplitWatch::Row() {
   return row.str();
 }
 
-std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::string>& rows) {
+std::map<std::string, std::string> SplitWatch::Split(const std::map<int, std::string>& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    std::istringstream lines(rows[rank]);
+  for (const auto& [rank, row] : rows) {
+    std::istringstream lines(row);
     for (std::string line; std::getline(lines, line);) {
       const std::size_t tab = line.find('\t');
       const std::string hash = line.substr(0, tab), name = line.substr(tab + 1);
       if (hash == "-") {
-        negotiated.emplace(name, static_cast<int>(rank));
+        negotiated.emplace(name, rank);
       } else {
         planned.emplace_back(hash, name);
-        if (IsCall(hash)) calls[name].emplace(hash, static_cast<int>(rank));
+        if (IsCall(hash)) calls[name].emplace(hash, rank);
       }
     }
   }
@@ -72,15 +73,16 @@ std::map<std::string, std::string> SplitWatch::Split(const std::vector<std::stri
   for (const auto& [hash, name] : planned) {
     const auto found = negotiated.find(name);
     if (found == negotiated.end()) continue;
-    const std::string elsewhere = IsCall(hash) ? "' is another tensor" : "' comes from another graph";
-    split.emplace(hash, "'" + name + elsewhere + " on rank " + std::to_string(found->second));
+    const std::string what = IsCall(hash) ? "is another tensor" : "comes from another graph";
+    split.emplace(hash, "'" + name + "' " + what + " on rank " + std::to_string(found->second));
   }
   // A rank has no two calls of one name under way, so these are not about to meet.
   for (const auto& [name, hashes] : calls) {
     for (const auto& [hash, rank] : hashes) {
       const auto& other = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
       if (other.first == hash) continue;
-      split.emplace(hash, "'" + name + "' is another tensor on rank " + std::to_string(other.second));
+      split.emplace(
+          hash, "'" + name + "' is another tensor on rank " + std::to_string(other.second));
     }
   }
   return split;

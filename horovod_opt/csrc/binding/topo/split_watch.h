@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -24,11 +24,12 @@ class SplitWatch {
   enum Waits { kNegotiated = 1, kPlanned = 2, kCall = 4 };
   int Look(const PlanTable& plans, const std::function<std::set<std::string>()>& negotiated);
 
-  // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls that
-  // recur: which, for Split(). All ranks ask in the same round.
+  // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls
+  // that recur: which, for Split(). All ranks ask in the same round.
   std::string Row();
   // By the hash of a plan that holds such a tensor: which one, and the rank that has it elsewhere.
-  static std::map<std::string, std::string> Split(const std::vector<std::string>& rows);
+  // `rows` by rank.
+  static std::map<std::string, std::string> Split(const std::map<int, std::string>& rows);
 
  private:
   std::chrono::steady_clock::time_point next_;  // when to look again

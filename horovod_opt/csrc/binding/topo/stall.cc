@@ -1,8 +1,8 @@
 #include "horovod_opt/csrc/binding/topo/stall.h"
 
-#include <map>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "horovod/common/stall_inspector.h"
 #include "horovod/common/utils/env_parser.h"
@@ -60,20 +60,20 @@ std::string StallWatch::Row(const PlanTable& plans) {
   return row.str();
 }
 
-std::string StallWatch::Describe(const std::vector<std::string>& rows) {
+std::string StallWatch::Describe(const std::map<int, std::string>& rows) {
   std::map<std::string, std::set<int>> present;  // iteration, plan and name -> ranks that have it
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    std::istringstream lines(rows[rank]);
+  for (const auto& [rank, row] : rows) {
+    std::istringstream lines(row);
     for (std::string line; std::getline(lines, line);) {
       auto& ranks = present[line.substr(2)];
-      if (line[0] == '1') ranks.insert(static_cast<int>(rank));
+      if (line[0] == '1') ranks.insert(rank);
     }
   }
   std::ostringstream text;
   for (const auto& [tensor, ranks] : present) {
     std::vector<int> missing;
-    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-      if (ranks.count(static_cast<int>(rank)) == 0) missing.push_back(static_cast<int>(rank));
+    for (const auto& [rank, row] : rows) {
+      if (ranks.count(rank) == 0) missing.push_back(rank);
     }
     if (missing.empty()) continue;
     const std::size_t plan = tensor.find('\t') + 1, name = tensor.rfind('\t') + 1;

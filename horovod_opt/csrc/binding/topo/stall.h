@@ -3,8 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -19,7 +19,7 @@ class StallWatch {
   // What waits on this rank, for Describe().
   static std::string Row(const PlanTable& plans);
   // One line for each plan with late tensors, their names, and the ranks that miss them.
-  static std::string Describe(const std::vector<std::string>& rows);
+  static std::string Describe(const std::map<int, std::string>& rows);  // by rank
   // A tensor waits so long that the job is to end.
   bool ShouldEnd(const PlanTable& plans) const;
 

@@ -1,5 +1,6 @@
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -8,8 +9,8 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/core/plan/parse_plan.h"
 
 namespace horovod_opt {
 namespace {
@@ -39,12 +40,14 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                   state.settings.verify != 0),
       rounds_(
           std::chrono::milliseconds(state.settings.heartbeat_ms), operations_,
-          [this] { return agenda_.HasRequests(); }, [this] { CheckOthers(); }),
-      agenda_(state, horovod, plans_, operations_, rounds_) {
+          [this] { return WantsRound(); }, [this] { CheckOthers(); }),
+      agenda_(state, horovod, plans_, operations_, rounds_),
+      set_agenda_(state, horovod, horovod.process_set_table.Get(0), plans_) {
   const std::string problem = Connect();
   rounds_.Connect(node_.get(), node_ == nullptr || !groups_.Alone(), groups_.index == 0);
   if (!problem.empty()) {
-    SayOnce(horovod, "mode topo: nothing is planned, every tensor is negotiated: " + problem);
+    SayOnce(*horovod.global_controller,
+            "mode topo: nothing is planned, every tensor is negotiated: " + problem);
     plans_.Disable(problem);
     return;
   }
@@ -52,8 +55,9 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   if (order_connection_ != nullptr && groups_.index == 0) {
     order_ = std::make_unique<OrderThread>(*node_, *order_connection_, counters);
   }
-  path_ = std::make_unique<PlannedPath>(horovod, plans_, *node_, data_connection_.get(),
-                                        operations_, counters, state.settings.verify != 0);
+  path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
+                                        *node_, data_connection_.get(), &operations_, counters,
+                                        state.settings.verify != 0);
 }
 
 std::string Topo::Connect() {
@@ -68,8 +72,9 @@ std::string Topo::Connect() {
   std::string problem;
   node_ = NodeMemory::Share(controller, groups_, problem);
   if (node_ == nullptr && groups_.ranks.size() > 1) {
-    SayOnce(horovod_, "mode topo: the ranks of a node share no memory and reduce as if each had a "
-                      "node of its own: " + problem);
+    SayOnce(*horovod_.global_controller,
+            "mode topo: the ranks of a node share no memory and reduce as if each had a node of "
+            "its own: " + problem);
     groups_ = MakeGroups(node_of, 1, rank);
     node_ = NodeMemory::Share(controller, groups_, problem);
   }
@@ -83,7 +88,10 @@ std::string Topo::Connect() {
 
 void Topo::BeginRound(std::chrono::nanoseconds rest) {
   rounds_.Begin(rest);
-  const std::string failures = agenda_.Meet(Failure());
+  FollowProcessSets();
+  std::vector<SetAgenda*> agendas{&set_agenda_};
+  for (const auto& [id, set] : sets_) agendas.push_back(&set->agenda());
+  const std::string failures = agenda_.Meet(agendas, Failure());
   if (failures.empty()) return;
   said_ = true;
   throw std::runtime_error(
@@ -109,15 +117,86 @@ bool Topo::CanBePlanned(Collective collective) const {
 }
 
 void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
-  if (path_ == nullptr || &process_set != &horovod_.process_set_table.Get(0)) return;
-  if (agenda_.AnyoneJoined()) return;
-  for (const CallGroup& group :
-       CallsOf(response, process_set.tensor_queue, process_set.group_table)) {
-    if (!CanBePlanned(group.calls[0].collective)) continue;
-    const Plan plan = group.AsPlan();
-    if (calls_.Recurs(plan.slots[0].key)) plans_.Learn(plan);
+  if (path_ == nullptr) return;
+  if (&process_set != &horovod_.process_set_table.Get(0)) {
+    // A set that was made in this round has no path before the next one.
+    for (const auto& [id, set] : sets_) {
+      if (set->process_set().get() != &process_set) continue;
+      set->agenda().Learn(response, [](Collective) { return true; });
+    }
+    return;
   }
-  if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
+  if (agenda_.AnyoneJoined()) return;
+  if (set_agenda_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
+    agenda_.EnterQueue();
+  }
+}
+
+bool Topo::WantsRound() const {
+  return agenda_.HasRequests() || std::any_of(sets_.begin(), sets_.end(), [](const auto& set) {
+           return set.second->plans().WantsVote();
+         });
+}
+
+std::string Topo::Obstacle(const std::vector<int>& ranks) const {
+  if (path_ == nullptr) return "nothing is planned";
+  if (operations_.everything()) return "Horovod's own operations are to reduce everything";
+  for (int rank : ranks) {
+    if (std::find(groups_.ranks.begin(), groups_.ranks.end(), rank) == groups_.ranks.end())
+      return "rank " + std::to_string(rank) + " does not share the memory of the others";
+  }
+  return "";
+}
+
+void Topo::FollowProcessSets() {
+  auto& table = horovod_.process_set_table;
+  for (auto it = sets_.begin(); it != sets_.end();) {
+    const auto set = it->second;
+    if (table.Find(it->first) == set->process_set()) {
+      ++it;
+      continue;
+    }
+    {
+      std::lock_guard<std::shared_mutex> lock(mutex_);
+      it = sets_.erase(it);
+    }
+    set->Close(horovod::common::PROCESS_SET_HAS_BEEN_REMOVED);
+  }
+  auto ids = table.Ids();
+  std::sort(ids.begin(), ids.end());
+  for (const int id : ids) {
+    if (id == 0 || sets_.count(id) > 0) continue;
+    auto process_set = table.Find(id);
+    if (process_set == nullptr || !process_set->initialization_done ||
+        !process_set->IsCurrentProcessIncluded()) {
+      continue;
+    }
+    const std::string problem = Obstacle(process_set->controller->GetGlobalRanks());
+    const auto set = std::make_shared<SetPath>(state_, horovod_, std::move(process_set), problem,
+                                               [this] { RequestRound(); });
+    std::lock_guard<std::mutex> plans(state_.mutex);  // nothing is added meanwhile
+    for (const std::string& text : state_.plans) {
+      Plan plan = ParsePlan(text);
+      if (plan.process_set == id) set->plans().Add(std::move(plan));
+    }
+    std::lock_guard<std::shared_mutex> lock(mutex_);
+    sets_[id] = set;
+  }
+}
+
+std::shared_ptr<PlanTable> Topo::PlansOf(int process_set_id) {
+  if (process_set_id == 0) return {std::shared_ptr<void>(), &plans_};  // never deleted
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto found = sets_.find(process_set_id);
+  if (found == sets_.end()) return nullptr;
+  return {found->second, &found->second->plans()};
+}
+
+std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
+  std::map<int, std::shared_ptr<PlanTable>> all{{0, PlansOf(0)}};
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  for (const auto& [id, set] : sets_) all[id] = {set, &set->plans()};
+  return all;
 }
 
 bool Topo::Join(TensorTableEntry& entry, Request& request) {
@@ -130,6 +209,10 @@ std::string Topo::Failure() const {
   if (order_ != nullptr && !order_->Failure().empty()) {
     return "cannot agree with the other nodes on the order of buckets (" + order_->Failure() + ")";
   }
+  for (const auto& [id, set] : sets_) {
+    const std::string failure = set->Failure();
+    if (!failure.empty()) return failure + ", in process set " + std::to_string(id);
+  }
   return path_ == nullptr ? "" : path_->Failure();
 }
 
@@ -139,11 +222,12 @@ void Topo::Finish() {
     std::vector<long long> nothing{0};
     horovod_.global_controller->CrossRankBitwiseOr(nothing, 1);
   };
-  plans_.Finish();
+  for (const auto& [id, plans] : AllPlans()) plans->Finish();
   await_all_ranks();  // nothing becomes ready any more
   if (order_ != nullptr) order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
   path_->Finish(kPatience);
+  for (const auto& [id, set] : sets_) set->Finish(kPatience);
   while (operations_.PerformUntilRound()) continue;
 }
 
@@ -153,6 +237,12 @@ void Topo::Close() {
   if (!failure.empty() && !said_) {
     Say("rank " + std::to_string(state_.rank) + " could not go on: " + failure);
   }
+  std::map<int, std::shared_ptr<SetPath>> sets;
+  {
+    std::lock_guard<std::shared_mutex> lock(mutex_);
+    sets.swap(sets_);
+  }
+  for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
   order_.reset();
   path_.reset();
   auto left = plans_.Close();

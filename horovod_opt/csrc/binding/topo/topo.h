@@ -6,8 +6,11 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
+#include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/agenda.h"
@@ -17,9 +20,10 @@
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
 #include "horovod_opt/csrc/binding/topo/planned_path.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
+#include "horovod_opt/csrc/binding/topo/set_agenda.h"
+#include "horovod_opt/csrc/binding/topo/set_path.h"
 #include "horovod_opt/csrc/core/nodes/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/plan/recurring_calls.h"
 
 namespace horovod {
 namespace common {
@@ -36,10 +40,12 @@ class Topo {
   // Collective.
   Topo(State& state, horovod::common::HorovodGlobalState& horovod, PerformOperation perform);
 
-  PlanTable& plans() { return plans_; }
   PlannedOperations& operations() { return operations_; }
 
   // --- any thread ---
+  // Those of a process set; nullptr: it has none on this rank.
+  std::shared_ptr<PlanTable> PlansOf(int process_set_id);
+  std::map<int, std::shared_ptr<PlanTable>> AllPlans();  // by process set
   // Horovod's queue has a request for the negotiated path, or a round is wanted for another reason.
   void RequestRound() { rounds_.Request(); }
   // Takes a request to join, unless the path is closed.
@@ -62,9 +68,15 @@ class Topo {
  private:
   // Returns why no tensor can be planned; empty: they can be.
   std::string Connect();
-  std::string Failure() const;  // why the path stands still
+  std::string Failure() const;  // why a path stands still
   void CheckOthers();           // throws if a round cannot come any more
   bool CanBePlanned(Collective collective) const;
+  bool WantsRound() const;
+  // Process sets have come, or gone: all ranks have made or removed them in the last round.
+  // Collective.
+  void FollowProcessSets();
+  // Why nothing of a process set with these ranks can be planned; empty: it can.
+  std::string Obstacle(const std::vector<int>& ranks) const;
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
@@ -76,9 +88,13 @@ class Topo {
   PlannedOperations operations_;
   Rounds rounds_;
   Agenda agenda_;
-  RecurringCalls calls_;
+  SetAgenda set_agenda_;               // of all ranks
   std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
-  bool said_ = false;  // why the ranks cannot go on
+  bool said_ = false;                  // why the ranks cannot go on
+
+  // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
+  std::map<int, std::shared_ptr<SetPath>> sets_;
+  std::shared_mutex mutex_;
 };
 
 }  // namespace horovod_opt

@@ -11,7 +11,7 @@
 
 namespace horovod_opt {
 
-// Written and read by any threads, at any time; but see SetWakeups().
+// Written and read by any threads, at any time.
 class PathCounters {
  public:
   struct Values {
@@ -39,8 +39,7 @@ class PathCounters {
     if (!steady_.exchange(true)) rounds_before_.store(Load(rounds_), std::memory_order_relaxed);
     steady_rounds_.store(Load(rounds_) - Load(rounds_before_), std::memory_order_relaxed);
   }
-  // By one thread.
-  void SetWakeups(std::int64_t wakeups) { wakeups_.store(wakeups, std::memory_order_relaxed); }
+  void AddWakeups(std::int64_t wakeups) { Add(wakeups_, wakeups); }
   void AddRound() { Add(rounds_, 1); }
   void AddAgreement() { Add(agreements_, 1); }
   void AddVote() { steady_ = false; }

@@ -15,9 +15,10 @@ std::string On(int rank, const std::string& reason) {
   return "rank " + std::to_string(rank) + ": " + reason;
 }
 
-std::vector<int> RanksWithout(const ByRank& votes, int ranks, PlanState at_least) {
+std::vector<int> RanksWithout(const ByRank& votes, const std::map<int, std::string>& rows,
+                              PlanState at_least) {
   std::vector<int> missing;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const auto& [rank, row] : rows) {
     const auto found = votes.find(rank);
     if (found == votes.end() || found->second.state < at_least) missing.push_back(rank);
   }
@@ -71,7 +72,8 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& votes) {
   return by_slot;
 }
 
-Decision DecideOne(const std::string& hash, const ByRank& votes, int ranks) {
+Decision DecideOne(const std::string& hash, const ByRank& votes,
+                   const std::map<int, std::string>& rows) {
   Decision decision;
   decision.hash = hash;
   for (const auto& [rank, vote] : votes) {
@@ -100,7 +102,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, int ranks) {
     if (All(votes, IsQuiet)) decision.kind = Decision::kFree;
     return decision;
   }
-  const auto not_ready = RanksWithout(votes, ranks, PlanState::kReady);
+  const auto not_ready = RanksWithout(votes, rows, PlanState::kReady);
   if (!not_ready.empty()) {
     if (All(votes, [](const Vote& one) { return one.state != PlanState::kResting; })) {
       decision.reason = "its warm-up is not over on " + Ranges("rank", not_ready);
@@ -179,17 +181,17 @@ std::vector<Vote> FromRow(const std::string& row) {
   return votes;
 }
 
-std::vector<Decision> Decide(const std::vector<std::string>& rows) {
+std::vector<Decision> Decide(const std::map<int, std::string>& rows) {
   std::map<std::string, ByRank> plans;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    for (Vote& one : FromRow(rows[rank])) {
+  for (const auto& [rank, row] : rows) {
+    for (Vote& one : FromRow(row)) {
       std::string hash = one.hash;
-      plans[hash].emplace(static_cast<int>(rank), std::move(one));
+      plans[hash].emplace(rank, std::move(one));
     }
   }
   std::vector<Decision> decisions;
   for (const auto& [hash, votes] : plans) {
-    decisions.push_back(DecideOne(hash, votes, static_cast<int>(rows.size())));
+    decisions.push_back(DecideOne(hash, votes, rows));
   }
   return decisions;
 }

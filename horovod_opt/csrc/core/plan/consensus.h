@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,7 +90,7 @@ struct Decision {
 std::string ToRow(const std::vector<Vote>& votes);
 std::vector<Vote> FromRow(const std::string& row);
 
-// One decision a plan, ordered by hash; `rows` by rank.
-std::vector<Decision> Decide(const std::vector<std::string>& rows);
+// One decision a plan, ordered by hash; `rows` by rank, of all ranks that it concerns.
+std::vector<Decision> Decide(const std::map<int, std::string>& rows);
 
 }  // namespace horovod_opt

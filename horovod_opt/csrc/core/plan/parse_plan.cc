@@ -62,10 +62,11 @@ void ParseLine(const std::string& line, Plan& plan) {
   const auto fields = Split(line, '\t');
   const std::string& kind = fields.at(0);
   const std::size_t size = fields.size();
-  if (kind == "plan" && size == 4) {
+  if (kind == "plan" && size == 5) {
     plan.hash = fields.at(1);
     plan.threshold = Integer(fields.at(2), 0);
-    plan.name = fields.at(3);
+    plan.process_set = static_cast<int>(Integer(fields.at(3), 0));
+    plan.name = fields.at(4);
   } else if (kind == "slot" && size == 9) {
     plan.slots.push_back(ParseSlot(fields, plan.slots.size()));
   } else if (kind == "bucket" && size == 2) {

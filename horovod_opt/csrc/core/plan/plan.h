@@ -60,6 +60,7 @@ struct Plan {
   std::string hash;
   std::string name;
   bool is_call = false;
+  int process_set = 0;         // its number
   std::int64_t threshold = 0;  // bytes that a bucket of several tensors may have
   std::vector<Slot> slots;
   Buckets buckets;  // each slot in exactly one

@@ -298,7 +298,7 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int
 
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
 // those that free some, then those that need some, which may let others rest.
-PlanTable::Outcome PlanTable::Apply(const std::vector<std::string>& rows) {
+PlanTable::Outcome PlanTable::Apply(const std::map<int, std::string>& rows) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
   // Every rank has taken back, in the last vote, what these buckets held.

@@ -75,7 +75,7 @@ class PlanTable {
     std::vector<ArrivalPtr> overlapping;  // were deferred, and are refused
     std::vector<std::string> rejected;    // lines for the user
   };
-  Outcome Apply(const std::vector<std::string>& rows);
+  Outcome Apply(const std::map<int, std::string>& rows);  // by rank
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
   // on every rank between two votes.
   bool AnyCommitted(bool anywhere) const;

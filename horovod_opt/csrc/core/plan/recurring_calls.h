@@ -1,8 +1,8 @@
 // Which calls outside of graphs recur, and so are to be planned: eager ones, and whatever is not
 // planned otherwise.
 //
-// A call is known by what it is: kind, name, shape, type, reduction. It is planned after it has been
-// negotiated often enough, as a plan of its own. No rank asks another one:
+// A call is known by what it is: kind, name, shape, type, reduction. It is planned after it has
+// been negotiated often enough, as a plan of its own. No rank asks another one:
 //
 // 1. All ranks perform the same negotiated responses in the same order. What is decided from them
 //    alone is the same everywhere: also which calls are forgotten. Nothing is decided in a round in

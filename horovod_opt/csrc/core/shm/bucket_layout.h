@@ -7,9 +7,9 @@
 //     row:      announcement | slice of owner 0 | slice of owner 1 | ...
 //
 // Why two buffers and one barrier per copy suffice, for all algorithms (flat_allreduce.h,
-// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, chunked_copy.h). Number the copies in over all calls. Copy n goes to buffer n % 2;
-// let B(n) be the first barrier after it. A rank begins copy n + 2 after B(n + 1), where all have
-// arrived, and writes over
+// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, chunked_copy.h). Number
+// the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be the first barrier after it.
+// A rank begins copy n + 2 after B(n + 1), where all have arrived, and writes over
 // - copy n, which was read right after B(n) and so before anyone arrived at B(n + 1);
 // - the results of chunk n, which are read after the barrier that follows B(n). If that is the last
 //   of its call, it comes before B(n + 1), and so does the reading. Else it is B(n + 1) itself, and

@@ -14,8 +14,7 @@ namespace horovod_opt {
 
 class ChunkedCopy {
  public:
-  // Uses the copies of the layout from `first` on. `data`: this rank's `bytes` bytes; nullptr:
-  // zeros.
+  // Uses the copies of the layout from `first` on. `data`: this rank's `bytes` bytes.
   ChunkedCopy(const BucketLayout& layout, std::uint64_t first, const void* data,
               std::int64_t bytes)
       : layout_(layout), first_(first), data_(static_cast<const char*>(data)), bytes_(bytes) {}
@@ -26,12 +25,8 @@ class ChunkedCopy {
   void CopyIn(std::int64_t chunk) {
     const Range range = Of(chunk, bytes_);
     if (range.bytes == 0) return;
-    char* const place = Place(chunk, layout_.rank());
-    if (data_ == nullptr) {
-      std::memset(place, 0, static_cast<std::size_t>(range.bytes));
-    } else {
-      std::memcpy(place, data_ + range.begin, static_cast<std::size_t>(range.bytes));
-    }
+    std::memcpy(Place(chunk, layout_.rank()), data_ + range.begin,
+                static_cast<std::size_t>(range.bytes));
   }
 
   // After a barrier: this chunk of what `rank` has, which is `bytes` bytes, to its place in `to`.

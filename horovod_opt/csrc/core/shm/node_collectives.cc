@@ -17,6 +17,8 @@ namespace {
 // above, reading all rows costs more than a second barrier.
 constexpr std::int64_t kFlat = 128 << 10;
 
+constexpr std::int64_t kAway = -1;  // announced instead of a size
+
 std::string Text(const BucketLayout::Announcement& announcement) {
   const std::string rows =
       announcement.row_bytes == 0
@@ -68,14 +70,17 @@ bool NodeCollectives::Allreduce(const std::vector<Segment>& segments, const Arit
   return chunked.Run(meet);
 }
 
-bool NodeCollectives::Allgather(const void* data, std::int64_t rows, std::int64_t row_bytes,
-                                const GatheredRows& output, std::uint64_t tag,
-                                const std::atomic<bool>& stop, WaitCounts& counts) {
+NodeCollectives::Outcome NodeCollectives::Allgather(const void* data, std::int64_t rows,
+                                                    std::int64_t row_bytes,
+                                                    const GatheredRows& output, std::uint64_t tag,
+                                                    const std::atomic<bool>& stop,
+                                                    WaitCounts& counts) {
   const std::uint64_t first = copies_++;
   ChunkedCopy copy(layout_, first, data, rows * row_bytes);
   layout_.Announced(first, layout_.rank()) = {tag, rows, row_bytes};
   copy.CopyIn(0);
-  if (!Meet(stop, counts)) return false;
+  if (!Meet(stop, counts)) return Outcome::kStopped;
+  if (AnyoneAway(first)) return Outcome::kIncomplete;
   Compare(first, [](const auto& one, const auto& other) {
     return one.tag != other.tag || one.row_bytes != other.row_bytes;
   });
@@ -93,51 +98,66 @@ bool NodeCollectives::Allgather(const void* data, std::int64_t rows, std::int64_
       copy.CopyOut(chunk, rank, all_rows[rank] * row_bytes, part);
       part += all_rows[rank] * row_bytes;
     }
-    if (++chunk == chunks) return true;
+    if (++chunk == chunks) return Outcome::kDone;
     copy.CopyIn(chunk);
-    if (!Meet(stop, counts)) return false;
+    if (!Meet(stop, counts)) return Outcome::kStopped;
   }
 }
 
-bool NodeCollectives::Broadcast(void* data, std::int64_t bytes, int root, std::uint64_t tag,
-                                const std::atomic<bool>& stop, WaitCounts& counts) {
+NodeCollectives::Outcome NodeCollectives::Broadcast(void* data, std::int64_t bytes, int root,
+                                                    std::uint64_t tag,
+                                                    const std::atomic<bool>& stop,
+                                                    WaitCounts& counts) {
   const bool gives = layout_.rank() == root;
   const std::uint64_t first = copies_++;
   ChunkedCopy copy(layout_, first, data, gives ? bytes : 0);
   layout_.Announced(first, layout_.rank()) = {tag, bytes, 0};
   copy.CopyIn(0);
-  if (!Meet(stop, counts)) return false;
+  if (!Meet(stop, counts)) return Outcome::kStopped;
+  if (AnyoneAway(first)) return Outcome::kIncomplete;
   CompareAnnouncements(first);
   const std::int64_t chunks = std::max<std::int64_t>(1, copy.Chunks(bytes));
   copies_ = first + static_cast<std::uint64_t>(chunks);
   for (std::int64_t chunk = 0;;) {
-    if (!gives && data != nullptr) copy.CopyOut(chunk, root, bytes, data);
-    if (++chunk == chunks) return true;
+    if (!gives) copy.CopyOut(chunk, root, bytes, data);
+    if (++chunk == chunks) return Outcome::kDone;
     copy.CopyIn(chunk);
-    if (!Meet(stop, counts)) return false;
+    if (!Meet(stop, counts)) return Outcome::kStopped;
   }
 }
 
-bool NodeCollectives::ReduceScatter(const void* data, void* output,
-                                    const std::vector<std::int64_t>& ends,
-                                    const Arithmetic& arithmetic, double prescale,
-                                    double postscale, std::uint64_t tag,
-                                    const std::atomic<bool>& stop, WaitCounts& counts) {
+NodeCollectives::Outcome NodeCollectives::ReduceScatter(
+    const void* data, void* output, const std::vector<std::int64_t>& ends,
+    const Arithmetic& arithmetic, double prescale, double postscale, std::uint64_t tag,
+    const std::atomic<bool>& stop, WaitCounts& counts) {
   const std::vector<Segment> segments{{data, nullptr, ends.back()}};
   const BucketReduction bucket(segments, arithmetic, prescale, postscale);
   const std::uint64_t first = copies_++;
   horovod_opt::ReduceScatter parts(bucket, layout_, first, ends, block_, output);
   layout_.Announced(first, layout_.rank()) = {tag, ends.back(), 0};
   parts.CopyIn(0);
-  if (!Meet(stop, counts)) return false;
+  if (!Meet(stop, counts)) return Outcome::kStopped;
+  if (AnyoneAway(first)) return Outcome::kIncomplete;
   CompareAnnouncements(first);
   copies_ = first + static_cast<std::uint64_t>(parts.chunks());
   for (std::int64_t chunk = 0;;) {
     parts.ReduceOwn(chunk);
-    if (++chunk == parts.chunks()) return true;
+    if (++chunk == parts.chunks()) return Outcome::kDone;
     parts.CopyIn(chunk);
-    if (!Meet(stop, counts)) return false;
+    if (!Meet(stop, counts)) return Outcome::kStopped;
   }
+}
+
+bool NodeCollectives::StayAway(const std::atomic<bool>& stop, WaitCounts& counts) {
+  layout_.Announced(copies_++, layout_.rank()) = {0, kAway, 0};
+  return Meet(stop, counts);
+}
+
+bool NodeCollectives::AnyoneAway(std::uint64_t copy) const {
+  for (int rank = 0; rank < layout_.ranks(); ++rank) {
+    if (layout_.Announced(copy, rank).size == kAway) return true;
+  }
+  return false;
 }
 
 void NodeCollectives::Kick() { layout_.barrier().Kick(); }

@@ -17,8 +17,9 @@ namespace horovod_opt {
 // One rank's part. Every rank has one over the same memory, makes calls from one thread at a time,
 // and all make the same calls in the same order.
 //
-// All calls return false if `stop` was set while waiting for another rank; noticed after Kick(),
-// and without it within 100 ms. Outputs are then undefined and the memory is of no further use.
+// All calls return false, or kStopped, if `stop` was set while waiting for another rank; noticed
+// after Kick(), and without it within 100 ms. Outputs are then undefined and the memory is of no
+// further use.
 //
 // `tag` says what the caller believes is being done. If tags differ, or sizes that must not, every
 // rank throws the same std::logic_error naming two of them, before any output is written, and may
@@ -26,6 +27,12 @@ namespace horovod_opt {
 class NodeCollectives {
  public:
   static constexpr std::size_t kDefaultChunk = 2 << 20;  // bytes
+
+  enum class Outcome {
+    kDone,
+    kStopped,
+    kIncomplete,  // a rank has stayed away
+  };
 
   // Shared memory for `ranks` ranks that move `chunk` bytes at a time: about 2 * ranks * chunk.
   static std::size_t Bytes(int ranks, std::size_t chunk = kDefaultChunk) {
@@ -54,27 +61,30 @@ class NodeCollectives {
   // differ from rank to rank. Once all numbers of rows are known, `output` says where the result
   // goes; nullptr: it is not wanted on this rank. It must not throw.
   using GatheredRows = std::function<void*(const std::vector<std::int64_t>& rows)>;
-  bool Allgather(const void* data, std::int64_t rows, std::int64_t row_bytes,
-                 const GatheredRows& output, std::uint64_t tag, const std::atomic<bool>& stop,
-                 WaitCounts& counts);
+  Outcome Allgather(const void* data, std::int64_t rows, std::int64_t row_bytes,
+                    const GatheredRows& output, std::uint64_t tag, const std::atomic<bool>& stop,
+                    WaitCounts& counts);
 
-  // Copies `bytes` bytes of `root` to all others. `data` is read on the root and written elsewhere;
-  // nullptr: there zeros, here the result is not wanted.
-  bool Broadcast(void* data, std::int64_t bytes, int root, std::uint64_t tag,
-                 const std::atomic<bool>& stop, WaitCounts& counts);
+  // Copies `bytes` bytes of `root` to all others. `data` is read on the root and written elsewhere.
+  Outcome Broadcast(void* data, std::int64_t bytes, int root, std::uint64_t tag,
+                    const std::atomic<bool>& stop, WaitCounts& counts);
 
   // As Allreduce() over one group; but of the sum each rank gets its own part alone, those bytes
   // that begin where the part of the rank before ends. `ends`: in bytes, by rank, whole elements,
-  // the same on every rank. data == nullptr: zeros.
-  bool ReduceScatter(const void* data, void* output, const std::vector<std::int64_t>& ends,
-                     const Arithmetic& arithmetic, double prescale, double postscale,
-                     std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts);
+  // the same on every rank.
+  Outcome ReduceScatter(const void* data, void* output, const std::vector<std::int64_t>& ends,
+                        const Arithmetic& arithmetic, double prescale, double postscale,
+                        std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // In place of one of these three, on a rank that has nothing to give: no rank performs it.
+  bool StayAway(const std::atomic<bool>& stop, WaitCounts& counts);
 
   // Makes all ranks that wait look at their `stop`.
   void Kick();
 
  private:
   bool Meet(const std::atomic<bool>& stop, WaitCounts& counts);
+  bool AnyoneAway(std::uint64_t copy) const;
   template <class Differ>
   void Compare(std::uint64_t copy, const Differ& differ) const;
   void CompareAnnouncements(std::uint64_t copy) const;

@@ -38,7 +38,6 @@ void ReduceScatter::ReduceOwn(std::int64_t chunk) {
   char* const sums = Place(chunk, own, own);
   bucket_.ForEachBlock(slice.begin, slice.end, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t offset = begin - slice.begin;
-    const std::size_t bytes = static_cast<std::size_t>(end - begin);
     char* const sum = sums + offset;
     for (int rank = 0; rank < layout_.ranks(); ++rank) {
       inputs_[rank] = Place(chunk, rank, own) + offset;
@@ -47,7 +46,7 @@ void ReduceScatter::ReduceOwn(std::int64_t chunk) {
     inputs_[own] = block_;
     bucket_.Reduce(sum, inputs_, end - begin);
     bucket_.ScaleSum(sum, end - begin);
-    if (output_ != nullptr) std::memcpy(output_ + (begin - part), sum, bytes);
+    std::memcpy(output_ + (begin - part), sum, static_cast<std::size_t>(end - begin));
   });
 }
 

@@ -13,7 +13,7 @@ namespace horovod_opt {
 class ReduceScatter {
  public:
   // Uses the copies of the layout from `first` on. `ends`: of the parts, in bytes, by rank.
-  // `block`: BucketReduction::kBlock bytes for this rank alone. `output`: nullptr if not wanted.
+  // `block`: BucketReduction::kBlock bytes for this rank alone.
   ReduceScatter(const BucketReduction& bucket, const BucketLayout& layout, std::uint64_t first,
                 const std::vector<std::int64_t>& ends, char* block, void* output);
 

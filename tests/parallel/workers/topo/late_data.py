@@ -30,7 +30,7 @@ def add_plan() -> None:
     """Two tensors that are fused, and one that is not."""
     slots = [f"slot\t{FIRST_KEY + i}\t{4 * ELEMENTS}\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{i}"
              for i in range(TENSORS)]
-    text = "\n".join(["plan\tlate\t1000000\tlate data", *slots, "bucket\t0,1", "bucket\t2", ""])
+    text = "\n".join(["plan\tlate\t1000000\t0\tlate data", *slots, "bucket\t0,1", "bucket\t2", ""])
     problem = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan(text.encode())
     assert not problem, problem
 

@@ -127,6 +127,18 @@ def mismatches() -> dict[str, str]:
     }
 
 
+def beside_a_join() -> str:
+    """The last rank joins; what the others get for a call that it cannot be part of."""
+    error = ""
+    if hvd.size() - 1 != RANK:
+        try:
+            hvd.broadcast(numbers(0, 7), hvd.size() - 1, name="copy")
+        except hvd.HorovodInternalError as refused:
+            error = str(refused)
+    hvd.join()
+    return error
+
+
 faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
@@ -140,6 +152,7 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
     states = [plan.state for plan in horovod_opt.plans()]
     found += another_shape()
     errors = mismatches()
+    joined = beside_a_join()
     for step in range(STEPS):
         found += one_step(step)
-report(wrong=found, rounds=rounds, states=states, errors=errors)
+report(wrong=found, rounds=rounds, states=states, errors=errors, joined=joined)

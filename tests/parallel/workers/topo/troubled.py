@@ -23,7 +23,7 @@ library.troubled_sum.restype = ctypes.c_char_p
 
 def add_plan() -> None:
     slots = [f"slot\t{key}\t40\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{key}" for key in (1, 2)]
-    text = "\n".join(["plan\ttrouble\t1000\ttrouble", *slots, "bucket\t0", "bucket\t1", ""])
+    text = "\n".join(["plan\ttrouble\t1000\t0\ttrouble", *slots, "bucket\t0", "bucket\t1", ""])
     assert _basics.MPI_LIB_CTYPES.horovod_opt_add_plan(text.encode()) == b""
 
 

@@ -1,0 +1,71 @@
+// What the ranks of a process set do about its planned tensors in a round of negotiation.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/split_watch.h"
+#include "horovod_opt/csrc/binding/topo/stall.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/plan/recurring_calls.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+struct ProcessSet;
+class Response;
+}  // namespace common
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// What a rank wants of a round; bits, combined over all ranks, which all do what any of them wants.
+// Nothing: it is a heartbeat.
+namespace want {
+enum Want {
+  kNegotiation = 1,
+  kVote = 2,
+  kFailure = 4,
+  kStall = 8,
+  kLateNegotiated = 16,  // both on any ranks: the same tensor may be meant
+  kLatePlanned = 32,
+  kLateCall = 64,  // one may be another call on each rank
+  kJoined = 128,
+};
+}
+
+// For the background thread.
+class SetAgenda {
+ public:
+  SetAgenda(State& state, horovod::common::HorovodGlobalState& horovod,
+            horovod::common::ProcessSet& process_set, PlanTable& plans)
+      : state_(state), horovod_(horovod), process_set_(process_set), plans_(plans) {}
+
+  // Bits, for this rank.
+  int Wants();
+  // Collective over the set, where `wanted` is what any rank of the job wants.
+  void Meet(int wanted);
+  // A tensor has waited so long that the job is to end.
+  bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
+
+  // `response` is about to be performed: calls that recur are planned from now on, if `can_be` says
+  // that those of this kind can. True if one is.
+  bool Learn(const horovod::common::Response& response,
+             const std::function<bool(Collective)>& can_be);
+
+ private:
+  void HoldVote();
+  void EndSplitPlans();
+  void ReportStall();
+
+  State& state_;
+  horovod::common::HorovodGlobalState& horovod_;
+  horovod::common::ProcessSet& process_set_;
+  PlanTable& plans_;
+  StallWatch stall_;
+  SplitWatch split_;
+  RecurringCalls calls_;
+};
+
+}  // namespace horovod_opt

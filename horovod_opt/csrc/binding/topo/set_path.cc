@@ -1,0 +1,71 @@
+#include "horovod_opt/csrc/binding/topo/set_path.h"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "horovod/common/controller.h"
+#include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/binding/base/say.h"
+#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+
+namespace horovod_opt {
+namespace {
+
+using horovod::common::HorovodGlobalState;
+using horovod::common::ProcessSet;
+using horovod::common::Status;
+
+// All ranks of the set, as the set numbers them.
+Groups OneGroup(int rank, int ranks) {
+  Groups groups;
+  groups.ranks.resize(ranks);
+  std::iota(groups.ranks.begin(), groups.ranks.end(), 0);
+  groups.index = rank;
+  groups.cross = {rank};
+  return groups;
+}
+
+}  // namespace
+
+SetPath::SetPath(State& state, HorovodGlobalState& horovod, std::shared_ptr<ProcessSet> process_set,
+                 std::string problem, std::function<void()> meet)
+    : process_set_(std::move(process_set)),
+      plans_(
+          ReadyQueue::kIds,
+          [this](int bucket_id) {
+            node_->ready().Ready(bucket_id, process_set_->controller->GetSize());
+          },
+          std::move(meet)),
+      agenda_(state, horovod, *process_set_, plans_) {
+  auto& controller = *process_set_->controller;
+  if (problem.empty()) {
+    const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());
+    node_ = NodeMemory::Share(controller, groups, problem);
+    if (node_ == nullptr) {
+      SayOnce(controller, "mode topo: the process set of rank " +
+                              std::to_string(controller.GetGlobalRanks()[0]) + " and " +
+                              std::to_string(controller.GetSize() - 1) +
+                              " more is negotiated: " + problem);
+    }
+  }
+  if (node_ == nullptr) {
+    plans_.Disable(problem);
+    return;
+  }
+  path_ = std::make_unique<PlannedPath>(controller, horovod.timeline, plans_, *node_, nullptr,
+                                        nullptr, state.path_counters, state.settings.verify != 0);
+}
+
+void SetPath::Finish(std::chrono::seconds patience) {
+  if (path_ != nullptr) path_->Finish(patience);
+}
+
+void SetPath::Close(const Status& status) {
+  path_.reset();
+  const auto left = plans_.Close();
+  node_.reset();
+  for (const ArrivalPtr& arrival : left) TensorOf(arrival).entry.FinishWithCallback(status);
+}
+
+}  // namespace horovod_opt

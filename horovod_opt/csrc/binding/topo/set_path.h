@@ -1,0 +1,54 @@
+// The planned path of a process set other than that of all ranks: plans, memory and thread of its
+// own. Of sets whose ranks do not share memory everything is negotiated.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/node_memory.h"
+#include "horovod_opt/csrc/binding/topo/planned_path.h"
+#include "horovod_opt/csrc/binding/topo/set_agenda.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+struct ProcessSet;
+class Status;
+}  // namespace common
+}  // namespace horovod
+
+namespace horovod_opt {
+
+// Framework threads may use plans() for as long as they hold the object, the background thread all
+// of it.
+class SetPath {
+ public:
+  // `problem`: why nothing of it can be planned; empty: it can. `meet`: asks for a round.
+  // Collective over the set.
+  SetPath(State& state, horovod::common::HorovodGlobalState& horovod,
+          std::shared_ptr<horovod::common::ProcessSet> process_set, std::string problem,
+          std::function<void()> meet);
+
+  PlanTable& plans() { return plans_; }
+  SetAgenda& agenda() { return agenda_; }
+  const std::shared_ptr<horovod::common::ProcessSet>& process_set() const { return process_set_; }
+  std::string Failure() const { return path_ == nullptr ? "" : path_->Failure(); }
+
+  // Reduces what is complete on all ranks: no rank adds anything any more.
+  void Finish(std::chrono::seconds patience);
+  // Fails what the path still holds with `status`. Afterwards everything is negotiated.
+  void Close(const horovod::common::Status& status);
+
+ private:
+  const std::shared_ptr<horovod::common::ProcessSet> process_set_;
+  PlanTable plans_;
+  SetAgenda agenda_;
+  std::unique_ptr<NodeMemory> node_;
+  std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,62 @@
+"""Process sets are planned: no rounds in steady state, and exact results."""
+
+from __future__ import annotations
+
+import pytest
+
+CALLS = 7  # of the worker, each planned once for a set; a group is one
+
+
+@pytest.fixture(params=["mpi-3", "gloo-4"])
+def reports(request, shared_job):
+    controller, ranks = request.param[:-2], int(request.param[-1])
+    found = shared_job("set_calls", controller=controller, ranks=ranks).succeeded().reports()
+    assert list(found) == list(range(ranks))
+    return list(found.values())
+
+
+def test_results(reports):
+    assert [report["wrong"] for report in reports] == [[]] * len(reports)
+
+
+def test_steady_steps_ask_for_no_round(reports):
+    assert [report["rounds"] for report in reports] == [0] * len(reports)
+    for rank, report in enumerate(reports):
+        # As upstream numbers them, in the order in which they were added.
+        sets = [0, *(number for number, ranks in enumerate(report["sets"], 1) if rank in ranks)]
+        assert report["planned"] == [[number, CALLS - 1] for number in sets]
+
+
+def test_an_optimizer_in_a_process_set_has_a_plan(reports):
+    for rank, report in enumerate(reports):
+        assert report["optimizers"] == ["active"] * (rank in report["sets"][1])
+
+
+def test_a_rank_of_a_set_that_sends_something_else(reports):
+    """The ranks of the set get the error of mode off, with their numbers, and go on."""
+    for rank, report in enumerate(reports):
+        ranks = report["sets"][2]
+        if rank not in ranks:
+            assert report["error"] == ""
+        else:
+            assert report["error"].startswith("Mismatched ALLREDUCE tensor shapes")
+            assert f"rank {ranks[-1]}: ALLREDUCE of float32 [8]" in report["error"]
+
+
+@pytest.mark.parametrize("controller, ranks", [("gloo", 3), ("mpi", 4)])
+def test_functions_of_tensorflow(shared_job, controller, ranks):
+    """`first` and `last` cannot be fused: `left` is reduced in between, by the set."""
+    job = shared_job("set_functions", framework="tensorflow", controller=controller, ranks=ranks)
+    found = job.succeeded().reports()
+    assert list(found) == list(range(ranks))
+    for report in found.values():
+        assert (report["wrong"], report["rounds"]) == ([], 0)
+        tensors = {process_set: [] for process_set, _, _ in report["plans"]}
+        for process_set, state, buckets in report["plans"]:
+            assert state == "active"
+            tensors[process_set].append(buckets)
+        assert tensors.pop(0) == [[["first"], ["last"]]]
+        # Those of the set may have been rebuilt: they do not arrive at the same time.
+        planned = {process_set: sorted(sorted(sum(buckets, [])) for buckets in plans)
+                   for process_set, plans in tensors.items()}
+        assert planned == ({1: [["gathered"], ["left", "right"]]} if report["included"] else {})

@@ -1,0 +1,139 @@
+"""Process sets of PyTorch: calls that recur, an optimizer, a set that goes and one that comes.
+
+Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, and which
+plans the sets had.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+
+import horovod.torch as hvd
+import torch
+from common import RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS = 30
+LEARNED = 12  # in any step after it, everything is planned
+
+
+def numbers(step: int, size: int, rank: int = RANK) -> torch.Tensor:
+    """Whole and small, so that sums are exact."""
+    return torch.arange(size, dtype=torch.float32) % 50 + 3 * rank + step
+
+
+def total(step: int, size: int, ranks: list[int]) -> torch.Tensor:
+    return sum(numbers(step, size, rank) for rank in ranks)
+
+
+def rows(step: int, rank: int) -> int:
+    return (step + rank) % 4
+
+
+def calls(step: int, process_set: hvd.ProcessSet) -> dict[str, tuple]:
+    """One of each kind, under the same names in all sets."""
+    ranks, within = process_set.ranks, {"process_set": process_set}
+    index, last = ranks.index(RANK), ranks[-1]
+    parts = torch.tensor_split(total(step, 14, ranks).reshape(7, 2), len(ranks))
+    group = hvd.grouped_allreduce(
+        [numbers(step, size) for size in (3, 900, 5)], op=hvd.Sum, name="group", **within)
+    gathered = torch.cat([numbers(step, rows(step, rank), rank) for rank in ranks])
+    return {
+        "sum": (hvd.allreduce(numbers(step, 6), op=hvd.Sum, name="sum", **within),
+                total(step, 6, ranks)),
+        "average": (hvd.allreduce(numbers(step, 6), name="average", **within),
+                    total(step, 6, ranks) / len(ranks)),
+        **{f"group {one.numel()}": (one, total(step, one.numel(), ranks)) for one in group},
+        "gathered": (hvd.allgather(numbers(step, rows(step, RANK)), name="gathered", **within),
+                     gathered),
+        "broadcast": (hvd.broadcast(numbers(step, 7), last, name="broadcast", **within),
+                      numbers(step, 7, last)),
+        "part": (hvd.reducescatter(numbers(step, 14).reshape(7, 2), op=hvd.Sum, name="part",
+                                   **within), parts[index]),
+    }
+
+
+def one_step(step: int, process_sets: list[hvd.ProcessSet]) -> list[str]:
+    return [f"step {step}, {one.ranks}, {name}: {seen.tolist()[:9]}, not {expected.tolist()[:9]}"
+            for one in process_sets if one.included()
+            for name, (seen, expected) in calls(step, one).items()
+            if seen.shape != expected.shape or not torch.equal(seen, expected)]
+
+
+def trained(process_set: hvd.ProcessSet) -> list[str]:
+    """The gradient of rank r is r + 1 everywhere; the ranks of the set take the mean."""
+    if not process_set.included():
+        return []
+    model = torch.nn.Linear(3, 2)
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters(),
+        process_set=process_set)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        ((RANK + 1) * model(torch.ones(1, 3))).sum().backward()
+        optimizer.step()
+    ranks = process_set.ranks
+    expected = -STEPS * (sum(ranks) + len(ranks)) / len(ranks)
+    plans[0].extend(plan.state for plan in horovod_opt.plans()
+                    if "DistributedOptimizer" in plan.name and plan.process_set)
+    return [f"trained in {ranks}: {parameter.tolist()}, not {expected}"
+            for parameter in model.parameters()
+            if not torch.equal(parameter.detach(), torch.full(parameter.shape, expected))]
+
+
+def mismatch(process_set: hvd.ProcessSet) -> str:
+    """The last rank of the set sends more."""
+    if not process_set.included():
+        return ""
+    try:
+        hvd.allreduce(numbers(0, 8 if process_set.ranks[-1] == RANK else 6), op=hvd.Sum, name="sum",
+                      process_set=process_set)
+    except hvd.HorovodInternalError as error:
+        return str(error)
+    return "no error"
+
+
+def after_removal(process_set: hvd.ProcessSet) -> list[str]:
+    """Its number is given to the next one, which has none of its plans."""
+    before = process_set.process_set_id
+    hvd.remove_process_set(process_set)
+    again = hvd.add_process_set(process_set.ranks)
+    left = [plan for plan in horovod_opt.plans() if plan.process_set == before]
+    found = [f"{len(left)} plans of a process set that is gone"] if left else []
+    if again.process_set_id != before:
+        found.append(f"process set {again.process_set_id}, not {before}")
+    for step in range(STEPS):
+        found += one_step(step, [again])
+    return found
+
+
+faulthandler.dump_traceback_later(150)
+torch.set_num_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+plans: list[list[str]] = [[]]
+with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="1"):
+    last = hvd.size() - 1
+    # They overlap; one is of a single rank.
+    sets = [hvd.add_process_set(list(ranks))
+            for ranks in (range(1), range(last), range(1, last + 1))]
+    found, before = [], 0
+    for step in range(STEPS):
+        if step == LEARNED:
+            before = horovod_opt.stats().requested_rounds
+        found += one_step(step, [hvd.global_process_set, *sets])
+    rounds = horovod_opt.stats().requested_rounds - before
+    calls_planned = {plan.process_set: 0 for plan in horovod_opt.plans()}
+    for plan in horovod_opt.plans():
+        calls_planned[plan.process_set] += plan.state == "active"
+    found += trained(sets[1])
+    error = mismatch(sets[2])
+    found += one_step(STEPS, [hvd.global_process_set, *sets])
+    hvd.barrier()
+    found += after_removal(sets[1])
+    hvd.barrier()
+report(wrong=found, rounds=rounds, planned=sorted(calls_planned.items()), optimizers=plans[0],
+       error=error, sets=[one.ranks for one in sets])

@@ -1,0 +1,65 @@
+"""Process sets in a graph of TensorFlow: a plan for each set, though they depend on each other.
+
+Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, and the
+plans.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from common import RANK, report, running, start_mpi
+from horovod.tensorflow.mpi_ops import _basics
+
+import horovod_opt
+
+STEPS = 30
+LEARNED = 20  # in any step after it, everything is planned
+
+faulthandler.dump_traceback_later(150)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+start_mpi(_basics.MPI_LIB_CTYPES)
+with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="1"):
+    everyone = list(range(hvd.size()))
+    some = everyone[:-1]
+    process_set = hvd.add_process_set(some)
+
+    def reduced(x: tf.Tensor, name: str, ranks: list[int]) -> tf.Tensor:
+        given = {} if ranks == everyone else {"process_set": process_set}
+        return hvd.allreduce(x, op=hvd.Sum, name=name, **given)
+
+    def total(values: list[float], ranks: list[int]) -> float:
+        return sum(values[rank] for rank in ranks)
+
+    @tf.function
+    def step(x: tf.Tensor) -> list[tf.Tensor]:
+        """The set reduces what all ranks have, and all ranks what the set has."""
+        first = reduced(x, "first", everyone)
+        if RANK not in some:
+            return [first, reduced(x + 0.0 * first, "last", everyone)]
+        left, right = reduced(first + x, "left", some), reduced(x, "right", some)
+        gathered = hvd.allgather(x, name="gathered", process_set=process_set)
+        return [first, reduced(left + right, "last", everyone), left, right, gathered]
+
+    found, before = [], 0
+    for number in range(STEPS):
+        if number == LEARNED:
+            before = horovod_opt.stats().requested_rounds
+        time.sleep(0.02)  # the ranks vote meanwhile
+        own = [float(rank + number) for rank in everyone]
+        seen = [tensor.numpy().tolist() for tensor in step(tf.fill([4], own[RANK]))]
+        first = total(own, everyone)
+        left, right = total([first + one for one in own], some), total(own, some)
+        last = total([left + right if rank in some else own[rank] for rank in everyone], everyone)
+        expected = [[first] * 4, [last] * 4]
+        if RANK in some:
+            expected += [[left] * 4, [right] * 4, [own[rank] for rank in some for _ in range(4)]]
+        if seen != expected:
+            found.append(f"step {number}: {seen}, not {expected}")
+    rounds = horovod_opt.stats().requested_rounds - before
+    plans = [(plan.process_set, plan.state, [list(names) for names in plan.buckets])
+             for plan in horovod_opt.plans()]
+report(wrong=found, rounds=rounds, plans=plans, included=RANK in some)
