@@ -31,6 +31,9 @@ def _field(text: str) -> str:
     return text.translate(_BLANKS) or "-"
 
 
+_CALL = "call-"  # kCallHash of csrc/core/plan/plan.h
+
+
 @dataclasses.dataclass(frozen=True)
 class PlanStatus:
     """What has become of a plan on this rank.
@@ -38,6 +41,7 @@ class PlanStatus:
     name          the function, the run of a session, or the branch or loop that it belongs to; of
                   a call that recurs, the call
     hash          equal on all ranks that have the same plan
+    is_call       whether it is of a call that recurs, not of a graph or an optimizer
     state         "warming up" (its first iterations are negotiated and checked), "ready" (waits
                   for other ranks, or for its next iteration), "active", or "negotiated" (for good)
     reason        why it is not active
@@ -55,6 +59,10 @@ class PlanStatus:
     iterations: int
     buckets: tuple[tuple[str, ...], ...]
     arrived_last: dict[str, int]
+
+    @property
+    def is_call(self) -> bool:
+        return self.hash.startswith(_CALL)
 
 
 def parse_status(text: str) -> list[PlanStatus]:

@@ -65,7 +65,7 @@ def data_work(p: Parameters, ranks: int, size: float, planned: bool) -> float:
 # Mode topo
 
 FLAT = 128 * 2**10  # bytes of all ranks of a group up to which they are reduced at one go
-CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: core/shm/node_allreduce.h
+CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: core/shm/node_collectives.h
 
 
 def groups(p: Parameters, ranks: int) -> tuple[int, int]:

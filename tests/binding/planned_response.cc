@@ -1,6 +1,7 @@
 // What PlannedOperations asks upstream to perform, and what upstream's own controller would have
 // asked for the same tensors: its coordinator is given the requests that the ranks would send.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -164,8 +165,8 @@ void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
   }
   for (int iteration = 1; iteration <= kIterations; ++iteration) {
     for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*tables[rank], one, rank);
-    std::vector<std::string> rows;
-    for (const auto& table : tables) rows.push_back(table->VoteRow(false));
+    std::map<int, std::string> rows;
+    for (int rank = 0; rank < one.ranks(); ++rank) rows[rank] = tables[rank]->VoteRow(false);
     for (const auto& table : tables) table->Apply(rows);
   }
   PathCounters counters;

@@ -112,7 +112,7 @@ def of_graphs(seen: dict, kind: str = "") -> list[dict]:
     if their ranks share memory, as in each `kind` where the ranks of a node may."""
     shares = not KINDS[kind].settings.keys() & {*ALONE, *OPERATIONS} if kind else True
     return [plan for plan in seen["plans"]
-            if not plan["hash"].startswith("call-") and (shares or not plan["process_set"])]
+            if not plan["is_call"] and (shares or not plan["process_set"])]
 
 
 @pytest.mark.parametrize("kind", EACH)

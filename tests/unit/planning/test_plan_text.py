@@ -42,14 +42,16 @@ def test_names_cannot_break_a_line():
 def test_status():
     text = ("plan\tabc\tactive\t7\t0\tstep\t\nbucket\t1\nbucket\t0,2\n"
             "slot\t0\tx\nslot\t7\ty\nslot\t6\tz\n"
-            "plan\tdef\tnegotiated\t0\t3\tother\trank 1: why\nbucket\t0\nslot\t0\tw\n")
-    active, negotiated = parse_status(text)
+            "plan\tdef\tnegotiated\t0\t3\tother\trank 1: why\nbucket\t0\nslot\t0\tw\n"
+            "plan\tcall-1f\tactive\t9\t0\tallreduce 'v'\t\nbucket\t0\nslot\t1\tv\n")
+    active, negotiated, call = parse_status(text)
     assert (active.name, active.hash) == ("step", "abc")
     assert (active.state, active.iterations) == ("active", 7)
     assert active.buckets == (("y",), ("x", "z"))
     assert active.arrived_last == {"y": 7, "z": 6}
     assert (negotiated.state, negotiated.reason) == ("negotiated", "rank 1: why")
     assert (active.process_set, negotiated.process_set) == (0, 3)
+    assert [plan.is_call for plan in (active, negotiated, call)] == [False, False, True]
 
 
 def test_no_plans():

@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
-from common import FOLDER, RANK
-
-import horovod_opt
+from common import FOLDER, RANK, graph_plans
 
 STEPS, FAULT, SAVE_EVERY = 20, 14, 4
 
@@ -85,7 +83,7 @@ def train(
             seen["seconds"] = time.time() - float(started.read_text())
     seen["step"] = step
     seen["weights"] = digest(model.state_dict())
-    plans = horovod_opt.plans()
+    plans = graph_plans()
     seen["states"] = [plan.state for plan in plans]
     seen["iterations"] = [plan.iterations for plan in plans]
     seen["planned"] = [sorted(name for bucket in plan.buckets for name in bucket) for plan in plans]

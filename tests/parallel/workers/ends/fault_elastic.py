@@ -6,10 +6,8 @@ import time
 
 import horovod.torch as hvd
 import torch
-from common import FOLDER
+from common import FOLDER, graph_plans
 from fault_common import digest, network
-
-import horovod_opt
 
 COMMIT_EVERY, DEATH, GROWTH, STEPS_OF_THREE = 3, 7, 13, 9
 
@@ -63,6 +61,6 @@ def train(state: hvd.elastic.TorchState) -> None:
 
 
 train(state)
-states = [plan.state for plan in horovod_opt.plans()]
+states = [plan.state for plan in graph_plans()]
 note(f"ends with {states}, {weights()}")
 hvd.shutdown()

@@ -10,10 +10,8 @@ import sys
 import horovod.keras as hvd
 import keras
 import numpy as np
-from common import FOLDER, RANK, report, running, start_mpi
+from common import FOLDER, RANK, graph_plans, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
-
-import horovod_opt
 
 EPOCHS, FAULT, BATCHES = 5, 3, 4
 
@@ -61,7 +59,7 @@ def train(name: str) -> dict:
         )
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
-    seen = {"error": error, "states": [plan.state for plan in horovod_opt.plans()]}
+    seen = {"error": error, "states": [plan.state for plan in graph_plans()]}
     if RANK == 0:
         found = network()
         found.load_weights(save.path)

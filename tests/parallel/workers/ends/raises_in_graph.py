@@ -10,10 +10,8 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import RANK, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
-
-import horovod_opt
 
 STEPS, FAULT = 12, 8
 
@@ -44,7 +42,7 @@ def train() -> dict:
             right &= [one.numpy().tolist() for one in sums] == [[total] * 3, [2 * total] * 3]
     except tf.errors.OpError as problem:
         error = str(problem)
-    plans = [[plan.state, plan.reason, plan.buckets] for plan in horovod_opt.plans()]
+    plans = [[plan.state, plan.reason, plan.buckets] for plan in graph_plans()]
     return {"right": right, "error": error, "step": step, "plans": plans}
 
 

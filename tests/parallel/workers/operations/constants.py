@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from common import RANK, report
+from common import RANK, graph_plans, report
 
 import horovod_opt
 
@@ -50,4 +50,4 @@ report(
     mixed=[constant_on_one(tf.constant([float(call)])).numpy().tolist() for call in range(CALLS)],
     loops=[in_a_loop().numpy().tolist() for _ in range(CALLS)],
     gathered=[[one.numpy().tolist() for one in in_different_orders()] for _ in range(CALLS)],
-    plans=[plan.state for plan in horovod_opt.plans()])
+    plans=[plan.state for plan in graph_plans()])

@@ -6,10 +6,8 @@ import threading
 
 import horovod.torch as hvd
 import torch
-from common import report, running, start_mpi
+from common import graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
-
-import horovod_opt
 
 
 def masks() -> dict[str, list]:
@@ -58,7 +56,7 @@ for mode in sys.argv[2:]:
     with running(hvd, name, **environment):
         losses = train()
         during, new = masks(), of_a_new_thread()
-        states = [plan.state for plan in horovod_opt.plans()]
+        states = [plan.state for plan in graph_plans()]
         hvd.barrier()  # the first that shuts down ends the background thread of all
     results[mode] = {
         "before": before,

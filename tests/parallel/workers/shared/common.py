@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import horovod_opt
+
 FOLDER = Path(sys.argv[1])
 
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -33,6 +35,11 @@ def report(**values: object) -> None:
 def report_in_any_case() -> None:
     """From now on the launcher cannot end this rank by SIGTERM before it has called report()."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def graph_plans() -> list[horovod_opt.PlanStatus]:
+    """Without those of calls that recur."""
+    return [plan for plan in horovod_opt.plans() if not plan.is_call]
 
 
 def start_mpi(library: ctypes.CDLL) -> None:

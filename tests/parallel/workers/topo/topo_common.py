@@ -32,6 +32,9 @@ _SIZE = int(next(os.environ[name] for name in _SIZE_VARIABLES if name in os.envi
 # Neighbours, which overlap; given to each hvd.init() of more than two ranks.
 process_sets: list[hvd.ProcessSet] = []
 
+# A plan is forgotten with its function: what a scenario traces lives until it was observed.
+_traced: list[Callable] = []
+
 _late_rank = -1
 _delays = random.Random(1)
 
@@ -58,6 +61,11 @@ def nap(tensor: tf.Tensor) -> tf.Tensor:
     (result,) = tf.numpy_function(_rest, [tensor], [tensor.dtype], stateful=False)
     result.set_shape(tensor.shape)
     return result
+
+
+def traced(function: Callable) -> Callable:
+    _traced.append(tf.function(function, autograph=False))
+    return _traced[-1]
 
 
 def own(step: int, *shape: int, dtype: str = "float32") -> tf.Tensor:
@@ -93,12 +101,14 @@ def observe(scenario: Scenario) -> dict:
     before = horovod_opt.stats()
     results = {name: np.asarray(tensor) for name, tensor in scenario().items()}
     after = horovod_opt.stats()
+    plans_after = horovod_opt.plans()
+    _traced.clear()
     return {
         "results": results,
         "plans": [
-            {**dataclasses.asdict(plan),
+            {**dataclasses.asdict(plan), "is_call": plan.is_call,
              "planned_iterations": plan.iterations - plans.get(plan.hash, 0)}
-            for plan in horovod_opt.plans()
+            for plan in plans_after
             if plan.hash not in plans or plan.iterations > plans[plan.hash]
         ],
         "planned_iterations": after.planned_iterations - before.planned_iterations,

@@ -7,7 +7,7 @@ import tensorflow as tf
 from cases import values
 from common import RANK
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
-from topo_common import STEPS, Results, number, own, reduce, rest, small
+from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
 
 v1 = tf.compat.v1
 
@@ -15,7 +15,7 @@ v1 = tf.compat.v1
 def branch() -> Results:
     """A branch that all ranks take, then none, then all."""
 
-    @tf.function(autograph=False)
+    @traced
     def branched(mine: tf.Tensor, taken: tf.Tensor) -> list[tf.Tensor]:
         before = small(reduce(mine, "branch.before"))
         inside = tf.cond(
@@ -34,7 +34,7 @@ def branch() -> Results:
 def two_branches() -> Results:
     """Both branches reduce; neither is taken in the first steps of the other."""
 
-    @tf.function(autograph=False)
+    @traced
     def branched(mine: tf.Tensor, taken: tf.Tensor) -> tf.Tensor:
         return tf.cond(
             taken,
@@ -50,7 +50,7 @@ def two_branches() -> Results:
 def loop() -> Results:
     """The body of a loop, which runs a different number of times in each step."""
 
-    @tf.function(autograph=False)
+    @traced
     def looped(mine: tf.Tensor, times: tf.Tensor) -> tf.Tensor:
         def body(turn: tf.Tensor, total: tf.Tensor) -> tuple:
             once = small(reduce(total + mine, "loop.once"))
@@ -65,7 +65,7 @@ def loop() -> Results:
 def control() -> Results:
     """Reductions whose order is given by control dependencies only."""
 
-    @tf.function(autograph=False)
+    @traced
     def controlled(mine: tf.Tensor) -> list[tf.Tensor]:
         totals = [reduce(mine, "control.0")]
         for i in range(1, 4):
@@ -80,7 +80,7 @@ def unread() -> Results:
     """Reductions whose results nobody reads: TensorFlow may leave them out."""
     total = tf.Variable(0.0)
 
-    @tf.function(autograph=False)
+    @traced
     def unused(mine: tf.Tensor) -> tf.Tensor:
         first = reduce(mine, "unread.first")
         with tf.control_dependencies([first]):
@@ -102,7 +102,7 @@ def accumulation() -> Results:
 
     helper = LocalGradientAggregationHelperEager(3, allreduced, False, False)
 
-    @tf.function(autograph=False)
+    @traced
     def trained(inputs: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(inputs @ variables[0] + variables[1]))

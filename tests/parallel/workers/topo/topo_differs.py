@@ -10,10 +10,8 @@ import sys
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import RANK, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
-
-import horovod_opt
 
 STEPS, FAULT = 25, 15
 
@@ -54,7 +52,7 @@ def run(name: str, faulty, pretended: bool, everywhere: bool = False) -> dict:
         except tf.errors.OpError as error:
             seen.append(f"{type(error).__name__}: {error.message}")
     first = f"{name}.first"
-    plans = [plan for plan in horovod_opt.plans() if plan.iterations
+    plans = [plan for plan in graph_plans() if plan.iterations
              and any(first in slot for bucket in plan.buckets for slot in bucket)]
     return {"seen": seen, "states": [plan.state for plan in plans],
             "reasons": [plan.reason for plan in plans],

@@ -5,10 +5,8 @@ import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from common import FOLDER
+from common import FOLDER, graph_plans
 from horovod.common.elastic import ObjectState
-
-import horovod_opt
 
 GROWS, MORE = 12, 12  # steps before there is room for a third rank, and with it
 
@@ -31,7 +29,7 @@ def trained(mine: tf.Tensor) -> None:
 
 
 def planned() -> str:
-    return " ".join(f"{plan.state} {plan.iterations > 0}" for plan in horovod_opt.plans())
+    return " ".join(f"{plan.state} {plan.iterations > 0}" for plan in graph_plans())
 
 
 @hvd.elastic.run

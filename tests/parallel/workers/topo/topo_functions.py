@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from common import RANK
-from topo_common import STEPS, Results, number, own, reduce, rest, small
+from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
 
 
 def summing(*names: str):
     """A function that sums tensors of these names; each after the one before, and alone."""
 
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         totals = []
         for name in names:
@@ -56,11 +56,11 @@ def two_threads() -> Results:
 def nested() -> Results:
     """A function that reduces, called twice, one after the other, in one that reduces, too."""
 
-    @tf.function(autograph=False)
+    @traced
     def inner(mine: tf.Tensor) -> tf.Tensor:
         return small(reduce(mine, "nested.inner.0")) + small(reduce(2 * mine, "nested.inner.1"))
 
-    @tf.function(autograph=False)
+    @traced
     def outer(mine: tf.Tensor) -> list[tf.Tensor]:
         before = small(reduce(mine, "nested.before"))
         once = inner(before + mine)
@@ -76,7 +76,7 @@ def called_by_two() -> Results:
     inner = summing("shared.inner")
 
     def calling(name: str):
-        @tf.function(autograph=False)
+        @traced
         def caller(mine: tf.Tensor) -> list[tf.Tensor]:
             total = small(reduce(mine, name))
             return inner(total + mine)
@@ -92,7 +92,7 @@ def called_at_once() -> Results:
     """A function called twice in one, and neither call waits for the other."""
     inner = summing("unordered.inner")
 
-    @tf.function(autograph=False)
+    @traced
     def outer(mine: tf.Tensor) -> list[tf.Tensor]:
         return [*inner(mine), *inner(2 * mine)]
 
@@ -103,7 +103,7 @@ def called_at_once_later() -> Results:
     """The same, when the function has been called alone for a while, and its plan is active."""
     inner = summing("later.inner")
 
-    @tf.function(autograph=False)
+    @traced
     def outer(mine: tf.Tensor) -> list[tf.Tensor]:
         return [*inner(mine), *inner(2 * mine)]
 
@@ -116,7 +116,7 @@ def training(name: str):
     """A step whose batches may differ in size; what is reduced does not."""
     weights = tf.Variable(tf.zeros([5, 2]))
 
-    @tf.function(autograph=False)
+    @traced
     def trained(batch: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(batch @ weights)
@@ -147,7 +147,7 @@ def retraced_on_one_rank() -> Results:
 def different_order() -> Results:
     """The graphs of the ranks differ: each adds its operations in an order of its own."""
 
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         return [reduce(mine + i, f"order.{i}") for i in places]
 
@@ -159,7 +159,7 @@ def different_order() -> Results:
 def different_graphs() -> Results:
     """On the first rank each tensor waits for the one before it, on the others none does."""
 
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         totals = []
         for i in range(4):

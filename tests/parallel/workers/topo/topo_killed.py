@@ -6,9 +6,7 @@ import signal
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import RANK, report, report_in_any_case
-
-import horovod_opt
+from common import RANK, graph_plans, report, report_in_any_case
 
 END = 12
 
@@ -36,4 +34,4 @@ except tf.errors.OpError as error:
     outcome = str(error)
     raise
 finally:
-    report(outcome=outcome, step=step, states=[plan.state for plan in horovod_opt.plans()])
+    report(outcome=outcome, step=step, states=[plan.state for plan in graph_plans()])

@@ -8,7 +8,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from cases import splits, values
 from common import RANK
-from topo_common import STEPS, Results, number, own, process_sets, reduce, rest, small
+from topo_common import STEPS, Results, number, own, process_sets, reduce, rest, small, traced
 
 
 def negotiated(name: str, mine: tf.Tensor) -> list[tf.Tensor]:
@@ -27,7 +27,7 @@ def negotiated(name: str, mine: tf.Tensor) -> list[tf.Tensor]:
 
 
 def planned(name: str):
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         first = small(reduce(mine, f"{name}.first"))
         return [first, reduce(first + mine, f"{name}.second"), reduce(2 * mine, f"{name}.alone")]
@@ -38,7 +38,7 @@ def planned(name: str):
 def in_one_graph() -> Results:
     """Planned tensors wait for negotiated ones, and these for planned ones."""
 
-    @tf.function(autograph=False)
+    @traced
     def mixed(mine: tf.Tensor) -> list[tf.Tensor]:
         before = small(reduce(mine, "graph.before"))
         gathered = hvd.allgather(before + mine, name="graph.allgather")
@@ -87,7 +87,7 @@ def from_two_threads() -> Results:
 def uneven(steps_of_rank: list[int], name: str, op: int) -> Results:
     """Ranks join after different numbers of steps; then training goes on with all of them."""
 
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         first = reduce(mine, f"{name}.first", op=op)
         return [first, reduce(first + mine, f"{name}.second", op=op)]
@@ -119,7 +119,7 @@ def sparse() -> Results:
     table = tf.Variable(tf.constant(values("float32", 0, 9, 2)))
     dense = tf.Variable(tf.constant(values("float32", 1, 2, 3)))
 
-    @tf.function(autograph=False)
+    @traced
     def trained(rows: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(tf.gather(table, rows) @ dense))
@@ -154,7 +154,7 @@ def in_process_sets() -> Results:
     """Reductions among neighbours, in the graph of those over all; ranks have different graphs."""
     neighbours = [pair for pair in process_sets if pair.included()]
 
-    @tf.function(autograph=False)
+    @traced
     def summed(mine: tf.Tensor) -> list[tf.Tensor]:
         before = small(reduce(mine, "sets.before"))
         parts = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import cases
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from topo_common import STEPS, Results, number, own, reduce, rest, small
+from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
 
 
 def chain() -> Results:
     """Each sum is part of the next one's input."""
 
-    @tf.function(autograph=False)
+    @traced
     def chained(mine: tf.Tensor) -> tf.Tensor:
         total = mine
         for link in range(6):
@@ -29,7 +29,7 @@ def wide() -> Results:
     """Forty that do not depend on each other, a scalar and an empty one among them."""
     shapes = [(), (0, 3), *((1 + 37 * i, 3) for i in range(38))]
 
-    @tf.function(autograph=False)
+    @traced
     def widened(*mine: tf.Tensor) -> list[tf.Tensor]:
         return [reduce(tensor, f"wide.{i}") for i, tensor in enumerate(mine)]
 
@@ -43,7 +43,7 @@ def kinds() -> Results:
         (dtype, op) for dtype in cases.REDUCED["tensorflow"] for op in cases.reductions(dtype)
     ]
 
-    @tf.function(autograph=False)
+    @traced
     def reduced(*mine: tf.Tensor) -> list[tf.Tensor]:
         results = [
             reduce(tensor, f"kinds.{dtype}.{op}", op=getattr(hvd, op))
@@ -71,7 +71,7 @@ LARGE = (("float32", 1_500_001), ("float64", 700_003), ("float16", 3_000_001),
 def large() -> Results:
     """Larger than a chunk of the shared memory and than the fusion threshold."""
 
-    @tf.function(autograph=False)
+    @traced
     def grown(*mine: tf.Tensor) -> list[tf.Tensor]:
         return [reduce(tensor, f"large.{i}") for i, tensor in enumerate(mine)]
 
@@ -86,7 +86,7 @@ def tape() -> Results:
     shapes = (6, 9), (9,), (9, 3), (3,), (2,)
     variables = [tf.Variable(tf.constant(cases.values("float32", 0, *shape))) for shape in shapes]
 
-    @tf.function(autograph=False)
+    @traced
     def trained(inputs: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             hidden = small(inputs @ variables[0]) + variables[1]
@@ -108,7 +108,7 @@ def folded() -> Results:
     """A constant gradient, which TensorFlow could take for the same in each step."""
     weights, bias = tf.Variable(tf.zeros([6, 2])), tf.Variable(tf.zeros([2]))
 
-    @tf.function(autograph=False)
+    @traced
     def trained(inputs: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(inputs @ weights + bias)
@@ -124,7 +124,7 @@ def folded() -> Results:
 def folded_shape() -> Results:
     """What TensorFlow knows of a tensor's shape is constant, too, and what it computes of that."""
 
-    @tf.function(autograph=False)
+    @traced
     def shaped(mine: tf.Tensor) -> list[tf.Tensor]:
         rows = tf.cast(tf.shape(mine), tf.float32)
         return [hvd.allreduce(rows, op=hvd.Sum, name="shape"), reduce(mine, "shaped")]
@@ -138,7 +138,7 @@ _steady: list = []
 def settling() -> Results:
     """The first steps of a function: negotiated, and with rebuilt buckets."""
 
-    @tf.function(autograph=False)
+    @traced
     def settled(mine: tf.Tensor) -> list[tf.Tensor]:
         first = small(reduce(mine, "steady.first"))
         return [first, reduce(first + mine, "steady.second"), reduce(2 * mine, "steady.alone")]

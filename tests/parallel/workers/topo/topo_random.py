@@ -11,7 +11,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from topo_common import Results, nap, own, rest
+from topo_common import Results, nap, own, rest, traced
 
 PROGRAMS = 8
 
@@ -74,7 +74,7 @@ def perform(kind: str, mine: tf.Tensor, name: str, how: dict) -> tf.Tensor:
 def function(collectives: list, name: str):
     """A function of a number, which gives what each of the collectives gave."""
 
-    @tf.function(autograph=False)
+    @traced
     def run(number: tf.Tensor) -> list[tf.Tensor]:
         results: list[tf.Tensor] = []
         for place, ((kind, how), sources) in enumerate(collectives):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import horovod.torch as hvd
 import torch
-from common import RANK, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
@@ -182,8 +182,8 @@ def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tens
     results = scenario()
     seen = {
         "planned_iterations": horovod_opt.stats().planned_iterations - before,
-        "states": sorted({plan.state for plan in horovod_opt.plans()}),
-        "buckets": max((len(plan.buckets) for plan in horovod_opt.plans()), default=0),
+        "states": sorted({plan.state for plan in graph_plans()}),
+        "buckets": max((len(plan.buckets) for plan in graph_plans()), default=0),
     }
     hvd.allreduce(torch.zeros(1), name="met")
     return results, seen

@@ -12,10 +12,8 @@ import time
 
 import horovod.torch as hvd
 import torch
-from common import RANK, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
-
-import horovod_opt
 
 STEPS, LAYERS, METRICS = 50, 8, 6
 
@@ -48,7 +46,7 @@ def train(seed: int) -> dict:
     for weights in model.state_dict().values():
         seen.update(weights.numpy().tobytes())
     return {"digest": seen.hexdigest(),
-            "planned_iterations": [plan.iterations for plan in horovod_opt.plans()]}
+            "planned_iterations": [plan.iterations for plan in graph_plans()]}
 
 
 faulthandler.dump_traceback_later(140)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
-from common import RANK, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 
 import horovod_opt
 
@@ -20,7 +20,7 @@ def _observe(program: Program) -> tuple[list[np.ndarray], dict]:
     after = horovod_opt.stats()
     return weights, {
         "planned_iterations": after.planned_iterations - before.planned_iterations,
-        "plans": sorted({f"{plan.state}: {plan.reason}" for plan in horovod_opt.plans()}),
+        "plans": sorted({f"{plan.state}: {plan.reason}" for plan in graph_plans()}),
     }
 
 
