@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.timeout(1800)  # most of it compiles
 @pytest.mark.parametrize("build", [
     pytest.param("plain", marks=pytest.mark.slow), "thread", "address"])
 def test_native(build: str, subtests: pytest.Subtests) -> None:
