@@ -20,13 +20,13 @@ WRITTEN_SECONDS = 60
 LATE_SECONDS = 8  # the inspector looks every second; a cached tensor is reported at the third look
 
 
-def sums(*names: str) -> list[float]:
-    """One number a tensor; all are under way at once."""
+def sums(*names: str, size: int = 1) -> list[float]:
+    """The first number of each tensor; all are under way at once."""
     handles = [
-        hvd.allreduce_async(torch.tensor([float(RANK + i)]), name=name, op=hvd.Sum)
+        hvd.allreduce_async(torch.full((size,), float(RANK + i)), name=name, op=hvd.Sum)
         for i, name in enumerate(names)
     ]
-    return [hvd.synchronize(handle).item() for handle in handles]
+    return [hvd.synchronize(handle)[0].item() for handle in handles]
 
 
 def traced_sums() -> list[list[float]]:
@@ -73,6 +73,7 @@ limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_
 with running(hvd, mode, **limits):
     ended = deadlock()
 with running(hvd, mode, **TUNING):
-    tuned = [sums("tuned.0", "tuned.1", "tuned.2") for _ in range(TUNED_STEPS)]
+    # No call recurs: topo would plan it, and autotuning sees negotiated tensors only.
+    tuned = [sums("tuned.0", "tuned.1", "tuned.2", size=1 + step) for step in range(TUNED_STEPS)]
     joined = joined_sums()
 report(traced=traced, tuned=tuned, joined=joined, late=late, ended=ended)
