@@ -209,7 +209,7 @@ def test_patch_may_add_a_file(tmp_path):
     (["@@ -3 +3 @@", "-three", "+3", "@@ -1 +1 @@", "-one", "+1"], "differs at line 1"),
     (["@@ -3,0 +3 @@", "+inserted"], "line 3 is moved to line 4, not to 3"),
     (["@@ -2,0 +4 @@", "+inserted"], "line 2 is moved to line 3, not to 4"),
-    (["@@ -9,0 +10 @@", "+inserted"], "line 9 is moved to line 5, not to 10"),
+    (["@@ -9,0 +10 @@", "+inserted"], "greeting.txt differs at line 9"),
 ], ids=["later", "earlier", "other-text", "other-blank", "beyond-the-end", "far-beyond",
         "out-of-order", "insert-earlier", "insert-later", "insert-beyond"])
 def test_patch_that_is_not_exact_is_refused(lines, message, tmp_path):

@@ -82,12 +82,15 @@ def test_the_table_of_reductions_is_pythons(tmp_path: Path):
     ]
 
 
-def test_names_of_the_modes_and_controllers():
+def test_names_of_the_enumerators():
     constants = dict(re.findall(r"(HOROVOD_OPT_[A-Z_]+) = (\d+),", header.header()))
     assert constants == {
         **{f"HOROVOD_OPT_MODE_{mode.upper()}": str(bit) for mode, bit in settings.MODES.items()},
         "HOROVOD_OPT_CONTROLLER_MPI": "0",
         "HOROVOD_OPT_CONTROLLER_GLOO": "1",
+        "HOROVOD_OPT_MESSAGES_NONE": "0",
+        "HOROVOD_OPT_MESSAGES_MPI": "1",
+        "HOROVOD_OPT_MESSAGES_TCP": "2",
     }
 
 
