@@ -74,16 +74,18 @@ def of_modes(names: str) -> list[Series]:
     return [Series(mode, mode) for mode in dict.fromkeys(modes) if mode != BASE]
 
 
-def run(series: Series, program: Sequence[str], ranks: int, timeout: float) -> dict:
-    """The line of JSON that rank 0 of the program prints; all ranks on this host.
+def run(series: Series, program: Sequence[str], ranks: int, timeout: float,
+        launcher: Sequence[str] = ()) -> dict:
+    """The line of JSON that rank 0 of the program prints. `launcher`: more options of horovodrun,
+    whose hosts have the same files.
 
     Raises:
         launch.JobFailed: see there; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-bench-") as rendezvous:
         output = launch.execute(
-            series.commands([*program, "--rendezvous", rendezvous], ranks), series.environ(),
-            timeout)
+            series.commands([*program, "--rendezvous", rendezvous], ranks, launcher),
+            series.environ(), timeout)
     return parse_result(output)
 
 

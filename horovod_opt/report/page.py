@@ -27,6 +27,7 @@ KINDS = {
     "simulation": "horovod_opt.simulate.simulation_pictures",
     "overhead": "horovod_opt.bench.overhead.overhead_pictures",
     "steps": "horovod_opt.bench.steps.steps_pictures",
+    "nodes": "horovod_opt.bench.nodes.nodes_pictures",
     "traversal": "horovod_opt.report.traversal_section",
 }
 PIXELS_PER_INCH = 96  # of CSS

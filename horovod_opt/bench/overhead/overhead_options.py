@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from horovod_opt.arguments import positive
+from horovod_opt.arguments import positive, some_of
 from horovod_opt.bench.overhead.workloads import SECONDS
 from horovod_opt.bench.worker_job import MODES
 
@@ -21,7 +21,7 @@ def add(suites: argparse._SubParsersAction) -> None:
     parser.add_argument("--modes", type=_names, default=MODES,
                         help="what to compare with off (%(default)s); scp is left out where a rank "
                              "has one core")
-    parser.add_argument("--only", type=_workloads, default=",".join(SECONDS),
+    parser.add_argument("--only", type=some_of(SECONDS), default=",".join(SECONDS),
                         help="workloads to run (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4],
                         help="ranks that train ResNet50 (2 4); other workloads run with the first")
@@ -48,13 +48,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _names(text: str) -> list[str]:
     return list(dict.fromkeys(text.split(",")))
-
-
-def _workloads(text: str) -> list[str]:
-    unknown = [name for name in _names(text) if name not in SECONDS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(SECONDS)}")
-    return _names(text)
 
 
 def _python(text: str) -> str:

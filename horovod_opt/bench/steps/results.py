@@ -9,6 +9,7 @@ from typing import Any
 
 from horovod_opt.bench.steps.kinds import KINDS, OTHERS, TOPO, Kind
 from horovod_opt.bench.steps.targets import ROUNDS, SPEED, TARGETS, Target
+from horovod_opt.bench.verdict import Verdict, verdict
 from horovod_opt.bench.worker_job import BASE, limit_and_base_first
 from horovod_opt.measuring.comparison import Spread, by_round, compare, ratio
 
@@ -44,17 +45,6 @@ class Cell:
         return f"{', '.join(mine)} failed" if mine else ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """`met` is None where something that it needs was not measured; `why` says what is missing or
-    failed. A target whose jobs failed is not met, whatever the others say."""
-
-    target: Target
-    value: Spread | None
-    met: bool | None
-    why: str = ""
-
-
 def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
     """As they were first measured; the series of each with the limit and off first."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -72,13 +62,8 @@ def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
 
 def judge(target: Target, cell: Cell) -> Verdict:
     needed = (TOPO, *target.over)
-    failed, value = cell.failed(needed), _value(target, cell)
-    if failed:
-        return Verdict(target, value, False, failed)
     missing = [one for one in needed if not cell.values.get(one)]
-    if missing or value is None:
-        return Verdict(target, value, None, f"{', '.join(missing) or 'a pair'} not measured")
-    return Verdict(target, value, target.met_by(value.median))
+    return verdict(target, _value(target, cell), cell.failed(needed), missing)
 
 
 def _value(target: Target, cell: Cell) -> Spread | None:
@@ -100,6 +85,6 @@ def verdicts(cell: Cell) -> list[Verdict]:
 
 def summary(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{"step": cell.kind.name, "ranks": cell.ranks, "target": str(verdict.target),
-             "value": verdict.value and asdict(verdict.value), "met": verdict.met,
-             "why": verdict.why} for cell in cells(measurements) for verdict in verdicts(cell)]
+    return [{"step": cell.kind.name, "ranks": cell.ranks, "target": str(one.target),
+             "value": one.value and asdict(one.value), "met": one.met, "why": one.why}
+            for cell in cells(measurements) for one in verdicts(cell)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from horovod_opt.arguments import positive, seconds
+from horovod_opt.arguments import positive, some_of
 from horovod_opt.bench.steps.kinds import KINDS, MODES
+from horovod_opt.bench.suite_options import add_length, add_output
 from horovod_opt.bench.worker_job import Series, of_modes
 from horovod_opt.settings import SettingsError
 
@@ -20,21 +20,15 @@ def add(suites: argparse._SubParsersAction) -> None:
         "to the fastest other than topo, whether steps still negotiate, and which targets are met. "
         "Measurements are added to OUTPUT/steps.json: a benchmark that was interrupted goes on "
         "when it is started again. Exit status 2 if jobs failed, 130 if interrupted.")
-    parser.add_argument("--only", type=_names, default=list(KINDS), metavar="STEPS",
+    parser.add_argument("--only", type=some_of(KINDS), default=list(KINDS), metavar="STEPS",
                         help=f"kinds of step to run ({','.join(KINDS)})")
     parser.add_argument("--modes", type=_modes, default=MODES,
                         help="to measure beside off and off with mpi_yield_when_idle "
                              "(%(default)s); scp is left out where a rank has one core")
     parser.add_argument("--ranks", type=_ranks, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4)")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N",
-                        help="how often each job is run (%(default)s)")
-    parser.add_argument("--seconds", type=seconds, default=4.0, metavar="S",
-                        help="measured in each job, beside those it takes to start (%(default)s)")
-    parser.add_argument("--timeout", type=seconds, default=300.0, metavar="S",
-                        help="after which a job is killed (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
-                        help="for steps.json and steps.png (%(default)s)")
+    add_length(parser, seconds=4.0, timeout=300.0)
+    add_output(parser, "steps.json and steps.png")
     parser.set_defaults(run=_run)
 
 
@@ -42,14 +36,6 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_opt.bench.steps import steps_suite
 
     return steps_suite.run(options)
-
-
-def _names(text: str) -> list[str]:
-    names = list(dict.fromkeys(text.split(",")))
-    for name in names:
-        if name not in KINDS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(KINDS)}")
-    return names
 
 
 def _modes(text: str) -> list[Series]:

@@ -8,11 +8,12 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from horovod_opt.bench.steps.results import Cell, Verdict, cells, verdicts
+from horovod_opt.bench.steps.results import Cell, cells, verdicts
+from horovod_opt.bench.verdict import Verdict, in_two_lines
 from horovod_opt.bench.worker_job import LIMIT, YIELDING, limit_and_base_first
 from horovod_opt.measuring.colours import mode_colour
 from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.present import Grid, Picture, Section, number
+from horovod_opt.measuring.present import Grid, Picture, Section
 
 TITLE = "Kinds of training step"
 OF = "off, off with mpi_yield_when_idle, gs and nbcs"
@@ -33,15 +34,6 @@ def _series(found: Sequence[Cell]) -> list[str]:
                   key=limit_and_base_first)
 
 
-def _spread(spread: Spread | None, form: str = "") -> str:
-    """In two lines, for narrow columns."""
-    if spread is None:
-        return ""
-    show = (lambda value: f"{value:{form}}") if form else number
-    median = show(spread.median)
-    return median if spread.n == 1 else f"{median}\n{show(spread.low)}-{show(spread.high)}"
-
-
 def _measured(found: Sequence[Cell]) -> Grid:
     names = _series(found)
     lines = []
@@ -56,7 +48,7 @@ def _measured(found: Sequence[Cell]) -> Grid:
 
 def _value(cell: Cell, series: str) -> str:
     values, failed = cell.values.get(series, {}), len(cell.failures.get(series, ()))
-    shown = _spread(Spread.of(list(values.values()))) if values else cell.failed([series])
+    shown = in_two_lines(Spread.of(list(values.values()))) if values else cell.failed([series])
     return f"{shown}\n{failed} of {failed + len(values)} failed" if failed and values else shown
 
 
@@ -67,22 +59,16 @@ def _targets(judged: Sequence[tuple[Cell, Sequence[Verdict]]], reached: str) -> 
     for cell, of_cell in judged:
         best = cell.best()
         first = (cell.kind.label, str(cell.ranks),
-                 *(_spread(cell.speed(name, best), ".2f") if best else "" for name in names))
+                 *(in_two_lines(cell.speed(name, best), ".2f") if best else "" for name in names))
         for verdict in of_cell:
             lines.append((*first, str(verdict.target),
-                          _spread(verdict.value, verdict.target.form), met(verdict)))
+                          in_two_lines(verdict.value, verdict.target.form), verdict.words()))
             first = ("",) * len(first)
     return Grid(f"{TITLE}: {reached}",
                 ("step", "ranks", *names, "target", "value", "met"), lines,
                 f"Speeds as multiples of that of the best: the fastest of {OF}. Medians of the "
                 "pairs of a round, smallest to largest. Value: of topo. Alone: without "
                 "communication.")
-
-
-def met(verdict: Verdict) -> str:
-    if verdict.met is None:
-        return verdict.why
-    return "yes" if verdict.met else f"no: {verdict.why}" if verdict.why else "no"
 
 
 def _picture(found: Sequence[Cell]) -> Picture | None:

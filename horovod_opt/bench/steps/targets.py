@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from horovod_opt.bench.steps.kinds import KINDS, OTHERS
+from horovod_opt.bench.verdict import Bound
 from horovod_opt.bench.worker_job import BASE, LIMIT
 
 SPEED, VALUE, ROUNDS = "speed", "value", "rounds"
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Bound):
     """`of`: topo's speed as a multiple of that of the fastest of `over`, its value (as a multiple
     of that of `over`), or the rounds of negotiation in steady state. Exactly one of `least` and
     `most` is given, in `unit`. `steps`: of which kinds; `ranks`: at which number, None for any."""
@@ -25,10 +26,6 @@ class Target:
     steps: Sequence[str] = tuple(KINDS)
     ranks: int | None = None
 
-    def __str__(self) -> str:
-        bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
-        return f"{bound} {self.unit}"
-
     @property
     def form(self) -> str:
         """How its values are shown; "" for three digits."""
@@ -36,9 +33,6 @@ class Target:
 
     def applies(self, step: str, ranks: int) -> bool:
         return step in self.steps and self.ranks in (None, ranks)
-
-    def met_by(self, value: float) -> bool:
-        return value >= self.least if self.least is not None else value <= self.most
 
 
 TARGETS = (

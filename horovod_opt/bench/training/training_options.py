@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from horovod_opt.arguments import positive, seconds
+from horovod_opt.arguments import positive
+from horovod_opt.bench.suite_options import add_length, add_output
 from horovod_opt.bench.worker_job import MODES
 
 
@@ -52,16 +53,10 @@ def add(suites: argparse._SubParsersAction) -> None:
                              "ranks, negotiation, data")
     parser.add_argument("--plain", type=Path, metavar="PYTHON",
                         help="also measure the unpatched Horovod of this Python's environment")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N",
-                        help="how often each job is run (%(default)s)")
-    parser.add_argument("--seconds", type=seconds, default=6.0, metavar="S",
-                        help="measured in each job, beside those it takes to start (%(default)s)")
+    add_length(parser, seconds=6.0, timeout=900.0)
     parser.add_argument("--threads", type=positive, metavar="N",
                         help="intra-op threads of a rank (cores of this host / its ranks)")
-    parser.add_argument("--timeout", type=seconds, default=900.0, metavar="S",
-                        help="after which a job is killed (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
-                        help="for bench.json and the pictures (%(default)s)")
+    add_output(parser, "bench.json and the pictures")
     parser.set_defaults(run=_run)
 
 

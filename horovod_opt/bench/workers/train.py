@@ -23,6 +23,8 @@ def parser() -> argparse.ArgumentParser:
                         help="folder of TFRecords with JPEGs; without it the input is synthetic")
     parser.add_argument("--separate", action="store_true",
                         help="reduce the gradients after the computation, as the source did")
+    parser.add_argument("--bf16", action="store_true",
+                        help="gradients travel in bfloat16: hvd.Compression.bf16")
     parser.add_argument("--strategy", action="store_true",
                         help="MultiWorkerMirroredStrategy reduces the gradients, not Horovod")
     return parser
@@ -69,6 +71,9 @@ class Trainer:
 
     def __init__(self, rank: Rank, model: tf.keras.Model):
         self.hvd = rank.hvd
+        self.compression = {}
+        if rank.hvd and rank.options.bf16:
+            self.compression = {"compression": rank.hvd.Compression.bf16}
         self.model = model
         # The tf.Variable inside each of Keras 3's variables is what every Horovod understands.
         self.variables = [variable.value for variable in model.trainable_variables]
@@ -82,7 +87,7 @@ class Trainer:
             loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(
                 labels, self.model(images, training=True)))
         if distributed:
-            tape = self.hvd.DistributedGradientTape(tape)
+            tape = self.hvd.DistributedGradientTape(tape, **self.compression)
         return loss, tape.gradient(loss, self.variables)
 
     def _reduce(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
