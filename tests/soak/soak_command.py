@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import os
 import shutil
 import signal
@@ -31,11 +30,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
+from horovod_opt.arguments import INTERRUPTED, above_zero
+
 HERE = Path(__file__).parent
 WORKER = HERE / "workers" / "soak_rank.py"
 # Time for the stacks to be written before the job is killed.
 STACKS_SECONDS = HANG_SECONDS - 25
-INTERRUPTED = 130  # what a shell reports for SIGINT
 SEEDS = 2**32
 
 
@@ -47,11 +47,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/soak/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=_minutes, default=30.0,
+    parser.add_argument("--minutes", type=above_zero("minutes"), default=30.0,
                         help="no trial begins after so many (%(default)g)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=_seed, help="of the first trial (random)")
     which.add_argument("--replay", type=_seed, metavar="SEED", help="run this one trial, once")
+    parser.add_argument("--groups", action="store_true",
+                        help="mode topo only, and ranks that reduce as if on 2, 3 or 4 nodes")
     parser.add_argument("--json", type=Path, default=Path("build/soak.jsonl"), metavar="FILE",
                         help="a line for each trial; folders of what went wrong go to a folder of "
                         "that name without its ending (%(default)s)")
@@ -59,16 +61,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.seed is None:
         arguments.seed = SystemRandom().randrange(SEEDS)
     return arguments
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not 0 < minutes < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return minutes
 
 
 def _seed(text: str) -> int:
@@ -92,10 +84,11 @@ def built() -> tuple[list[str], list[str]]:
     return frameworks, controllers
 
 
-def trials_from(seed: int, frameworks: list[str], controllers: list[str]) -> Iterator[Trial]:
+def trials_from(seed: int, groups: bool, frameworks: list[str],
+                controllers: list[str]) -> Iterator[Trial]:
     """Those that this Horovod can run."""
     while True:
-        one = trial(seed)
+        one = trial(seed, groups)
         if one.framework in frameworks and one.controller in controllers:
             yield one
         seed = (seed + 1) % SEEDS
@@ -106,7 +99,7 @@ def perform(one: Trial, folder: Path) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.monotonic()
     try:
-        job = run_job(folder, WORKER, one.seed, STACKS_SECONDS, ranks=one.ranks,
+        job = run_job(folder, WORKER, one.seed, int(one.groups), STACKS_SECONDS, ranks=one.ranks,
                       controller=one.controller, **one.settings,
                       PYTHONPATH=os.pathsep.join([PYTHONPATH, str(HERE.resolve())]))
     except BaseException:
@@ -146,22 +139,22 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
             iterations += seen["planned_iterations"]
             if seen["found"]:
                 wrong.append(seen)
-                _show(seen, folder, console)
+                _show(seen, one.groups, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
     console.print(f"{ended} trials, {results} results compared, {iterations} planned iterations")
     return wrong
 
 
-def _show(seen: dict, folder: Path, console: Console) -> None:
+def _show(seen: dict, groups: bool, folder: Path, console: Console) -> None:
     for problem in seen["found"]:
         console.print(f"  [red]{escape(problem)}[/]", soft_wrap=True)
-    console.print(f"  see {folder / str(seen['seed'])}; again: {_replay(seen['seed'])}",
+    console.print(f"  see {folder / str(seen['seed'])}; again: {_replay(seen['seed'], groups)}",
                   soft_wrap=True)
 
 
-def _replay(seed: int) -> str:
-    return f"make soak SOAK_ARGS='--replay {seed}'"
+def _replay(seed: int | str, groups: bool) -> str:
+    return f"make soak SOAK_ARGS='{'--groups ' * groups}--replay {seed}'"
 
 
 def main() -> int:
@@ -170,15 +163,15 @@ def main() -> int:
     try:
         frameworks, controllers = built()
         if arguments.replay is not None:
-            one = trial(arguments.replay)
+            one = trial(arguments.replay, arguments.groups)
             if one.framework not in frameworks or one.controller not in controllers:
                 raise Unusable(f"this Horovod was built without what the trial needs: "
                                f"{one.framework}, {one.controller}")
             chosen = iter([one])
         else:
-            chosen = trials_from(arguments.seed, frameworks, controllers)
+            chosen = trials_from(arguments.seed, arguments.groups, frameworks, controllers)
             console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
-                          f"{_replay('SEED')}")
+                          f"{_replay('SEED', arguments.groups)}")
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -7,6 +7,7 @@ import soak_command
 import trials
 
 SEEDS = (77, 149, 222, 376)
+GROUPED = ((1, True), (2, True))
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +29,19 @@ def test_they_are_of_all_kinds():
     assert {"raise", "shutdown"} <= begun_anew
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_wrong(seed, runnable, tmp_path):
-    one = trials.trial(seed)
+def test_in_groups_there_are_always_several():
+    some = [trials.trial(seed, groups=True) for seed in range(40)]
+    assert {one.ranks for one in some} == {2, 3, 4}
+    for one in some:
+        for each in one.rounds:
+            assert each.mode == "topo"
+            assert int(each.settings["HOROVOD_OPT_NODE_RANKS"]) < one.ranks
+    assert some[0] == trials.trial(0, groups=True) != trials.trial(0)
+
+
+@pytest.mark.parametrize("seed, groups", [*((seed, False) for seed in SEEDS), *GROUPED])
+def test_nothing_is_wrong(seed, groups, runnable, tmp_path):
+    one = trials.trial(seed, groups)
     for needed, built in zip((one.framework, one.controller), runnable):
         if needed not in built:
             pytest.skip(f"this Horovod was built without {needed}")

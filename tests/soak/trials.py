@@ -73,16 +73,18 @@ class Trial(NamedTuple):
     ranks: int
     settings: dict[str, str]
     rounds: tuple[Round, ...]
+    groups: bool = False  # several, in each round
 
     def describe(self) -> str:
         return (f"{self.framework}, {self.controller}, {self.ranks} ranks{_list(self.settings)}: "
                 + "; ".join(_words(each) for each in self.rounds))
 
 
-def trial(seed: int) -> Trial:
+def trial(seed: int, groups: bool = False) -> Trial:
+    """`groups`: of those in mode topo whose ranks form several groups."""
     random = Random(seed)
     framework, controller = random.choice(FRAMEWORKS), random.choice(CONTROLLERS)
-    ranks = random.choice(RANKS)
+    ranks = random.choice([number for number in RANKS if number > 1 or not groups])
     settings = _some(random, UPSTREAM)
     may_join = random.random() < 0.4
     if may_join:  # of which upstream's cache does not know enough
@@ -90,7 +92,19 @@ def trial(seed: int) -> Trial:
     last = random.randint(3, 8) - 1
     rounds = tuple(_round(random, framework, ranks, may_join, number == last)
                    for number in range(last + 1))
-    return Trial(seed, framework, controller, ranks, settings, rounds)
+    if groups:
+        rounds = tuple(_in_groups(random, ranks, one) for one in rounds)
+    return Trial(seed, framework, controller, ranks, settings, rounds, groups)
+
+
+def _in_groups(random: Random, ranks: int, one: Round) -> Round:
+    of_a_group = random.choice(["1", "2"]) if ranks == 4 else "1"
+    settings = {name: value for name, value in one.settings.items()
+                if name.startswith("HOROVOD_STALL") or name in OF_MODE["topo"]}
+    settings.pop("HOROVOD_OPT_SHARED_MEMORY", None)
+    settings |= {"HOROVOD_OPT_NODE_RANKS": of_a_group,
+                 "HOROVOD_OPT_TCP_MESSAGES": random.choice(["0", "1"])}
+    return one._replace(mode="topo", settings=settings)
 
 
 def _some(random: Random, possible: dict[str, tuple[str, ...]]) -> dict[str, str]:

@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
+from horovod_opt.arguments import INTERRUPTED, positive
 from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
-INTERRUPTED = 130  # what a shell reports for SIGINT
 WIDTH = 140  # characters, where the output is no terminal
 
 
@@ -49,7 +49,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="tests of operations try bfloat16, too, but not those of --plain")
     parser.add_argument("--plain", metavar="PYTHON",
                         help="also run the unpatched Horovod of this Python's environment")
-    parser.add_argument("--timeout", type=_positive, metavar="SECONDS",
+    parser.add_argument("--timeout", type=positive, metavar="SECONDS",
                         help="for every suite; without it, each has its own")
     parser.add_argument("--json", type=Path, default=Path("build/upstream-tests.json"),
                         metavar="FILE", help="results; the ranks' output and junit XML go to a "
@@ -79,13 +79,7 @@ def _suites(text: str) -> list[str]:
 
 
 def _ranks(text: str) -> list[int]:
-    return list(dict.fromkeys(map(_positive, text.split(","))))
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    return list(dict.fromkeys(map(positive, text.split(","))))
 
 
 def run_all(jobs: list[Job], results: Results, timeout: int | None, console: Console) -> None:

@@ -167,10 +167,10 @@ def perform(framework, number: int, one: Round, ranks: int) -> dict:
 
 
 def main() -> None:
-    seed, seconds = map(int, sys.argv[2:])
+    seed, groups, seconds = map(int, sys.argv[2:])
     faulthandler.dump_traceback_later(
         seconds, file=(FOLDER / f"stack-{RANK}.txt").open("w"))
-    one = trial(seed)
+    one = trial(seed, bool(groups))
     framework = importlib.import_module(f"soak_{one.framework}")
     start_mpi(framework.LIBRARY)
     rounds = []
