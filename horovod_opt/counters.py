@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 CONTROLLERS = ("mpi", "gloo")
+MESSAGES = ("none", "mpi", "tcp")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Stats:
     size: int = _counter("i", "number of ranks")
     mode: str = _counter("i", "the modes that are on, as in 'gs+nbcs', or 'off'")
     controller: str = _counter("i", "'mpi' or 'gloo'")
+    messages: str = _counter(
+        "i", "how planned tensors get to other nodes: 'mpi', 'tcp', or 'none' (mode topo)"
+    )
     elapsed_seconds: float = _counter("d", "seconds since hvd.init()")
     cycles: int = _counter("i", "cycles of the background thread")
     cycles_slept: int = _counter("i", "cycles that began with a sleep")

@@ -161,6 +161,23 @@ class Settings:
         (0, 65_536),
         modes=("topo",),
     )
+    message_memory_mb: int = _setting(
+        64,
+        "topo: memory of a rank for messages between nodes, beyond 1 MiB for each bucket that is "
+        "on its way; with less, fewer chunks of a bucket are on their way at a time.",
+        "MiB",
+        (0, 1_048_576),
+        modes=("topo",),
+    )
+    tcp_messages: int = _setting(
+        1,
+        "topo: 1: where MPI controls the ranks, messages between nodes go over TCP connections of "
+        "their own if a trial in hvd.init() is faster that way than by MPI. 0: always by MPI. "
+        "Where Gloo controls them they always go over TCP.",
+        "",
+        (0, 1),
+        modes=("topo",),
+    )
     shared_memory: int = _setting(
         1,
         "topo: 0: planned tensors in main memory are reduced by Horovod's own operations (MPI, "

@@ -122,6 +122,10 @@ GROUPS = {
 }
 
 
+def _messages(rank: Stats) -> str:
+    return "" if rank.messages == "none" else f"{rank.messages} between nodes, "
+
+
 def show(ranks: Sequence[Stats], file: TextIO) -> None:
     """Prints the counters of all ranks, `ranks[i]` being rank i's."""
     console = Console(file=file, highlight=False)
@@ -158,7 +162,8 @@ def _table(
         title_justify="left",
         caption=(
             f"mode {first.mode}, {len(ranks)} rank{'s' if len(ranks) > 1 else ''}, "
-            f"{first.controller} controller, {_seconds(first.elapsed_seconds)} s since hvd.init()"
+            f"{first.controller} controller, {_messages(first)}"
+            f"{_seconds(first.elapsed_seconds)} s since hvd.init()"
         ),
         caption_justify="left",
     )

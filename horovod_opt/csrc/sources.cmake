@@ -6,24 +6,38 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/base/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/cores/short_slice.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/cycle_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/step_count.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/bucket_order.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/exchange.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/exchanges.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/groups.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/leaders_and.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/own_address.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/schedule.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/tcp_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/trial_exchange.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival_times.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/await_data.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/contradictions.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/direct_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/exchanged_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/learned_tensors.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/place_allocator.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_layout.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_places.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/doorbell.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/flat_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/node_collectives.cc
@@ -58,8 +72,9 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/arithmetic.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/cross_nodes.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/messages.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/node_memory.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/objection.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/order_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/planned_operations.cc
@@ -69,10 +84,11 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/split_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/tcp_messages.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
 set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mpi_bfloat16.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mpi_cross_nodes.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mpi_transport.cc)
 set(HOROVOD_OPT_GLOO_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/gloo_cross_nodes.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/gloo_address.cc)

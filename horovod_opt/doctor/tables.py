@@ -69,7 +69,23 @@ def _machine(facts: Facts) -> Table:
     table.add_row("cores", f"{facts.cores}, {facts.cores / facts.ranks:.3g} for each rank")
     if facts.shm_free_mib is not None:
         table.add_row("/dev/shm free", f"{facts.shm_free_mib:,} MiB")
+    if facts.settings is not None and facts.settings.plans:
+        table.add_row("messages between nodes", _messages(facts))
     return table
+
+
+def _messages(facts: Facts) -> str:
+    """How planned tensors get to other nodes, and the memory that it takes."""
+    parts = {part for framework in facts.frameworks for part, built in framework.parts.items()
+             if built}
+    if "MPI" not in parts:
+        way = "TCP, as Horovod was built without MPI"
+    elif facts.settings.tcp_messages:
+        way = "MPI or TCP, whichever is faster in a trial of hvd.init()"
+    else:
+        way = "MPI, as HOROVOD_OPT_TCP_MESSAGES is 0" + "; TCP with --gloo" * ("Gloo" in parts)
+    return (f"{way}; memory of a rank: up to {facts.settings.message_memory_mb} MiB, and 1 MiB for "
+            "each bucket on its way")
 
 
 def _settings(facts: Facts) -> Table:

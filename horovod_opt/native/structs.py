@@ -4,6 +4,7 @@ counters."""
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 from horovod_opt import counters, settings
 
@@ -34,21 +35,25 @@ def from_native(native: NativeStats) -> counters.Stats:
     fields = {row.field: getattr(native, row.field) for row in counters.TABLE}
     fields["mode"] = settings.mode_name(native.mode)
     fields["controller"] = counters.CONTROLLERS[native.controller]
+    fields["messages"] = counters.MESSAGES[native.messages]
     return counters.Stats(**fields)
+
+
+def _enumerators(kind: str, names: Sequence[str]) -> str:
+    return "".join(f"  HOROVOD_OPT_{kind}_{name.upper()} = {number},\n"
+                   for number, name in enumerate(names))
 
 
 def declarations() -> str:
     modes = "".join(
         f"  HOROVOD_OPT_MODE_{mode.upper()} = {bit},\n" for mode, bit in settings.MODES.items()
     )
-    controllers = "".join(
-        f"  HOROVOD_OPT_CONTROLLER_{name.upper()} = {number},\n"
-        for number, name in enumerate(counters.CONTROLLERS)
-    )
+    controllers = _enumerators("CONTROLLER", counters.CONTROLLERS)
+    messages = _enumerators("MESSAGES", counters.MESSAGES)
     fields = "".join(f"  int64_t {row.field};\n" for row in settings.TABLE)
     counts = "".join(f"  {_C_TYPES[row.kind]} {row.field};\n" for row in counters.TABLE)
     return (
-        f"enum {{\n{modes}}};\n\nenum {{\n{controllers}}};\n\n"
+        f"enum {{\n{modes}}};\n\nenum {{\n{controllers}}};\n\nenum {{\n{messages}}};\n\n"
         f"typedef struct {{\n{fields}}} HorovodOptSettings;\n\n"
         f"typedef struct {{\n{counts}}} HorovodOptStats;\n"
     )

@@ -64,7 +64,7 @@ def data_work(p: Parameters, ranks: int, size: float, planned: bool) -> float:
 
 # Mode topo
 
-FLAT = 128 * 2**10  # bytes of all ranks of a group up to which they are reduced at one go
+PLACE = 512 * 2**10  # bytes of all ranks of a group up to which a bucket has a place of its own
 CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: core/shm/node_collectives.h
 
 
@@ -89,11 +89,37 @@ def barriers(groups: int, group: int, size: float) -> int:
     """How often the ranks of a group meet to reduce `size` bytes."""
     if group == 1:
         return 0
-    return 1 if groups == 1 and size * group <= FLAT else chunks(size) + 1
+    if groups > 1:
+        return 2 * chunks(size)
+    return 0 if size * group <= PLACE else chunks(size) + 1
 
 
-def tree_allreduce(p: Parameters, groups: int, size: float) -> float:
-    """Seconds of an allreduce of `size` bytes up a binomial tree and down again, as Open MPI's
-    nonblocking one does it in place (5.0, ompi/mca/coll/libnbc/nbc_iallreduce.c). A link carries
-    twice what a ring reduces."""
-    return 2 * cross_hops(groups) * (p.hop_inter_seconds + size / (2 * p.ring_bandwidth))
+# Exchanges between groups: core/nodes/exchange.h, schedule.h
+
+LITTLE = 32 * 2**10  # bytes up to which recursive doubling adds up, and of the first chunk
+LONGEST_RING = 16  # groups
+NAP_PART = 4  # of the time that a message takes is slept between two tests
+SHORTEST_NAP, LONGEST_NAP = 10e-6, 500e-6
+
+
+def doubling_hops(groups: int) -> int:
+    """Messages one after the other in recursive doubling; two more if no power of two."""
+    power = groups.bit_length() - 1
+    return power + (0 if groups == 1 << power else 2)
+
+
+def exchange_wire(p: Parameters, groups: int, size: float) -> float:
+    """Seconds for which `size` bytes occupy the network of each node."""
+    if size <= LITTLE:
+        return doubling_hops(groups) * size / (2 * p.ring_bandwidth)
+    return size / p.ring_bandwidth
+
+
+def exchange_latency(p: Parameters, groups: int, size: float) -> float:
+    """Seconds of the hops of an exchange of `size` bytes, each noticed half a nap late."""
+    nap = min(max(p.hop_inter_seconds / NAP_PART, SHORTEST_NAP), LONGEST_NAP)
+    hops = doubling_hops(groups)
+    if size > LITTLE:
+        ring = 2 * (groups - 1)
+        hops += ring if groups <= LONGEST_RING else 2 * doubling_hops(groups)
+    return hops * (p.hop_inter_seconds + nap / 2)

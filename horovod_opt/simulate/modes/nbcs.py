@@ -35,14 +35,6 @@ class Naps:
         return (np.where(waits, self._tests[index] + beyond, 0.0),
                 np.where(waits, self._lengths[index], 0.0))
 
-    def tested(self, seconds: float, hops: int) -> float:
-        """Seconds until it is noticed that a collective of so many hops is complete, if it takes
-        `seconds` without naps and all begin it together. Each hop but the last is held up by half a
-        nap."""
-        _, nap = self.noticed(np.array([seconds]))
-        test, _ = self.noticed(np.array([seconds + (hops - 1) * float(nap[0]) / 2]))
-        return float(test[0])
-
     def meet(self, arrivals: np.ndarray, hops: int, cost: float) -> float:
         """When all leave a small allreduce; nobody does before the last has come.
 

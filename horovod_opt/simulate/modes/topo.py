@@ -1,8 +1,9 @@
 """Mode topo, graph topology (6.3.4): order and fusion of tensors are known beforehand, so buckets
 are reduced as they become complete, and rounds of negotiation are rare.
 
-The rules are those of docs/topo-reduction.md with MPI: on several nodes one rank of each
-agrees with the others on what is ready, and what they wait for is tested with naps in between.
+The rules are those of docs/topo-reduction.md with MPI: between nodes CPUs exchange buckets by
+messages, which are tested with naps in between; what GPUs move needs an order on which one rank of
+each node agrees with the others.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Topo(Training):
         self.joined: np.ndarray | None = None  # when each leader came to the last agreement
         self.agreed = 0.0  # when it was over
         self.free = 0.0  # when the planned threads are through with the last bucket
+        self.exchanges = self.groups > 1 and not self.shared_thread
+        self.wire = 0.0  # when the network is through with the last bucket
         self.marks: deque[tuple[float, np.ndarray]] = deque(maxlen=MARKS)
 
     def train(self) -> None:
@@ -87,8 +90,8 @@ class Topo(Training):
     # The order of buckets
 
     def order(self, complete: np.ndarray) -> float:
-        """When the bucket is in the queues from which ranks reduce."""
-        if self.groups == 1:
+        """When all ranks have it in the queues from which they reduce."""
+        if self.groups == 1 or self.exchanges:
             return float(complete.max())
         ready = complete.reshape(self.groups, self.group).max(axis=1)
         if self.joined is None or (ready > self.joined).any():
@@ -187,9 +190,20 @@ class Topo(Training):
         barriers = costs.barriers(self.groups, self.group, size) if not self.shared_thread else 0
         return super().work(size) + barriers * self.p.poll_seconds
 
+    def move(self, start: float, size: float) -> float:
+        if not self.exchanges:
+            return super().move(start, size)
+        cores, everyone = self.cores, self.everyone
+        _, share = cores.sharing(cores.shape[1], real_work=True)
+        free = start + self.work(size) / float(share.min())
+        cores.advance(start, free, everyone, real_work=True)
+        begin = max(self.wire, free)
+        self.wire = begin + costs.exchange_wire(self.p, self.groups, size)
+        end = self.wire + costs.exchange_latency(self.p, self.groups, size)
+        self.data_end = max(self.data_end, end)
+        self.moves.append((begin, end))
+        self.record("data", start, end)
+        return free
+
     def network(self, size: float) -> float:
-        if self.groups == 1 or self.shared_thread:
-            return costs.data_allreduce(self.p, self.ranks, size)
-        count = costs.chunks(size)
-        seconds = costs.tree_allreduce(self.p, self.groups, size / count)
-        return count * self.naps.tested(seconds, 2 * costs.cross_hops(self.groups))
+        return costs.data_allreduce(self.p, self.ranks, size)

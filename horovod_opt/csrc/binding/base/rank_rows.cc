@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <map>
+#include <utility>
 
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/ranges.h"
 
 namespace horovod_opt {
 namespace {
@@ -23,23 +27,40 @@ std::vector<Word> GatherWords(Controller& controller, const std::vector<Word>& o
 
 }  // namespace
 
-std::vector<std::string> GatherRows(Controller& controller, const std::string& row) {
-  const std::vector<Word> lengths = GatherWords(controller, {static_cast<Word>(row.size())});
-  const Word longest = *std::max_element(lengths.begin(), lengths.end());
-  std::vector<Word> words((longest + sizeof(Word) - 1) / sizeof(Word), 0);
-  std::memcpy(words.data(), row.data(), row.size());
-
-  const std::vector<Word> all = GatherWords(controller, words);
-  std::vector<std::string> rows;
-  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
-    rows.emplace_back(reinterpret_cast<const char*>(all.data() + rank * words.size()),
-                      static_cast<std::size_t>(lengths[rank]));
+std::vector<SharedText> GatherRows(Controller& controller, const std::string& row) {
+  const std::vector<Word> all =
+      GatherWords(controller, {static_cast<Word>(row.size()), static_cast<Word>(Hash(row))});
+  const std::size_t ranks = all.size() / 2;
+  Word longest = 0;
+  std::vector<std::size_t> number(ranks), first;  // of its distinct row; of each who shows it
+  std::map<std::pair<Word, Word>, std::size_t> distinct;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    longest = std::max(longest, all[2 * rank]);
+    const auto [found, is_new] =
+        distinct.emplace(std::pair(all[2 * rank], all[2 * rank + 1]), first.size());
+    if (is_new) first.push_back(rank);
+    number[rank] = found->second;
   }
+
+  const std::size_t self = static_cast<std::size_t>(controller.GetRank());
+  const std::size_t stride = (longest + sizeof(Word) - 1) / sizeof(Word);
+  std::vector<Word> words(first.size() * stride, 0);
+  if (first[number[self]] == self && !row.empty()) {
+    std::memcpy(&words[number[self] * stride], row.data(), row.size());
+  }
+  if (!words.empty()) controller.CrossRankBitwiseOr(words, static_cast<int>(words.size()));
+  std::vector<SharedText> texts;
+  for (std::size_t one = 0; one < first.size(); ++one) {
+    texts.emplace_back(std::string(reinterpret_cast<const char*>(words.data() + one * stride),
+                                   static_cast<std::size_t>(all[2 * first[one]])));
+  }
+  std::vector<SharedText> rows;
+  for (std::size_t rank = 0; rank < ranks; ++rank) rows.push_back(texts[number[rank]]);
   return rows;
 }
 
-std::map<int, std::string> GatherByRank(Controller& controller, const std::string& row) {
-  std::map<int, std::string> by_rank;
+TextByRank GatherByRank(Controller& controller, const std::string& row) {
+  TextByRank by_rank;
   const auto rows = GatherRows(controller, row);
   for (std::size_t i = 0; i < rows.size(); ++i) by_rank[controller.GetGlobalRanks()[i]] = rows[i];
   return by_rank;
@@ -47,15 +68,26 @@ std::map<int, std::string> GatherByRank(Controller& controller, const std::strin
 
 std::string FirstProblem(Controller& controller, const std::string& problem) {
   for (const auto& [rank, text] : GatherByRank(controller, problem)) {
-    if (!text.empty()) return "rank " + std::to_string(rank) + ": " + text;
+    if (!text.str().empty()) return "rank " + std::to_string(rank) + ": " + text.str();
   }
   return "";
 }
 
-std::string Listed(const std::vector<std::string>& rows) {
+bool Together(Controller& controller, const std::function<void()>& step, std::string& error) {
+  std::string problem;
+  try {
+    step();
+  } catch (const std::exception& failure) {
+    problem = failure.what();
+  }
+  error = FirstProblem(controller, problem);
+  return error.empty();
+}
+
+std::string Listed(const TextByRank& rows) {
   std::string text;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    text += " Rank " + std::to_string(rank) + ": " + (rows[rank].empty() ? "-" : rows[rank]) + ".";
+  for (const auto& [row, ranks] : Distinct(rows)) {
+    text += " " + Ranges("Rank", ranks) + ": " + (row.str().empty() ? "-" : row.str()) + ".";
   }
   return text;
 }

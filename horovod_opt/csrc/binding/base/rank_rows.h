@@ -1,9 +1,11 @@
 // Collectives on texts, built on the one operation that every controller has.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "horovod_opt/csrc/core/base/shared_text.h"
 
 namespace horovod {
 namespace common {
@@ -13,20 +15,24 @@ class Controller;
 
 namespace horovod_opt {
 
-// Every rank's row, by rank, on every rank. Rows may differ in length. O(ranks * longest row)
-// bytes: for start and shutdown.
-std::vector<std::string> GatherRows(horovod::common::Controller& controller,
-                                    const std::string& row);
+// Every rank's row, by rank, on every rank. Rows may differ in length. Takes 16 bytes a rank and the
+// longest row for each distinct one, so it may be used with many ranks where few have a row of
+// their own; two rows that differ, but neither in length nor in a hash of 64 bits, are taken for one.
+std::vector<SharedText> GatherRows(horovod::common::Controller& controller, const std::string& row);
 
 // The same by the number that a rank has in the job, where the controller is that of a process set.
-std::map<int, std::string> GatherByRank(horovod::common::Controller& controller,
-                                        const std::string& row);
+TextByRank GatherByRank(horovod::common::Controller& controller, const std::string& row);
 
 // "rank 3: no memory" if `problem` is not empty on some rank, the same on every rank; else "".
 std::string FirstProblem(horovod::common::Controller& controller, const std::string& problem);
 
-// " Rank 0: ... Rank 1: ...", for messages; an empty row is a dash.
-std::string Listed(const std::vector<std::string>& rows);
+// Takes a step on every rank: no rank goes on before all have ended it. True if none has thrown,
+// else `error` is the first problem.
+bool Together(horovod::common::Controller& controller, const std::function<void()>& step,
+              std::string& error);
+
+// " Ranks 0, 2: ... Rank 1: ...", for messages; an empty row is a dash.
+std::string Listed(const TextByRank& rows);
 
 // Whether all ranks have the same row and none has `failed`. Three words, however many ranks.
 bool AllEqual(horovod::common::Controller& controller, const std::string& row, bool failed);

@@ -60,6 +60,7 @@ HorovodOptStats ReadStats(State& state) {
     out.rank = state.rank;
     out.size = state.size;
     out.controller = state.controller;
+    out.messages = state.messages;
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
   }

@@ -58,6 +58,7 @@ struct State {
   int rank = 0;
   int size = 0;
   int controller = 0;
+  std::atomic<int> messages{0};  // HOROVOD_OPT_MESSAGES_*
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point ended;
   ThreadUsage usage_at_end;

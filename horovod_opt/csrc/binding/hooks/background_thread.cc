@@ -32,7 +32,8 @@ void AgreeOrThrow(State& state, Controller& controller, const std::string& text,
                   const std::string& error) {
   const std::string row = error.empty() ? text : "error\n" + error;
   if (AllEqual(controller, row, !error.empty())) return;
-  state.init_error = SettingsDisagreement(GatherRows(controller, row));
+  const auto rows = GatherRows(controller, row);
+  state.init_error = SettingsDisagreement({rows.begin(), rows.end()});
   throw std::runtime_error(state.init_error);
 }
 

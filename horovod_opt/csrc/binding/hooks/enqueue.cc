@@ -91,20 +91,28 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
     auto planned = std::make_unique<PlannedTensor>();
     planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor, device};
     auto& entry = planned->entry;
-    entry.tensor_name = name;
-    entry.context = context;
-    entry.tensor = tensor;
-    entry.output = output;
-    entry.ready_event_list = ready_event_list;
+    entry.tensor_name = std::move(name);
+    entry.context = std::move(context);
+    entry.tensor = std::move(tensor);
+    entry.output = std::move(output);
+    entry.ready_event_list = std::move(ready_event_list);
     entry.device = device;
-    entry.callback = callback;
+    entry.callback = std::move(callback);
     entry.process_set_id = process_set_id;
     const Reduction reduction = planned->reduction;
-    planned->shape = tensor->shape().to_vector();
+    planned->shape = entry.tensor->shape().to_vector();
+    const std::int64_t bytes = entry.tensor->size();
     ArrivalPtr arrival = std::move(planned);
-    const Route route = plans->Arrive(
-        key, tensor->size(), reduction, Obstacle(process_set_id, device, reduce_op), arrival);
+    const Route route =
+        plans->Arrive(key, bytes, reduction, Obstacle(process_set_id, device, reduce_op), arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo);
+    auto& left = TensorOf(arrival).entry;
+    name = std::move(left.tensor_name);
+    context = std::move(left.context);
+    tensor = std::move(left.tensor);
+    output = std::move(left.output);
+    ready_event_list = std::move(left.ready_event_list);
+    callback = std::move(left.callback);
   }
   return horovod::common::EnqueueTensorAllreduce(
       std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),

@@ -6,6 +6,9 @@
 
 #include "horovod/common/common.h"
 #include "horovod/common/message.h"
+#include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/topo/objection.h"
+#include "horovod_opt/csrc/binding/topo/topo.h"
 #include "horovod_opt/csrc/core/base/ranges.h"
 #include "horovod_opt_abi.h"
 
@@ -53,8 +56,14 @@ std::string Describe(const Request& request) {
 
 }  // namespace
 
-std::string DescribeMismatch(const std::string& name, const std::vector<Request>& requests,
+std::string DescribeMismatch(const std::string& error, const std::string& name,
+                             const std::vector<Request>& requests,
                              const std::vector<int>& global_ranks) {
+  const Topo* topo = GlobalState().topo;
+  if (topo != nullptr && std::any_of(requests.begin(), requests.end(), IsObjection)) {
+    const std::string objection = topo->Objection(global_ranks, name);
+    if (!objection.empty()) return objection;
+  }
   std::map<std::string, std::vector<int>> ranks;
   for (const Request& request : requests) {
     ranks[Describe(request)].push_back(global_ranks.at(request.request_rank()));
@@ -64,7 +73,7 @@ std::string DescribeMismatch(const std::string& name, const std::vector<Request>
     std::sort(who.begin(), who.end());
     lines[who[0]] = Ranges("rank", who) + ": " + what;
   }
-  std::string text = " Tensor '" + name + "': ";
+  std::string text = error + " Tensor '" + name + "': ";
   for (const auto& [rank, line] : lines) text += (rank == lines.begin()->first ? "" : "; ") + line;
   return text + ".";
 }

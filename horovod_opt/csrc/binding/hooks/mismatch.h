@@ -12,9 +12,10 @@ class Request;
 
 namespace horovod_opt {
 
-// " Tensor 'x': ranks 0, 2: allreduce of float32 [3]; rank 1: ...". `global_ranks`: by the number
-// of a rank in the process set of the requests.
-std::string DescribeMismatch(const std::string& name,
+// `error`, upstream's, and " Tensor 'x': ranks 0, 2: allreduce of float32 [3]; rank 1: ...". If a
+// rank has objected to the tensor: why. `global_ranks`: by the number of a rank in the process set
+// of the requests.
+std::string DescribeMismatch(const std::string& error, const std::string& name,
                              const std::vector<horovod::common::Request>& requests,
                              const std::vector<int>& global_ranks);
 

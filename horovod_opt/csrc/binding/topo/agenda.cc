@@ -58,6 +58,7 @@ std::string Agenda::Meet(const std::vector<SetAgenda*>& sets, const std::string&
   if (plans_.Joined()) own |= want::kJoined;
   if (!failure.empty()) own |= want::kFailure;
   for (SetAgenda* set : sets) own |= set->Wants();
+  if (WaitsLong(sets)) own |= want::kContradiction;
   if (own & want::kVote) own |= want::kNegotiation;
   std::vector<long long> wanted{own};
   controller.CrossRankBitwiseOr(wanted, 1);
@@ -72,14 +73,47 @@ std::string Agenda::Meet(const std::vector<SetAgenda*>& sets, const std::string&
     state_.path_counters.AddRound();
     rounds_.Wanted();
   }
-  if (wanted[0] & want::kFailure) return Listed(GatherRows(controller, failure));
+  if (wanted[0] & want::kFailure) return Listed(GatherByRank(controller, failure));
   if (wanted[0] & want::kVote) state_.path_counters.AddVote();
   for (SetAgenda* set : sets) set->Meet(static_cast<int>(wanted[0]));
+  if (wanted[0] & want::kContradiction) EndContradictions(sets);
   if (wanted[0] & want::kVote) EnterQueue();
   if (std::any_of(sets.begin(), sets.end(), [](SetAgenda* set) { return set->ShouldEnd(); })) {
     horovod_.shut_down = true;
   }
   return "";
+}
+
+bool Agenda::WaitsLong(const std::vector<SetAgenda*>& sets) const {
+  const auto now = PlanTable::Clock::now();
+  const auto patience = sets[0]->patience();
+  if (patience <= patience.zero() || now - compared_ < patience) return false;
+  return std::any_of(sets.begin(), sets.end(),
+                     [&](const SetAgenda* set) { return set->AnyWaitsSince(now - patience); });
+}
+
+// Ranks that contradict each other have not begun to wait at the same time: half of the patience
+// of the first is long enough for the others.
+void Agenda::EndContradictions(const std::vector<SetAgenda*>& sets) {
+  compared_ = PlanTable::Clock::now();
+  std::string row;
+  for (const SetAgenda* set : sets) row += ToRow(set->Waiting(compared_ - sets[0]->patience() / 2));
+  auto& table = horovod_.process_set_table;
+  const auto members = [&](int id) {
+    return table.Contains(id) ? table.Get(id).registered_global_ranks : std::vector<int>{};
+  };
+  auto& controller = *horovod_.global_controller;
+  for (const Contradiction& one : Contradictions(GatherByRank(controller, row), members)) {
+    objections_[{members(one.process_set), one.name}] = one.error;
+    for (SetAgenda* set : sets) {
+      if (set->id() == one.process_set) set->GiveUp(one);
+    }
+  }
+}
+
+std::string Agenda::Objection(const std::vector<int>& ranks, const std::string& name) const {
+  const auto found = objections_.find({ranks, name});
+  return found == objections_.end() ? "" : found->second;
 }
 
 }  // namespace horovod_opt

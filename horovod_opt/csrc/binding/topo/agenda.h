@@ -1,8 +1,10 @@
 // What the ranks do in a round of negotiation besides negotiating, in mode topo.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "horovod/common/common.h"
@@ -48,11 +50,19 @@ class Agenda {
   // then nothing else is done. Collective.
   std::string Meet(const std::vector<SetAgenda*>& sets, const std::string& failure);
 
+  // Why a rank has objected to the tensor `name` of the process set with these ranks; empty: none
+  // has.
+  std::string Objection(const std::vector<int>& ranks, const std::string& name) const;
+
  private:
   struct JoinRequest {
     horovod::common::TensorTableEntry entry;
     horovod::common::Request request;
   };
+
+  bool WaitsLong(const std::vector<SetAgenda*>& sets) const;
+  // Finds, with the other ranks, what they wait for in vain, and gives it up.
+  void EndContradictions(const std::vector<SetAgenda*>& sets);
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
@@ -60,6 +70,8 @@ class Agenda {
   PlannedOperations& operations_;
   Rounds& rounds_;
   bool anyone_joined_ = false;
+  PlanTable::Clock::time_point compared_ = PlanTable::Clock::now();  // what the ranks wait for
+  std::map<std::pair<std::vector<int>, std::string>, std::string> objections_;
 
   mutable std::mutex mutex_;  // protects what follows
   std::vector<JoinRequest> joins_;

@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/binding/topo/call.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -24,18 +25,10 @@ constexpr std::int64_t kBucketBytes = 4 << 20;
 // Keys of graphs are small numbers.
 constexpr std::uint64_t kCalls = std::uint64_t{1} << 63;
 
-const char* NameOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllreduce:
-      return "allreduce";
-    case Collective::kAllgather:
-      return "allgather";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kReducescatter:
-      return "reducescatter";
-  }
-  return "";
+std::string NameOf(Collective collective) {
+  std::string name = Request::RequestType_Name(RequestTypeOf(collective));
+  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
+  return name;
 }
 
 template <class Message>
@@ -95,6 +88,20 @@ CallGroup Group(std::vector<Call> calls, bool is_group) {
 
 }  // namespace
 
+Request::RequestType RequestTypeOf(Collective collective) {
+  switch (collective) {
+    case Collective::kAllgather:
+      return Request::ALLGATHER;
+    case Collective::kBroadcast:
+      return Request::BROADCAST;
+    case Collective::kReducescatter:
+      return Request::REDUCESCATTER;
+    case Collective::kAllreduce:
+      break;
+  }
+  return Request::ALLREDUCE;
+}
+
 std::string Call::Text() const {
   // For each call of a step: no stream.
   std::string text;
@@ -120,6 +127,8 @@ std::int64_t Call::Bytes() const {
   return std::accumulate(dims.begin(), dims.end(), static_cast<std::int64_t>(element),
                          std::multiplies<>());
 }
+
+std::int64_t CallGroup::Key() const { return *std::min_element(keys.begin(), keys.end()); }
 
 Plan CallGroup::AsPlan() const {
   std::vector<int> order(calls.size());
@@ -157,7 +166,7 @@ Plan CallGroup::AsPlan() const {
   std::ostringstream hash;
   hash << kCallHash << std::hex << static_cast<std::uint64_t>(first.key);
   plan.hash = hash.str();
-  plan.name = std::string(NameOf(first.collective)) + " '" + first.name + "'";
+  plan.name = NameOf(first.collective) + " '" + first.name + "'";
   if (calls.size() > 1) plan.name += " and " + std::to_string(calls.size() - 1) + " more";
   return plan;
 }

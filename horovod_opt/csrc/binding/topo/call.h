@@ -14,6 +14,8 @@
 
 namespace horovod_opt {
 
+horovod::common::Request::RequestType RequestTypeOf(Collective collective);
+
 // What has to be the same on every rank.
 struct Call {
   std::string name;
@@ -32,6 +34,8 @@ struct CallGroup {
   // By call; equal for equal groups, on every rank, and for no key of a graph.
   std::vector<std::int64_t> keys;
 
+  // Of the whole group; as AsPlan(), the same in whatever order the calls are.
+  std::int64_t Key() const;
   // Buckets of one kind and type, of at most 4 MiB, the same in whatever order the calls are.
   Plan AsPlan() const;
 };

@@ -19,10 +19,19 @@ std::size_t PresenceBytes(const Groups& groups) {
   return Rounded(Presence::Bytes(static_cast<int>(groups.ranks.size())));
 }
 
-// The doorbell, the ranks' presence and the queues, before what the reduction uses.
+std::size_t QueueBytes(const Groups& groups) {
+  return (groups.Alone() ? 1 : 2) * Rounded(ReadyQueue::Bytes());
+}
+
+std::size_t PlacesBytes(const Groups& groups) {
+  return Rounded(BucketPlaces::Bytes(static_cast<int>(groups.ranks.size())));
+}
+
+// The doorbell, the ranks' presence, the queues and the buckets' places, before what the
+// reduction uses.
 std::size_t HeadBytes(const Groups& groups) {
-  return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) +
-         (groups.Alone() ? 1 : 2) * Rounded(ReadyQueue::Bytes());
+  return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) + QueueBytes(groups) +
+         PlacesBytes(groups);
 }
 
 }  // namespace
@@ -30,6 +39,7 @@ std::size_t HeadBytes(const Groups& groups) {
 NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
     : segment_(std::move(segment)),
       ranks_(groups.ranks),
+      index_(groups.index),
       presence_(static_cast<char*>(segment_.data()) + Rounded(sizeof(Doorbell)), groups.index,
                 static_cast<int>(groups.ranks.size())) {
   char* const data = static_cast<char*>(segment_.data());
@@ -38,10 +48,11 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   ready_ = reinterpret_cast<ReadyQueue*>(ready);
   order_ =
       groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + Rounded(ReadyQueue::Bytes()));
+  places_ = std::make_unique<BucketPlaces>(ready + QueueBytes(groups), groups.index,
+                                           static_cast<int>(groups.ranks.size()));
   const std::size_t head = HeadBytes(groups);
-  collectives_ =
-      std::make_unique<NodeCollectives>(data + head, segment_.size() - head, groups.index,
-                                        static_cast<int>(groups.ranks.size()));
+  collectives_ = std::make_unique<NodeCollectives>(
+      data + head, segment_.size() - head, groups.index, static_cast<int>(groups.ranks.size()));
 }
 
 std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& controller,
@@ -57,16 +68,7 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   std::optional<SegmentGiver> giver;
   std::optional<SegmentTaker> taker;
   Descriptor file;
-  const auto together = [&](auto&& step) {
-    std::string problem;
-    try {
-      step();
-    } catch (const std::exception& failure) {
-      problem = failure.what();
-    }
-    error = FirstProblem(controller, problem);
-    return error.empty();
-  };
+  const auto together = [&](const auto& step) { return Together(controller, step, error); };
   std::string address;
   const bool made = together([&] {
     if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));
@@ -84,11 +86,27 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
                         if (gives) giver->Give(file, ranks - 1);
                       }) &&
                       together([&] {
-                        if (takes) segment.emplace(SharedSegment::Map(taker->Take(), bytes));
+                        if (!takes) return;
+                        file = taker->Take();
+                        segment.emplace(SharedSegment::Map(file, bytes));
                       });
   if (!mapped) return nullptr;
   std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
+  const bool allocated = together([&] {
+                           if (ranks > 1) node->AllocateOwn(file);
+                         }) &&
+                         together([&] {
+                           if (gives) AllocateSegment(file, 0, bytes);
+                         });
+  if (!allocated) return nullptr;
   return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
+}
+
+void NodeMemory::AllocateOwn(const Descriptor& file) const {
+  for (const char* part : collectives_->OwnMemory()) {
+    AllocateSegment(file, static_cast<std::size_t>(part - static_cast<char*>(segment_.data())),
+                    static_cast<std::size_t>(collectives_->OwnBytes()));
+  }
 }
 
 NodeMemory::~NodeMemory() { presence_.Close(); }

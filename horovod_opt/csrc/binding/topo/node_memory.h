@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/shm/bucket_places.h"
 #include "horovod_opt/csrc/core/shm/doorbell.h"
 #include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "horovod_opt/csrc/core/shm/presence.h"
@@ -33,6 +34,9 @@ class NodeMemory {
   // What is ready on all groups, in the order in which it is reduced; of one group the same.
   ReadyQueue& order() const { return *order_; }
   NodeCollectives& collectives() { return *collectives_; }
+  BucketPlaces& places() { return *places_; }
+
+  int index() const { return index_; }  // of this rank in the group
 
   // Why the group cannot go on; empty: its ranks are all there.
   std::string Missing() const;
@@ -41,13 +45,16 @@ class NodeMemory {
 
  private:
   NodeMemory(SharedSegment segment, const Groups& groups);
+  void AllocateOwn(const Descriptor& file) const;
 
   SharedSegment segment_;
   const std::vector<int> ranks_;
+  const int index_;
   Presence presence_;
   Doorbell* doorbell_;
   ReadyQueue* ready_;
   ReadyQueue* order_;
+  std::unique_ptr<BucketPlaces> places_;
   std::unique_ptr<NodeCollectives> collectives_;
 };
 

@@ -4,21 +4,26 @@
 
 #include <exception>
 
+#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+
 namespace horovod_opt {
 
-OrderThread::OrderThread(NodeMemory& node, CrossNodes& cross, PathCounters& counters)
-    : cross_(cross),
+OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
+                         PathCounters& counters)
+    : exchanges_(exchanges),
+      and_(exchanges, static_cast<int>(groups.cross.size()), groups.group,
+           kRoundId * Exchange::kWindow),
       counters_(counters),
       order_(node.ready(), node.order(),
              [this](std::vector<std::uint64_t>& words) {
                counters_.AddAgreement();
-               return cross_.And(words);
+               return and_(words);
              }),
       thread_(&OrderThread::Run, this) {}
 
 OrderThread::~OrderThread() {
   if (!thread_.joinable()) return;
-  cross_.Close();
+  and_.Close();
   Finish();
 }
 
@@ -31,7 +36,7 @@ void OrderThread::Run() {
   pthread_setname_np(pthread_self(), "hvd-order");
   counters_.BeginThread();
   try {
-    if (!order_.Run()) failure_ = cross_.problem();
+    if (!order_.Run()) failure_ = exchanges_.Failure();
   } catch (const std::exception& problem) {
     failure_ = problem.what();
   }

@@ -1,20 +1,24 @@
-// The thread of a group's leader that agrees with the other leaders on the order of buckets.
+// The thread of a group's leader that agrees with the other leaders on the order of what Horovod's
+// own operations perform (planned_operations.h). Nothing else needs an order.
 #pragma once
 
 #include <atomic>
 #include <string>
 #include <thread>
 
-#include "horovod_opt/csrc/binding/topo/cross_nodes.h"
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/nodes/bucket_order.h"
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/nodes/leaders_and.h"
 
 namespace horovod_opt {
 
 class OrderThread {
  public:
-  OrderThread(NodeMemory& node, CrossNodes& cross, PathCounters& counters);
+  // `exchanges`: between the leaders.
+  OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
   ~OrderThread();
   OrderThread(const OrderThread&) = delete;
@@ -29,7 +33,8 @@ class OrderThread {
  private:
   void Run();
 
-  CrossNodes& cross_;
+  Exchanges& exchanges_;
+  LeadersAnd and_;
   PathCounters& counters_;
   BucketOrder order_;
   std::atomic<bool> failed_{false};

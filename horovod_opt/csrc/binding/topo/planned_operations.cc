@@ -57,8 +57,8 @@ PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperati
       everything_(everything),
       verify_(verify) {}
 
-bool PlannedOperations::Performs(const Work& work) const {
-  return everything_ || work.plan->slots[work.slots[0]].reduction.OnGpu();
+bool PlannedOperations::Performs(const Plan& plan, const std::vector<int>& slots) const {
+  return everything_ || plan.slots[slots[0]].reduction.OnGpu();
 }
 
 void PlannedOperations::Hand(Work work) { Add({false, std::move(work)}); }
@@ -141,7 +141,7 @@ void PlannedOperations::Compare(const Work& work) {
   const std::string own = Describe(work);
   if (AllEqual(controller, own, false)) return;
   throw std::runtime_error("The ranks were about to reduce different tensors:" +
-                           Listed(GatherRows(controller, own)));
+                           Listed(GatherByRank(controller, own)));
 }
 
 void PlannedOperations::TakeEntries(const Response& response,

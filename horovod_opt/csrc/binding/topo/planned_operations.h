@@ -43,7 +43,7 @@ class PlannedOperations {
                     PlanTable& plans, PathCounters& counters, bool everything, bool verify);
 
   bool everything() const { return everything_; }
-  bool Performs(const Work& work) const;
+  bool Performs(const Plan& plan, const std::vector<int>& slots) const;
 
   // --- the planned path's thread, in the order of the ready queue ---
   void Hand(Work work);

@@ -12,32 +12,36 @@
 #include "horovod_opt/csrc/binding/topo/planned_call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/cores/short_slice.h"
 #include "horovod_opt/csrc/core/plan/await_data.h"
+#include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
 namespace {
 
-using horovod::common::DataType;
 using horovod::common::Controller;
+using horovod::common::DataType;
 using horovod::common::ReduceOp;
 using horovod::common::Response;
 using horovod::common::Status;
 using horovod::common::Timeline;
-using Clock = PlanTable::Clock;
-
-std::vector<Segment> SegmentsOf(const Work& work) {
+std::vector<Segment> SegmentsOf(const Plan& plan, const std::vector<int>& slots,
+                                const std::vector<ArrivalPtr>& arrivals) {
   std::vector<Segment> segments;
-  for (std::size_t i = 0; i < work.slots.size(); ++i) {
-    const std::int64_t bytes = work.plan->slots[work.slots[i]].bytes;
-    if (work.arrivals[i] == nullptr) {
+  segments.reserve(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const std::int64_t bytes = plan.slots[slots[i]].bytes;
+    if (arrivals[i] == nullptr) {
       segments.push_back({nullptr, nullptr, bytes});
     } else {
-      const auto& entry = TensorOf(work.arrivals[i]).entry;
+      const auto& entry = TensorOf(arrivals[i]).entry;
       segments.push_back({entry.tensor->data(), const_cast<void*>(entry.output->data()), bytes});
     }
   }
   return segments;
 }
+
+constexpr std::chrono::milliseconds kShortly(1);
 
 // Of this rank's tensors, or in their place.
 std::int64_t BytesOf(const Work& work) {
@@ -64,61 +68,124 @@ Response::ResponseType TypeOf(Collective collective) {
   return Response::ALLREDUCE;
 }
 
-// Marks the tensors of a bucket in upstream's timeline while it lives.
-class TimelineScope {
- public:
-  TimelineScope(Timeline& timeline, const Work& work) : timeline_(timeline), work_(work) {
-    if (!timeline_.Initialized()) return;
-    const auto type = TypeOf(work.plan->slots[work.slots[0]].collective);
-    const std::string activity = "PLANNED_" + Response::ResponseType_Name(type) + ", iteration " +
-                                 std::to_string(work.iteration) + ", bucket " +
-                                 std::to_string(work.bucket_id);
-    ForEach([&](const auto& entry) {
-      timeline_.Start(entry.tensor_name, type, entry.tensor->size());
-      timeline_.ActivityStart(entry.tensor_name, activity);
-    });
+// The tensors of a bucket in upstream's timeline.
+void StartInTimeline(Timeline& timeline, const Plan& plan, int bucket_id, std::uint64_t iteration,
+                     const std::vector<int>& slots, const std::vector<ArrivalPtr>& arrivals) {
+  if (!timeline.Initialized()) return;
+  const auto type = TypeOf(plan.slots[slots[0]].collective);
+  const std::string activity = "PLANNED_" + Response::ResponseType_Name(type) + ", iteration " +
+                               std::to_string(iteration) + ", bucket " + std::to_string(bucket_id);
+  for (const ArrivalPtr& arrival : arrivals) {
+    if (arrival == nullptr) continue;
+    const auto& entry = TensorOf(arrival).entry;
+    timeline.Start(entry.tensor_name, type, entry.tensor->size());
+    timeline.ActivityStart(entry.tensor_name, activity);
   }
-  ~TimelineScope() {
-    if (!timeline_.Initialized()) return;
-    ForEach([&](const auto& entry) { timeline_.End(entry.tensor_name, entry.output); });
-  }
+}
 
- private:
-  template <class Do>
-  void ForEach(const Do& act) {
-    for (const ArrivalPtr& arrival : work_.arrivals) {
-      if (arrival != nullptr) act(TensorOf(arrival).entry);
-    }
+void EndInTimeline(Timeline& timeline, const std::vector<ArrivalPtr>& arrivals) {
+  if (!timeline.Initialized()) return;
+  for (const ArrivalPtr& arrival : arrivals) {
+    if (arrival == nullptr) continue;
+    const auto& entry = TensorOf(arrival).entry;
+    timeline.End(entry.tensor_name, entry.output);
   }
-
-  Timeline& timeline_;
-  const Work& work_;
-};
+}
 
 }  // namespace
 
 PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
-                         NodeMemory& node, CrossNodes* cross, PlannedOperations* operations,
+                         NodeMemory& node, Network network, PlannedOperations* operations,
                          PathCounters& counters, bool verify)
     : timeline_(timeline),
       plans_(plans),
       node_(node),
-      cross_(cross),
       operations_(operations),
       counters_(counters),
       verify_(verify),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
-      thread_(&PlannedPath::Run, this) {}
+      direct_(node.ready(), node.places(), node.index(), ranks_,
+              {[this](const auto& plan, const auto& slots, const auto& arrivals) {
+                 return ReductionOf(plan, slots, arrivals);
+               },
+               [this](const auto& plan, int bucket_id, std::uint64_t iteration, const auto& slots) {
+                 return Tag(plan, bucket_id, iteration, slots);
+               },
+               [this](Work work, const auto& done) {
+                 WaitCounts none;
+                 const Status status = Reduce(work, none).second;
+                 done();
+                 CallBack(work, status);
+               }}) {
+  if (network.transport != nullptr) {
+    exchanges_ = std::make_unique<Exchanges>(
+        std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
+        [this] { counters_.EndThread(); });
+    exchanged_ = std::make_unique<ExchangedBuckets>(
+        plans, node.order(), node.collectives(), *exchanges_, node.index(), ranks_ / network.groups,
+        network.group, network.groups, ExchangedBinding(network));
+  } else if (operations == nullptr || !operations->everything()) {
+    plans.UseDirectPath(direct_, BucketPlaces::kMemory);
+  }
+  thread_ = std::thread(&PlannedPath::Run, this);
+}
 
 PlannedPath::~PlannedPath() {
-  if (!thread_.joinable()) return;
-  stop_ = true;
-  end_ = true;
-  node_.order().Kick();
-  node_.collectives().Kick();
-  if (cross_ != nullptr) cross_->Close();
-  thread_.join();
+  direct_.Close();
+  if (thread_.joinable()) {
+    stop_ = true;
+    end_ = true;
+    node_.order().Kick();
+    node_.collectives().Kick();
+    node_.places().Kick();
+    thread_.join();
+  }
+  if (exchanges_ != nullptr) exchanges_->Close();
+}
+
+ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
+  return {[this](const CompleteBucket& bucket) {
+            return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
+          },
+          [this](const CompleteBucket& bucket) {
+            return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+          },
+          [this](const CompleteBucket& bucket) {
+            StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration,
+                            bucket.slots, bucket.arrivals);
+          },
+          [this](Work work, Clock::time_point begun) {
+            EndInTimeline(timeline_, work.arrivals);
+            Count(work, begun);
+            CallBack(work, Status::OK());
+          },
+          [this](Work work) {
+            EndInTimeline(timeline_, work.arrivals);
+            CallBack(work, Differs(Describe(work)));
+          },
+          [this, give_back = std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
+            EndInTimeline(timeline_, arrivals);
+            give_back(std::move(arrivals));
+          }};
+}
+
+void PlannedPath::Announce(const CompleteBucket& bucket) {
+  if (IsExchanged(bucket)) return exchanged_->Announce(bucket);
+  const int ranks = exchanged_ == nullptr ? ranks_ : exchanged_->ranks();
+  node_.ready().Ready(bucket.turn.bucket_id, ranks);
+}
+
+bool PlannedPath::IsExchanged(const CompleteBucket& bucket) const {
+  return exchanged_ != nullptr &&
+         (operations_ == nullptr || !operations_->Performs(bucket.plan, bucket.slots));
+}
+
+void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const {
+  const auto until = Clock::now() + patience;
+  while (plans_.AnyLeft(bucket_ids) && Clock::now() < until && Failure().empty()) {
+    SleepFor(kShortly);
+  }
 }
 
 void PlannedPath::Finish(std::chrono::seconds patience) {
@@ -127,22 +194,34 @@ void PlannedPath::Finish(std::chrono::seconds patience) {
   if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
 }
 
-std::string PlannedPath::Failure() const { return failed_ ? failure_ : ""; }
+std::string PlannedPath::Failure() const {
+  const std::string unreachable = exchanges_ == nullptr ? "" : exchanges_->Failure();
+  std::lock_guard<std::mutex> lock(failing_);
+  if (!failure_.empty() || unreachable.empty()) return failure_;
+  return "cannot reach the other nodes (" + unreachable + ")";
+}
 
 void PlannedPath::Fail(std::string failure) {
-  failure_ = std::move(failure);
+  std::lock_guard<std::mutex> lock(failing_);
+  if (failure_.empty()) failure_ = std::move(failure);
   failed_ = true;
+  direct_.Stop();
 }
 
 // No exception may leave a thread: it would end the process without a word to the other ranks.
 void PlannedPath::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
+  AskForShortSlice();
   counters_.BeginThread();
   try {
-    int bucket_id;
-    for (std::uint64_t position = 0; node_.order().Next(position, bucket_id, end_, waits_);
-         ++position) {
-      if (stop_ || !Perform(bucket_id)) break;
+    int entry;
+    WaitCounts waits;
+    const int reader = node_.index();
+    std::uint64_t position = 0;
+    while (node_.order().Next(position, entry, end_, waits, reader)) {
+      direct_.CameTo(++position);
+      if (stop_ || failed_ || !Take(entry, waits)) break;
+      counters_.AddWakeups(std::exchange(waits.wakeups, 0));
     }
   } catch (const std::exception& problem) {
     Fail(problem.what());
@@ -151,104 +230,121 @@ void PlannedPath::Run() {
   ended_.set_value();
 }
 
-bool PlannedPath::Perform(int bucket_id) {
-  if (bucket_id == kRoundId) {
+bool PlannedPath::Take(int entry, WaitCounts& waits) {
+  if (entry == kRoundId) {
     operations_->HandRound();
     return true;
   }
-  Work work = plans_.Take(bucket_id);
+  if (exchanged_ != nullptr &&
+      (ExchangedBuckets::IsEnd(entry) || IsExchanged(plans_.Look(entry)))) {
+    return Exchange(entry, waits);
+  }
+  Work work = plans_.Take(entry);
   if (work.slots.empty()) return true;
-  if (operations_ == nullptr || !operations_->Performs(work)) return Reduce(std::move(work));
-  operations_->Hand(std::move(work));
-  return true;
+  if (operations_ != nullptr && operations_->Performs(*work.plan, work.slots)) {
+    operations_->Hand(std::move(work));
+    return true;
+  }
+  const auto [goes_on, status] = Reduce(work, waits);
+  CallBack(work, status);
+  return goes_on;
+}
+
+bool PlannedPath::Exchange(int entry, WaitCounts& waits) {
+  Status status;
+  try {
+    if (ExchangedBuckets::IsEnd(entry)) return exchanged_->End(entry, stop_, waits);
+    return exchanged_->Begin(entry, stop_, waits);
+  } catch (const std::logic_error&) {
+    status = Differs(exchanged_->Describe(entry));
+  } catch (const std::exception& problem) {
+    Fail(problem.what() + (", " + exchanged_->Describe(entry)));
+    status = ReductionFailed(Failure());
+  }
+  const Work work = exchanged_->Drop(entry);
+  EndInTimeline(timeline_, work.arrivals);
+  CallBack(work, status);
+  return false;
 }
 
 // The ranks always compare it, as that costs nothing. Without `verify` it tells the bucket and its
 // iteration, with it also the tensors.
-std::uint64_t PlannedPath::Tag(const Work& work) const {
-  if (verify_) return Hash(Describe(work));
-  return work.iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(work.bucket_id);
+std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                               const std::vector<int>& slots) const {
+  if (verify_) return Hash(Describe(plan, bucket_id, iteration, slots));
+  return iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
 }
 
-bool PlannedPath::IsSameEverywhere(std::uint64_t tag) {
-  std::vector<std::uint64_t> words{tag, ~tag};
-  return !cross_->And(words) || (words[0] | words[1]) == ~std::uint64_t{0};
+bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits) {
+  if (work.turn.HasPlace()) return direct_.Reduce(work, tag, stop_, waits);
+  return node_.collectives().Allreduce(ReductionOf(*work.plan, work.slots, work.arrivals), tag,
+                                       stop_, waits);
 }
 
-bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag) {
-  const Reduction& reduction = work.plan->slots[work.slots[0]].reduction;
-  const auto dtype = static_cast<DataType>(reduction.dtype);
+Status PlannedPath::Differs(const std::string& bucket) {
+  Fail(bucket);
+  return Status::UnknownError(
+      "Horovod: the ranks were about to reduce different tensors; this rank " + Failure());
+}
+
+void PlannedPath::Count(const Work& work, Clock::time_point begun) {
+  const auto now = Clock::now();
+  counters_.AddBucket(BytesOf(work), now - begun, now - work.last_arrival);
+  if (plans_.Finished(work)) counters_.AddIteration();
+}
+
+BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int>& slots,
+                                         const std::vector<ArrivalPtr>& arrivals) const {
+  const Reduction& reduction = plan.slots[slots[0]].reduction;  // all slots are alike
   const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
   const double postscale =
       reduce_op == ReduceOp::AVERAGE ? reduction.postscale / ranks_ : reduction.postscale;
-  CrossReduce over_nodes;
-  if (cross_ != nullptr) {
-    over_nodes = [&](void* data, std::int64_t count) {
-      return cross_->Allreduce(data, count, dtype, reduce_op);
-    };
-  }
-  return node_.collectives().Allreduce(SegmentsOf(work), ArithmeticOf(dtype, reduce_op),
-                                       reduction.prescale, postscale, over_nodes, tag, stop_,
-                                       waits_);
+  return {SegmentsOf(plan, slots, arrivals),
+          ArithmeticOf(static_cast<DataType>(reduction.dtype), reduce_op), reduction.prescale,
+          postscale};
 }
 
-bool PlannedPath::Move(Work& work, Status& status) {
-  const std::uint64_t tag = Tag(work);
+bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
+  const std::uint64_t tag = Tag(*work.plan, work.bucket_id, work.iteration, work.slots);
   const Collective collective = work.plan->slots[work.slots[0]].collective;
   status = horovod::common::SHUT_DOWN_ERROR;
   if (!AwaitData(work.arrivals, stop_)) return false;
   try {
-    if (verify_ && cross_ != nullptr && !IsSameEverywhere(tag)) {
-      throw std::logic_error("the nodes reduce different buckets");
-    }
-    if (collective == Collective::kAllreduce) {
-      if (Allreduce(work, tag)) {
-        status = Status::OK();
-        return true;
-      }
-    } else {
-      Status own;
-      if (PerformCall(node_.collectives(), rank_, ranks_, work, tag, stop_, waits_, own)) {
-        status = own;
-        return true;
-      }
+    Status own = Status::OK();
+    const bool performed =
+        collective == Collective::kAllreduce
+            ? Allreduce(work, tag, waits)
+            : PerformCall(node_.collectives(), rank_, ranks_, work, tag, stop_, waits, own);
+    if (performed) {
+      status = own;
+      return true;
     }
   } catch (const std::logic_error&) {
-    Fail(Describe(work));
-    status = Status::UnknownError(
-        "Horovod: the ranks were about to reduce different tensors; this rank " + failure_);
-    return false;
-  }
-  if (cross_ != nullptr && !cross_->problem().empty()) {
-    Fail("cannot reach the other nodes (" + cross_->problem() + "), " + Describe(work));
+    status = Differs(Describe(work));
   }
   return false;
 }
 
-bool PlannedPath::Reduce(Work work) {
+std::pair<bool, Status> PlannedPath::Reduce(Work& work, WaitCounts& waits) {
   const auto start = Clock::now();
   Status status;
   bool goes_on = false;
-  {
-    TimelineScope timeline(timeline_, work);
-    try {
-      goes_on = Move(work, status);
-    } catch (const std::exception& problem) {
-      Fail(problem.what() + (", " + Describe(work)));
-      status = ReductionFailed(failure_);
-    }
+  StartInTimeline(timeline_, *work.plan, work.bucket_id, work.iteration, work.slots, work.arrivals);
+  try {
+    goes_on = Move(work, status, waits);
+  } catch (const std::exception& problem) {
+    Fail(problem.what() + (", " + Describe(work)));
+    status = ReductionFailed(Failure());
   }
-  if (goes_on) {
-    const auto now = Clock::now();
-    counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
-    counters_.AddWakeups(waits_.wakeups - wakeups_);
-    wakeups_ = waits_.wakeups;
-    if (plans_.Finished(work)) counters_.AddIteration();
-  }
+  EndInTimeline(timeline_, work.arrivals);
+  if (goes_on) Count(work, start);
+  return {goes_on, status};
+}
+
+void PlannedPath::CallBack(const Work& work, const Status& status) {
   for (const ArrivalPtr& arrival : work.arrivals) {
     if (arrival != nullptr) TensorOf(arrival).entry.FinishWithCallback(status);
   }
-  return goes_on;
 }
 
 }  // namespace horovod_opt

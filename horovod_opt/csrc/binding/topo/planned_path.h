@@ -1,19 +1,29 @@
-// The thread that takes the buckets of active plans, in the order of the group's queue, and reduces
-// them or hands them to Horovod's own operations (planned_operations.h).
+// How the buckets of active plans are reduced: by a thread that takes them in the order of the
+// group's queue and reduces them, or hands them to Horovod's own operations (planned_operations.h).
+// Small buckets of one group are reduced by the framework's thread that completes them on the last
+// rank (direct_path.h), those of several groups as exchanged_buckets.h says.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/binding/topo/cross_nodes.h"
+#include "horovod/common/common.h"
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/plan/direct_buckets.h"
+#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {
@@ -27,19 +37,39 @@ namespace horovod_opt {
 
 class PlannedPath {
  public:
-  // Of the ranks of `controller`. `cross` connects the groups, nullptr: there is one. `operations`:
-  // nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare the names of
-  // the tensors before each bucket.
+  // Between the groups of ranks.
+  struct Network {
+    std::unique_ptr<Transport> transport;
+    std::int64_t memory = 0;  // of Exchanges
+    int group = 0, groups = 1;
+    // Gets what another group has taken back. Any thread.
+    std::function<void(std::vector<ArrivalPtr> arrivals)> give_back;
+  };
+
+  // Of the ranks of `controller`. `network`: without a transport if there is one group.
+  // `operations`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare
+  // the names of the tensors before each bucket.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
-              PlanTable& plans, NodeMemory& node, CrossNodes* cross, PlannedOperations* operations,
+              PlanTable& plans, NodeMemory& node, Network network, PlannedOperations* operations,
               PathCounters& counters, bool verify);
-  // Ends the thread, in the middle of a bucket if the other ranks do not come.
+  // Ends the threads, in the middle of a bucket if the other ranks do not come. No thread of a
+  // framework comes any more: PlanTable::Finish().
   ~PlannedPath();
   PlannedPath(const PlannedPath&) = delete;
   PlannedPath& operator=(const PlannedPath&) = delete;
 
+  // A bucket is complete on this rank. Any thread, under locks of PlanTable.
+  void Announce(const CompleteBucket& bucket);
+
+  // Messages between this rank and those with its number in the other groups; nullptr: there are
+  // none.
+  Exchanges* exchanges() { return exchanges_.get(); }
+
+  // Returns when these buckets, which are complete on all ranks, are reduced. Not longer than
+  // `patience`: a rank may have died.
+  void Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const;
   // Reduces what is in the ready queue, to which no rank adds any more, and ends the thread. Not
-  // longer than `patience`: a rank may have died.
+  // longer than `patience`.
   void Finish(std::chrono::seconds patience);
 
   // Why the path stands still: what this rank was about to reduce when the ranks found that they
@@ -47,21 +77,33 @@ class PlannedPath {
   std::string Failure() const;
 
  private:
+  using Clock = PlanTable::Clock;
+
   void Run();
   // These return false if the path stands still from now on.
-  bool Perform(int bucket_id);
-  bool Reduce(Work work);
+  bool Take(int entry, WaitCounts& waits);
+  bool Exchange(int entry, WaitCounts& waits);
+  // The bucket is one for exchanged_.
+  bool IsExchanged(const CompleteBucket& bucket) const;
+  // Whether the path goes on, and what the tensors of the bucket get.
+  std::pair<bool, horovod::common::Status> Reduce(Work& work, WaitCounts& waits);
+  static void CallBack(const Work& work, const horovod::common::Status& status);
   // `status`: what the tensors of the bucket get.
-  bool Move(Work& work, horovod::common::Status& status);
-  bool Allreduce(const Work& work, std::uint64_t tag);
-  bool IsSameEverywhere(std::uint64_t tag);
+  bool Move(Work& work, horovod::common::Status& status, WaitCounts& waits);
+  bool Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits);
+  // The ranks were about to reduce different tensors. What those of the bucket get.
+  horovod::common::Status Differs(const std::string& bucket);
   void Fail(std::string failure);
-  std::uint64_t Tag(const Work& work) const;
+  ExchangedBuckets::Binding ExchangedBinding(Network& network);
+  void Count(const Work& work, Clock::time_point begun);
+  BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
+                              const std::vector<ArrivalPtr>& arrivals) const;
+  std::uint64_t Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                    const std::vector<int>& slots) const;
 
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;
   NodeMemory& node_;
-  CrossNodes* const cross_;
   PlannedOperations* const operations_;
   PathCounters& counters_;
   const bool verify_;
@@ -70,8 +112,10 @@ class PlannedPath {
   std::atomic<bool> stop_{false};  // at once
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
-  WaitCounts waits_;
-  std::int64_t wakeups_ = 0;  // counted already
+  mutable std::mutex failing_;
+  DirectBuckets direct_;
+  std::unique_ptr<Exchanges> exchanges_;
+  std::unique_ptr<ExchangedBuckets> exchanged_;
   std::promise<void> ended_;
   std::thread thread_;
 };

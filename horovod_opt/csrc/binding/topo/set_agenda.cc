@@ -1,19 +1,89 @@
 #include "horovod_opt/csrc/binding/topo/set_agenda.h"
 
+#include <algorithm>
+#include <set>
+#include <sstream>
+
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
 #include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
+#include "horovod_opt/csrc/binding/topo/objection.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 
 namespace horovod_opt {
+namespace {
+
+using horovod::common::DataType;
+using horovod::common::Request;
+using horovod::common::TensorTableEntry;
+
+bool IsInteger(DataType dtype) {
+  switch (dtype) {
+    case DataType::HOROVOD_UINT8:
+    case DataType::HOROVOD_INT8:
+    case DataType::HOROVOD_UINT16:
+    case DataType::HOROVOD_INT16:
+    case DataType::HOROVOD_INT32:
+    case DataType::HOROVOD_INT64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+WaitingTensor::Kind KindOf(Request::RequestType type) {
+  switch (type) {
+    case Request::ALLREDUCE:
+    case Request::ADASUM:
+      return WaitingTensor::kAllreduce;
+    case Request::ALLGATHER:
+      return WaitingTensor::kAllgather;
+    default:
+      return WaitingTensor::kOther;
+  }
+}
+
+// `shape`: of an allgather that of a row.
+WaitingTensor Waiting(int process_set, const std::string& name, Request::RequestType type,
+                      DataType dtype, const std::vector<std::int64_t>& shape, bool long_ago) {
+  const bool gathers = type == Request::ALLGATHER;
+  WaitingTensor tensor;
+  tensor.process_set = process_set;
+  tensor.name = name;
+  tensor.kind = KindOf(type);
+  tensor.dtype = dtype;
+  tensor.integer = IsInteger(dtype);
+  tensor.has_rows = gathers || !shape.empty();
+  tensor.row.assign(shape.begin() + (gathers || shape.empty() ? 0 : 1), shape.end());
+  tensor.long_ago = long_ago;
+  std::ostringstream text;
+  text << Request::RequestType_Name(type) << " of " << DataType_Name(dtype) << " [";
+  if (gathers) text << "any";
+  const char* separator = gathers ? ", " : "";
+  for (std::int64_t dimension : shape) {
+    text << separator << dimension;
+    separator = ", ";
+  }
+  text << ']';
+  tensor.text = text.str();
+  return tensor;
+}
+
+}  // namespace
 
 int SetAgenda::Wants() {
   int wants = plans_.WantsVote() ? want::kVote : 0;
   if (stall_.Due(plans_)) wants |= want::kStall;
-  const int waits = split_.Look(plans_, [this] { return process_set_.tensor_queue.Names(); });
+  const int waits = split_.Look(plans_, [this](PlanTable::Clock::time_point since) {
+    std::set<std::string> names;
+    process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
+      if (entry.opt_since <= since) names.insert(entry.tensor_name);
+    });
+    return names;
+  });
   if (waits & SplitWatch::kNegotiated) wants |= want::kLateNegotiated;
   if (waits & SplitWatch::kPlanned) wants |= want::kLatePlanned;
   if (waits & SplitWatch::kCall) wants |= want::kLateCall;
@@ -29,8 +99,9 @@ void SetAgenda::Meet(int wanted) {
 
 void SetAgenda::HoldVote() {
   auto& controller = *process_set_.controller;
-  const bool times = state_.settings.recut != 0 && controller.GetRank() == 0;
-  auto outcome = plans_.Apply(GatherByRank(controller, plans_.VoteRow(times)));
+  const bool first = controller.GetRank() == 0;
+  const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0);
+  auto outcome = plans_.Apply(GatherByRank(controller, row));
   for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.overlapping) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
@@ -53,14 +124,53 @@ void SetAgenda::ReportStall() {
                           " seconds for ranks on which they are missing:" + text);
 }
 
+bool SetAgenda::AnyWaitsSince(PlanTable::Clock::time_point since) const {
+  bool any = !plans_.LateSince(since).empty();
+  process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
+    const auto type = entry.opt_request_type;
+    const bool counts = type != Request::JOIN && type != Request::BARRIER;
+    any = any || (counts && entry.opt_since <= since);
+  });
+  return any;
+}
+
+std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since) const {
+  std::vector<WaitingTensor> waiting;
+  process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
+    const auto type = entry.opt_request_type;
+    if (type == Request::JOIN || type == Request::BARRIER) return;
+    auto shape = entry.tensor->shape().to_vector();
+    if (type == Request::ALLGATHER && !shape.empty()) shape.erase(shape.begin());
+    waiting.push_back(horovod_opt::Waiting(id_, entry.tensor_name, type, entry.tensor->dtype(),
+                                           shape, entry.opt_since <= since));
+  });
+  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+    waiting.push_back(horovod_opt::Waiting(id_, planned.name, RequestTypeOf(planned.collective),
+                                           static_cast<DataType>(planned.reduction.dtype),
+                                           planned.shape, planned.since <= since));
+  }
+  return waiting;
+}
+
+void SetAgenda::GiveUp(const Contradiction& contradiction) {
+  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+    if (planned.name != contradiction.name) continue;
+    plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
+  }
+  const auto& objecting = contradiction.contradicting;
+  const int rank = horovod_.global_controller->GetRank();
+  if (std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
+    Object(process_set_, id_, contradiction.name);
+  }
+}
+
 bool SetAgenda::Learn(const horovod::common::Response& response,
                       const std::function<bool(Collective)>& can_be) {
   const auto groups = CallsOf(response, process_set_.tensor_queue, process_set_.group_table);
   bool learned = false;
   for (const CallGroup& group : groups) {
     if (!can_be(group.calls[0].collective)) continue;
-    const Plan plan = group.AsPlan();
-    if (calls_.Recurs(plan.slots[0].key) && plans_.Learn(plan)) learned = true;
+    if (calls_.Recurs(group.Key()) && plans_.Learn(group.AsPlan())) learned = true;
   }
   return learned;
 }

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/split_watch.h"
 #include "horovod_opt/csrc/binding/topo/stall.h"
+#include "horovod_opt/csrc/core/plan/contradictions.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/recurring_calls.h"
 
@@ -32,15 +34,17 @@ enum Want {
   kLatePlanned = 32,
   kLateCall = 64,  // one may be another call on each rank
   kJoined = 128,
+  kContradiction = 256,  // a tensor waits so long that the ranks compare what they wait for
 };
 }
 
 // For the background thread.
 class SetAgenda {
  public:
-  SetAgenda(State& state, horovod::common::HorovodGlobalState& horovod,
+  // `id`: the number of the process set.
+  SetAgenda(State& state, horovod::common::HorovodGlobalState& horovod, int id,
             horovod::common::ProcessSet& process_set, PlanTable& plans)
-      : state_(state), horovod_(horovod), process_set_(process_set), plans_(plans) {}
+      : state_(state), horovod_(horovod), id_(id), process_set_(process_set), plans_(plans) {}
 
   // Bits, for this rank.
   int Wants();
@@ -48,6 +52,16 @@ class SetAgenda {
   void Meet(int wanted);
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
+
+  int id() const { return id_; }
+  // How long tensors may wait until anybody is warned; zero: forever.
+  PlanTable::Clock::duration patience() const { return stall_.Warning(); }
+  // This rank waits for something, and has since before `since`.
+  bool AnyWaitsSince(PlanTable::Clock::time_point since) const;
+  // All that this rank waits for; long ago is before `since`.
+  std::vector<WaitingTensor> Waiting(PlanTable::Clock::time_point since) const;
+  // Waits in vain: its plan ends on this rank, or the rank objects to it.
+  void GiveUp(const Contradiction& contradiction);
 
   // `response` is about to be performed: calls that recur are planned from now on, if `can_be` says
   // that those of this kind can. True if one is.
@@ -61,6 +75,7 @@ class SetAgenda {
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
+  const int id_;
   horovod::common::ProcessSet& process_set_;
   PlanTable& plans_;
   StallWatch stall_;

@@ -28,16 +28,14 @@ Groups OneGroup(int rank, int ranks) {
 
 }  // namespace
 
-SetPath::SetPath(State& state, HorovodGlobalState& horovod, std::shared_ptr<ProcessSet> process_set,
-                 std::string problem, std::function<void()> meet)
+SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
+                 std::shared_ptr<ProcessSet> process_set, std::string problem,
+                 std::function<void()> meet)
     : process_set_(std::move(process_set)),
       plans_(
-          ReadyQueue::kIds,
-          [this](int bucket_id) {
-            node_->ready().Ready(bucket_id, process_set_->controller->GetSize());
-          },
+          ReadyQueue::kIds, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           std::move(meet)),
-      agenda_(state, horovod, *process_set_, plans_) {
+      agenda_(state, horovod, id, *process_set_, plans_) {
   auto& controller = *process_set_->controller;
   if (problem.empty()) {
     const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());
@@ -53,8 +51,9 @@ SetPath::SetPath(State& state, HorovodGlobalState& horovod, std::shared_ptr<Proc
     plans_.Disable(problem);
     return;
   }
-  path_ = std::make_unique<PlannedPath>(controller, horovod.timeline, plans_, *node_, nullptr,
-                                        nullptr, state.path_counters, state.settings.verify != 0);
+  path_ = std::make_unique<PlannedPath>(controller, horovod.timeline, plans_, *node_,
+                                        PlannedPath::Network(), nullptr, state.path_counters,
+                                        state.settings.verify != 0);
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {
@@ -62,6 +61,7 @@ void SetPath::Finish(std::chrono::seconds patience) {
 }
 
 void SetPath::Close(const Status& status) {
+  plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
   const auto left = plans_.Close();
   node_.reset();

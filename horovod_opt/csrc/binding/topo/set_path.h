@@ -27,9 +27,9 @@ namespace horovod_opt {
 // of it.
 class SetPath {
  public:
-  // `problem`: why nothing of it can be planned; empty: it can. `meet`: asks for a round.
-  // Collective over the set.
-  SetPath(State& state, horovod::common::HorovodGlobalState& horovod,
+  // `id`: the number of the set. `problem`: why nothing of it can be planned; empty: it can.
+  // `meet`: asks for a round. Collective over the set.
+  SetPath(State& state, horovod::common::HorovodGlobalState& horovod, int id,
           std::shared_ptr<horovod::common::ProcessSet> process_set, std::string problem,
           std::function<void()> meet);
 

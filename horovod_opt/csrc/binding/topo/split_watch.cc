@@ -1,7 +1,6 @@
 #include "horovod_opt/csrc/binding/topo/split_watch.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <vector>
 
@@ -21,17 +20,15 @@ bool IsCall(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
 
 SplitWatch::SplitWatch() : pause_(kWhile) {}
 
-int SplitWatch::Look(const PlanTable& plans,
-                     const std::function<std::set<std::string>()>& negotiated) {
+int SplitWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   const auto now = Clock::now();
   if (now < next_) return waits_;
   next_ = now + kWhile;
-  const std::set<std::string> names = negotiated();
-  negotiated_.clear();
-  std::set_intersection(seen_.begin(), seen_.end(), names.begin(), names.end(),
-                        std::inserter(negotiated_, negotiated_.end()));
-  seen_ = names;
-  planned_ = plans.WaitingSince(now - kWhile);
+  negotiated_ = negotiated(now - kWhile);
+  planned_.clear();
+  for (const PlanTable::Waiting& one : plans.AllWaiting()) {
+    if (one.since <= now - kWhile) planned_.emplace(one.plan, one.name);
+  }
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);
   if (std::any_of(planned_.begin(), planned_.end(),
                   [](const auto& one) { return IsCall(one.first); })) {
@@ -46,18 +43,18 @@ std::string SplitWatch::Row() {
   for (const auto& name : negotiated_) row << "-\t" << name << '\n';
   for (const auto& [hash, name] : planned_) row << hash << '\t' << name << '\n';
   waits_ = 0;
-  seen_.clear();
   next_ = Clock::now() + pause_;
   pause_ = std::min(2 * pause_, kLongest);
   return row.str();
 }
 
-std::map<std::string, std::string> SplitWatch::Split(const std::map<int, std::string>& rows) {
+std::map<std::string, std::string> SplitWatch::Split(const TextByRank& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
-  for (const auto& [rank, row] : rows) {
-    std::istringstream lines(row);
+  for (const auto& [row, ranks] : Distinct(rows)) {
+    const int rank = ranks[0];
+    std::istringstream lines(row.str());
     for (std::string line; std::getline(lines, line);) {
       const std::size_t tab = line.find('\t');
       const std::string hash = line.substr(0, tab), name = line.substr(tab + 1);
@@ -81,8 +78,8 @@ std::map<std::string, std::string> SplitWatch::Split(const std::map<int, std::st
     for (const auto& [hash, rank] : hashes) {
       const auto& other = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
       if (other.first == hash) continue;
-      split.emplace(
-          hash, "'" + name + "' is another tensor on rank " + std::to_string(other.second));
+      split.emplace(hash,
+                    "'" + name + "' is another tensor on rank " + std::to_string(other.second));
     }
   }
   return split;

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "horovod_opt/csrc/core/base/shared_text.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
@@ -20,22 +21,23 @@ class SplitWatch {
   SplitWatch();
 
   // What this rank has been waiting for: bits, to be combined over ranks. `negotiated` gives the
-  // names of the tensors in upstream's queue.
+  // names of the tensors in upstream's queue that have been there since a time.
   enum Waits { kNegotiated = 1, kPlanned = 2, kCall = 4 };
-  int Look(const PlanTable& plans, const std::function<std::set<std::string>()>& negotiated);
+  using NamesSince = std::function<std::set<std::string>(PlanTable::Clock::time_point since)>;
+  int Look(const PlanTable& plans, const NamesSince& negotiated);
 
   // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls
   // that recur: which, for Split(). All ranks ask in the same round.
   std::string Row();
   // By the hash of a plan that holds such a tensor: which one, and the rank that has it elsewhere.
   // `rows` by rank.
-  static std::map<std::string, std::string> Split(const std::map<int, std::string>& rows);
+  static std::map<std::string, std::string> Split(const TextByRank& rows);
 
  private:
   std::chrono::steady_clock::time_point next_;  // when to look again
   std::chrono::milliseconds pause_;             // after the last Row()
   int waits_ = 0;
-  std::set<std::string> seen_, negotiated_;  // in the queue at the last look; at the last two
+  std::set<std::string> negotiated_;
   std::set<std::pair<std::string, std::string>> planned_;  // hash, name
 };
 

@@ -1,5 +1,6 @@
 #include "horovod_opt/csrc/binding/topo/stall.h"
 
+#include <map>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -60,13 +61,13 @@ std::string StallWatch::Row(const PlanTable& plans) {
   return row.str();
 }
 
-std::string StallWatch::Describe(const std::map<int, std::string>& rows) {
+std::string StallWatch::Describe(const TextByRank& rows) {
   std::map<std::string, std::set<int>> present;  // iteration, plan and name -> ranks that have it
-  for (const auto& [rank, row] : rows) {
-    std::istringstream lines(row);
+  for (const auto& [row, have] : Distinct(rows)) {
+    std::istringstream lines(row.str());
     for (std::string line; std::getline(lines, line);) {
       auto& ranks = present[line.substr(2)];
-      if (line[0] == '1') ranks.insert(rank);
+      if (line[0] == '1') ranks.insert(have.begin(), have.end());
     }
   }
   std::ostringstream text;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <string>
 
+#include "horovod_opt/csrc/core/base/shared_text.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
@@ -19,10 +19,13 @@ class StallWatch {
   // What waits on this rank, for Describe().
   static std::string Row(const PlanTable& plans);
   // One line for each plan with late tensors, their names, and the ranks that miss them.
-  static std::string Describe(const std::map<int, std::string>& rows);  // by rank
+  static std::string Describe(const TextByRank& rows);  // by rank
   // A tensor waits so long that the job is to end.
   bool ShouldEnd(const PlanTable& plans) const;
 
+  PlanTable::Clock::duration Warning() const {  // zero: never
+    return std::chrono::duration_cast<PlanTable::Clock::duration>(warning_);
+  }
   std::string Limit() const { return std::to_string(static_cast<int>(warning_.count())); }
 
  private:

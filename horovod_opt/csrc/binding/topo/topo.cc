@@ -7,8 +7,11 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
+#include "horovod/common/logging.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
+#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
+#include "horovod_opt/csrc/binding/topo/messages.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/core/plan/parse_plan.h"
 
@@ -16,6 +19,8 @@ namespace horovod_opt {
 namespace {
 
 using horovod::common::HorovodGlobalState;
+using horovod::common::LogLevel;
+using horovod::common::LogMessage;
 using horovod::common::ProcessSet;
 using horovod::common::Request;
 using horovod::common::Response;
@@ -31,9 +36,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
       horovod_(horovod),
       plans_(
           kRoundId,  // the bucket IDs before it
-          [this](int bucket_id) {
-            node_->ready().Ready(bucket_id, static_cast<int>(groups_.ranks.size()));
-          },
+          [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           [this] { RequestRound(); }),
       operations_(horovod, perform, plans_, state.path_counters,
                   state.settings.shared_memory == 0 || state.settings.deterministic != 0,
@@ -42,8 +45,9 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           std::chrono::milliseconds(state.settings.heartbeat_ms), operations_,
           [this] { return WantsRound(); }, [this] { CheckOthers(); }),
       agenda_(state, horovod, plans_, operations_, rounds_),
-      set_agenda_(state, horovod, horovod.process_set_table.Get(0), plans_) {
-  const std::string problem = Connect();
+      set_agenda_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
+  PlannedPath::Network network;
+  const std::string problem = Connect(network);
   rounds_.Connect(node_.get(), node_ == nullptr || !groups_.Alone(), groups_.index == 0);
   if (!problem.empty()) {
     SayOnce(*horovod.global_controller,
@@ -52,15 +56,15 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     return;
   }
   PathCounters& counters = state.path_counters;
-  if (order_connection_ != nullptr && groups_.index == 0) {
-    order_ = std::make_unique<OrderThread>(*node_, *order_connection_, counters);
-  }
   path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
-                                        *node_, data_connection_.get(), &operations_, counters,
+                                        *node_, std::move(network), &operations_, counters,
                                         state.settings.verify != 0);
+  if (!groups_.Alone() && groups_.index == 0) {
+    order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
+  }
 }
 
-std::string Topo::Connect() {
+std::string Topo::Connect(PlannedPath::Network& network) {
   auto& controller = *horovod_.global_controller;
   const int rank = controller.GetRank();
   std::vector<int> node_of;
@@ -74,15 +78,24 @@ std::string Topo::Connect() {
   if (node_ == nullptr && groups_.ranks.size() > 1) {
     SayOnce(*horovod_.global_controller,
             "mode topo: the ranks of a node share no memory and reduce as if each had a node of "
-            "its own: " + problem);
+            "its own: " +
+                problem);
     groups_ = MakeGroups(node_of, 1, rank);
     node_ = NodeMemory::Share(controller, groups_, problem);
   }
   if (node_ == nullptr || groups_.Alone()) return problem;
-  order_connection_ = CrossNodes::Connect(horovod_, groups_, problem);
-  if (order_connection_ != nullptr) {
-    data_connection_ = CrossNodes::Connect(horovod_, groups_, problem);
-  }
+  plans_.SetGroup(groups_.ranks);
+  Messages messages = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
+  state_.messages = messages.way;
+  if (messages.transport == nullptr) problem = messages.why;
+  if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << messages.why;
+  network.transport = std::move(messages.transport);
+  network.memory = std::int64_t{state_.settings.message_memory_mb} << 20;
+  network.group = groups_.group;
+  network.groups = static_cast<int>(groups_.cross.size());
+  network.give_back = [this](std::vector<ArrivalPtr> arrivals) {
+    for (ArrivalPtr& arrival : arrivals) BackToNegotiation(horovod_, std::move(arrival));
+  };
   return problem;
 }
 
@@ -94,8 +107,8 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
   const std::string failures = agenda_.Meet(agendas, Failure());
   if (failures.empty()) return;
   said_ = true;
-  throw std::runtime_error(
-      "The ranks cannot go on together; what each was about to reduce:" + failures);
+  throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
+                           failures);
 }
 
 // Where rounds are in the queue, the others may wait in a bucket before the round, so they cannot
@@ -112,8 +125,7 @@ void Topo::CheckOthers() {
 
 // Between groups only sums travel, and upstream's operations are told only of sums.
 bool Topo::CanBePlanned(Collective collective) const {
-  return collective == Collective::kAllreduce ||
-         (groups_.Alone() && !operations_.everything());
+  return collective == Collective::kAllreduce || (groups_.Alone() && !operations_.everything());
 }
 
 void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
@@ -172,8 +184,8 @@ void Topo::FollowProcessSets() {
       continue;
     }
     const std::string problem = Obstacle(process_set->controller->GetGlobalRanks());
-    const auto set = std::make_shared<SetPath>(state_, horovod_, std::move(process_set), problem,
-                                               [this] { RequestRound(); });
+    const auto set = std::make_shared<SetPath>(state_, horovod_, id, std::move(process_set),
+                                               problem, [this] { RequestRound(); });
     std::lock_guard<std::mutex> plans(state_.mutex);  // nothing is added meanwhile
     for (const std::string& text : state_.plans) {
       Plan plan = ParsePlan(text);
@@ -224,6 +236,10 @@ void Topo::Finish() {
   };
   for (const auto& [id, plans] : AllPlans()) plans->Finish();
   await_all_ranks();  // nothing becomes ready any more
+  if (!groups_.Alone()) {
+    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
+    path_->Await(plans_.LeftToEnd(rows), kPatience);
+  }
   if (order_ != nullptr) order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
   path_->Finish(kPatience);
@@ -244,17 +260,11 @@ void Topo::Close() {
   }
   for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
   order_.reset();
+  plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
   auto left = plans_.Close();
   for (ArrivalPtr& arrival : operations_.Close()) left.push_back(std::move(arrival));
   rounds_.Close();
-  if (data_connection_ != nullptr && data_connection_->MustStay()) {
-    data_connection_.release();
-    node_.release();
-  }
-  if (order_connection_ != nullptr && order_connection_->MustStay()) order_connection_.release();
-  order_connection_.reset();
-  data_connection_.reset();
   node_.reset();
   agenda_.Close();
   for (ArrivalPtr& arrival : left) {

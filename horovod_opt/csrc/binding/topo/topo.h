@@ -14,7 +14,6 @@
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/agenda.h"
-#include "horovod_opt/csrc/binding/topo/cross_nodes.h"
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
 #include "horovod_opt/csrc/binding/topo/order_thread.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
@@ -58,6 +57,10 @@ class Topo {
   // `response` is about to be performed: calls that recur are planned from now on.
   void LearnCalls(const horovod::common::Response& response,
                   horovod::common::ProcessSet& process_set);
+  // Why a rank has objected to a tensor of the process set with these ranks; empty: none has.
+  std::string Objection(const std::vector<int>& ranks, const std::string& name) const {
+    return agenda_.Objection(ranks, name);
+  }
   // All ranks have joined.
   void AllJoined() { plans_.Restart(); }
   // After the last round: reduces what is complete on all ranks. Collective.
@@ -66,8 +69,8 @@ class Topo {
   void Close();
 
  private:
-  // Returns why no tensor can be planned; empty: they can be.
-  std::string Connect();
+  // Connects the ranks. Returns why no tensor can be planned; empty: they can be.
+  std::string Connect(PlannedPath::Network& network);
   std::string Failure() const;  // why a path stands still
   void CheckOthers();           // throws if a round cannot come any more
   bool CanBePlanned(Collective collective) const;
@@ -83,14 +86,13 @@ class Topo {
   PlanTable plans_;
   Groups groups_;
   std::unique_ptr<NodeMemory> node_;
-  std::unique_ptr<CrossNodes> order_connection_, data_connection_;  // of several groups
-  std::unique_ptr<OrderThread> order_;  // on the leader of one of several groups
   PlannedOperations operations_;
   Rounds rounds_;
   Agenda agenda_;
-  SetAgenda set_agenda_;               // of all ranks
-  std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
-  bool said_ = false;                  // why the ranks cannot go on
+  SetAgenda set_agenda_;                // of all ranks
+  std::unique_ptr<PlannedPath> path_;   // none where nothing can be planned
+  std::unique_ptr<OrderThread> order_;  // on the leader of one of several groups
+  bool said_ = false;                   // why the ranks cannot go on
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;

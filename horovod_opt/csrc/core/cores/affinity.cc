@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -22,11 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxWalks = 2000;  // 3 are usual
+constexpr int kMaxDisturbances = 2000;  // 1 is usual
 constexpr std::chrono::milliseconds kBetweenWalks{1};
-// How long a thread that never sleeps may have been creating another one. Creation takes some 50
-// us, but both its CPU and its memory may be contended.
-constexpr std::chrono::milliseconds kPatience{200};
 
 [[noreturn]] void Fail(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
@@ -157,12 +153,12 @@ void Pin(pid_t tid, const std::vector<int>& cpus) {
 //
 // The kernel may skip threads when the one it stands on in the list ends. The second walk must
 // also see every thread of the first, so a thread stays hidden only if that happens in both.
-void PinProcess(pid_t background_tid, const RankCpus& cpus) {
+void PinProcess(pid_t background_tid, const RankCpus& cpus, std::chrono::milliseconds patience) {
   const pid_t self = static_cast<pid_t>(syscall(SYS_gettid));
   Pin(background_tid, cpus.background);
   std::set<pid_t> settled;  // the previous walk's threads if it was as described, else empty
-  auto patience_ends = Clock::now() + kPatience;
-  for (int walk = 0; walk < kMaxWalks; ++walk) {
+  auto patience_ends = Clock::now() + patience;
+  for (int disturbances = 0; disturbances < kMaxDisturbances;) {
     std::set<pid_t> threads = Threads();
     bool changed = false;
     bool all_asleep = true;
@@ -175,15 +171,16 @@ void PinProcess(pid_t background_tid, const RankCpus& cpus) {
       }
     }
     if (changed) {
-      patience_ends = Clock::now() + kPatience;
+      patience_ends = Clock::now() + patience;
       settled.clear();
+      ++disturbances;
       continue;
     }
-    if (!settled.empty() &&
-        std::includes(threads.begin(), threads.end(), settled.begin(), settled.end())) {
-      return;
+    if (!settled.empty()) {
+      if (std::includes(threads.begin(), threads.end(), settled.begin(), settled.end())) return;
+      settled.clear();
+      ++disturbances;
     }
-    settled.clear();
     if (all_asleep || Clock::now() >= patience_ends) {
       settled = std::move(threads);
     } else {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,9 +28,10 @@ void Pin(pid_t tid, const std::vector<int>& cpus);
 // cpus.rest. When it returns, every thread has its mask, those created meanwhile included; from
 // then on new threads inherit `rest`, except those that the background thread creates, which
 // share its core. Threads may start and end throughout, but the background thread must create
-// none meanwhile. Takes a few walks over the threads; up to 0.2 s if some thread never sleeps,
-// and then a thread whose creation takes even longer may be missed. A thread that later sets its
-// own mask keeps that.
-void PinProcess(pid_t background_tid, const RankCpus& cpus);
+// none meanwhile. Takes a few walks over the threads; up to `patience` if some thread never
+// sleeps, and then a thread whose creation takes even longer (some 50 us are usual, but CPU and
+// memory may be contended) may be missed. A thread that later sets its own mask keeps that.
+void PinProcess(pid_t background_tid, const RankCpus& cpus,
+                std::chrono::milliseconds patience = std::chrono::milliseconds(200));
 
 }  // namespace horovod_opt

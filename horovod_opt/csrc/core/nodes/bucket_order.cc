@@ -47,7 +47,7 @@ bool BucketOrder::Run() {
         const int bit = __builtin_ctzll(words[word]);
         pending_[word] &= ~(std::uint64_t{1} << bit);
         --pending_count_;
-        order_.Ready(static_cast<int>(word) * kBits + bit, 1);
+        order_.Append(static_cast<int>(word) * kBits + bit);
       }
     }
     if (words[kWords] == 0) return true;

@@ -2,13 +2,13 @@
 
 namespace horovod_opt {
 
-std::string Describe(const Work& work) {
-  std::string text = "plan " + work.plan->hash + " (" + work.plan->name + "), iteration " +
-                     std::to_string(work.iteration) + ", bucket " + std::to_string(work.bucket_id) +
-                     ": ";
+std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                     const std::vector<int>& slots) {
+  std::string text = "plan " + plan.hash + " (" + plan.name + "), iteration " +
+                     std::to_string(iteration) + ", bucket " + std::to_string(bucket_id) + ": ";
   const char* separator = "";
-  for (int slot : work.slots) {
-    text += separator + work.plan->slots[slot].name;
+  for (int slot : slots) {
+    text += separator + plan.slots[slot].name;
     separator = ", ";
   }
   return text;

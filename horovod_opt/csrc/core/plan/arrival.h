@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
+#include "horovod_opt/csrc/core/shm/turn.h"
 
 namespace horovod_opt {
 
@@ -16,6 +17,7 @@ struct Arrival {
   virtual ~Arrival() = default;
   virtual std::string Name() const { return ""; }
   std::vector<std::int64_t> shape;
+  std::chrono::steady_clock::time_point since;  // it is in a bucket
   // Its data may be read; from then on always.
   virtual bool DataReady() { return true; }
 };
@@ -31,9 +33,14 @@ struct Work {
   std::vector<int> slots;
   std::vector<ArrivalPtr> arrivals;  // by position in `slots`
   std::chrono::steady_clock::time_point last_arrival;
+  Turn turn;  // where it has a place of its own
 };
 
 // For messages: which bucket of which iteration it is, and its tensors.
-std::string Describe(const Work& work);
+std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                     const std::vector<int>& slots);
+inline std::string Describe(const Work& work) {
+  return Describe(*work.plan, work.bucket_id, work.iteration, work.slots);
+}
 
 }  // namespace horovod_opt

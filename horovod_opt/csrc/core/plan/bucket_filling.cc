@@ -43,6 +43,12 @@ bool BucketFilling::AnyBusy() const {
   return std::find(busy_.begin(), busy_.end(), true) != busy_.end();
 }
 
+bool BucketFilling::AnyIncomplete() const {
+  bool any = false;
+  ForEach([&](const Bucket& bucket) { any = any || (!bucket.Empty() && bucket.missing > 0); });
+  return any;
+}
+
 int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
                        Clock::time_point now) {
   busy_[slot] = true;
@@ -53,6 +59,7 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
     bucket.iteration = iteration;
     bucket.first_arrival = now;
   }
+  if (arrival != nullptr) arrival->since = now;
   bucket.arrivals[position] = std::move(arrival);
   bucket.filled[position] = true;
   if (--bucket.missing > 0) return kNoBucket;
@@ -61,6 +68,13 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
   ++bucket.completed;
   ++outstanding_;
   return bucket.id;
+}
+
+BucketFilling::Complete BucketFilling::CompleteBucket(int bucket_id) {
+  const Bucket* const bucket = Find(bucket_id).second;
+  if (bucket == nullptr) throw std::logic_error("a complete bucket of no plan");
+  return {bucket->iteration, bucket->completed, bucket->slots, bucket->arrivals,
+          bucket->taken_back};
 }
 
 Work BucketFilling::Take(int bucket_id) {
@@ -75,6 +89,7 @@ Work BucketFilling::Take(int bucket_id) {
     return work;
   }
   if (bucket->missing != 0) throw std::logic_error("the ready queue has an incomplete bucket");
+  work.turn.count = static_cast<std::uint32_t>(bucket->completed);
   work.slots = bucket->slots;
   work.arrivals = std::move(bucket->arrivals);
   work.last_arrival = bucket->last_arrival;
@@ -94,45 +109,76 @@ std::vector<std::uint64_t> BucketFilling::Completed() const {
   return completed;
 }
 
+std::vector<int> BucketFilling::NotTaken(const std::vector<std::uint64_t>& completed) const {
+  std::vector<int> bucket_ids;
+  std::size_t number = 0;
+  ForEach([&](const Bucket& bucket) {
+    const bool is_same = number < completed.size() && bucket.completed == completed[number];
+    if (is_same && bucket.missing == 0) bucket_ids.push_back(bucket.id);
+    ++number;
+  });
+  return bucket_ids;
+}
+
+bool BucketFilling::Holds(int bucket_id) const {
+  bool holds = false;
+  ForEach(
+      [&](const Bucket& bucket) { holds = holds || (bucket.id == bucket_id && !bucket.Empty()); });
+  return holds;
+}
+
 bool BucketFilling::UnderWay() const {
   bool begun = outstanding_ > 0;
-  ForEach([&](const Bucket& bucket) { begun = begun || !bucket.Empty(); });
+  ForEach([&](const Bucket& bucket) {
+    begun = begun || !bucket.Empty() || bucket.owed > bucket.completed;
+  });
   return begun;
 }
 
 BucketFilling::TakenBack BucketFilling::TakeBack(const std::vector<std::uint64_t>& everywhere,
-                                                 const std::vector<std::uint64_t>& anywhere) {
+                                                 const std::vector<std::uint64_t>& anywhere,
+                                                 const std::vector<std::uint64_t>& in_group) {
   TakenBack taken;
   std::size_t number = 0;
   for (Partition& partition : partitions_) {
     for (Bucket& bucket : partition.filling) {
       const std::uint64_t least = everywhere.at(number);
-      const std::uint64_t most = anywhere.at(number++);
-      const bool complete_everywhere = bucket.completed == least && bucket.missing == 0;
-      if (complete_everywhere) continue;  // it is reduced
-      for (ArrivalPtr& arrival : bucket.arrivals) {
-        if (arrival != nullptr) taken.arrivals.push_back(std::move(arrival));
+      const std::uint64_t most = anywhere.at(number);
+      const bool ends_in_group = in_group.at(number++) == most && bucket.completed == most;
+      // Of what is complete in the group the exchange with the others has begun, or will.
+      const bool stays = bucket.missing == 0 && (bucket.completed == least || ends_in_group);
+      if (!stays) {
+        MoveArrivals(bucket, taken.arrivals);
+        bucket.taken_back = bucket.completed > least;
       }
-      Empty(bucket);
-      if (most == least) continue;
-      bucket.taken_back = true;
       if (bucket.completed == most) continue;
-      bucket.completed = most;
-      ++outstanding_;
+      bucket.owed = most;
       taken.owed.push_back(bucket.id);
     }
   }
   return taken;
 }
 
+bool BucketFilling::Owe(int bucket_id) {
+  Bucket& bucket = *Find(bucket_id).second;
+  if (!bucket.Empty()) return false;
+  bucket.completed = bucket.owed;
+  bucket.taken_back = true;
+  ++outstanding_;
+  return true;
+}
+
+std::vector<ArrivalPtr> BucketFilling::GiveBack(int bucket_id) {
+  std::vector<ArrivalPtr> arrivals;
+  MoveArrivals(*Find(bucket_id).second, arrivals);
+  --outstanding_;
+  return arrivals;
+}
+
 std::vector<ArrivalPtr> BucketFilling::Close() {
   std::vector<ArrivalPtr> all;
   for (Partition& partition : partitions_) {
-    for (Bucket& bucket : partition.filling) {
-      for (ArrivalPtr& arrival : bucket.arrivals) {
-        if (arrival != nullptr) all.push_back(std::move(arrival));
-      }
-    }
+    for (Bucket& bucket : partition.filling) MoveArrivals(bucket, all);
   }
   return all;
 }
@@ -150,15 +196,15 @@ std::vector<BucketFilling::Waiting> BucketFilling::WaitingSince(Clock::time_poin
   return waiting;
 }
 
-std::vector<std::string> BucketFilling::NamesWaitingSince(Clock::time_point since) const {
-  std::vector<std::string> names;
+std::vector<BucketFilling::Held> BucketFilling::AllHeld() const {
+  std::vector<Held> held;
   ForEach([&](const Bucket& bucket) {
-    if (bucket.first_arrival > since) return;
-    for (const ArrivalPtr& arrival : bucket.arrivals) {
-      if (arrival != nullptr) names.push_back(arrival->Name());
+    for (std::size_t position = 0; position < bucket.slots.size(); ++position) {
+      const ArrivalPtr& arrival = bucket.arrivals[position];
+      if (arrival != nullptr) held.push_back({bucket.slots[position], *arrival});
     }
   });
-  return names;
+  return held;
 }
 
 BucketFilling::Partition& BucketFilling::PartitionOf(std::uint64_t iteration) {
@@ -185,6 +231,13 @@ void BucketFilling::Empty(Bucket& bucket) {
   bucket.arrivals.resize(size);
   bucket.filled.assign(size, false);
   bucket.missing = static_cast<int>(size);
+}
+
+void BucketFilling::MoveArrivals(Bucket& bucket, std::vector<ArrivalPtr>& to) {
+  for (ArrivalPtr& arrival : bucket.arrivals) {
+    if (arrival != nullptr) to.push_back(std::move(arrival));
+  }
+  Empty(bucket);
 }
 
 template <class Do>

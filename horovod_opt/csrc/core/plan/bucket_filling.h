@@ -36,27 +36,46 @@ class BucketFilling {
   // A tensor of this slot is in a bucket.
   bool Busy(int slot) const { return busy_[slot]; }
   bool AnyBusy() const;
+  bool AnyIncomplete() const;  // buckets that are begun
   // Returns the ID of the bucket that is complete now, or kNoBucket.
   int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
+  // A complete bucket before it is taken, or one that was taken back.
+  struct Complete {
+    std::uint64_t iteration;
+    std::uint64_t count;  // how often it was complete, or counts as that
+    const std::vector<int>& slots;
+    const std::vector<ArrivalPtr>& arrivals;
+    bool taken_back;
+  };
+  Complete CompleteBucket(int bucket_id);
   // The arrivals of a complete bucket, which is empty again; without `plan`. Throws
   // std::logic_error if there is no such bucket or it is not complete.
   Work Take(int bucket_id);
   // The bucket is reduced. True if all of its iteration are.
   bool Finished(int bucket_id);
+  // The arrivals of a complete bucket that is not reduced: another group has taken it back.
+  std::vector<ArrivalPtr> GiveBack(int bucket_id);
 
   // --- for all ranks to compare ---
   // By bucket, those of older partitions first: how often it was complete.
   std::vector<std::uint64_t> Completed() const;
+  // Complete buckets that are not taken, of which `completed` is what Completed() says: their IDs.
+  std::vector<int> NotTaken(const std::vector<std::uint64_t>& completed) const;
+  bool Holds(int bucket_id) const;  // it is not empty
   // Something is in a bucket, or complete and not reduced.
   bool UnderWay() const;
-  // Takes back the arrivals of each bucket that is not complete on every rank. `everywhere`,
-  // `anywhere`: the least and the greatest of all ranks' Completed().
+  // Takes back the arrivals of each bucket that is complete neither on every rank nor on all of the
+  // group. `everywhere`, `anywhere`: the least and the greatest of all ranks' Completed();
+  // `in_group`: the least of the group.
   struct TakenBack {
     std::vector<ArrivalPtr> arrivals;
     std::vector<int> owed;  // buckets that other ranks have announced, and this one has to as well
   };
   TakenBack TakeBack(const std::vector<std::uint64_t>& everywhere,
-                     const std::vector<std::uint64_t>& anywhere);
+                     const std::vector<std::uint64_t>& anywhere,
+                     const std::vector<std::uint64_t>& in_group);
+  // The bucket is to be announced now, without arrivals. False: it is not yet taken from before.
+  bool Owe(int bucket_id);
   // All arrivals, at the end.
   std::vector<ArrivalPtr> Close();
 
@@ -70,8 +89,12 @@ class BucketFilling {
     std::vector<int> here, missing;
   };
   std::vector<Waiting> WaitingSince(Clock::time_point since) const;
-  // The arrivals among them, by their own names, and those of complete buckets.
-  std::vector<std::string> NamesWaitingSince(Clock::time_point since) const;
+  // What is in a bucket, complete or not, on its way to the sum.
+  struct Held {
+    int slot;
+    const Arrival& arrival;
+  };
+  std::vector<Held> AllHeld() const;
 
  private:
   struct Bucket {
@@ -84,8 +107,9 @@ class BucketFilling {
     int missing = 0;
     std::uint64_t iteration = 0;
     Clock::time_point first_arrival, last_arrival;
-    std::uint64_t completed = 0;  // times that it was announced or is to be
-    bool taken_back = false;      // its arrivals, since it was announced or is to be
+    std::uint64_t completed = 0;  // times that it was announced
+    std::uint64_t owed = 0;       // has to be announced as often
+    bool taken_back = false;      // its arrivals, since it was announced
   };
   struct Partition {
     std::uint64_t from_iteration = 0;
@@ -98,13 +122,14 @@ class BucketFilling {
   Partition& PartitionOf(std::uint64_t iteration);
   std::pair<Partition*, Bucket*> Find(int bucket_id);  // nullptr: none
   void Empty(Bucket& bucket);
+  void MoveArrivals(Bucket& bucket, std::vector<ArrivalPtr>& to);  // it is empty then
   template <class Do>
   void ForEach(const Do& act) const;
 
   std::vector<Partition> partitions_;  // the last one is the newest
   std::vector<bool> busy_;
   std::vector<std::uint64_t> times_last_;
-  int outstanding_ = 0;  // buckets that are announced, or are to be, and not reduced
+  int outstanding_ = 0;  // buckets that are announced and not reduced
 };
 
 }  // namespace horovod_opt

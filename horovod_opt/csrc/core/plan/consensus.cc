@@ -15,8 +15,7 @@ std::string On(int rank, const std::string& reason) {
   return "rank " + std::to_string(rank) + ": " + reason;
 }
 
-std::vector<int> RanksWithout(const ByRank& votes, const std::map<int, std::string>& rows,
-                              PlanState at_least) {
+std::vector<int> RanksWithout(const ByRank& votes, const TextByRank& rows, PlanState at_least) {
   std::vector<int> missing;
   for (const auto& [rank, row] : rows) {
     const auto found = votes.find(rank);
@@ -32,15 +31,21 @@ bool All(const ByRank& votes, const Is& is) {
 
 bool IsQuiet(const Vote& vote) { return !vote.under_way; }
 
-void Combine(const ByRank& votes, Decision& decision) {
+void Combine(std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& own,
+             const std::uint64_t& (*combine)(const std::uint64_t&, const std::uint64_t&)) {
+  if (all.empty()) all = own;
+  for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
+    all.at(bucket) = combine(all[bucket], own[bucket]);
+  }
+}
+
+void Combine(const ByRank& votes, const std::set<int>& group, Decision& decision) {
   for (const auto& [rank, vote] : votes) {
-    const auto& own = vote.completed;
-    if (own.empty()) continue;  // this rank got the plan after it had ended
-    if (decision.everywhere.empty()) decision.everywhere = decision.anywhere = own;
-    for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
-      decision.everywhere.at(bucket) = std::min(decision.everywhere[bucket], own[bucket]);
-      decision.anywhere.at(bucket) = std::max(decision.anywhere[bucket], own[bucket]);
-    }
+    if (vote.completed.empty()) continue;  // this rank got the plan after it had ended
+    Combine(decision.everywhere, vote.completed, std::min<std::uint64_t>);
+    Combine(decision.anywhere, vote.completed, std::max<std::uint64_t>);
+    if (group.empty() || group.count(rank) > 0)
+      Combine(decision.in_group, vote.completed, std::min<std::uint64_t>);
   }
 }
 
@@ -72,8 +77,8 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& votes) {
   return by_slot;
 }
 
-Decision DecideOne(const std::string& hash, const ByRank& votes,
-                   const std::map<int, std::string>& rows) {
+Decision DecideOne(const std::string& hash, const ByRank& votes, const TextByRank& rows,
+                   const std::set<int>& group) {
   Decision decision;
   decision.hash = hash;
   for (const auto& [rank, vote] : votes) {
@@ -94,7 +99,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes,
       if (vote.state != veto.state) continue;
       decision.kind = veto.kind;
       decision.reason = On(rank, vote.reason);
-      if (veto.kind == Decision::kEnd) Combine(votes, decision);
+      if (veto.kind == Decision::kEnd) Combine(votes, group, decision);
       return decision;
     }
   }
@@ -114,7 +119,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes,
     if (OnGpus(vote.devices) == OnGpus(first.devices)) continue;
     decision.kind = Decision::kEnd;
     decision.reason = On(rank, "it has other tensors on GPUs than rank 0");
-    Combine(votes, decision);
+    Combine(votes, group, decision);
     return decision;
   }
   if (first.state == PlanState::kReady) {
@@ -128,6 +133,16 @@ Decision DecideOne(const std::string& hash, const ByRank& votes,
     decision.idle_ms = first.idle_ms;
   }
   return decision;
+}
+
+std::map<std::string, ByRank> VotesByPlan(const TextByRank& rows) {
+  std::map<std::string, ByRank> plans;
+  for (const auto& [row, ranks] : Distinct(rows)) {
+    for (const Vote& one : FromRow(row)) {
+      for (int rank : ranks) plans[one.hash].emplace(rank, one);
+    }
+  }
+  return plans;
 }
 
 template <class Number>
@@ -181,17 +196,22 @@ std::vector<Vote> FromRow(const std::string& row) {
   return votes;
 }
 
-std::vector<Decision> Decide(const std::map<int, std::string>& rows) {
-  std::map<std::string, ByRank> plans;
-  for (const auto& [rank, row] : rows) {
-    for (Vote& one : FromRow(row)) {
-      std::string hash = one.hash;
-      plans[hash].emplace(rank, std::move(one));
+std::map<std::string, std::vector<std::uint64_t>> CompletedEverywhere(const TextByRank& rows) {
+  std::map<std::string, std::vector<std::uint64_t>> everywhere;
+  for (const auto& [hash, votes] : VotesByPlan(rows)) {
+    if (votes.size() < rows.size()) continue;
+    auto& completed = everywhere[hash];
+    for (const auto& [rank, vote] : votes) {
+      Combine(completed, vote.completed, std::min<std::uint64_t>);
     }
   }
+  return everywhere;
+}
+
+std::vector<Decision> Decide(const TextByRank& rows, const std::set<int>& group) {
   std::vector<Decision> decisions;
-  for (const auto& [hash, votes] : plans) {
-    decisions.push_back(DecideOne(hash, votes, rows));
+  for (const auto& [hash, votes] : VotesByPlan(rows)) {
+    decisions.push_back(DecideOne(hash, votes, rows, group));
   }
   return decisions;
 }

@@ -16,6 +16,7 @@
 //    rank that has joined votes for no plan: it would never send its tensors.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
+//    (What is complete in one group only may be on its way to the others: plan_run.h, invariant 6.)
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
 //    is under way on any rank.
 #pragma once
@@ -23,9 +24,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/shared_text.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
@@ -56,7 +59,7 @@ struct Vote {
   bool bound = true;         // this rank still has a graph with its keys
   bool under_way = false;    // a tensor has arrived and is not reduced
   bool whole = true;         // all slots have arrived equally often
-  std::int64_t idle_ms = 0;  // since a tensor has arrived
+  std::int64_t idle_ms = 0;  // since a tensor has arrived; of rank 0 alone
 };
 
 // What all ranks do about one plan.
@@ -76,12 +79,13 @@ struct Decision {
   // Of kCommit, kRebuild: the first iteration that is planned so; of kPause, kRest: the first that
   // is not planned.
   std::uint64_t from_iteration = 0;
-  std::string reason;  // of kWait, kPause, kRest, kEnd
+  std::string reason;               // of kWait, kPause, kRest, kEnd
   std::vector<std::int64_t> times;  // of kRebuild
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
   std::vector<std::shared_ptr<const Devices>> devices;
-  // Of kEnd: how often each bucket was complete on every rank, and how often on any.
-  std::vector<std::uint64_t> everywhere, anywhere;
+  // Of kEnd: how often each bucket was complete on every rank, how often on any, and how often on
+  // every rank of the group.
+  std::vector<std::uint64_t> everywhere, anywhere, in_group;
   // Of kWait: the plan can rest instead, and for how long rank 0 has not needed it.
   bool may_rest = false;
   std::int64_t idle_ms = 0;
@@ -90,7 +94,12 @@ struct Decision {
 std::string ToRow(const std::vector<Vote>& votes);
 std::vector<Vote> FromRow(const std::string& row);
 
-// One decision a plan, ordered by hash; `rows` by rank, of all ranks that it concerns.
-std::vector<Decision> Decide(const std::map<int, std::string>& rows);
+// How often each bucket of each plan, by hash, was complete on every rank; only of plans that all
+// ranks have.
+std::map<std::string, std::vector<std::uint64_t>> CompletedEverywhere(const TextByRank& rows);
+
+// One decision a plan, ordered by hash; `rows` by rank, of all ranks that it concerns. `group`: the
+// ranks that this one shares memory with, empty: all; only `in_group` differs from group to group.
+std::vector<Decision> Decide(const TextByRank& rows, const std::set<int>& group = {});
 
 }  // namespace horovod_opt

@@ -82,6 +82,14 @@ int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::t
   return filling_.Put(slot, iteration, std::move(arrival), now);
 }
 
+CompleteBucket PlanRun::CompleteBucketOf(int bucket_id) {
+  static const std::vector<ArrivalPtr> kNone;
+  const auto bucket = filling_.CompleteBucket(bucket_id);
+  Turn turn;
+  turn.count = static_cast<std::uint32_t>(bucket.count);
+  return {plan_, turn, bucket.iteration, bucket.slots, bucket.taken_back ? kNone : bucket.arrivals};
+}
+
 Work PlanRun::Take(int bucket_id, std::vector<int>& bucket_ids) {
   Work work = filling_.Take(bucket_id);
   work.plan = &plan_;
@@ -123,6 +131,11 @@ std::vector<int> PlanRun::SupplyZeros() {
   return bucket_ids;
 }
 
+bool PlanRun::IsWhole() const {
+  return std::all_of(arrivals_.begin(), arrivals_.end(),
+                     [&](std::uint64_t arrivals) { return arrivals == arrivals_[0]; });
+}
+
 Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   deferring_ = true;
   Vote vote;
@@ -133,8 +146,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   vote.devices = LearnedDevices(plan_);
   vote.completed = filling_.Completed();
   vote.under_way = filling_.UnderWay() || !waiting_.empty();
-  vote.whole = std::all_of(arrivals_.begin(), arrivals_.end(),
-                           [&](std::uint64_t arrivals) { return arrivals == arrivals_[0]; });
+  vote.whole = IsWhole();
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && state_ == PlanState::kActive) {
     vote.state = PlanState::kPausing;
@@ -200,7 +212,7 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
 }
 
 void PlanRun::TakeBack(const Decision& decision, Released& released) {
-  auto taken = filling_.TakeBack(decision.everywhere, decision.anywhere);
+  auto taken = filling_.TakeBack(decision.everywhere, decision.anywhere, decision.in_group);
   released.negotiated = std::move(taken.arrivals);
   released.owed = std::move(taken.owed);
   released.news = !released.owed.empty();
@@ -245,13 +257,15 @@ void PlanRun::Release(Released& released) {
 }
 
 void PlanRun::Restart() {
+  // Buckets that are complete may still be on their way to other nodes.
+  const bool under_way = filling_.AnyIncomplete() || (filling_.AnyBusy() && !IsWhole());
   std::fill(arrivals_.begin(), arrivals_.end(), 0);
   begun_ = 0;
   times_.Restart();
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
   unseen_ = static_cast<int>(arrivals_.size());
-  if (filling_.AnyBusy()) {
+  if (under_way) {
     if (state_ != PlanState::kEnded) Fail("an iteration was under way when all ranks had joined");
     return;
   }

@@ -12,8 +12,9 @@
 // 5. New buckets apply from an iteration that no rank has begun; the old ones still complete.
 // 6. A plan that ends takes back the arrivals of every bucket that is not complete everywhere. A
 //    rank that had announced such a bucket cannot take that back, so the others announce it too,
-//    without arrivals, but only in the vote after: then every rank knows that there is nothing to
-//    reduce.
+//    without arrivals, but only in the vote after: then every rank of the group knows that there is
+//    nothing to reduce. Where all ranks of a group have announced it, it may be on its way to the
+//    other groups: it stays until they answer that they have taken it back, and is given back then.
 #pragma once
 
 #include <chrono>
@@ -26,6 +27,7 @@
 #include "horovod_opt/csrc/core/plan/arrival_times.h"
 #include "horovod_opt/csrc/core/plan/bucket_filling.h"
 #include "horovod_opt/csrc/core/plan/consensus.h"
+#include "horovod_opt/csrc/core/plan/direct_path.h"
 #include "horovod_opt/csrc/core/plan/learned_tensors.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 
@@ -65,6 +67,8 @@ class PlanRun {
   Arrived Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                  Clock::time_point now);
 
+  // A complete bucket that is announced next, or was; without the place of its turn.
+  CompleteBucket CompleteBucketOf(int bucket_id);
   // The arrivals of a complete bucket. `bucket_ids`: of buckets that zeros have completed since.
   Work Take(int bucket_id, std::vector<int>& bucket_ids);
   struct Progress {
@@ -73,6 +77,9 @@ class PlanRun {
   };
   // The bucket is reduced.
   Progress Finished(const Work& work);
+  // It is not: see BucketFilling.
+  std::vector<ArrivalPtr> GiveBack(int bucket_id) { return filling_.GiveBack(bucket_id); }
+  bool Owe(int bucket_id) { return filling_.Owe(bucket_id); }
   // A call that recurs (recurring_calls.h): the plan is active from its first iteration on. Every
   // rank does this at the same time and before a tensor of that iteration arrives anywhere.
   void Activate(const std::vector<int>& bucket_ids);
@@ -119,6 +126,9 @@ class PlanRun {
   std::uint64_t iterations_done() const { return iterations_done_; }
 
  private:
+  // All slots have arrived equally often.
+  bool IsWhole() const;
+
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
   struct DeferredArrival {

@@ -30,9 +30,18 @@ const char* StateName(PlanState state) {
 
 }  // namespace
 
-PlanTable::PlanTable(int capacity, std::function<void(int)> ready, std::function<void()> meet)
-    : ready_(std::move(ready)), meet_(std::move(meet)), owners_(capacity, nullptr) {
-  for (int bucket_id = 0; bucket_id < capacity; ++bucket_id) free_.insert(free_.end(), bucket_id);
+PlanTable::PlanTable(int capacity, std::function<void(const CompleteBucket&)> ready,
+                     std::function<void()> meet)
+    : ready_(std::move(ready)),
+      meet_(std::move(meet)),
+      owners_(capacity, nullptr),
+      ids_(capacity),
+      performed_(capacity) {}
+
+void PlanTable::UseDirectPath(DirectPath& direct, std::int64_t memory) {
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  direct_ = &direct;
+  ids_.UseMemory(memory);
 }
 
 void PlanTable::Add(Plan plan) {
@@ -87,7 +96,7 @@ void PlanTable::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys
 bool PlanTable::Learn(const Plan& call) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   if (finishing_ || !disabled_.empty() || plans_.count(call.hash) > 0) return false;
-  const std::vector<int> bucket_ids = Allocate(call.buckets.size());
+  const std::vector<int> bucket_ids = Allocate(call, call.buckets);
   if (bucket_ids.size() < call.buckets.size()) {
     wanted_ = std::max(wanted_, call.buckets.size());
     // The 1st, 2nd, 4th, ...: there may be nothing to forget.
@@ -147,8 +156,51 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
     arrived = entry.run.Arrive(number, difference, arrival, Clock::now());
   }
   if (arrived.news) WantVote();
-  if (arrived.bucket_id != kNoBucket) ready_(arrived.bucket_id);
+  if (arrived.bucket_id == kNoBucket) return arrived.route;
+  Work here;
+  Announce(entry, arrived.bucket_id, &here);
+  lock.unlock();  // its callbacks may send other tensors
+  if (here.plan != nullptr) direct_->Perform(std::move(here));
   return arrived.route;
+}
+
+void PlanTable::Announce(Entry& entry, int bucket_id, Work* here) {
+  const CompleteBucket bucket = LookAt(entry, bucket_id);
+  if (!ids_.HasPlace(bucket_id)) return ready_(bucket);
+  if (!direct_->Announce(bucket)) return;
+  std::vector<int> completed;
+  const bool take = here != nullptr && direct_->MayPerform(bucket);
+  if (take) {
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    *here = TakeFrom(entry, bucket_id, completed);
+    ++performed_[bucket_id];
+  }
+  direct_->Append(bucket_id, take);
+  for (int next : completed) Announce(entry, next);
+}
+
+CompleteBucket PlanTable::LookAt(Entry& entry, int bucket_id) const {
+  CompleteBucket bucket = entry.run.CompleteBucketOf(bucket_id);
+  bucket.turn = ids_.TurnOf(bucket_id, bucket.turn.count);
+  return bucket;
+}
+
+CompleteBucket PlanTable::Look(int bucket_id) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  return LookAt(EntryOf(bucket_id), bucket_id);
+}
+
+std::vector<ArrivalPtr> PlanTable::GiveBack(int bucket_id) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  Entry& entry = EntryOf(bucket_id);
+  std::lock_guard<std::mutex> guard(entry.mutex);
+  return entry.run.GiveBack(bucket_id);
+}
+
+Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed) {
+  Work work = entry.run.Take(bucket_id, completed);
+  work.turn = ids_.TurnOf(bucket_id, work.turn.count);
+  return work;
 }
 
 PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
@@ -159,15 +211,19 @@ PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
 
 Work PlanTable::Take(int bucket_id) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  Entry& entry = EntryOf(bucket_id);
-  std::vector<int> bucket_ids;
+  std::vector<int> completed;
   Work work;
+  if (performed_[bucket_id] > 0) {
+    --performed_[bucket_id];
+    return work;
+  }
+  Entry& entry = EntryOf(bucket_id);
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
-    work = entry.run.Take(bucket_id, bucket_ids);
+    work = TakeFrom(entry, bucket_id, completed);
   }
   if (!finishing_) {
-    for (int next : bucket_ids) ready_(next);
+    for (int next : completed) Announce(entry, next);
   }
   return work;
 }
@@ -201,7 +257,7 @@ void PlanTable::Restart() {
   }
 }
 
-std::string PlanTable::VoteRow(bool times, Clock::time_point now) {
+std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   wants_vote_.store(false, std::memory_order_release);
   std::vector<Vote> votes;
@@ -209,18 +265,24 @@ std::string PlanTable::VoteRow(bool times, Clock::time_point now) {
     std::lock_guard<std::mutex> guard(entry->mutex);
     votes.push_back(entry->run.CastVote(joined_, times, now));
     votes.back().bound = entry->graphs > 0;
+    if (!first) votes.back().idle_ms = 0;
   }
   return ToRow(votes);
 }
 
-std::vector<int> PlanTable::Allocate(std::size_t buckets) {
-  std::vector<int> bucket_ids;
-  if (free_.size() < buckets) return bucket_ids;
-  while (bucket_ids.size() < buckets) {
-    bucket_ids.push_back(*free_.begin());
-    free_.erase(free_.begin());
+std::vector<int> PlanTable::Allocate(const Plan& plan, const Buckets& buckets) {
+  std::vector<std::int64_t> place_bytes;
+  for (const std::vector<int>& bucket : buckets) {
+    std::int64_t bytes = 0;
+    bool is_direct = direct_ != nullptr;
+    for (int slot : bucket) {
+      const Slot& one = plan.slots[slot];
+      bytes += one.bytes;
+      is_direct = is_direct && one.collective == Collective::kAllreduce && !one.reduction.OnGpu();
+    }
+    place_bytes.push_back(is_direct ? direct_->PlaceBytes(bytes) : 0);
   }
-  return bucket_ids;
+  return ids_.Allocate(place_bytes);
 }
 
 // Takes bucket IDs from those plans that were not used for the longest time until `buckets` are
@@ -234,7 +296,7 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Decision* a, const Decision* b) { return a->idle_ms > b->idle_ms; });
   for (Decision* decision : candidates) {
-    if (free_.size() >= buckets) return;
+    if (ids_.available() >= static_cast<int>(buckets)) return;
     Entry& entry = *plans_.at(decision->hash);
     if (entry.run.plan().is_call) {
       decision->kind = Decision::kForget;
@@ -285,10 +347,10 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int
   auto released = entry->run.Apply(decision, std::move(bucket_ids), std::move(rebuilt));
   for (int bucket_id : released.freed) {
     owners_[bucket_id] = nullptr;
-    free_.insert(bucket_id);
+    ids_.Free(bucket_id);
   }
   owed_.insert(owed_.end(), released.owed.begin(), released.owed.end());
-  for (int bucket_id : released.bucket_ids) ready_(bucket_id);
+  for (int bucket_id : released.bucket_ids) Announce(*entry, bucket_id);
   for (ArrivalPtr& arrival : released.negotiated) outcome.negotiated.push_back(std::move(arrival));
   for (ArrivalPtr& arrival : released.overlapping) {
     outcome.overlapping.push_back(std::move(arrival));
@@ -296,14 +358,27 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int
   if (released.news) WantVote();
 }
 
+// Every rank of the group has taken back, in an earlier vote, what these buckets held.
+void PlanTable::PayOwed() {
+  for (int bucket_id : std::exchange(owed_, {})) {
+    Entry& entry = *owners_[bucket_id];
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    if (entry.run.Owe(bucket_id)) {
+      Announce(entry, bucket_id);
+    } else {
+      owed_.push_back(bucket_id);
+      WantVote();
+    }
+  }
+}
+
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
 // those that free some, then those that need some, which may let others rest.
-PlanTable::Outcome PlanTable::Apply(const std::map<int, std::string>& rows) {
+PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  // Every rank has taken back, in the last vote, what these buckets held.
-  for (int bucket_id : std::exchange(owed_, {})) ready_(bucket_id);
-  std::vector<Decision> decisions = Decide(rows);
+  PayOwed();
+  std::vector<Decision> decisions = Decide(rows, group_);
   const auto entry_of = [&](const Decision& decision) {
     const auto found = plans_.find(decision.hash);
     return found == plans_.end() ? nullptr : found->second.get();
@@ -328,17 +403,17 @@ PlanTable::Outcome PlanTable::Apply(const std::map<int, std::string>& rows) {
     Buckets rebuilt;
     if (decision.kind == Decision::kRebuild)
       rebuilt = RebuildBuckets(entry->run.plan(), decision.times);
-    std::size_t buckets = rebuilt.size();
+    Buckets buckets = rebuilt;
     if (decision.kind == Decision::kCommit && !entry->run.Committed()) {
-      buckets = entry->run.buckets().size();
+      buckets = entry->run.buckets();
     }
-    Rest(decisions, buckets, outcome);
-    std::vector<int> bucket_ids = Allocate(buckets);
-    if (bucket_ids.size() < buckets) {
+    Rest(decisions, buckets.size(), outcome);
+    std::vector<int> bucket_ids = Allocate(entry->run.plan(), buckets);
+    if (bucket_ids.size() < buckets.size()) {
       decision.kind = Decision::kWait;
-      decision.reason = "plans in use have " + std::to_string(owners_.size() - free_.size()) +
-                        " of " + std::to_string(owners_.size()) + " buckets, and this one needs " +
-                        std::to_string(buckets);
+      decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
+                        " of " + std::to_string(ids_.capacity()) + " buckets, and this one needs " +
+                        std::to_string(buckets.size());
       SayOnce(entry, decision, outcome);
       continue;
     }
@@ -356,7 +431,7 @@ PlanTable::Outcome PlanTable::Apply(const std::map<int, std::string>& rows) {
   if (!joined_) return outcome;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (int bucket_id : entry->run.SupplyZeros()) ready_(bucket_id);
+    for (int bucket_id : entry->run.SupplyZeros()) Announce(*entry, bucket_id);
   }
   return outcome;
 }
@@ -376,6 +451,39 @@ bool PlanTable::AnyCommitted(bool anywhere) const {
 void PlanTable::Finish() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   finishing_ = true;
+}
+
+std::string PlanTable::CompletedRow() const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  std::vector<Vote> votes;
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    Vote vote;
+    vote.hash = hash;
+    vote.completed = entry->run.filling().Completed();
+    votes.push_back(std::move(vote));
+  }
+  return ToRow(votes);
+}
+
+std::vector<int> PlanTable::LeftToEnd(const TextByRank& rows) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  std::vector<int> left;
+  for (const auto& [hash, completed] : CompletedEverywhere(rows)) {
+    const Entry& entry = *plans_.at(hash);
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    for (int bucket_id : entry.run.filling().NotTaken(completed)) left.push_back(bucket_id);
+  }
+  return left;
+}
+
+bool PlanTable::AnyLeft(const std::vector<int>& bucket_ids) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  return std::any_of(bucket_ids.begin(), bucket_ids.end(), [&](int bucket_id) {
+    const Entry& entry = EntryOf(bucket_id);
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    return entry.run.filling().Holds(bucket_id);
+  });
 }
 
 std::vector<ArrivalPtr> PlanTable::Close() {
@@ -409,14 +517,15 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
   return reports;
 }
 
-std::set<std::pair<std::string, std::string>> PlanTable::WaitingSince(
-    Clock::time_point since) const {
+std::vector<PlanTable::Waiting> PlanTable::AllWaiting() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::set<std::pair<std::string, std::string>> waiting;
+  std::vector<Waiting> waiting;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (std::string& name : entry->run.filling().NamesWaitingSince(since)) {
-      waiting.emplace(hash, std::move(name));
+    for (const auto& [slot, arrival] : entry->run.filling().AllHeld()) {
+      const Slot& planned = entry->run.plan().slots[slot];
+      waiting.push_back({hash, arrival.Name(), planned.collective, planned.reduction, arrival.shape,
+                         arrival.since});
     }
   }
   return waiting;

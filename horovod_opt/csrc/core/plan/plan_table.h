@@ -17,6 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/plan/bucket_ids.h"
+#include "horovod_opt/csrc/core/plan/direct_path.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 
 namespace horovod_opt {
@@ -30,10 +33,17 @@ class PlanTable {
   using Clock = std::chrono::steady_clock;
 
   // `capacity`: how many buckets all active plans together may have; if one more needs some, those
-  // that have not been used for the longest time rest. `ready` is told the bucket ID of each bucket
-  // that is complete, by the thread that completed it; not after Finish() has returned, if no vote
-  // follows. `meet` is called when there is something to vote on: by any thread, under locks.
-  PlanTable(int capacity, std::function<void(int bucket_id)> ready, std::function<void()> meet);
+  // that have not been used for the longest time rest. `ready` is told of each bucket that is
+  // complete, by the thread that completed it and under locks; not after Finish() has returned, if
+  // no vote follows. `meet` is called when there is something to vote on: by any thread, under
+  // locks.
+  PlanTable(int capacity, std::function<void(const CompleteBucket& bucket)> ready,
+            std::function<void()> meet);
+  // The ranks that this one shares memory with. Before the first vote; as if there were no others.
+  void SetGroup(const std::vector<int>& ranks) { group_ = {ranks.begin(), ranks.end()}; }
+  // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan; not
+  // used any more after Finish().
+  void UseDirectPath(DirectPath& direct, std::int64_t memory);
 
   // --- plans ---
   // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both
@@ -57,25 +67,34 @@ class PlanTable {
   // --- arrivals ---
   // Some plan has this key.
   bool Knows(std::int64_t key) const;
-  // `problem`: why the tensor cannot be planned; empty: it can.
+  // `problem`: why the tensor cannot be planned; empty: it can. May perform the tensor's bucket,
+  // and then has called back for it when it returns.
   Route Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
                const std::string& problem, ArrivalPtr& arrival);
+  // A bucket that is announced and not taken, of which the caller has been told: the same until
+  // it takes it or gives it back.
+  CompleteBucket Look(int bucket_id);
+  // No slots: there is nothing left to do, see also Work.
   Work Take(int bucket_id);
+  // Instead of Take(), where another group has taken the bucket back: its plan has ended.
+  std::vector<ArrivalPtr> GiveBack(int bucket_id);
   bool Finished(const Work& work);  // true if its iteration is over
 
   // --- votes ---
   // There is something to decide. Cleared by VoteRow().
   bool WantsVote() const { return wants_vote_.load(std::memory_order_acquire); }
-  void Join();     // this rank has joined: asks for a vote
+  void Join();  // this rank has joined: asks for a vote
   bool Joined() const;
   void Restart();  // all ranks have joined
-  std::string VoteRow(bool times, Clock::time_point now = Clock::now());
+  // `first`: of the ranks that vote; it alone says how long plans have not been used, so that the
+  // others' rows are mostly the same. `times`: it also says when tensors arrive, for a rebuild.
+  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now());
   struct Outcome {
     std::vector<ArrivalPtr> negotiated;   // were deferred, and take the negotiated path
     std::vector<ArrivalPtr> overlapping;  // were deferred, and are refused
     std::vector<std::string> rejected;    // lines for the user
   };
-  Outcome Apply(const std::map<int, std::string>& rows);  // by rank
+  Outcome Apply(const TextByRank& rows);  // by rank
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
   // on every rank between two votes.
   bool AnyCommitted(bool anywhere) const;
@@ -84,7 +103,13 @@ class PlanTable {
   // From now on every arrival is negotiated, and no bucket becomes complete any more; those that
   // are complete can still be taken.
   void Finish();
-  // The same, and returns what is left.
+  // What the others have to know of this rank after Finish(), and then, by rank, what they say: IDs
+  // of buckets that are complete on every rank, and not taken here.
+  std::string CompletedRow() const;
+  std::vector<int> LeftToEnd(const TextByRank& rows) const;
+  // Of these buckets some are not taken.
+  bool AnyLeft(const std::vector<int>& bucket_ids) const;
+  // As Finish(), and returns what is left.
   std::vector<ArrivalPtr> Close();
 
   // --- reports ---
@@ -103,8 +128,16 @@ class PlanTable {
     std::vector<std::string> here, missing;
   };
   std::vector<Late> LateSince(Clock::time_point since) const;
-  // The tensors that have waited since before `since`: hash of the plan, name of the arrival.
-  std::set<std::pair<std::string, std::string>> WaitingSince(Clock::time_point since) const;
+  // The tensors that are in a bucket.
+  struct Waiting {
+    std::string plan;  // its hash
+    std::string name;  // of the arrival
+    Collective collective = Collective::kAllreduce;
+    Reduction reduction;
+    std::vector<std::int64_t> shape;  // as in Arrival
+    Clock::time_point since;
+  };
+  std::vector<Waiting> AllWaiting() const;
 
  private:
   struct Entry {
@@ -122,8 +155,13 @@ class PlanTable {
   void End(Entry& entry, const std::string& reason);
   void Unbind(const Entry* entry, const std::vector<std::int64_t>& keys);
   Entry& EntryOf(int bucket_id) const;
-  // IDs for so many buckets, the same ones on every rank; none if fewer are free.
-  std::vector<int> Allocate(std::size_t buckets);
+  // IDs for these buckets, the same ones on every rank; none if fewer are free.
+  std::vector<int> Allocate(const Plan& plan, const Buckets& buckets);
+  // `here`: gets the bucket if it is to be performed here, which is possible if it is not nullptr.
+  void Announce(Entry& entry, int bucket_id, Work* here = nullptr);
+  CompleteBucket LookAt(Entry& entry, int bucket_id) const;
+  void PayOwed();
+  Work TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed);  // under its mutex
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
   void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
@@ -135,17 +173,21 @@ class PlanTable {
     meet_();
   }
 
-  const std::function<void(int)> ready_;
+  const std::function<void(const CompleteBucket&)> ready_;
   const std::function<void()> meet_;
+  std::set<int> group_;
   mutable std::shared_mutex mutex_;  // protects what follows; before any Entry's mutex
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::unordered_map<std::int64_t, Binding> bindings_;   // by key
   std::vector<Entry*> owners_;                           // by bucket ID
   std::set<std::string> said_;                           // hashes of waiting plans, reported
-  std::set<int> free_;                                   // bucket IDs that no plan has
-  std::size_t wanted_ = 0;                               // buckets of calls that found no room
-  std::uint64_t refused_ = 0;                            // calls, since one has found room
-  std::vector<int> owed_;                                // to be announced in the next vote
+  BucketIds ids_;
+  DirectPath* direct_ = nullptr;
+  // By bucket ID: how often Arrive() has taken the bucket, and Take() has not come across it since.
+  std::vector<std::atomic<int>> performed_;
+  std::size_t wanted_ = 0;     // buckets of calls that found no room
+  std::uint64_t refused_ = 0;  // calls, since one has found room
+  std::vector<int> owed_;      // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys
   std::string disabled_;
   bool finishing_ = false;

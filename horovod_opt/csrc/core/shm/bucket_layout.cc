@@ -49,9 +49,12 @@ char* BucketLayout::Place(std::uint64_t copy, int rank, int owner) const {
   return Row(copy, rank) + sizeof(Announcement) + owner * slice_;
 }
 
+std::int64_t BucketLayout::RowBytes() const {
+  return static_cast<std::int64_t>(sizeof(Announcement)) + ranks_ * slice_;
+}
+
 char* BucketLayout::Row(std::uint64_t copy, int rank) const {
-  const std::int64_t row = static_cast<std::int64_t>(sizeof(Announcement)) + ranks_ * slice_;
-  return buffers_ + (static_cast<std::int64_t>(copy % 2) * ranks_ + rank) * row;
+  return buffers_ + (static_cast<std::int64_t>(copy % 2) * ranks_ + rank) * RowBytes();
 }
 
 }  // namespace horovod_opt

@@ -7,8 +7,9 @@
 //     row:      announcement | slice of owner 0 | slice of owner 1 | ...
 //
 // Why two buffers and one barrier per copy suffice, for all algorithms (flat_allreduce.h,
-// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, chunked_copy.h). Number
-// the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be the first barrier after it.
+// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, part_gather.h,
+// chunked_copy.h). Number the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be
+// the first barrier after it.
 // A rank begins copy n + 2 after B(n + 1), where all have arrived, and writes over
 // - copy n, which was read right after B(n) and so before anyone arrived at B(n + 1);
 // - the results of chunk n, which are read after the barrier that follows B(n). If that is the last
@@ -20,6 +21,7 @@
 // once: they are still in step.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,6 +54,9 @@ class BucketLayout {
   Announcement& Announced(std::uint64_t copy, int rank) const;
   // Where `rank` puts what `owner` reduces. The places of all owners follow each other.
   char* Place(std::uint64_t copy, int rank, int owner) const;
+  // What this rank writes and the others read: its row in each of the buffers, and their length.
+  std::array<char*, 2> OwnRows() const { return {Row(0, rank_), Row(1, rank_)}; }
+  std::int64_t RowBytes() const;
 
  private:
   char* Row(std::uint64_t copy, int rank) const;

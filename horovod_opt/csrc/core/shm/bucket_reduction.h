@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "horovod_opt/csrc/core/shm/tensor_view.h"
@@ -23,20 +23,19 @@ struct Arithmetic {
   void (*scale)(void* data, std::int64_t count, double factor);
 };
 
-// Reduces `count` elements in place over the groups: over the ranks with the same number in theirs.
-// False if they cannot be reached any more. Empty: there is one group.
-using CrossReduce = std::function<bool(void* data, std::int64_t count)>;
-
 // Of one call. Offsets and lengths are bytes, in whole elements.
 class BucketReduction {
  public:
   static constexpr std::int64_t kBlock = 16 << 10;  // bytes that stay in the first cache
 
   // std::invalid_argument if a segment is not a whole number of elements.
-  BucketReduction(const std::vector<Segment>& segments, const Arithmetic& arithmetic,
-                  double prescale, double postscale)
-      : data_(segments), arithmetic_(arithmetic), prescale_(prescale), postscale_(postscale) {
-    for (const Segment& segment : segments) {
+  BucketReduction(std::vector<Segment> segments, const Arithmetic& arithmetic, double prescale,
+                  double postscale)
+      : arithmetic_(arithmetic),
+        prescale_(prescale),
+        postscale_(postscale),
+        data_(std::move(segments)) {
+    for (const Segment& segment : data_.segments()) {
       if (segment.bytes < 0 || segment.bytes % element() != 0) {
         throw std::invalid_argument("a tensor of " + std::to_string(segment.bytes) +
                                     " bytes has no whole number of elements of " +
@@ -46,6 +45,7 @@ class BucketReduction {
   }
 
   std::int64_t Bytes() const { return data_.Bytes(); }
+  const Arithmetic& arithmetic() const { return arithmetic_; }
   std::int64_t element() const { return static_cast<std::int64_t>(arithmetic_.element); }
 
   // Calls step(begin, end) for one block after the other.
@@ -58,6 +58,12 @@ class BucketReduction {
   void Contribute(std::int64_t begin, std::int64_t end, char* to) const {
     data_.Read(begin, end, to);
     Scale(to, end - begin, prescale_);
+  }
+
+  // Where these bytes lie as they are contributed, and where their sums go, if both are whole:
+  // in one tensor, and nothing is to be scaled before; else two times nullptr.
+  std::pair<const char*, char*> Where(std::int64_t begin, std::int64_t end) const {
+    return prescale_ == 1 ? data_.Where(begin, end) : std::pair<const char*, char*>();
   }
 
   // `out` is none of the inputs.
@@ -76,6 +82,16 @@ class BucketReduction {
     Write(begin, end, sum);
   }
 
+  // Adds up all of it into the outputs, from what each rank has contributed. `block`: kBlock bytes.
+  void AddUp(const std::vector<const char*>& rows, char* block) const {
+    std::vector<const void*> inputs(rows.size());
+    ForEachBlock(0, Bytes(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t rank = 0; rank < rows.size(); ++rank) inputs[rank] = rows[rank] + begin;
+      Reduce(block, inputs, end - begin);
+      Complete(begin, end, block);
+    });
+  }
+
   // What another rank has finished.
   void Write(std::int64_t begin, std::int64_t end, const char* from) const {
     data_.Write(begin, end, from);
@@ -86,10 +102,10 @@ class BucketReduction {
     if (factor != 1) arithmetic_.scale(values, bytes / element(), factor);
   }
 
-  const TensorView data_;
-  const Arithmetic& arithmetic_;
+  const Arithmetic arithmetic_;
   const double prescale_;
   const double postscale_;
+  const TensorView data_;
 };
 
 }  // namespace horovod_opt

@@ -19,8 +19,10 @@ class ChunkedCopy {
               std::int64_t bytes)
       : layout_(layout), first_(first), data_(static_cast<const char*>(data)), bytes_(bytes) {}
 
-  // That `bytes` need.
-  std::int64_t Chunks(std::int64_t bytes) const { return (bytes + Room() - 1) / Room(); }
+  // That `bytes` need; at least one.
+  std::int64_t Chunks(std::int64_t bytes) const {
+    return std::max<std::int64_t>(1, (bytes + Room() - 1) / Room());
+  }
 
   void CopyIn(std::int64_t chunk) {
     const Range range = Of(chunk, bytes_);

@@ -7,13 +7,9 @@ void FlatAllreduce::CopyIn() {
 }
 
 void FlatAllreduce::ReduceAll() {
-  bucket_.ForEachBlock(0, bucket_.Bytes(), [&](std::int64_t begin, std::int64_t end) {
-    for (int rank = 0; rank < layout_.ranks(); ++rank) {
-      inputs_[rank] = layout_.Place(copy_, rank, 0) + begin;
-    }
-    bucket_.Reduce(block_, inputs_, end - begin);
-    bucket_.Complete(begin, end, block_);
-  });
+  std::vector<const char*> rows;
+  for (int rank = 0; rank < layout_.ranks(); ++rank) rows.push_back(layout_.Place(copy_, rank, 0));
+  bucket_.AddUp(rows, block_);
 }
 
 }  // namespace horovod_opt

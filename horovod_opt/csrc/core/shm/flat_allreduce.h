@@ -17,11 +17,7 @@ class FlatAllreduce {
   // Uses `copy` of the layout. `block`: BucketReduction::kBlock bytes for this rank alone.
   FlatAllreduce(const BucketReduction& bucket, const BucketLayout& layout, std::uint64_t copy,
                 char* block)
-      : bucket_(bucket),
-        layout_(layout),
-        copy_(copy),
-        block_(block),
-        inputs_(layout.ranks()) {}
+      : bucket_(bucket), layout_(layout), copy_(copy), block_(block) {}
 
   // Whether the bucket has room.
   static bool Fits(std::int64_t bytes, const BucketLayout& layout) {
@@ -37,7 +33,6 @@ class FlatAllreduce {
   const BucketLayout& layout_;
   const std::uint64_t copy_;
   char* const block_;
-  std::vector<const void*> inputs_;  // of all ranks
 };
 
 }  // namespace horovod_opt

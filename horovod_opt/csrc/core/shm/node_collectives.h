@@ -1,7 +1,8 @@
-// Collectives of the ranks of a group, called node here, through shared memory, and of allreduce
-// over groups through whatever connects them. Waits sleep in the kernel.
+// Collectives of the ranks of a group, called node here, through shared memory. Waits sleep in the
+// kernel.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,16 +47,21 @@ class NodeCollectives {
 
   // Writes ((r0 + r1) + r2) + ... to every output on every rank, where "+" is the arithmetic's
   // reduction and r0, r1, ... are the ranks' inputs; the same bits everywhere, whatever the chunk.
-  // With several groups these are the sums that `cross` adds up. Every element passes through it
-  // once, on one rank of the group, so the result is the same everywhere if that of `cross` is.
-  // `prescale` multiplies each input first and `postscale` the result; a factor of 1 does nothing.
-  // Collective: the same numbers of bytes, arithmetic and factors on every rank.
-  //
-  // False also if `cross` was. std::invalid_argument if a segment is not a whole number of
-  // elements.
-  bool Allreduce(const std::vector<Segment>& segments, const Arithmetic& arithmetic,
-                 double prescale, double postscale, const CrossReduce& cross, std::uint64_t tag,
-                 const std::atomic<bool>& stop, WaitCounts& counts);
+  // The bucket's prescale multiplies each input first and its postscale the result; a factor of 1
+  // does nothing. Collective: the same numbers of bytes, arithmetic and factors on every rank.
+  bool Allreduce(const BucketReduction& bucket, std::uint64_t tag, const std::atomic<bool>& stop,
+                 WaitCounts& counts);
+
+  // The same in two halves, between which other calls may come. Each rank adds up its own part of
+  // the bucket, those bytes that begin where the part of the rank before ends, and is given it
+  // without the postscale. In the second half it shows its `result` to the others; every rank
+  // writes all of them to its outputs. `ends`: of the parts, in bytes, by rank, whole elements, the
+  // same on every rank.
+  bool ReduceParts(const BucketReduction& bucket, const std::vector<std::int64_t>& ends, char* sums,
+                   std::uint64_t tag, const std::atomic<bool>& stop, WaitCounts& counts);
+  bool GatherParts(const BucketReduction& bucket, const std::vector<std::int64_t>& ends,
+                   const char* result, std::uint64_t tag, const std::atomic<bool>& stop,
+                   WaitCounts& counts);
 
   // Gathers `rows` rows of `row_bytes` bytes from each rank, in the order of ranks. `rows` may
   // differ from rank to rank. Once all numbers of rows are known, `output` says where the result
@@ -82,12 +88,26 @@ class NodeCollectives {
   // Makes all ranks that wait look at their `stop`.
   void Kick();
 
+  // The parts of the memory that this rank writes most, and the bytes of each.
+  std::array<char*, 2> OwnMemory() const { return layout_.OwnRows(); }
+  std::int64_t OwnBytes() const { return layout_.RowBytes(); }
+
  private:
+  using Field = std::int64_t BucketLayout::Announcement::*;
+
   bool Meet(const std::atomic<bool>& stop, WaitCounts& counts);
+  // Announces the call and makes its first copy, and waits for those of the others. kDone: all of
+  // them go on. `same`: as in Compare().
+  template <class Copies>
+  Outcome Begin(const BucketLayout::Announcement& announcement, Field same, Copies& copies,
+                const std::atomic<bool>& stop, WaitCounts& counts);
+  // After Begin(). Calls use(chunk) for each of `chunks` chunks, once all ranks have copied it in.
+  template <class Copies, class Use>
+  Outcome Finish(std::int64_t chunks, Copies& copies, const Use& use, const std::atomic<bool>& stop,
+                 WaitCounts& counts);
   bool AnyoneAway(std::uint64_t copy) const;
-  template <class Differ>
-  void Compare(std::uint64_t copy, const Differ& differ) const;
-  void CompareAnnouncements(std::uint64_t copy) const;
+  // Of the announcements, their tags and what `same` says have to be the same.
+  void Compare(std::uint64_t copy, Field same) const;
 
   const BucketLayout layout_;
   std::uint64_t barriers_ = 0;  // arrived at so far

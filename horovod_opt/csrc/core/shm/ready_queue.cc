@@ -7,43 +7,56 @@ namespace horovod_opt {
 namespace {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
-static_assert(ReadyQueue::kEntries > ReadyQueue::kIds, "invariant 2");
+static_assert(ReadyQueue::kEntries > ReadyQueue::kNumbers, "invariant 2");
 
 std::uint64_t Entry(std::uint64_t position, int bucket_id) {
-  return (position + 1) * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
+  return (position + 1) * ReadyQueue::kNumbers + static_cast<std::uint64_t>(bucket_id);
 }
+
+// The first readers have bits of their own, by which they are woken or not; all others share one.
+constexpr int kBits = 31;
+
+bool HasBit(int reader) { return 0 <= reader && reader < kBits; }
+
+futex::Sleepers Bit(int reader) { return futex::Sleepers{1} << (HasBit(reader) ? reader : kBits); }
 
 }  // namespace
 
 std::size_t ReadyQueue::Bytes() { return sizeof(ReadyQueue); }
 
-void ReadyQueue::Ready(int bucket_id, int ranks) {
-  if (bucket_id < 0 || bucket_id >= kIds) {
+bool ReadyQueue::Count(int bucket_id, int ranks) {
+  if (bucket_id < 0 || bucket_id >= kNumbers) {
     throw std::out_of_range("bucket ID " + std::to_string(bucket_id) + " is not in 0.." +
-                            std::to_string(kIds - 1));
+                            std::to_string(kNumbers - 1));
   }
   const std::uint64_t calls = calls_[bucket_id].fetch_add(1) + 1;
-  if (calls % static_cast<std::uint64_t>(ranks) != 0) return;
+  return calls % static_cast<std::uint64_t>(ranks) == 0;
+}
+
+void ReadyQueue::Append(int bucket_id, int all_but) {
   const std::uint64_t position = size_.fetch_add(1);
   entries_[position % kEntries].store(Entry(position, bucket_id));
-  appended_.Notify();
+  appended_.Notify(HasBit(all_but) ? ~Bit(all_but) : futex::kAll);
 }
 
 bool ReadyQueue::Next(std::uint64_t position, int& bucket_id, const std::atomic<bool>& stop,
-                      WaitCounts& counts) {
+                      WaitCounts& counts, int reader) {
   std::uint64_t entry = 0;
   const auto is_there = [&] {
     entry = entries_[position % kEntries].load();
     return entry >= Entry(position, 0);
   };
-  if (!appended_.Await(is_there, stop, counts)) return false;
+  if (!appended_.Await(is_there, stop, counts, futex::kForever,
+                       EventCount::Clock::time_point::max(), Bit(reader))) {
+    return false;
+  }
   if (entry >= Entry(position + 1, 0)) {
     throw std::logic_error("entry " + std::to_string(position) +
                            " of the ready queue was overwritten by entry " +
-                           std::to_string(entry / kIds - 1) +
+                           std::to_string(entry / kNumbers - 1) +
                            ": a rank reported a bucket again before it had performed it");
   }
-  bucket_id = static_cast<int>(entry % kIds);
+  bucket_id = static_cast<int>(entry % kNumbers);
   return true;
 }
 

@@ -11,7 +11,8 @@
 namespace horovod_opt {
 
 // Lives at the start of Bytes() zeroed bytes of shared memory, aligned to 64. Every bucket has a
-// bucket ID, the same number on every rank. A rank that has a bucket ready says so; the last one of
+// bucket ID below kIds, the same number on every rank. (What is said here of bucket IDs is true of
+// the kIds numbers that follow, too: for another use of each bucket.) A rank that has a bucket ready says so; the last one of
 // the node appends the bucket ID to the ready queue. All ranks read the one ready queue from
 // position 0 on and perform what they find, in that order.
 //
@@ -21,7 +22,7 @@ namespace horovod_opt {
 //    before: of each bucket ID at most one entry is not yet read everywhere. (Or few: of a bucket
 //    ID that any rank appends alone, at most one from each rank.)
 // 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
-//    different bucket IDs, about kIds at most, and p's place is used again kEntries, twice as many,
+//    different numbers, about kNumbers at most, and p's place is used again kEntries, twice as many,
 //    later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
 //    what a place held before is not mistaken for what is still to come.
@@ -29,21 +30,31 @@ namespace horovod_opt {
 class ReadyQueue {
  public:
   static constexpr int kIds = 4096;
-  static constexpr std::uint64_t kEntries = 8192;
+  static constexpr int kNumbers = 2 * kIds;
+  static constexpr std::uint64_t kEntries = 2 * kNumbers;
+
+  static constexpr int kNobody = -1;
 
   static std::size_t Bytes();
 
   // The bucket of `bucket_id` is ready on one more of `ranks` ranks. Any thread of any rank, once
   // per rank and iteration. Costs one atomic addition, and for the last rank a second one, a store,
   // and a system call if a rank sleeps in Next(). Throws std::out_of_range unless 0 <= bucket ID <
-  // kIds.
-  void Ready(int bucket_id, int ranks);
+  // kNumbers.
+  void Ready(int bucket_id, int ranks) {
+    if (Count(bucket_id, ranks)) Append(bucket_id);
+  }
+  // The two halves of it: true if this rank is the last one, which then appends. `all_but`: a
+  // reader of the queue that has no need to be woken, as the caller performs the bucket for it.
+  bool Count(int bucket_id, int ranks);
+  void Append(int bucket_id, int all_but = kNobody);
 
   // Blocks until the ready queue has an entry at `position` and returns its bucket ID. False once
   // `stop` is set and the entry is not there; whoever sets `stop` then calls Kick(). Throws
-  // std::logic_error if the entry is overwritten, that is, if invariant 1 was broken.
+  // std::logic_error if the entry is overwritten, that is, if invariant 1 was broken. `reader`:
+  // the number of the rank in its group.
   bool Next(std::uint64_t position, int& bucket_id, const std::atomic<bool>& stop,
-            WaitCounts& counts);
+            WaitCounts& counts, int reader = kNobody);
 
   // Makes all who wait in Next() look at `stop`.
   void Kick();
@@ -54,12 +65,12 @@ class ReadyQueue {
  private:
   EventCount appended_;
   alignas(64) std::atomic<std::uint64_t> size_{0};
-  // 0, or (position + 1) * kIds + bucket ID.
+  // 0, or (position + 1) * kNumbers + bucket ID.
   alignas(64) std::atomic<std::uint64_t> entries_[kEntries]{};
   // Calls of Ready(). Never reset: the call that makes it a multiple of the ranks is the last.
   // Packed, since a rank's bucket IDs become ready in about their order: it finds the next one in
   // its cache.
-  alignas(64) std::atomic<std::uint64_t> calls_[kIds]{};
+  alignas(64) std::atomic<std::uint64_t> calls_[kNumbers]{};
 };
 
 }  // namespace horovod_opt

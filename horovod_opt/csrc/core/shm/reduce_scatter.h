@@ -7,6 +7,8 @@
 
 #include "horovod_opt/csrc/core/shm/bucket_layout.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shm/chunked_parts.h"
+#include "horovod_opt/csrc/core/shm/slice_sums.h"
 
 namespace horovod_opt {
 
@@ -17,26 +19,17 @@ class ReduceScatter {
   ReduceScatter(const BucketReduction& bucket, const BucketLayout& layout, std::uint64_t first,
                 const std::vector<std::int64_t>& ends, char* block, void* output);
 
-  std::int64_t chunks() const { return chunks_; }
+  std::int64_t chunks() const { return parts_.chunks(); }
   void CopyIn(std::int64_t chunk);
-  // After a barrier.
-  void ReduceOwn(std::int64_t chunk);
+  // After a barrier. `scaled`: the sums are complete, so the postscale applies.
+  void ReduceOwn(std::int64_t chunk, bool scaled);
 
  private:
-  struct Range {
-    std::int64_t begin, end;
-  };
-  Range Slice(std::int64_t chunk, int owner) const;
-  char* Place(std::int64_t chunk, int rank, int owner) const;
-
   const BucketReduction& bucket_;
   const BucketLayout& layout_;
-  const std::uint64_t first_;
-  const std::vector<std::int64_t>& ends_;
-  char* const block_;
+  const ChunkedParts parts_;
   char* const output_;
-  std::vector<const void*> inputs_;  // of one block, by rank
-  std::int64_t slice_bytes_, chunks_;
+  SliceSums sums_;
 };
 
 }  // namespace horovod_opt

@@ -11,10 +11,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "horovod_opt/csrc/core/shm/bucket_layout.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shm/slice_sums.h"
 
 namespace horovod_opt {
 
@@ -23,16 +23,15 @@ class ReduceScatterAllgather {
   // Chunk n uses copy `first` + n of the layout. `block`: BucketReduction::kBlock bytes for this
   // rank alone.
   ReduceScatterAllgather(const BucketReduction& bucket, const BucketLayout& layout,
-                         const CrossReduce& cross, std::uint64_t first, char* block);
+                         std::uint64_t first, char* block);
 
   std::int64_t chunks() const { return chunks_; }
   void CopyIn(std::int64_t chunk);
-  // After CopyIn(0) and a barrier. `meet` is a barrier, false if it was left. False if that or
-  // `cross` was false.
+  // After CopyIn(0) and a barrier. `meet` is a barrier, false if it was left.
   template <class Meet>
   bool Run(const Meet& meet) {
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      if (!ReduceOwn(chunk)) return false;
+      ReduceOwn(chunk);
       if (chunk > 0) CopyOut(chunk - 1);
       if (chunk + 1 < chunks_) CopyIn(chunk + 1);
       if (!meet()) return false;
@@ -42,23 +41,14 @@ class ReduceScatterAllgather {
   }
 
  private:
-  struct Range {
-    std::int64_t begin;
-    std::int64_t end;
-  };
-
   // The slice of `chunk` that `owner` reduces; empty at the end of a bucket that does not divide.
-  Range Slice(std::int64_t chunk, int owner) const;
-  char* Place(std::int64_t chunk, int rank, int owner) const;
-  bool ReduceOwn(std::int64_t chunk);
+  SliceSums::Range Slice(std::int64_t chunk, int owner) const;
+  void ReduceOwn(std::int64_t chunk);
   void CopyOut(std::int64_t chunk) const;
 
   const BucketReduction& bucket_;
   const BucketLayout& layout_;
-  const CrossReduce& cross_;
-  const std::uint64_t first_;
-  char* const block_;
-  std::vector<const void*> inputs_;  // of all ranks
+  SliceSums sums_;
   std::int64_t chunks_ = 0;
   std::int64_t chunk_bytes_ = 0;  // of all but the last, which may have fewer
   std::int64_t slice_bytes_ = 0;

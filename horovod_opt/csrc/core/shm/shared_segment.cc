@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 #include <system_error>
@@ -38,15 +39,6 @@ Descriptor NewFile(std::size_t bytes) {
   return file;
 }
 
-// Returns an errno, or 0.
-int Allocate(int descriptor, std::size_t bytes) {
-  int error;
-  do {
-    error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
-  } while (error == EINTR);
-  return error;
-}
-
 std::string Remedy(int error) {
   if (error == EFBIG) return " (more than the largest file that this process may write, ulimit -f)";
   return " (it counts towards the memory of the container or the job, not towards /dev/shm)";
@@ -56,11 +48,19 @@ std::string Remedy(int error) {
 
 Descriptor NewSegmentFile(std::size_t bytes) {
   Descriptor file = NewFile(bytes);
-  if (const int error = Allocate(file.number(), bytes)) {
-    Fail(error, "cannot allocate " + What(bytes) + Remedy(error));
+  if (ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) {
+    Fail(errno, "cannot make " + What(bytes) + Remedy(errno));
   }
   if (fcntl(file.number(), F_ADD_SEALS, kSeals) != 0) Fail(errno, "cannot seal " + What(bytes));
   return file;
+}
+
+void AllocateSegment(const Descriptor& file, std::size_t begin, std::size_t bytes) {
+  int error;
+  do {
+    error = posix_fallocate(file.number(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error != 0) Fail(error, "cannot allocate " + What(bytes) + Remedy(error));
 }
 
 SharedSegment SharedSegment::Map(const Descriptor& file, std::size_t bytes) {

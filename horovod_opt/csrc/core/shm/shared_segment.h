@@ -9,12 +9,15 @@
 
 namespace horovod_opt {
 
-// A memfd of `bytes` zeros. All of its memory is allocated, so that using it cannot fail, and it is
-// sealed: nobody can change its size, which would end the others by SIGBUS. std::system_error if
-// that cannot be done, with the bytes asked for and the remedy. There is no limit but that of all
-// memory, of the machine or the container: beyond it the kernel ends a process, as for any other
-// memory.
+// A memfd of `bytes` zeros, sealed: nobody can change its size, which would end the others by
+// SIGBUS. std::system_error if that cannot be done, with the bytes asked for and the remedy.
 Descriptor NewSegmentFile(std::size_t bytes);
+
+// Allocates the pages of a part of it that nobody has allocated yet, so that using them cannot
+// fail: where the calling thread's memory is, which with NUMA is near its cores. There is no limit
+// but that of all memory, of the machine or the container: beyond it the kernel ends a process, as
+// for any other memory. std::system_error, as above.
+void AllocateSegment(const Descriptor& file, std::size_t begin, std::size_t bytes);
 
 // Mapped memory, unmapped by the destructor. Move-only. Errors are std::system_error.
 class SharedSegment {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace horovod_opt {
 
-TensorView::TensorView(const std::vector<Segment>& segments) : segments_(segments) {
-  ends_.reserve(segments.size());
+TensorView::TensorView(std::vector<Segment> segments) : segments_(std::move(segments)) {
+  ends_.reserve(segments_.size());
   std::int64_t end = 0;
-  for (const Segment& segment : segments) ends_.push_back(end += segment.bytes);
+  for (const Segment& segment : segments_) ends_.push_back(end += segment.bytes);
 }
 
 // Calls copy(segment, offset in it, offset from `begin`, bytes) for each part of [begin, end).
@@ -32,6 +33,17 @@ void TensorView::Read(std::int64_t begin, std::int64_t end, char* to) const {
       std::memcpy(to + at, static_cast<const char*>(segment.in) + offset, bytes);
     }
   });
+}
+
+std::pair<const char*, char*> TensorView::Where(std::int64_t begin, std::int64_t end) const {
+  std::pair<const char*, char*> where(nullptr, nullptr);
+  ForEachPiece(begin, end, [&](const Segment& segment, auto offset, auto at, std::size_t bytes) {
+    const bool is_all = at == 0 && static_cast<std::int64_t>(bytes) == end - begin;
+    if (!is_all || segment.in == nullptr || segment.out == nullptr) return;
+    where = {static_cast<const char*>(segment.in) + offset,
+             static_cast<char*>(segment.out) + offset};
+  });
+  return where;
 }
 
 void TensorView::Write(std::int64_t begin, std::int64_t end, const char* from) const {

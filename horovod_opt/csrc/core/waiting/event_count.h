@@ -41,7 +41,8 @@ class alignas(64) EventCount {
   template <class Done>
   bool Await(const Done& done, const std::atomic<bool>& stop, WaitCounts& counts,
              std::chrono::nanoseconds longest_sleep = futex::kForever,
-             Clock::time_point deadline = Clock::time_point::max()) {
+             Clock::time_point deadline = Clock::time_point::max(),
+             futex::Sleepers who = futex::kAll) {
     if (done()) return true;
     sleepers_.fetch_add(1);
     bool slept = false;
@@ -56,7 +57,7 @@ class alignas(64) EventCount {
         if (left <= left.zero()) break;
         sleep = std::min<std::chrono::nanoseconds>(sleep, left);
       }
-      if (futex::Wait(generation_, seen, sleep)) {
+      if (futex::Wait(generation_, seen, sleep, who)) {
         ++counts.wakeups;
         slept = true;
       }
@@ -66,15 +67,16 @@ class alignas(64) EventCount {
     return is_done;
   }
 
-  // The condition has just become true, by a sequentially consistent store.
-  void Notify() {
-    if (sleepers_.load() > 0) Kick();
+  // The condition has just become true, by a sequentially consistent store. Wakes `who` alone:
+  // others go on sleeping, though the condition may be theirs, too.
+  void Notify(futex::Sleepers who = futex::kAll) {
+    if (sleepers_.load() > 0) Kick(who);
   }
 
   // Makes every waiter, in every process, look at its condition and its `stop` again.
-  void Kick() {
+  void Kick(futex::Sleepers who = futex::kAll) {
     generation_.fetch_add(1);
-    futex::WakeAll(generation_);
+    futex::Wake(generation_, who);
   }
 
  private:

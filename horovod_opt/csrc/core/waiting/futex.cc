@@ -17,31 +17,45 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
                   std::atomic<std::uint32_t>::is_always_lock_free,
               "the kernel reads the word itself");
 
+constexpr std::int64_t kSecond = 1000000000;  // ns
+
 // Without FUTEX_PRIVATE_FLAG, so that the kernel identifies the word by the memory behind it and
 // not by its address in one process.
 long Call(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
-          const timespec* timeout) {
-  return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout,
-                 nullptr, 0);
+          const timespec* deadline, Sleepers who) {
+  return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, deadline,
+                 nullptr, who);
+}
+
+// FUTEX_WAIT_BITSET has a deadline by the monotonic clock.
+timespec After(std::chrono::nanoseconds timeout) {
+  timespec deadline;
+  clock_gettime(CLOCK_MONOTONIC, &deadline);
+  const std::int64_t nanoseconds = deadline.tv_nsec + timeout.count() % kSecond;
+  deadline.tv_sec += static_cast<time_t>(timeout.count() / kSecond + nanoseconds / kSecond);
+  deadline.tv_nsec = static_cast<long>(nanoseconds % kSecond);
+  return deadline;
 }
 
 }  // namespace
 
 bool Wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-          std::chrono::nanoseconds timeout) {
-  timespec length;
-  if (timeout != kForever) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-    length.tv_sec = static_cast<time_t>(seconds.count());
-    length.tv_nsec = static_cast<long>((timeout - seconds).count());
+          std::chrono::nanoseconds timeout, Sleepers who) {
+  if (timeout < timeout.zero()) {
+    throw std::system_error(EINVAL, std::generic_category(), "futex wait");
   }
-  if (Call(word, FUTEX_WAIT, expected, timeout == kForever ? nullptr : &length) == 0) return true;
+  timespec deadline{};
+  if (timeout != kForever) deadline = After(timeout);
+  const timespec* const until = timeout == kForever ? nullptr : &deadline;
+  if (Call(word, FUTEX_WAIT_BITSET, expected, until, who) == 0) return true;
   if (errno == EINTR || errno == ETIMEDOUT) return true;
   if (errno == EAGAIN) return false;
   throw std::system_error(errno, std::generic_category(), "futex wait");
 }
 
-void WakeAll(std::atomic<std::uint32_t>& word) { Call(word, FUTEX_WAKE, INT_MAX, nullptr); }
+void Wake(std::atomic<std::uint32_t>& word, Sleepers who) {
+  Call(word, FUTEX_WAKE_BITSET, INT_MAX, nullptr, who);
+}
 
 }  // namespace futex
 }  // namespace horovod_opt

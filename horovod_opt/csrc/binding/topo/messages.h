@@ -1,0 +1,30 @@
+// What connects the groups of ranks that share memory: messages between one rank of each.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/nodes/transport.h"
+
+namespace horovod {
+namespace common {
+struct HorovodGlobalState;
+}
+}  // namespace horovod
+
+namespace horovod_opt {
+
+struct Messages {
+  std::unique_ptr<Transport> transport;  // nullptr: no messages can be sent
+  int way;                               // HOROVOD_OPT_MESSAGES_*
+  std::string why;                       // this way, or none; for users
+};
+
+// Between the ranks with the same number in their group; members are numbered as the groups are.
+// Over TCP where Horovod uses Gloo. Where it uses MPI, by MPI or, if `tcp` is true and a trial is
+// faster so, over TCP. The same way on every rank, which has been tried. Collective over all ranks.
+Messages ConnectGroups(horovod::common::HorovodGlobalState& horovod, const Groups& groups,
+                       bool tcp);
+
+}  // namespace horovod_opt

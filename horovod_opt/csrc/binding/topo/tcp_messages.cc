@@ -1,0 +1,51 @@
+#include "horovod_opt/csrc/binding/topo/tcp_messages.h"
+
+#include <iomanip>
+#include <random>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "horovod/common/controller.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/core/nodes/schedule.h"
+#include "horovod_opt/csrc/core/nodes/tcp_transport.h"
+
+namespace horovod_opt {
+namespace {
+
+std::string NewSecret() {
+  std::random_device random;
+  std::ostringstream secret;
+  for (int word = 0; word < 8; ++word) {
+    secret << std::hex << std::setw(8) << std::setfill('0') << random();
+  }
+  return secret.str();
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controller,
+                                          const Groups& groups,
+                                          const std::function<std::string()>& address,
+                                          std::chrono::milliseconds patience, std::string& error) {
+  const int members = static_cast<int>(groups.cross.size());
+  const int self = groups.group;
+  const std::vector<int> neighbours = Neighbours(members, self);
+  std::unique_ptr<TcpTransport> connected;
+  const auto together = [&](const auto& step) { return Together(controller, step, error); };
+  const bool listens = together([&] { connected = std::make_unique<TcpTransport>(address()); });
+  if (!listens) return nullptr;
+  const auto all = GatherRows(controller, connected->address());
+  std::vector<std::string> addresses;
+  for (int rank : groups.cross) addresses.push_back(all[rank]);
+  const std::string secret =
+      GatherRows(controller, controller.GetRank() == 0 ? NewSecret() : "")[0];
+  const bool connects =
+      together([&] { connected->Call(self, neighbours, addresses, secret, patience); }) &&
+      together([&] { connected->Answer(self, neighbours, secret, patience); });
+  if (!connects) return nullptr;
+  return connected;
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,78 @@
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
+
+#include <pthread.h>
+
+#include <exception>
+#include <utility>
+
+namespace horovod_opt {
+
+Exchanges::Exchanges(std::unique_ptr<Transport> transport, std::int64_t memory,
+                     std::function<void()> began, std::function<void()> ended)
+    : transport_(std::move(transport)),
+      buffers_(memory),
+      thread_([this, began = std::move(began), ended = std::move(ended)] {
+        began();
+        Run();
+        ended();
+      }) {}
+
+void Exchanges::Close() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  transport_->Wake();
+  thread_.join();
+}
+
+Exchanges::~Exchanges() {
+  Close();
+  if (!transport_->MustStay()) return;
+  transport_.release();
+  for (auto& exchange : under_way_) exchange.release();
+}
+
+void Exchanges::Begin(std::unique_ptr<Exchange> exchange) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    begun_.push_back(std::move(exchange));
+  }
+  transport_->Wake();
+}
+
+std::string Exchanges::Failure() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+void Exchanges::Fail(std::string failure) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  failure_ = std::move(failure);
+}
+
+// No exception may leave a thread: it would end the process without a word to the other ranks.
+void Exchanges::Run() {
+  pthread_setname_np(pthread_self(), "hvd-nodes");
+  try {
+    while (!stop_) {
+      Advance();
+      if (!stop_) transport_->Progress(Transport::Clock::time_point::max());
+    }
+  } catch (const std::exception& problem) {
+    Fail(problem.what());
+  }
+}
+
+void Exchanges::Advance() {
+  std::vector<std::unique_ptr<Exchange>> begun;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    begun.swap(begun_);
+  }
+  for (auto& exchange : begun) under_way_.push_back(std::move(exchange));
+  for (auto exchange = under_way_.begin(); exchange != under_way_.end();) {
+    const bool over = (*exchange)->Advance(*transport_, buffers_);
+    exchange = over ? under_way_.erase(exchange) : std::next(exchange);
+  }
+}
+
+}  // namespace horovod_opt

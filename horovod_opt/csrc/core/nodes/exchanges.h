@@ -1,0 +1,51 @@
+// The exchanges of one rank that are under way, and the thread that advances them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "horovod_opt/csrc/core/nodes/exchange.h"
+#include "horovod_opt/csrc/core/nodes/transport.h"
+
+namespace horovod_opt {
+
+class Exchanges {
+ public:
+  // `began`, `ended`: called by the thread when it begins and when it ends. `memory`: bytes for
+  // messages, beyond what a chunk of each exchange needs.
+  Exchanges(std::unique_ptr<Transport> transport, std::int64_t memory, std::function<void()> began,
+            std::function<void()> ended);
+  ~Exchanges();
+  Exchanges(const Exchanges&) = delete;
+  Exchanges& operator=(const Exchanges&) = delete;
+
+  // Any thread. After Close(), or a failure, it will never end.
+  void Begin(std::unique_ptr<Exchange> exchange);
+  // Ends the thread; exchanges that have not ended never will.
+  void Close();
+
+  // Why nothing goes on; empty: it does.
+  std::string Failure() const;
+
+ private:
+  void Run();
+  void Advance();
+  void Fail(std::string failure);
+
+  std::unique_ptr<Transport> transport_;
+  BufferPool buffers_;                              // of the thread
+  std::list<std::unique_ptr<Exchange>> under_way_;  // of the thread
+  std::atomic<bool> stop_{false};
+  mutable std::mutex mutex_;  // protects what follows
+  std::vector<std::unique_ptr<Exchange>> begun_;
+  std::string failure_;
+  std::thread thread_;
+};
+
+}  // namespace horovod_opt

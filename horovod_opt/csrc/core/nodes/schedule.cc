@@ -1,0 +1,116 @@
+#include "horovod_opt/csrc/core/nodes/schedule.h"
+
+#include <set>
+
+namespace horovod_opt {
+namespace {
+
+// Up to here the number of messages counts, and above the number of bytes.
+constexpr std::int64_t kLittle = 32 << 10;
+// Beyond, a ring has too many steps.
+constexpr int kLongestRing = 16;
+
+// Of members that are no power of two, the first ones form pairs, and one of each pair stands for
+// both.
+class Folded {
+ public:
+  Folded(int members, int self) : self_(self) {
+    while (2 * power_ <= members) power_ *= 2;
+    pairs_ = members - power_;
+  }
+
+  int power() const { return power_; }
+  bool InPair() const { return self_ < 2 * pairs_; }
+  bool StandsBack() const { return InPair() && self_ % 2 == 1; }
+  int Partner() const { return self_ ^ 1; }
+  // Among those that stand for all, and back.
+  int Number() const { return InPair() ? self_ / 2 : self_ - pairs_; }
+  int Member(int number) const { return number < pairs_ ? 2 * number : number + pairs_; }
+
+  // Puts the steps of `number` between those in which the pairs come together and part.
+  template <class Steps>
+  Schedule Around(int pieces, const Steps& steps_of) const {
+    Schedule schedule;
+    schedule.pieces = pieces;
+    const Step::Pieces all{0, pieces};
+    if (StandsBack()) {
+      schedule.steps = {{Partner(), all, Step::kNobody, {}, false},
+                        {Step::kNobody, {}, Partner(), all, false}};
+      return schedule;
+    }
+    if (InPair()) schedule.steps.push_back({Step::kNobody, {}, Partner(), all, true});
+    steps_of(Number(), schedule.steps);
+    if (InPair()) schedule.steps.push_back({Partner(), all, Step::kNobody, {}, false});
+    return schedule;
+  }
+
+ private:
+  const int self_;
+  int power_ = 1, pairs_ = 0;
+};
+
+}  // namespace
+
+Schedule RecursiveDoubling(int members, int self) {
+  const Folded folded(members, self);
+  return folded.Around(1, [&](int number, std::vector<Step>& steps) {
+    for (int distance = 1; distance < folded.power(); distance *= 2) {
+      const int other = folded.Member(number ^ distance);
+      steps.push_back({other, {0, 1}, other, {0, 1}, true});
+    }
+  });
+}
+
+Schedule Ring(int members, int self) {
+  Schedule schedule;
+  schedule.pieces = members;
+  const int next = (self + 1) % members, before = (self + members - 1) % members;
+  const auto piece = [&](int number) {
+    const int own = (number % members + members) % members;
+    return Step::Pieces{own, own + 1};
+  };
+  for (int turn = 0; turn < members - 1; ++turn) {
+    schedule.steps.push_back({next, piece(self - turn), before, piece(self - turn - 1), true});
+  }
+  for (int turn = 0; turn < members - 1; ++turn) {
+    schedule.steps.push_back({next, piece(self + 1 - turn), before, piece(self - turn), false});
+  }
+  return schedule;
+}
+
+Schedule HalvingAndDoubling(int members, int self) {
+  const Folded folded(members, self);
+  return folded.Around(folded.power(), [&](int number, std::vector<Step>& steps) {
+    Step::Pieces own{0, folded.power()};
+    std::vector<Step> back;
+    for (int distance = folded.power() / 2; distance > 0; distance /= 2) {
+      const int other = folded.Member(number ^ distance);
+      const int middle = (own.begin + own.end) / 2;
+      Step::Pieces kept{own.begin, middle}, given{middle, own.end};
+      if (number & distance) std::swap(kept, given);
+      steps.push_back({other, given, other, kept, true});
+      back.push_back({other, kept, other, given, false});
+      own = kept;
+    }
+    steps.insert(steps.end(), back.rbegin(), back.rend());
+  });
+}
+
+Schedule ScheduleFor(int members, int self, std::int64_t bytes) {
+  if (bytes <= kLittle) return RecursiveDoubling(members, self);
+  return members <= kLongestRing ? Ring(members, self) : HalvingAndDoubling(members, self);
+}
+
+std::vector<int> Neighbours(int members, int self) {
+  std::set<int> others;
+  for (std::int64_t bytes : {kLittle, kLittle + 1}) {
+    for (const Step& step : ScheduleFor(members, self, bytes).steps) {
+      others.insert(step.to);
+      others.insert(step.from);
+    }
+  }
+  others.erase(Step::kNobody);
+  return {others.begin(), others.end()};
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,408 @@
+#include "horovod_opt/csrc/core/nodes/tcp_transport.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace horovod_opt {
+namespace {
+
+constexpr int kBacklog = 4096;
+constexpr int kEvents = 64;
+// Read of one neighbour before another one's turn.
+constexpr std::int64_t kTurn = 4 << 20;
+
+[[noreturn]] void Fail(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+// Before the data of a message.
+struct Frame {
+  std::int64_t channel, bytes;
+};
+
+// The first that a member says on a connection.
+struct Hello {
+  char secret[64];
+  std::int32_t member;
+};
+
+Hello HelloOf(int member, const std::string& secret) {
+  Hello hello{};
+  secret.copy(hello.secret, sizeof(hello.secret));
+  hello.member = member;
+  return hello;
+}
+
+struct SocketAddress {
+  // Of numbers only: no name is looked up.
+  SocketAddress(const std::string& host, const std::string& port) {
+    addrinfo hints{};
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+    if (error != 0) {
+      throw std::runtime_error("'" + host + "' is no address: " + gai_strerror(error));
+    }
+    std::memcpy(&storage, found->ai_addr, found->ai_addrlen);
+    length = found->ai_addrlen;
+    freeaddrinfo(found);
+  }
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+Descriptor NewSocket(int family) {
+  Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (made.number() < 0) Fail("cannot make a TCP socket");
+  return made;
+}
+
+// Milliseconds for poll(), rounded up; -1: forever.
+int Left(Transport::Clock::time_point deadline) {
+  if (deadline == Transport::Clock::time_point::max()) return -1;
+  const auto left = deadline - Transport::Clock::now();
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 1 << 30));
+}
+
+// False if `deadline` has passed.
+bool Await(int socket, short events, Transport::Clock::time_point deadline) {
+  pollfd one{socket, events, 0};
+  for (;;) {
+    const int ready = poll(&one, 1, Left(deadline));
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR) Fail("poll");
+  }
+}
+
+}  // namespace
+
+struct TcpTransport::Neighbour {
+  struct Outgoing {
+    Frame frame;
+    const char* data;
+    std::int64_t sent;  // bytes, the frame's included
+    Operation* operation;
+  };
+  struct Incoming {
+    char* data;
+    std::int64_t capacity;
+    Operation* operation;
+  };
+  struct Channel {
+    std::deque<Incoming> wanted;
+    std::deque<std::vector<char>> unexpected;  // whole messages
+  };
+
+  // Of a message that does not fit as much as does; its size tells.
+  static void Take(const std::vector<char>& message, const Incoming& incoming) {
+    const auto bytes = static_cast<std::int64_t>(message.size());
+    std::copy_n(message.data(), std::min(bytes, incoming.capacity), incoming.data);
+    incoming.operation->bytes = bytes;
+    incoming.operation->done = true;
+  }
+
+  int member;
+  Descriptor socket;
+  bool gone = false, writing = false;
+  std::deque<Outgoing> outgoing;
+  std::map<std::int64_t, Channel> channels;
+  // The message that is being read: into memory that somebody wants it in, or has yet to want.
+  Frame frame{};
+  std::int64_t read = 0;  // bytes, the frame's included
+  bool wanted = false;
+  Incoming incoming{};
+  std::vector<char> unexpected;
+};
+
+TcpTransport::TcpTransport(const std::string& host)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (epoll_.number() < 0 || wake_.number() < 0) Fail("cannot make an epoll instance");
+  const SocketAddress address(host, "0");
+  listener_ = NewSocket(address.family());
+  if (bind(listener_.number(), address.get(), address.length) != 0 ||
+      listen(listener_.number(), kBacklog) != 0) {
+    Fail("cannot listen at " + host);
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, wake_.number(), &event) != 0) Fail("epoll_ctl");
+}
+
+TcpTransport::~TcpTransport() = default;
+
+std::string TcpTransport::address() const {
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  if (getsockname(listener_.number(), reinterpret_cast<sockaddr*>(&own), &length) != 0) {
+    Fail("getsockname");
+  }
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  const int error = getnameinfo(reinterpret_cast<sockaddr*>(&own), length, host, sizeof(host), port,
+                                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  if (error != 0) throw std::runtime_error(gai_strerror(error));
+  return std::string(host) + " " + port;
+}
+
+void TcpTransport::Call(int self, const std::vector<int>& neighbours,
+                        const std::vector<std::string>& addresses, const std::string& secret,
+                        std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  for (int member : neighbours) {
+    if (member > self) continue;
+    std::string host, port;
+    std::istringstream(addresses.at(member)) >> host >> port;
+    const SocketAddress address(host, port);
+    Descriptor connection = NewSocket(address.family());
+    const std::string whom = "cannot connect to " + host + " port " + port;
+    if (connect(connection.number(), address.get(), address.length) != 0) {
+      if (errno != EINPROGRESS) Fail(whom);
+      if (!Await(connection.number(), POLLOUT, deadline)) throw std::runtime_error(whom);
+      socklen_t length = sizeof(errno);
+      int error = 0;
+      getsockopt(connection.number(), SOL_SOCKET, SO_ERROR, &error, &length);
+      errno = error;
+      if (error != 0) Fail(whom);
+    }
+    const Hello hello = HelloOf(self, secret);
+    // Of a new connection the buffer is empty, so it takes all of it.
+    if (send(connection.number(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) Fail(whom);
+    Add(member, std::move(connection));
+  }
+}
+
+void TcpTransport::Answer(int self, const std::vector<int>& neighbours, const std::string& secret,
+                          std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  std::set<int> missing;
+  for (int member : neighbours) {
+    if (member > self) missing.insert(member);
+  }
+  struct Stranger {
+    Descriptor socket;
+    Hello hello{};
+    std::size_t read = 0;
+  };
+  std::list<Stranger> strangers;
+  while (!missing.empty()) {
+    std::vector<pollfd> sockets{{listener_.number(), POLLIN, 0}};
+    for (const Stranger& stranger : strangers) {
+      sockets.push_back({stranger.socket.number(), POLLIN, 0});
+    }
+    const int ready = poll(sockets.data(), sockets.size(), Left(deadline));
+    if (ready < 0 && errno != EINTR) Fail("poll");
+    if (ready == 0) {
+      throw std::runtime_error("group " + std::to_string(*missing.begin()) +
+                               " has not connected to this one");
+    }
+    Descriptor connection(
+        accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.number() >= 0) strangers.push_back({std::move(connection)});
+    for (auto stranger = strangers.begin(); stranger != strangers.end();) {
+      char* const to = reinterpret_cast<char*>(&stranger->hello) + stranger->read;
+      const ssize_t length = recv(stranger->socket.number(), to, sizeof(Hello) - stranger->read, 0);
+      if (length < 0 && (errno == EAGAIN || errno == EINTR)) {
+        ++stranger;
+        continue;
+      }
+      stranger->read += static_cast<std::size_t>(std::max<ssize_t>(length, 0));
+      if (length > 0 && stranger->read < sizeof(Hello)) {
+        ++stranger;
+        continue;
+      }
+      const Hello expected = HelloOf(stranger->hello.member, secret);
+      if (length > 0 && std::memcmp(&expected, &stranger->hello, sizeof(Hello)) == 0 &&
+          missing.erase(stranger->hello.member) > 0) {
+        Add(stranger->hello.member, std::move(stranger->socket));
+      }
+      stranger = strangers.erase(stranger);
+    }
+  }
+}
+
+void TcpTransport::Add(int member, Descriptor socket) {
+  const int yes = 1;
+  setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  setsockopt(socket.number(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  auto neighbour = std::make_unique<Neighbour>();
+  neighbour->member = member;
+  neighbour->socket = std::move(socket);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = neighbour.get();
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, neighbour->socket.number(), &event) != 0) {
+    Fail("epoll_ctl");
+  }
+  neighbours_[member] = std::move(neighbour);
+}
+
+TcpTransport::Neighbour& TcpTransport::NeighbourOf(int member) { return *neighbours_.at(member); }
+
+void TcpTransport::Send(int to, int channel, const void* data, std::int64_t bytes,
+                        Operation& operation) {
+  Neighbour& neighbour = NeighbourOf(to);
+  operation.done = false;
+  neighbour.outgoing.push_back({{channel, bytes}, static_cast<const char*>(data), 0, &operation});
+  if (neighbour.gone) Lose(neighbour);
+  if (neighbour.outgoing.size() == 1) Flush(neighbour);
+}
+
+void TcpTransport::Receive(int from, int channel, void* data, std::int64_t capacity,
+                           Operation& operation) {
+  Neighbour& neighbour = NeighbourOf(from);
+  auto& of_channel = neighbour.channels[channel];
+  operation.done = false;
+  const Neighbour::Incoming incoming{static_cast<char*>(data), capacity, &operation};
+  if (of_channel.unexpected.empty()) {
+    of_channel.wanted.push_back(incoming);
+    if (neighbour.gone) Lose(neighbour);
+    return;
+  }
+  Neighbour::Take(of_channel.unexpected.front(), incoming);
+  of_channel.unexpected.pop_front();
+}
+
+void TcpTransport::Progress(Clock::time_point deadline) {
+  epoll_event events[kEvents];
+  const int count = epoll_wait(epoll_.number(), events, kEvents, Left(deadline));
+  if (count < 0 && errno != EINTR) Fail("epoll_wait");
+  for (int i = 0; i < count; ++i) {
+    auto* const neighbour = static_cast<Neighbour*>(events[i].data.ptr);
+    if (neighbour == nullptr) {
+      std::uint64_t times;
+      if (read(wake_.number(), &times, sizeof(times)) < 0 && errno != EAGAIN) Fail("eventfd");
+      continue;
+    }
+    if (events[i].events & EPOLLOUT) Flush(*neighbour);
+    if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) Read(*neighbour);
+  }
+}
+
+void TcpTransport::Wake() {
+  const std::uint64_t once = 1;
+  // It fails only if so many have called it that Progress() returns anyway.
+  if (write(wake_.number(), &once, sizeof(once)) < 0 && errno != EAGAIN) Fail("eventfd");
+}
+
+void TcpTransport::Flush(Neighbour& neighbour) {
+  while (!neighbour.outgoing.empty() && !neighbour.gone) {
+    Neighbour::Outgoing& message = neighbour.outgoing.front();
+    const auto frame = static_cast<std::int64_t>(sizeof(Frame));
+    const std::int64_t of_frame = std::min(message.sent, frame);
+    const std::int64_t of_data = message.sent - of_frame;
+    iovec parts[2];
+    parts[0].iov_base = reinterpret_cast<char*>(&message.frame) + of_frame;
+    parts[0].iov_len = static_cast<std::size_t>(frame - of_frame);
+    parts[1].iov_base = const_cast<char*>(message.data) + of_data;
+    parts[1].iov_len = static_cast<std::size_t>(message.frame.bytes - of_data);
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    const ssize_t sent = sendmsg(neighbour.socket.number(), &header, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent < 0) return Lose(neighbour);
+    message.sent += sent;
+    if (message.sent < frame + message.frame.bytes) continue;
+    message.operation->done = true;
+    neighbour.outgoing.pop_front();
+  }
+  if (neighbour.writing == !neighbour.outgoing.empty()) return;
+  neighbour.writing = !neighbour.writing;
+  epoll_event event{};
+  event.events = EPOLLIN | (neighbour.writing ? EPOLLOUT : 0u);
+  event.data.ptr = &neighbour;
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, neighbour.socket.number(), &event) != 0) {
+    Fail("epoll_ctl");
+  }
+}
+
+void TcpTransport::Read(Neighbour& neighbour) {
+  const auto frame = static_cast<std::int64_t>(sizeof(Frame));
+  for (std::int64_t left = kTurn; left > 0 && !neighbour.gone;) {
+    const bool in_frame = neighbour.read < frame;
+    char* const to = in_frame ? reinterpret_cast<char*>(&neighbour.frame) + neighbour.read
+                              : neighbour.incoming.data + (neighbour.read - frame);
+    const std::int64_t bytes =
+        in_frame ? frame - neighbour.read : frame + neighbour.frame.bytes - neighbour.read;
+    const ssize_t length =
+        bytes == 0 ? 0 : recv(neighbour.socket.number(), to, static_cast<std::size_t>(bytes), 0);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (bytes > 0 && length <= 0) return Lose(neighbour);
+    neighbour.read += length;
+    left -= length;
+    if (in_frame && neighbour.read == frame) BeginMessage(neighbour);
+    if (neighbour.read >= frame && neighbour.read == frame + neighbour.frame.bytes) {
+      EndMessage(neighbour);
+    }
+  }
+}
+
+void TcpTransport::BeginMessage(Neighbour& neighbour) {
+  auto& wanted = neighbour.channels[neighbour.frame.channel].wanted;
+  // One that does not fit is read elsewhere: whoever wants it is told of its size.
+  neighbour.wanted = !wanted.empty() && wanted.front().capacity >= neighbour.frame.bytes;
+  if (neighbour.wanted) {
+    neighbour.incoming = wanted.front();
+    wanted.pop_front();
+  } else {
+    neighbour.unexpected.resize(static_cast<std::size_t>(neighbour.frame.bytes));
+    neighbour.incoming = {neighbour.unexpected.data(), neighbour.frame.bytes, nullptr};
+  }
+}
+
+void TcpTransport::EndMessage(Neighbour& neighbour) {
+  neighbour.read = 0;
+  if (neighbour.wanted) {
+    neighbour.incoming.operation->bytes = neighbour.frame.bytes;
+    neighbour.incoming.operation->done = true;
+    return;
+  }
+  auto& channel = neighbour.channels[neighbour.frame.channel];
+  if (channel.wanted.empty()) {
+    channel.unexpected.push_back(std::move(neighbour.unexpected));
+  } else {
+    Neighbour::Take(neighbour.unexpected, channel.wanted.front());
+    channel.wanted.pop_front();
+  }
+  neighbour.unexpected.clear();
+}
+
+void TcpTransport::Lose(Neighbour& neighbour) {
+  if (!neighbour.gone) {
+    neighbour.gone = true;
+    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, neighbour.socket.number(), nullptr);
+  }
+  const bool is_wanted = neighbour.wanted && neighbour.read > 0;
+  const bool any = std::any_of(neighbour.channels.begin(), neighbour.channels.end(),
+                               [](const auto& one) { return !one.second.wanted.empty(); });
+  if (!any && !is_wanted && neighbour.outgoing.empty()) return;
+  throw std::runtime_error("group " + std::to_string(neighbour.member) +
+                           " has closed its connection");
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,60 @@
+// Messages over TCP connections of their own, one to each neighbour. Waits sleep in the kernel, for
+// all neighbours at once; a connection is read whatever it brings, so that no message waits behind
+// another one that nobody has asked for yet.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/core/nodes/transport.h"
+
+namespace horovod_opt {
+
+class TcpTransport : public Transport {
+ public:
+  // Listens on this numeric address of the machine, IPv4 or IPv6. Throws std::system_error.
+  explicit TcpTransport(const std::string& host);
+  ~TcpTransport() override;
+
+  // What others connect to: "10.0.0.1 40123".
+  std::string address() const;
+  // Connects with its neighbours, in two steps: no member begins the second one before all have
+  // ended the first. `addresses` by member. `secret`: of the job, without which nobody is let in.
+  // They throw std::system_error or std::runtime_error, after `patience` at the latest.
+  void Call(int self, const std::vector<int>& neighbours, const std::vector<std::string>& addresses,
+            const std::string& secret, std::chrono::milliseconds patience);
+  void Answer(int self, const std::vector<int>& neighbours, const std::string& secret,
+              std::chrono::milliseconds patience);
+
+  void Send(int to, int channel, const void* data, std::int64_t bytes,
+            Operation& operation) override;
+  void Receive(int from, int channel, void* data, std::int64_t capacity,
+               Operation& operation) override;
+  void Progress(Clock::time_point deadline) override;
+  void Wake() override;
+  bool MustStay() const override { return false; }
+  bool CanBeGivenUp() const override { return true; }
+
+ private:
+  struct Neighbour;
+
+  Neighbour& NeighbourOf(int member);
+  void Add(int member, Descriptor socket);
+  void Flush(Neighbour& neighbour);
+  void Read(Neighbour& neighbour);
+  // Finds a place for the message whose frame has come.
+  void BeginMessage(Neighbour& neighbour);
+  void EndMessage(Neighbour& neighbour);
+  // The connection has ended. Throws if somebody waits for it.
+  void Lose(Neighbour& neighbour);
+
+  Descriptor listener_, epoll_, wake_;
+  std::map<int, std::unique_ptr<Neighbour>> neighbours_;
+};
+
+}  // namespace horovod_opt

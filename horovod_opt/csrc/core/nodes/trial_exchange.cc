@@ -1,0 +1,60 @@
+#include "horovod_opt/csrc/core/nodes/trial_exchange.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
+
+namespace horovod_opt {
+namespace {
+
+// In words.
+constexpr std::size_t kLittle = 128, kMuch = 1 << 17;
+constexpr int kTimesLittle = 8, kTimes = 5;
+
+void AddUp(Transport& transport, int members, int self, std::size_t size,
+           std::chrono::milliseconds patience) {
+  const auto bytes = std::to_string(size * sizeof(Words::value_type)) + " bytes";
+  const auto words = std::make_shared<Words>(size, self + 1);
+  bool good = false;
+  const auto ended = [&](Exchange::Outcome outcome) { good = outcome == Exchange::Outcome::kDone; };
+  BufferPool buffers(0);
+  auto exchange = std::make_unique<Exchange>(
+      members, self, 0, size,
+      ExchangedWords(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>), ended,
+      Exchange::Sizes());
+  const auto deadline = Transport::Clock::now() + patience;
+  while (!exchange->Advance(transport, buffers)) {
+    if (Transport::Clock::now() >= deadline) {
+      if (transport.MustStay()) exchange.release();
+      throw std::runtime_error("a sum of " + bytes +
+                               " with the other nodes has not come about in " +
+                               std::to_string(patience.count() / 1000) + " s");
+    }
+    transport.Progress(deadline);
+  }
+  const auto sum = static_cast<std::uint64_t>(members) * (members + 1) / 2;
+  if (!good || *words != Words(size, sum)) {
+    throw std::runtime_error("a sum of " + bytes + " with the other nodes is wrong");
+  }
+}
+
+}  // namespace
+
+std::chrono::nanoseconds TryExchange(Transport& transport, int members, int self,
+                                     std::chrono::milliseconds patience) {
+  auto best = std::chrono::nanoseconds::max();
+  for (int time = 0; time < kTimes; ++time) {
+    const auto start = Transport::Clock::now();
+    for (int i = 0; i < kTimesLittle; ++i) AddUp(transport, members, self, kLittle, patience);
+    AddUp(transport, members, self, kMuch, patience);
+    best = std::min<std::chrono::nanoseconds>(best, Transport::Clock::now() - start);
+  }
+  return best;
+}
+
+}  // namespace horovod_opt

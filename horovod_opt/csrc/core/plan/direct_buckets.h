@@ -1,0 +1,83 @@
+// The direct path of one rank: small buckets that the framework's threads contribute when they are
+// complete, and that the last rank's thread adds up at once (direct_path.h).
+//
+// Invariants:
+// 1. A bucket that MayPerform() is whole in the memory: whoever performs it waits for nobody, so a
+//    framework's thread never waits for another rank.
+// 2. The ready queue has an entry for it all the same, which the other ranks need. On this rank the
+//    thread of the planned path comes across it later, and passes it by (PlanTable::Take()). It may
+//    lag behind, but never so far that the queue's ring overtakes it.
+// 3. When Close() has returned, no framework's thread is in the memory of the group. PlanTable has
+//    finished before, so none comes again.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "horovod_opt/csrc/core/plan/direct_path.h"
+#include "horovod_opt/csrc/core/shm/bucket_places.h"
+#include "horovod_opt/csrc/core/shm/ready_queue.h"
+
+namespace horovod_opt {
+
+class DirectBuckets : public DirectPath {
+ public:
+  struct Binding {
+    // What the arrivals contribute, and where their sums go.
+    std::function<BucketReduction(const Plan& plan, const std::vector<int>& slots,
+                                  const std::vector<ArrivalPtr>& arrivals)>
+        reduction;
+    // The same on every rank, if all mean the same bucket.
+    std::function<std::uint64_t(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                                const std::vector<int>& slots)>
+        tag;
+    // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back.
+    std::function<void(Work work, const std::function<void()>& done)> perform;
+  };
+
+  // `rank`, `ranks`: in the group.
+  DirectBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding)
+      : queue_(queue), places_(places), rank_(rank), ranks_(ranks), binding_(std::move(binding)) {}
+
+  // --- framework threads ---
+  std::int64_t PlaceBytes(std::int64_t bytes) const override {
+    return BucketPlaces::PlaceBytes(bytes, ranks_);
+  }
+  bool Announce(const CompleteBucket& bucket) override;
+  bool MayPerform(const CompleteBucket& bucket) override;
+  void Append(int bucket_id, bool here) override;
+  void Perform(Work work) override;
+
+  // --- any thread ---
+  // Adds up the bucket, to whose place all ranks contribute. Waits for those that have not yet;
+  // false if `stop` was set before. `tag`: of this bucket, as Binding has it.
+  bool Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,
+              WaitCounts& waits);
+
+  // --- the thread of the planned path ---
+  // It has come across the entry before this position of the ready queue.
+  void CameTo(std::uint64_t position) { position_ = position; }
+  // Buckets are performed by it alone from now on.
+  void Stop() { stopped_ = true; }
+
+  // Waits for framework threads that perform a bucket, which takes no longer than adding it up.
+  void Close() const;
+
+ private:
+  // Entries of the ready queue that the thread need not have come across. With one of each bucket
+  // ID they are fewer than the queue has room for.
+  static constexpr std::uint64_t kMostBehind = ReadyQueue::kEntries - ReadyQueue::kIds - 1024;
+
+  ReadyQueue& queue_;
+  BucketPlaces& places_;
+  const int rank_;
+  const int ranks_;
+  const Binding binding_;
+  std::atomic<std::uint64_t> position_{0};
+  std::atomic<int> performing_{0};
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,194 @@
+#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "horovod_opt/csrc/core/plan/await_data.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr std::int64_t kLine = 64;  // parts begin at a cache line, and so at an element
+
+std::int64_t BytesOf(const CompleteBucket& bucket) {
+  std::int64_t bytes = 0;
+  for (int slot : bucket.slots) bytes += bucket.plan.slots[slot].bytes;
+  return bytes;
+}
+
+}  // namespace
+
+ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
+                                   Exchanges& exchanges, int rank, int ranks, int group, int groups,
+                                   Binding binding, Exchange::Sizes sizes)
+    : plans_(plans),
+      queue_(queue),
+      node_(node),
+      exchanges_(exchanges),
+      rank_(rank),
+      ranks_(ranks),
+      group_(group),
+      groups_(groups),
+      binding_(std::move(binding)),
+      sizes_(sizes) {}
+
+void ExchangedBuckets::Announce(const CompleteBucket& bucket) {
+  const auto is_ready = [](const ArrivalPtr& arrival) {
+    return arrival == nullptr || arrival->DataReady();
+  };
+  if (ranks_ == 1) {
+    try {
+      if (std::all_of(bucket.arrivals.begin(), bucket.arrivals.end(), is_ready)) {
+        return Send(bucket);
+      }
+    } catch (const std::exception&) {
+      // Begin() tries again, and fails where errors are told to all ranks.
+    }
+  }
+  queue_.Ready(bucket.turn.bucket_id, ranks_);
+}
+
+bool ExchangedBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits) {
+  const CompleteBucket bucket = plans_.Look(bucket_id);
+  if (!AwaitData(bucket.arrivals, stop)) return false;
+  if (ranks_ == 1 || bucket.arrivals.empty()) {
+    Send(bucket);
+    return true;
+  }
+  const auto journey = NewJourney(bucket);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    journey->part = buffers_.Take(OwnBytes(journey->ends));
+  }
+  if (!node_.ReduceParts(journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
+                         stop, waits)) {
+    return false;
+  }
+  SendPart(bucket_id, journey);
+  return true;
+}
+
+bool ExchangedBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts& waits) {
+  const int bucket_id = BucketOf(entry);
+  std::shared_ptr<Journey> journey;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    journey = journeys_.at(bucket_id);
+  }
+  if (!node_.GatherParts(journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
+                         stop, waits)) {
+    return false;
+  }
+  Finish(bucket_id);
+  return true;
+}
+
+std::string ExchangedBuckets::Describe(int entry) const {
+  const CompleteBucket bucket = plans_.Look(BucketOf(entry));
+  return horovod_opt::Describe(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+}
+
+Work ExchangedBuckets::Drop(int entry) { return plans_.Take(BucketOf(entry)); }
+
+void ExchangedBuckets::Send(const CompleteBucket& bucket) {
+  if (bucket.arrivals.empty()) return TakeBack(bucket);
+  const auto journey = NewJourney(bucket);
+  const BucketReduction& reduction = journey->reduction;
+  Start(bucket.turn.bucket_id, journey->tag,
+        {reduction.Bytes(), reduction.arithmetic(),
+         [journey](std::int64_t begin, std::int64_t end, char* to) {
+           journey->reduction.Contribute(begin, end, to);
+         },
+         [journey](std::int64_t begin, std::int64_t end, const char* sums) {
+           journey->reduction.Write(begin, end, sums);
+         },
+         [journey](char* sums, std::int64_t bytes) { journey->reduction.ScaleSum(sums, bytes); },
+         [journey](std::int64_t begin, std::int64_t end) -> ExchangedData::Place {
+           const auto [in, out] = journey->reduction.Where(begin, end);
+           return {in, out};
+         }});
+}
+
+void ExchangedBuckets::SendPart(int bucket_id, const std::shared_ptr<Journey>& journey) {
+  Start(bucket_id, journey->tag,
+        {OwnBytes(journey->ends), journey->reduction.arithmetic(),
+         [journey](std::int64_t begin, std::int64_t end, char* to) {
+           std::memcpy(to, journey->part.data.get() + begin, static_cast<std::size_t>(end - begin));
+         },
+         [journey](std::int64_t begin, std::int64_t end, const char* sums) {
+           std::memcpy(journey->part.data.get() + begin, sums,
+                       static_cast<std::size_t>(end - begin));
+         },
+         [journey](char* sums, std::int64_t bytes) { journey->reduction.ScaleSum(sums, bytes); },
+         [journey](std::int64_t begin, std::int64_t) -> ExchangedData::Place {
+           char* const place = journey->part.data.get() + begin;
+           return {place, place};
+         }});
+}
+
+void ExchangedBuckets::Start(int bucket_id, std::uint64_t tag, ExchangedData data) {
+  exchanges_.Begin(std::make_unique<Exchange>(groups_, group_, bucket_id * Exchange::kWindow, tag,
+                                              std::move(data), Ended(bucket_id), sizes_));
+}
+
+void ExchangedBuckets::TakeBack(const CompleteBucket& bucket) {
+  const int bucket_id = bucket.turn.bucket_id;
+  exchanges_.Begin(std::make_unique<Exchange>(
+      groups_, group_, bucket_id * Exchange::kWindow, OwnBytes(Ends(BytesOf(bucket))),
+      [this, bucket_id](Exchange::Outcome) { plans_.Take(bucket_id); }, sizes_));
+}
+
+std::function<void(Exchange::Outcome)> ExchangedBuckets::Ended(int bucket_id) {
+  return [this, bucket_id](Exchange::Outcome outcome) {
+    switch (outcome) {
+      case Exchange::Outcome::kDone:
+        return ranks_ == 1 ? Finish(bucket_id) : queue_.Ready(ReadyQueue::kIds + bucket_id, ranks_);
+      case Exchange::Outcome::kDiffers:
+        EndJourney(bucket_id);
+        return binding_.differs(plans_.Take(bucket_id));
+      case Exchange::Outcome::kTakenBack:
+        EndJourney(bucket_id);
+        return binding_.given_back(plans_.GiveBack(bucket_id));
+    }
+  };
+}
+
+void ExchangedBuckets::Finish(int bucket_id) {
+  const Clock::time_point begun = EndJourney(bucket_id)->begun;
+  binding_.reduced(plans_.Take(bucket_id), begun);
+}
+
+std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewJourney(
+    const CompleteBucket& bucket) {
+  auto journey = std::make_shared<Journey>(
+      Journey{binding_.reduction(bucket), binding_.tag(bucket), Ends(BytesOf(bucket)), {}, {}});
+  journey->begun = Clock::now();
+  binding_.begins(bucket);
+  std::lock_guard<std::mutex> lock(mutex_);
+  journeys_[bucket.turn.bucket_id] = journey;
+  return journey;
+}
+
+std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::EndJourney(int bucket_id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = journeys_.find(bucket_id);
+  std::shared_ptr<Journey> journey = std::move(found->second);
+  journeys_.erase(found);
+  buffers_.Return(std::move(journey->part));
+  return journey;
+}
+
+std::vector<std::int64_t> ExchangedBuckets::Ends(std::int64_t bytes) const {
+  const std::int64_t part = (bytes + ranks_ * kLine - 1) / (ranks_ * kLine) * kLine;
+  std::vector<std::int64_t> ends;
+  for (int rank = 1; rank <= ranks_; ++rank) ends.push_back(std::min(bytes, rank * part));
+  return ends;
+}
+
+std::int64_t ExchangedBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {
+  return ends[rank_] - (rank_ == 0 ? 0 : ends[rank_ - 1]);
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,115 @@
+// How the buckets of several groups of ranks are reduced, without agreement on an order. A group
+// whose ranks have all announced a bucket begins at once, whatever the other groups do:
+//
+// 1. Its ranks add up the bucket in their memory, a part on each (NodeCollectives::ReduceParts).
+// 2. Each rank exchanges its part with the ranks of the same number in the other groups. That takes
+//    as long as the slowest group; other buckets are begun and end meanwhile, in any order.
+// 3. The last rank of the group whose exchange has ended says so in the group's queue, and the ranks
+//    show each other their parts (NodeCollectives::GatherParts).
+//
+// A group of one rank has the second step only, which the framework's thread begins that completes
+// the bucket.
+//
+// Why nobody waits forever. The first and the third step are calls in the memory of the group, which
+// all of its ranks make in the order of its queue, without waiting for anything else in between. The
+// second step: exchange.h.
+//
+// Until a bucket ends, the plan table has its arrivals: so stalls are reported, and what the other
+// groups take back because the plan has ended is given back.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/nodes/buffer_pool.h"
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "horovod_opt/csrc/core/shm/ready_queue.h"
+
+namespace horovod_opt {
+
+class ExchangedBuckets {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Binding {
+    // Of a complete bucket.
+    std::function<BucketReduction(const CompleteBucket& bucket)> reduction;
+    std::function<std::uint64_t(const CompleteBucket& bucket)> tag;
+    // The first step begins. Any thread.
+    std::function<void(const CompleteBucket& bucket)> begins;
+    // How the bucket ends, by the thread of the exchanges or of the planned path: it is reduced, the
+    // members mean different buckets, or these arrivals are negotiated instead.
+    std::function<void(Work work, Clock::time_point begun)> reduced;
+    std::function<void(Work work)> differs;
+    std::function<void(std::vector<ArrivalPtr> arrivals)> given_back;
+  };
+
+  // `queue`: of the group, in which the ends of exchanges are entries, too. `groups`: their number;
+  // this rank is in the `group`-th, with `rank` and `ranks` as in `node`. To be deleted after
+  // `exchanges` has been closed.
+  ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node, Exchanges& exchanges,
+                   int rank, int ranks, int group, int groups, Binding binding,
+                   Exchange::Sizes sizes = Exchange::Sizes());
+
+  // The bucket is complete on this rank. Any thread, under locks of PlanTable.
+  void Announce(const CompleteBucket& bucket);
+
+  // --- the thread of the planned path, in the order of the queue ---
+  // An entry for an end, and not for a bucket that all ranks of the group have announced.
+  static bool IsEnd(int entry) { return entry >= ReadyQueue::kIds; }
+  // These return false if `stop` was set while they waited. They throw std::logic_error if the ranks
+  // of the group mean different buckets.
+  bool Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits);
+  bool End(int entry, const std::atomic<bool>& stop, WaitCounts& waits);
+  // After an exception: what the bucket of the entry is, and the bucket.
+  std::string Describe(int entry) const;
+  Work Drop(int entry);
+
+  int ranks() const { return ranks_; }  // of the group
+
+ private:
+  static int BucketOf(int entry) { return entry % ReadyQueue::kIds; }
+  // A bucket on its way.
+  struct Journey {
+    BucketReduction reduction;
+    std::uint64_t tag = 0;
+    std::vector<std::int64_t> ends;  // of the parts
+    BufferPool::Buffer part;         // the group's sums of this rank's part, then the result
+    Clock::time_point begun;
+  };
+
+  // Of the ranks' parts, in bytes.
+  std::vector<std::int64_t> Ends(std::int64_t bytes) const;
+  std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
+  void Send(const CompleteBucket& bucket);
+  void SendPart(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void TakeBack(const CompleteBucket& bucket);
+  void Start(int bucket_id, std::uint64_t tag, ExchangedData data);
+  std::function<void(Exchange::Outcome)> Ended(int bucket_id);
+  std::shared_ptr<Journey> NewJourney(const CompleteBucket& bucket);
+  std::shared_ptr<Journey> EndJourney(int bucket_id);
+  void Finish(int bucket_id);
+
+  PlanTable& plans_;
+  ReadyQueue& queue_;
+  NodeCollectives& node_;
+  Exchanges& exchanges_;
+  const int rank_, ranks_, group_, groups_;
+  const Binding binding_;
+  const Exchange::Sizes sizes_;
+  std::mutex mutex_;                                  // protects what follows
+  std::map<int, std::shared_ptr<Journey>> journeys_;  // by bucket ID
+  BufferPool buffers_{0};
+};
+
+}  // namespace horovod_opt
