@@ -1,7 +1,7 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    the tests but the slow ones; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs, interleaved with off; SUITE=training: what it brings,
-#              SUITE=steps: in which kinds of step
+#              SUITE=steps: in which kinds of step, SUITE=nodes: between nodes
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/soak.md

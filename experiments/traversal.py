@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
-from horovod_opt.arguments import positive
+from horovod_opt.arguments import positive, some_of
 from horovod_opt.measuring import documents
 from horovod_opt.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
 from horovod_opt.measuring.present import show
@@ -109,19 +109,12 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
             "all_ms": [1e3 * duration for duration in durations]}
 
 
-def _networks(text: str) -> list[str]:
-    names = list(dict.fromkeys(text.split(",")))
-    for name in names:
-        if name not in TABLE_6_1:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(TABLE_6_1)}")
-    return names
-
-
 class Traversals:
     passes_on = ""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--only", type=_networks, default=list(TABLE_6_1), metavar="NAMES",
+        parser.add_argument("--only", type=some_of(TABLE_6_1), default=list(TABLE_6_1),
+                            metavar="NAMES",
                             help="networks, separated by commas (all of Table 6.1)")
         parser.add_argument("--repeats", type=positive, default=5, metavar="N",
                             help="how often each graph is read and analysed (%(default)s)")

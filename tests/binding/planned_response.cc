@@ -157,16 +157,18 @@ void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
   std::vector<int> ready;
   std::vector<std::unique_ptr<PlanTable>> tables;
   for (int rank = 0; rank < one.ranks(); ++rank) {
-    const auto complete = [rank, &ready](int bucket_id) {
-      if (rank == 0) ready.push_back(bucket_id);
+    const auto complete = [rank, &ready](const CompleteBucket& bucket) {
+      if (rank == 0) ready.push_back(bucket.turn.bucket_id);
     };
     tables.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
     tables[rank]->Add(PlanOf(one));
   }
   for (int iteration = 1; iteration <= kIterations; ++iteration) {
     for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*tables[rank], one, rank);
-    std::map<int, std::string> rows;
-    for (int rank = 0; rank < one.ranks(); ++rank) rows[rank] = tables[rank]->VoteRow(false);
+    TextByRank rows;
+    for (int rank = 0; rank < one.ranks(); ++rank) {
+      rows[rank] = tables[rank]->VoteRow(rank == 0, false);
+    }
     for (const auto& table : tables) table->Apply(rows);
   }
   PathCounters counters;

@@ -39,6 +39,12 @@ class Job:
         found = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
         return dict(sorted(found.items()))
 
+    def of_each(self, ranks: int) -> list[dict]:
+        """What the ranks reported; all of them did."""
+        found = self.reports()
+        assert list(found) == list(range(ranks))
+        return list(found.values())
+
     def succeeded(self) -> Job:
         assert not self.hung, f"no end after {HANG_SECONDS} s:\n{self.output}"
         assert self.code == 0, self.output

@@ -32,9 +32,7 @@ def seen(shared_job):
     def seen(controller: str, mode: str) -> list[dict]:
         how = HOW[controller]
         job = shared_job("cores", *MODES, controller=controller, **how)
-        reports = job.succeeded().reports()
-        assert list(reports) == list(range(how["ranks"]))
-        return [report[mode] for report in reports.values()]
+        return [report[mode] for report in job.succeeded().of_each(how["ranks"])]
 
     return seen
 

@@ -32,9 +32,7 @@ def together(shared_job):
 
 def outcomes(job, name: str) -> list[dict]:
     """Of both ranks."""
-    reports = job.reports()
-    assert list(reports) == [0, 1]
-    return [report[name] for report in reports.values()]
+    return [report[name] for report in job.of_each(2)]
 
 
 @each_mode

@@ -31,9 +31,7 @@ def features(request, shared_job) -> Job:
 
 
 def of_each_rank(job: Job, what: str) -> list:
-    reports = job.reports()
-    assert list(reports) == [0, 1]
-    return [report[what] for report in reports.values()]
+    return [report[what] for report in job.of_each(2)]
 
 
 def test_timeline(features):

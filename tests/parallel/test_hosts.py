@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from checkpoints import assert_intact
-from hosts import Hosts, NoHosts
 from jobs import WORKERS, run_job
 from masks import assert_apart
+
+from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
 
 CONTROLLERS = ("mpi", "gloo")
 # Without what hides scikit-learn from other workers: the example needs it.
@@ -30,7 +31,7 @@ SHORT = {
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
     try:
-        hosts = Hosts(tmp_path_factory.mktemp("hosts"))
+        hosts = VirtualHosts(tmp_path_factory.mktemp("hosts"))
     except NoHosts as missing:
         pytest.skip(str(missing))
     yield hosts
@@ -72,9 +73,7 @@ def test_demo(hosts, job, controller):
 )
 def test_cores_are_apart_on_both_hosts(job):
     modes = ("scp", "topo+scp")
-    reports = job("cores", *modes, "auto", controller="mpi").succeeded().reports()
-    assert list(reports) == [0, 1]
-    for report in reports.values():
+    for report in job("cores", *modes, "auto", controller="mpi").succeeded().of_each(2):
         for mode in modes:
             run = report[mode]
             assert_apart(run)
@@ -115,9 +114,7 @@ def test_network_drops_under_gloo(hosts, job, mode):
     assert ended.code != 0
     assert not ended.survivors
     assert not hosts.processes()
-    reports = ended.reports()
-    assert list(reports) == [0, 1]
-    for report in reports.values():
+    for report in ended.of_each(2):
         # Which of the two depends on whether tensors were on their way.
         assert re.match(r"HorovodInternalError: (Horovod has been shut down|.*Timed out waiting)",
                         report["error"])

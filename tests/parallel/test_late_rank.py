@@ -10,6 +10,7 @@ import pytest
 JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs", "topo"), "gloo": ("off", "gs", "nbcs", "topo")}
 EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
 STEPS, LATE_SECONDS = 4, 0.3
+GLOO_SECONDS = 5  # so many that a busy machine is not taken for a lost rank
 CYCLE_MS = "10"  # on a machine with other things to do, no cycle is over within the usual 1 ms
 
 
@@ -45,6 +46,23 @@ def test_waits_for_a_stopped_rank(late, controller, mode):
     else:
         assert spent("polls") == 0
         assert spent("poll_sleep_seconds") == 0
+
+
+@pytest.mark.parametrize("controller, messages", [("gloo", "tcp"), ("mpi", "tcp"), ("mpi", "mpi")])
+def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, messages):
+    """Rank 1 waits for a rank of another node that does something else for a while."""
+    need("torch")
+    reports = job("paused_rank", 3 * GLOO_SECONDS, controller=controller, HOROVOD_OPT_MODE="topo",
+                  HOROVOD_OPT_NODE_RANKS="1", HOROVOD_GLOO_TIMEOUT_SECONDS=str(GLOO_SECONDS),
+                  HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).succeeded().of_each(2)
+    for rank in reports:
+        assert rank["sums"] == [[2.0 * step + 1] * 3 for step in range(60)]
+        before, after = rank["planned"]
+        assert 0 < before == after - 10
+        assert rank["agreements"] == 0
+    ways = {rank["messages"] for rank in reports}
+    # Under MPI the trial decides.
+    assert ways == {messages} if (controller, messages) != ("mpi", "tcp") else len(ways) == 1
 
 
 @pytest.mark.parametrize("controller, mode", [

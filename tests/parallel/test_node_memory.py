@@ -14,8 +14,7 @@ APART = "the ranks of a node share no memory and reduce as if each had a node of
 def test_has_no_name(job, controller):
     """Neither in /dev/shm nor anywhere else, and no descriptor or socket stays open."""
     ended = job("node_memory", ranks=3, controller=controller, **TOPO).succeeded()
-    reports = list(ended.reports().values())
-    assert len(reports) == 3
+    reports = ended.of_each(3)
     for report in reports:
         assert report["states"] == ["active"]
         assert report["planned_iterations"] > 0
@@ -33,8 +32,7 @@ def test_ranks_with_networks_of_their_own_share_none(job):
     ended = job("node_memory", "apart", **TOPO).succeeded()
     assert APART + "cannot connect to the Unix socket @horovod-opt-" in ended.output
     assert "Connection refused" in ended.output
-    reports = list(ended.reports().values())
-    assert len(reports) == 2
+    reports = ended.of_each(2)
     for report in reports:
         assert report["error"] == ""
         assert report["states"] == ["active"]

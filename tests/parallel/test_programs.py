@@ -18,9 +18,8 @@ PROGRAMS = [
 ]
 
 
-def seen_by_ranks(reports: dict[int, dict], program: str) -> list[dict]:
-    assert list(reports) == [0, 1]
-    seen = [report[program] for report in reports.values()]
+def seen_by_ranks(job: jobs.Job, program: str) -> list[dict]:
+    seen = [report[program] for report in job.succeeded().of_each(2)]
     assert seen[0]["moved"] == seen[1]["moved"], "ranks end with different weights"
     return seen
 
@@ -28,7 +27,7 @@ def seen_by_ranks(reports: dict[int, dict], program: str) -> list[dict]:
 @pytest.mark.parametrize("framework, program, iterations", PROGRAMS)
 def test_same_weights_as_off(shared_job, framework, program, iterations):
     job = shared_job(f"programs_{framework}", framework=framework, HOROVOD_OPT_VERIFY="1")
-    for seen in seen_by_ranks(job.succeeded().reports(), program):
+    for seen in seen_by_ranks(job, program):
         assert seen["weights"] > 0 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)
         assert seen["off"] == 0
@@ -40,8 +39,7 @@ def test_same_weights_as_off(shared_job, framework, program, iterations):
 def test_gradient_of_more_than_two_gigabytes(job, monkeypatch):
     """Needs 16 GiB of memory, and minutes."""
     monkeypatch.setattr(jobs, "HANG_SECONDS", 1500)
-    reports = job("programs_large").succeeded().reports()
-    for seen in seen_by_ranks(reports, "large"):
+    for seen in seen_by_ranks(job("programs_large"), "large"):
         assert seen["weights"] == 3 and seen["moved"] > 0
         assert (seen["different"], seen["distance"]) == (0, 0)
         assert seen["planned_iterations"] == 3, seen["plans"]

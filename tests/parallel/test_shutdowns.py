@@ -23,9 +23,7 @@ def outcomes(shared_job):
     def outcomes(worker: str, framework: str, controller: str, case: str) -> list[dict]:
         job = shared_job(worker, " ".join(MODES), framework=framework, controller=controller,
                          ranks=3, HOROVOD_CACHE_CAPACITY="0").succeeded()
-        reports = job.reports()
-        assert list(reports) == [0, 1, 2]
-        return [report[case] for report in reports.values()]
+        return [report[case] for report in job.of_each(3)]
 
     return outcomes
 

@@ -11,7 +11,7 @@ from jobs import elastic, run_job
 # By controller: as it is, as if each rank had a node of its own, by the operations that serve GPUs.
 ALONE, OPERATIONS = {"HOROVOD_OPT_NODE_RANKS": "1"}, {"HOROVOD_OPT_SHARED_MEMORY": "0"}
 SETTINGS = {
-    "mpi": {"mpi-nodes": ALONE, "mpi": {}},
+    "mpi": {"mpi-nodes": {**ALONE, "HOROVOD_OPT_TCP_MESSAGES": "0"}, "mpi": {}},
     "gloo": {"gloo": {}, "gloo-nodes": ALONE, "gloo-operations": OPERATIONS},
 }
 KINDS = [(controller, kind) for controller, kinds in SETTINGS.items() for kind in kinds]
@@ -33,9 +33,7 @@ def faults(shared_job):
 
 
 def of_each_rank(job, kind: str, fault: str) -> list[dict]:
-    reports = job.reports()
-    assert list(reports) == list(range(RANKS))
-    return [report[kind][fault] for report in reports.values()]
+    return [report[kind][fault] for report in job.of_each(RANKS)]
 
 
 @pytest.mark.parametrize("fault", ["raise", "shutdown", "never"])
@@ -54,9 +52,7 @@ def test_error_everywhere(faults, controller, kind, fault):
 # Nine of these lives end by a failure. Under MPI, a request that is not complete keeps its memory:
 # only under Gloo do jobs go on after a failure.
 def test_failures_leave_nothing_behind(faults):
-    reports = faults("gloo").reports()
-    assert list(reports) == list(range(RANKS))
-    for report in reports.values():
+    for report in faults("gloo").of_each(RANKS):
         held = [outcome["held"] for kind in SETTINGS["gloo"] for outcome in report[kind].values()]
         assert len(held) == 15
         assert {life["mapped"] for life in held} == {0}

@@ -7,9 +7,7 @@ import pytest
 
 @pytest.fixture
 def reports(shared_job):
-    found = list(shared_job("topo_many_plans").succeeded().reports().values())
-    assert len(found) == 2
-    return found
+    return shared_job("topo_many_plans").succeeded().of_each(2)
 
 
 def test_each_is_active_while_it_is_used(reports):

@@ -10,9 +10,8 @@ CALLS = 7  # of the worker, each planned once for a set; a group is one
 @pytest.fixture(params=["mpi-3", "gloo-4"])
 def reports(request, shared_job):
     controller, ranks = request.param[:-2], int(request.param[-1])
-    found = shared_job("set_calls", controller=controller, ranks=ranks).succeeded().reports()
-    assert list(found) == list(range(ranks))
-    return list(found.values())
+    job = shared_job("set_calls", controller=controller, ranks=ranks).succeeded()
+    return job.of_each(ranks)
 
 
 def test_results(reports):
@@ -47,9 +46,7 @@ def test_a_rank_of_a_set_that_sends_something_else(reports):
 def test_functions_of_tensorflow(shared_job, controller, ranks):
     """`first` and `last` cannot be fused: `left` is reduced in between, by the set."""
     job = shared_job("set_functions", framework="tensorflow", controller=controller, ranks=ranks)
-    found = job.succeeded().reports()
-    assert list(found) == list(range(ranks))
-    for report in found.values():
+    for report in job.succeeded().of_each(ranks):
         assert (report["wrong"], report["rounds"]) == ([], 0)
         tensors = {process_set: [] for process_set, _, _ in report["plans"]}
         for process_set, state, buckets in report["plans"]:

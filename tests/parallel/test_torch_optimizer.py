@@ -45,12 +45,10 @@ MODES = ("off", "topo")
 
 @pytest.fixture(params=MODES)
 def reports(request, shared_job):
-    job = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1")
-    reports = job.succeeded().reports()
-    assert list(reports) == [0, 1]
+    reports = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1").succeeded().of_each(2)
     assert all((report[request.param]["planned_iterations"] > 0) == (request.param == "topo")
-               for report in reports.values())
-    return [report[request.param] for report in reports.values()]
+               for report in reports)
+    return [report[request.param] for report in reports]
 
 
 def test_does_what_one_process_does_without_horovod(reports):

@@ -28,6 +28,7 @@ def make_stats():
 
     def make(**given: object) -> Stats:
         values = {row.field: number + 1 for number, row in enumerate(TABLE)}
-        return Stats(**{**values, "mode": "nbcs", "controller": "mpi", **given})
+        return Stats(**{**values, "mode": "nbcs", "controller": "mpi", "messages": "none",
+                        **given})
 
     return make

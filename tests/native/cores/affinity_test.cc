@@ -164,7 +164,7 @@ TEST_F(Affinity, WaitsUntilEveryThreadHasBeenAsleep) {
     about_to_sleep = true;
   });
   while (!running) std::this_thread::yield();
-  PinProcess(Tid(), cpus_);
+  PinProcess(Tid(), cpus_, std::chrono::minutes(5));  // the thread may wait long for its CPU
   EXPECT_TRUE(about_to_sleep);
 }
 

@@ -87,15 +87,14 @@ TEST(Vote, WaitsForRanksThatDoNotKnowThePlan) {
     const auto decisions = Decide(ByRank(rows));
     ASSERT_EQ(decisions.size(), 1u);
     EXPECT_EQ(decisions[0].kind, Decision::kWait);
-    EXPECT_EQ(decisions[0].reason,
-              "its warm-up is not over on rank " + std::to_string(without));
+    EXPECT_EQ(decisions[0].reason, "its warm-up is not over on rank " + std::to_string(without));
   }
 }
 
 // A process set that not all ranks are in.
 TEST(Vote, RanksHaveTheNumbersThatTheyHaveInTheJob) {
   const std::string ready = ToRow({Says(PlanState::kReady, 2)});
-  const auto waits = Decide({{1, ready}, {4, ""}, {5, ""}});
+  const auto waits = Decide({{1, ready}, {4, SharedText()}, {5, SharedText()}});
   ASSERT_EQ(waits.size(), 1u);
   EXPECT_EQ(waits[0].reason, "its warm-up is not over on ranks 4-5");
   const auto ends = Decide({{1, ready}, {4, ToRow({Says(PlanState::kFailed, 2, "odd")})}});

@@ -29,7 +29,7 @@ class PlanPlacement : public testing::Test {
 
   // Both ranks meet; what rank 0 would say.
   std::vector<std::string> Meet() {
-    const auto rows = ByRank({plans_[0].VoteRow(false), plans_[1].VoteRow(false)});
+    const auto rows = ByRank({plans_[0].VoteRow(true, false), plans_[1].VoteRow(false, false)});
     plans_[1].Apply(rows);
     return plans_[0].Apply(rows).rejected;
   }
@@ -39,8 +39,9 @@ class PlanPlacement : public testing::Test {
   }
 
   std::vector<int> ready_;
-  PlanTable plans_[2] = {{kCapacity, [this](int bucket_id) { ready_.push_back(bucket_id); }, [] {}},
-                         {kCapacity, [](int) {}, [] {}}};
+  PlanTable plans_[2] = {
+      {kCapacity, [this](const auto& bucket) { ready_.push_back(bucket.turn.bucket_id); }, [] {}},
+      {kCapacity, [](const auto&) {}, [] {}}};
 };
 
 TEST_F(PlanPlacement, IsLearnedInTheFirstIteration) {
@@ -119,7 +120,7 @@ TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
       for (int bucket_id : {ready_[0], ready_[1]}) plans.Finished(plans.Take(bucket_id));
     }
   }
-  const auto rows = ByRank({plans_[0].VoteRow(true), plans_[1].VoteRow(false)});
+  const auto rows = ByRank({plans_[0].VoteRow(true, true), plans_[1].VoteRow(false, false)});
   ASSERT_FALSE(FromRow(rows.at(0)).at(0).times.empty());
   for (PlanTable& plans : plans_) {
     plans.Apply(rows);
@@ -135,7 +136,8 @@ TEST_F(PlanPlacement, AMixedBucketIsNamed) {
                {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
                {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
   for (const auto& one : cases) {
-    PlanTable plans(kCapacity, [](int) {}, [] {});
+    PlanTable plans(
+        kCapacity, [](const auto&) {}, [] {});
     plans.Add(MakePlan("p", 3, {{0}, {1, 2}}));
     const Reduction reductions[] = {kHost, one.b, one.c};
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {

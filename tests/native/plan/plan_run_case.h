@@ -108,6 +108,7 @@ class PlanRunTest : public testing::Test {
       decision.everywhere[bucket] = std::min(own[bucket], others[bucket]);
       decision.anywhere[bucket] = std::max(own[bucket], others[bucket]);
     }
+    decision.in_group = decision.everywhere;
     return run_.Apply(decision, {}, {});
   }
 

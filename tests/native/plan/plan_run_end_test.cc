@@ -94,6 +94,10 @@ TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
   EXPECT_EQ(released.owed, (std::vector<int>{kBase, kBase + 1}));
   EXPECT_TRUE(released.news) << "in the next vote";
   EXPECT_TRUE(End().negotiated.empty()) << "once";
+  EXPECT_TRUE(CastVote().under_way);
+  Apply(Decision::kWait);
+  EXPECT_TRUE(run_.Owe(kBase));
+  EXPECT_TRUE(run_.Owe(kBase + 1));
   EXPECT_TRUE(Take(kBase).slots.empty());
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
   EXPECT_FALSE(CastVote().under_way);

@@ -36,7 +36,7 @@ class PlanWarmUpTest : public testing::Test {
     decision.from_iteration = from_iteration;
     decision.reason = "they say";
     // As if this were the only rank.
-    decision.everywhere = decision.anywhere = CastVote().completed;
+    decision.everywhere = decision.anywhere = decision.in_group = CastVote().completed;
     return run_.Apply(decision, {0, 1}, {});
   }
 

@@ -14,13 +14,15 @@ PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
     : program_(std::move(program)), random_(seed), calls_(kCapacity, 0) {
   const int size = static_cast<int>(program_.iterations[0].size());
   for (int rank = 0; rank < size; ++rank) {
-    ranks_.push_back(std::make_unique<Rank>(program_.capacity, [this, rank, size](int bucket_id) {
-      Rank& self = *ranks_[rank];
-      ++self.readies[bucket_id];
-      EXPECT_LE(self.readies[bucket_id], self.takes[bucket_id] + 1)
-          << "announced twice: " << bucket_id;
-      if (++calls_[bucket_id] % size == 0) queue_.push_back(bucket_id);
-    }));
+    ranks_.push_back(
+        std::make_unique<Rank>(program_.capacity, [this, rank, size](const CompleteBucket& bucket) {
+          const int bucket_id = bucket.turn.bucket_id;
+          Rank& self = *ranks_[rank];
+          ++self.readies[bucket_id];
+          EXPECT_LE(self.readies[bucket_id], self.takes[bucket_id] + 1)
+              << "announced twice: " << bucket_id;
+          if (++calls_[bucket_id] % size == 0) queue_.push_back(bucket_id);
+        }));
     Rank& self = *ranks_.back();
     self.threads.resize(program_.threads.size());
     self.added.resize(program_.plans.size());
@@ -231,8 +233,8 @@ void PlanSimulation::Background(int rank) {
   if (self.took_part) return;
   self.took_part = true;
   if (phase_ == Phase::kRows) {
-    self.row =
-        self.plans.VoteRow(program_.rebuilt && rank == 0, PlanTable::Clock::now() + program_.idle);
+    self.row = self.plans.VoteRow(rank == 0, program_.rebuilt && rank == 0,
+                                  PlanTable::Clock::now() + program_.idle);
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
     for (const auto& one : ranks_) rows.push_back(one->row);

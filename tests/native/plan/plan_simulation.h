@@ -74,7 +74,8 @@ class PlanSimulation {
     std::vector<Sent> slots;
   };
   struct Rank {
-    Rank(int capacity, std::function<void(int)> ready) : plans(capacity, std::move(ready), [] {}) {}
+    Rank(int capacity, std::function<void(const CompleteBucket&)> ready)
+        : plans(capacity, std::move(ready), [] {}) {}
     PlanTable plans;
     std::vector<Thread> threads;
     std::vector<bool> added;

@@ -25,7 +25,7 @@ class PlanTableTest : public testing::Test {
   }
 
   PlanTable::Outcome HoldVote(const std::vector<std::string>& others = {}) {
-    std::vector<std::string> rows{plans_.VoteRow(times_, PlanTable::Clock::now() + later_)};
+    std::vector<std::string> rows{plans_.VoteRow(true, times_, PlanTable::Clock::now() + later_)};
     rows.insert(rows.end(), others.begin(), others.end());
     return plans_.Apply(ByRank(rows));
   }
@@ -70,8 +70,9 @@ class PlanTableTest : public testing::Test {
   int meetings_ = 0;
   std::chrono::seconds later_{0};
   bool times_ = false;
-  PlanTable plans_{kCapacity, [this](int bucket_id) { announced_.push_back(bucket_id); },
-                  [this] { ++meetings_; }};
+  PlanTable plans_{kCapacity,
+                   [this](const auto& bucket) { announced_.push_back(bucket.turn.bucket_id); },
+                   [this] { ++meetings_; }};
 };
 
 }  // namespace horovod_opt

@@ -1,11 +1,10 @@
 // Which plans have bucket IDs, where there are not enough for all.
-#include "horovod_opt/csrc/core/plan/plan_table.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
@@ -97,12 +96,12 @@ TEST_F(PlanTableTest, NoBucketIdsForNewBucketsKeepsTheOldOnes) {
     return ToRow({vote});
   };
   // All apart: 3 new buckets where 2 bucket IDs are left.
-  plans_.VoteRow(true);
+  plans_.VoteRow(true, true);
   plans_.Apply(ByRank({timed({0, 5000, 10000}), slow}));
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {1}, {2}}));
   EXPECT_EQ(ReportOf("p").state, "active");
   // Fused: the threshold allows two of them.
-  plans_.VoteRow(true);
+  plans_.VoteRow(true, true);
   plans_.Apply(ByRank({timed({20, 10, 0}), slow}));
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{2, 1}, {0}}));
   EXPECT_EQ(Arrive(1), Route::kPlanned);

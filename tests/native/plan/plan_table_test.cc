@@ -146,7 +146,7 @@ TEST_F(PlanTableTest, CloseReturnsWhatIsLeftAndNegotiatesTheRest) {
   Activate(MakePlan("p", 3, {{0, 1}, {2}}));
   Arrive(1);
   Arrive(3);
-  plans_.VoteRow(false);
+  plans_.VoteRow(true, false);
   Arrive(2);
   EXPECT_EQ(plans_.Close().size(), 3u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);

@@ -63,7 +63,7 @@ class PlanTableThreads : public testing::Test {
 
   void Background() {
     while (!over_.load(std::memory_order_relaxed)) {
-      const std::string row = plans_.VoteRow(true);
+      const std::string row = plans_.VoteRow(true, true);
       std::this_thread::yield();
       const auto outcome = plans_.Apply(ByRank({row}));
       for (const ArrivalPtr& arrival : outcome.negotiated) Reduced(arrival);
@@ -90,10 +90,11 @@ class PlanTableThreads : public testing::Test {
   std::atomic<int> planned_{0}, meetings_{0};
   std::atomic<bool> over_{false};
   int rejected_ = 0;
-  PlanTable plans_{
-      kIds,
-      [this](int bucket_id) { announced_[bucket_id].fetch_add(1, std::memory_order_release); },
-      [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
+  PlanTable plans_{kIds,
+                   [this](const auto& bucket) {
+                     announced_[bucket.turn.bucket_id].fetch_add(1, std::memory_order_release);
+                   },
+                   [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
 };
 
 TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
@@ -108,7 +109,7 @@ TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
   for (std::thread& thread : framework) thread.join();
   over_ = true;
   for (std::thread& thread : others) thread.join();
-  plans_.Apply(ByRank({plans_.VoteRow(false)}));
+  plans_.Apply(ByRank({plans_.VoteRow(true, false)}));
   EXPECT_TRUE(plans_.Close().empty());
   for (const auto& count : reduced_) EXPECT_EQ(count, kIterations);
   EXPECT_GE(planned_, kIterations);
@@ -120,14 +121,14 @@ TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
 TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
   for (int round = 0; round < 300; ++round) {
     std::atomic<bool> finished{false};
-    PlanTable plans{1, [&](int) { EXPECT_FALSE(finished); }, [] {}};
+    PlanTable plans{1, [&](const auto&) { EXPECT_FALSE(finished); }, [] {}};
     plans.Add(MakePlan("p", 1, {{0}}));
     const auto arrive = [&] {
       ArrivalPtr arrival = std::make_unique<Arrival>();
       return plans.Arrive(1, 4, {}, "", arrival);
     };
     while (!plans.WantsVote()) arrive();
-    plans.Apply(ByRank({plans.VoteRow(false)}));
+    plans.Apply(ByRank({plans.VoteRow(true, false)}));
     std::atomic<bool> started{false};
     std::thread framework([&] {
       for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/shared_text.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
@@ -15,8 +16,8 @@ namespace horovod_opt {
 using Random = std::minstd_rand;
 
 // Of ranks 0, 1, ...
-inline std::map<int, std::string> ByRank(const std::vector<std::string>& rows) {
-  std::map<int, std::string> by_rank;
+inline TextByRank ByRank(const std::vector<std::string>& rows) {
+  TextByRank by_rank;
   for (const std::string& row : rows) by_rank[static_cast<int>(by_rank.size())] = row;
   return by_rank;
 }

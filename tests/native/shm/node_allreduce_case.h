@@ -71,11 +71,30 @@ class Case {
     Reduce();
   }
 
-  bool Run(NodeCollectives& reduce, int rank, std::uint64_t tag, const std::atomic<bool>& stop,
-           const CrossReduce& cross = {}) {
+  bool Run(NodeCollectives& reduce, int rank, std::uint64_t tag, const std::atomic<bool>& stop) {
     WaitCounts counts;
-    return reduce.Allreduce(ranks_[rank].segments, arithmetic_, prescale_, postscale_, cross, tag,
-                            stop, counts);
+    return reduce.Allreduce(BucketOf(rank), tag, stop, counts);
+  }
+
+  // In two halves, between which `cross` reduces the part of the rank over the groups.
+  using Cross = std::function<void(void* data, std::int64_t count)>;
+  bool RunInParts(NodeCollectives& reduce, int rank, std::uint64_t tag,
+                  const std::atomic<bool>& stop, const Cross& cross) {
+    const BucketReduction bucket = BucketOf(rank);
+    const std::int64_t elements = bucket.Bytes() / bucket.element();
+    const int number = rank % group_size_;
+    std::vector<std::int64_t> ends;
+    for (int owner = 1; owner <= group_size_; ++owner) {
+      ends.push_back(elements * owner / group_size_ * bucket.element());
+    }
+    std::vector<char> part(
+        static_cast<std::size_t>(ends[number] - (number == 0 ? 0 : ends[number - 1])));
+    const auto bytes = static_cast<std::int64_t>(part.size());
+    WaitCounts counts;
+    if (!reduce.ReduceParts(bucket, ends, part.data(), tag, stop, counts)) return false;
+    if (bytes > 0) cross(part.data(), bytes / bucket.element());
+    bucket.ScaleSum(part.data(), bytes);
+    return reduce.GatherParts(bucket, ends, part.data(), tag, stop, counts);
   }
 
   void Check(int rank) const {
@@ -88,6 +107,10 @@ class Case {
   }
 
  private:
+  BucketReduction BucketOf(int rank) const {
+    return {ranks_[rank].segments, arithmetic_, prescale_, postscale_};
+  }
+
   void AddSegment(Rank& rank, std::int64_t elements, std::mt19937& random) {
     const std::size_t bytes = static_cast<std::size_t>(elements) * arithmetic_.element;
     const bool has_input = random() % 8 != 0;

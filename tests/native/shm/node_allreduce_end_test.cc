@@ -40,8 +40,8 @@ class NodeAllreduceEnd : public testing::Test {
   bool Run(int rank, std::vector<float>& values, std::uint64_t tag = 0) {
     WaitCounts counts;
     const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
-    return reduce_[rank]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {},
-                                    tag, stop_, counts);
+    return reduce_[rank]->Allreduce({{{values.data(), values.data(), bytes}}, kFloats, 1, 1}, tag,
+                                    stop_, counts);
   }
 
   const Zeros memory_{NodeCollectives::Bytes(kRanks, kChunk)};
@@ -136,8 +136,8 @@ TEST_F(NodeAllreduceEnd, RefusesPartsOfElements) {
   std::vector<char> values(8);
   WaitCounts counts;
   for (const std::int64_t bytes : {-4, 3, 5}) {
-    EXPECT_THROW(reduce_[0]->Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, {},
-                                       0, stop_, counts),
+    EXPECT_THROW(reduce_[0]->Allreduce({{{values.data(), values.data(), bytes}}, kFloats, 1, 1}, 0,
+                                       stop_, counts),
                  std::invalid_argument);
   }
 }

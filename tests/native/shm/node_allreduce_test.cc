@@ -124,8 +124,8 @@ TEST(NodeAllreduce, Bfloat16IsRoundedOnce) {
       std::vector<Bfloat16> values(elements, rank == 0 ? 256.0f : 1.0f);
       const std::int64_t bytes = static_cast<std::int64_t>(elements * sizeof(Bfloat16));
       WaitCounts counts;
-      ASSERT_TRUE(node[rank].Allreduce({{values.data(), values.data(), bytes}}, arithmetic, 1, 1,
-                                       {}, 0, stop, counts));
+      ASSERT_TRUE(node[rank].Allreduce({{{values.data(), values.data(), bytes}}, arithmetic, 1, 1},
+                                       0, stop, counts));
       EXPECT_EQ(values, std::vector<Bfloat16>(elements, 258.0f));
     });
   }

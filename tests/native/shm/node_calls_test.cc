@@ -1,11 +1,14 @@
 // The collectives of NodeCollectives other than allreduce, also in turns with it.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "horovod_opt/csrc/core/shm/shared_segment.h"
 #include "tests/native/shm/node_allreduce_case.h"
 
 namespace horovod_opt {
@@ -64,7 +67,7 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
   switch (call.kind) {
     case Call::kAllreduce: {
       Numbers own = Contribution(rank, number, call.numbers);
-      ASSERT_TRUE(node.Allreduce({{own.data(), own.data(), call.numbers * kBytes}}, kInts, 1, 1, {},
+      ASSERT_TRUE(node.Allreduce({{{own.data(), own.data(), call.numbers * kBytes}}, kInts, 1, 1},
                                  number, stop, counts));
       for (std::int64_t i = 0; i < call.numbers; ++i) {
         std::int32_t sum = 0;
@@ -109,9 +112,9 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
         ends.push_back(last + call.rows[other] * call.numbers * kBytes);
       }
       Numbers part(static_cast<std::size_t>(call.rows[rank] * call.numbers), -1);
-      ASSERT_EQ(node.ReduceScatter(own.data(), part.data(), ends, kInts, 1, 1, number, stop,
-                                   counts),
-                Outcome::kDone);
+      ASSERT_EQ(
+          node.ReduceScatter(own.data(), part.data(), ends, kInts, 1, 1, number, stop, counts),
+          Outcome::kDone);
       for (std::size_t i = 0; i < part.size(); ++i) {
         std::int32_t sum = 0;
         for (int other = 0; other < ranks; ++other) {
@@ -212,8 +215,7 @@ TEST(NodeCallsThatDiffer, AreRefusedOnEveryRank) {
                  std::logic_error);
     EXPECT_THROW(node[rank].Allgather(own.data(), 10, 4, output, rank == 1, never, counts),
                  std::logic_error);
-    EXPECT_THROW(node[rank].Broadcast(own.data(), 40 * row, 0, 1, never, counts),
-                 std::logic_error);
+    EXPECT_THROW(node[rank].Broadcast(own.data(), 40 * row, 0, 1, never, counts), std::logic_error);
     EXPECT_THROW(node[rank].ReduceScatter(own.data(), own.data(), {4, 8, 8 + row}, kInts, 1, 1, 1,
                                           never, counts),
                  std::logic_error);
@@ -242,6 +244,24 @@ TEST(NodeCallsThatEnd, StopEndsTheWait) {
     node[0].Kick();
     waits.Join();
   }
+}
+
+TEST(NodeCollectives, WhatRanksWriteMostIsApart) {
+  constexpr int kRanks = 3;
+  const std::size_t bytes = NodeCollectives::Bytes(kRanks, 1000);
+  const auto memory = SharedSegment::Private(bytes);
+  const char* const data = static_cast<const char*>(memory.data());
+  std::vector<std::pair<const char*, const char*>> parts;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const NodeCollectives node(memory.data(), bytes, rank, kRanks);
+    EXPECT_GE(node.OwnBytes(), 1000);
+    for (const char* part : node.OwnMemory()) parts.emplace_back(part, part + node.OwnBytes());
+  }
+  std::sort(parts.begin(), parts.end());
+  ASSERT_EQ(parts.size(), 2u * kRanks);
+  EXPECT_GE(parts.front().first, data);
+  EXPECT_LE(parts.back().second, data + bytes);
+  for (std::size_t i = 1; i < parts.size(); ++i) EXPECT_LE(parts[i - 1].second, parts[i].first);
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ int Train(const SharedSegment& segment, int rank) {
       if (!queue.Next(position++, bucket, stop, counts)) return 1;
       std::vector<int> values(Elements(bucket), iteration * (rank + 1));
       const std::int64_t bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
-      if (!reduce.Allreduce({{values.data(), values.data(), bytes}}, arithmetic, 1, 1, {},
-                      static_cast<std::uint64_t>(bucket), stop, counts)) {
+      if (!reduce.Allreduce({{{values.data(), values.data(), bytes}}, arithmetic, 1, 1},
+                            static_cast<std::uint64_t>(bucket), stop, counts)) {
         return 2;
       }
       if (values != std::vector<int>(values.size(), iteration * 6)) return 3;

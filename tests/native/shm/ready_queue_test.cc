@@ -10,7 +10,7 @@
 namespace horovod_opt {
 namespace {
 
-constexpr int kIds = ReadyQueue::kIds;
+constexpr int kIds = ReadyQueue::kNumbers;
 constexpr std::uint64_t kEntries = ReadyQueue::kEntries;
 
 class ReadyQueueTest : public testing::Test {
@@ -96,7 +96,7 @@ TEST_F(ReadyQueueTest, AnOverwrittenEntryIsAnError) {
   } catch (const std::logic_error& error) {
     EXPECT_NE(std::string(error.what())
                   .find("entry 0 of the ready queue was overwritten "
-                        "by entry 8192"),
+                        "by entry 16384"),
               std::string::npos)
         << error.what();
   }
@@ -177,7 +177,7 @@ class Rank {
   static constexpr int kCount = 3;
   static constexpr int kProducers = 2;
   static constexpr int kInUse = 50;
-  static constexpr int kIterations = 250;  // the ring is used more than once
+  static constexpr int kIterations = 500;  // the ring is used more than once
 
   // Invariant 4: written before Ready() by the rank, read after Next() by all, without any lock. Of
   // two iterations, as a rank may be ready for the next one while others read.

@@ -87,8 +87,24 @@ TEST(SharedSegment, NeverHasAName) {
   EXPECT_NE(status.st_dev, shm.st_dev);
 }
 
-TEST(SharedSegment, MemoryIsAllocatedAtOnce) {
-  EXPECT_GE(StatusOf(NewSegmentFile(std::size_t{1} << 20)).st_blocks * 512, 1 << 20);
+TEST(SharedSegment, PartsOfItAreAllocatedByWhoeverIsToUseThem) {
+  constexpr std::size_t kPart = 256 << 10;
+  const Descriptor file = NewSegmentFile(4 * kPart);
+  const auto allocated = [&] { return static_cast<std::size_t>(StatusOf(file).st_blocks) * 512; };
+  EXPECT_EQ(allocated(), 0u);
+  AllocateSegment(file, kPart, kPart);
+  EXPECT_EQ(allocated(), kPart);
+  const SharedSegment segment = SharedSegment::Map(file, 4 * kPart);
+  Bytes(segment)[kPart] = 7;
+  AllocateSegment(file, 0, 4 * kPart);
+  EXPECT_EQ(allocated(), 4 * kPart);
+  EXPECT_EQ(Bytes(segment)[kPart], 7);
+}
+
+TEST(SharedSegment, NobodyAllocatesMoreThanThereIs) {
+  const Descriptor file = NewSegmentFile(kBytes);
+  EXPECT_EQ(ErrorOf([&] { AllocateSegment(file, kBytes, 4096); }, "4096"),
+            std::errc::operation_not_permitted);
 }
 
 TEST(SharedSegment, ProgramsThatAreStartedDoNotGetIt) {

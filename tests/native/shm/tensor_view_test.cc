@@ -53,5 +53,17 @@ TEST(TensorView, MayBeEmpty) {
   data.Write(0, 0, nullptr);
 }
 
+TEST(TensorView, SaysWhereBytesOfOneTensorLie) {
+  char a[8], b[8], c[4];
+  const TensorView view({{a, b, 8}, {c, c, 4}, {nullptr, b, 4}, {a, nullptr, 4}});
+  using Pair = std::pair<const char*, char*>;
+  EXPECT_EQ(view.Where(0, 8), Pair(a, b));
+  EXPECT_EQ(view.Where(2, 6), Pair(a + 2, b + 2));
+  EXPECT_EQ(view.Where(9, 12), Pair(c + 1, c + 1));
+  EXPECT_EQ(view.Where(6, 10), Pair()) << "of two tensors";
+  EXPECT_EQ(view.Where(12, 16), Pair()) << "zeros";
+  EXPECT_EQ(view.Where(16, 20), Pair()) << "not wanted";
+}
+
 }  // namespace
 }  // namespace horovod_opt

@@ -35,10 +35,28 @@ TEST(Futex, WakesAllWhoSleep) {
   first.AwaitSleep();
   second.AwaitSleep();
   word = 1;
-  futex::WakeAll(word);
+  futex::Wake(word);
   first.Join();
   second.Join();
   EXPECT_EQ(slept, 2);
+}
+
+TEST(Futex, WakesOnlyThoseWhoAreMeant) {
+  std::atomic<std::uint32_t> word{0};
+  std::atomic<int> woken{0};
+  const auto wait = [&](futex::Sleepers who) {
+    EXPECT_TRUE(futex::Wait(word, 0, futex::kForever, who));
+    ++woken;
+  };
+  Sleeper first([&] { wait(1); });
+  Sleeper second([&] { wait(2); });
+  first.AwaitSleep();
+  second.AwaitSleep();
+  futex::Wake(word, ~futex::Sleepers{1});
+  second.Join();
+  EXPECT_EQ(woken, 1);
+  futex::Wake(word);
+  first.Join();
 }
 
 // As two processes do. A private futex would sleep forever.
@@ -52,7 +70,7 @@ TEST(Futex, WakesThroughAnotherAddressOfTheWord) {
   Sleeper sleeper([&] { EXPECT_TRUE(futex::Wait(word_here, 0, futex::kForever)); });
   sleeper.AwaitSleep();
   word_there = 1;
-  futex::WakeAll(word_there);
+  futex::Wake(word_there);
   sleeper.Join();
 }
 

@@ -149,8 +149,8 @@ def test_arguments():
 
 
 @pytest.mark.parametrize("argv, problem", [
-    (["--minutes", "0"], "'0' is not a positive number"),
-    (["--minutes", "nan"], "not a positive number"),
+    (["--minutes", "0"], "'0' is not a number of minutes above 0"),
+    (["--minutes", "nan"], "not a number of minutes above 0"),
     (["--seed", "-1"], "not a whole number below 4294967296"),
     (["--seed", "4294967296"], "not a whole number below 4294967296"),
     (["--replay", "x"], "'x' is not a whole number"),
@@ -165,7 +165,7 @@ def test_bad_arguments_are_one_line_and_status_2(argv, problem, capsys):
 
 
 def test_trials_without_what_was_not_built():
-    chosen = soak_command.trials_from(5, ["torch"], ["gloo"])
+    chosen = soak_command.trials_from(5, False, ["torch"], ["gloo"])
     some = [next(chosen) for _ in range(5)]
     assert {(one.framework, one.controller) for one in some} == {("torch", "gloo")}
     assert [one.seed for one in some] == sorted(one.seed for one in some)
@@ -181,7 +181,7 @@ def test_an_interrupted_run_keeps_what_has_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(soak_command, "perform", perform)
     file = tmp_path / "found" / "soak.jsonl"
     arguments = soak_command.parse_arguments(["--seed", "5", "--json", str(file)])
-    chosen = soak_command.trials_from(5, trials.FRAMEWORKS, trials.CONTROLLERS)
+    chosen = soak_command.trials_from(5, False, trials.FRAMEWORKS, trials.CONTROLLERS)
     with pytest.raises(KeyboardInterrupt):
         soak_command.soak(arguments, chosen, soak_command.Console(quiet=True))
     assert [line[:10] for line in file.read_text().splitlines()] == ['{"seed": 5', '{"seed": 6']

@@ -13,9 +13,10 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from horovod_opt import cli, usable_cores
-from horovod_opt.doctor import inspection
+from horovod_opt.doctor import inspection, tables
 from horovod_opt.doctor.findings import examine
 from horovod_opt.doctor.inspection import Facts, Framework
 from horovod_opt.native import header
@@ -264,6 +265,21 @@ def test_the_tables(fakes):
     for text in ["0.28.1+opt.0.1.0", "2.13.0+cpu", "MPI, Gloo, NCCL", "Open MPI 5.0.11", "nbcs"]:
         assert text in answer.stdout
     assert answer.returncode == 0
+
+
+@pytest.mark.parametrize("parts, tcp, way", [
+    ({"MPI": True, "Gloo": True}, 1, "MPI or TCP, whichever is faster in a trial of hvd.init()"),
+    ({"MPI": True, "Gloo": True}, 0, "MPI, as HOROVOD_OPT_TCP_MESSAGES is 0; TCP with --gloo"),
+    ({"MPI": True, "Gloo": False}, 0, "MPI, as HOROVOD_OPT_TCP_MESSAGES is 0"),
+    ({"MPI": False, "Gloo": True}, 1, "TCP, as Horovod was built without MPI"),
+])
+def test_how_nodes_exchange_messages(parts, tcp, way, capsys):
+    settings = Settings(mode="topo", message_memory_mb=7, tcp_messages=tcp)
+    tables.show(facts({"parts": parts}, settings=settings), [], Console(width=200))
+    row = f"{way}; memory of a rank: up to 7 MiB, and 1 MiB for each bucket on its way"
+    assert f" {row} " in capsys.readouterr().out
+    tables.show(facts({"parts": parts}), [], Console(width=200))
+    assert "messages between nodes" not in capsys.readouterr().out
 
 
 def test_a_library_that_does_not_load_is_a_finding(fakes):

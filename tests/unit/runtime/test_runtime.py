@@ -30,6 +30,7 @@ static int initialized = 0, ranks = 0;
 static void Fill(int rank, HorovodOptStats* out) {
 %s
   out->rank = rank; out->size = 2; out->mode = settings.mode; out->controller = 1;
+  out->messages = 2;
 }
 const char* horovod_opt_abi(void) { return ABI; }
 void horovod_opt_configure(const HorovodOptSettings* s, const char* text, const char* error) {
@@ -128,6 +129,7 @@ def test_stats(lib, monkeypatch):
     stats = dataclasses.asdict(horovod_opt.stats())
     assert stats.pop("mode") == "scp"
     assert stats.pop("controller") == "gloo"
+    assert stats.pop("messages") == "tcp"
     assert (stats.pop("rank"), stats.pop("size")) == (0, 2)
     names = [row.field for row in TABLE]
     assert stats == {name: names.index(name) + 1 for name in stats}

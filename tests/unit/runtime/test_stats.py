@@ -78,10 +78,15 @@ def test_one_column_per_rank(make_stats):
     assert "mode nbcs, 2 ranks, mpi controller, 50.000 s since hvd.init()" in text
 
 
+def test_the_caption_says_how_messages_travel_between_nodes(make_stats):
+    text = printed([make_stats(rank=rank, mode="topo", messages="tcp") for rank in range(2)])
+    assert "mode topo, 2 ranks, mpi controller, tcp between nodes, " in text
+
+
 @pytest.mark.parametrize("ranks", [1, 4, 5, 6, 16, 17, 2000])
 def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
     most = {row.field: 987_654 if row.kind == "d" else 98_765_432_109 for row in TABLE}
-    most.update(mode="nbcs", controller="gloo")
+    most.update(mode="nbcs", controller="gloo", messages="mpi")
     text = printed([make_stats(**{**most, "rank": rank}) for rank in range(ranks)])
     assert max(map(len, text.splitlines())) <= 100
     assert "…" not in text

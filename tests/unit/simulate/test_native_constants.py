@@ -25,7 +25,7 @@ def native(file: str, name: str) -> int:
 
 
 @pytest.mark.parametrize("file, name, number", [
-    ("core/shm/node_collectives.cc", "kFlat", costs.FLAT),
+    ("core/shm/bucket_places.h", "kMost", costs.PLACE),
     ("core/shm/node_collectives.h", "kDefaultChunk", costs.CHUNK),
     ("core/cores/partition.cc", "kCoresPerRank", scp.CORES_OF_RANK),
     ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo_rounds.FIRST),

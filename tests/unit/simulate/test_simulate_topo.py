@@ -1,4 +1,4 @@
-"""What mode topo is charged in the simulation: agreement, tested waits, barriers, rounds."""
+"""What mode topo is charged in the simulation: agreement, exchanges, barriers, rounds."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ def test_a_leader_is_woken_unless_it_comes_from_the_last_agreement():
     assert path.joined == pytest.approx([agreed, agreed + 1.05e-3])
 
 
-@pytest.mark.parametrize("window, agreements", [(0, 1), (0.5, 4)])
-def test_what_is_ready_together_is_agreed_on_together(window, agreements):
-    result = topo(cpus(gradient_window=window), 4, steps=3)
-    assert result.cycles == 3 * 4
-    assert result.agreements == 3 * agreements
-
-
 def test_one_node_agrees_on_nothing():
     assert topo(cpus(gradient_window=0.5), 2).agreements == 0
+
+
+@pytest.mark.parametrize("ranks", [4, 6])
+def test_what_cpus_move_needs_no_agreement(ranks):
+    result = topo(cpus(gradient_window=0.5), ranks, steps=3)
+    assert result.cycles == 3 * 4
+    assert result.agreements == 0
 
 
 def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
@@ -98,23 +98,37 @@ def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
 
 # The reduction
 
-def test_a_tested_collective_ends_with_a_test_and_each_hop_before_waits_half_a_nap():
-    naps = Naps(gpus(timer_slack_seconds=50e-6))  # tests after 70, 160, 290, 500 us
-    assert naps.tested(100e-6, 1) == pytest.approx(160e-6)
-    assert naps.tested(300e-6, 1) == pytest.approx(500e-6)
-    assert naps.tested(300e-6, 2) == pytest.approx(500e-6)  # held up until 405
-    assert naps.tested(300e-6, 4) == pytest.approx(870e-6)  # held up until 615
+@pytest.mark.parametrize("groups, hops", [(2, 1), (3, 3), (4, 2), (5, 4), (8, 3)])
+def test_little_data_is_doubled(groups, hops):
+    p = cpus(hop_inter_seconds=100e-6)
+    assert costs.exchange_latency(p, groups, 1024) == pytest.approx(hops * 112.5e-6)
+    assert costs.exchange_wire(p, groups, 1024) == pytest.approx(
+        hops * 1024 / (2 * p.ring_bandwidth))
 
 
-@pytest.mark.parametrize("ranks, levels", [(4, 1), (8, 2), (10, 3)])
-def test_a_bucket_crosses_the_network_in_chunks_that_are_tested(ranks, levels):
-    p = cpus()
-    size = 2 * 2**20
-    seconds = 2 * levels * (p.hop_inter_seconds + size / (2 * p.ring_bandwidth))
-    path = planned(p, ranks)
-    assert path.network(2 * size) == pytest.approx(2 * path.naps.tested(seconds, 2 * levels))
-    assert path.network(2 * size) > 2 * seconds
-    assert planned(p, 2).network(2 * size) == 0  # one node
+@pytest.mark.parametrize("groups, hops", [(2, 1 + 2), (4, 2 + 6), (64, 6 + 2 * 6)])
+def test_much_data_goes_round_a_ring_or_is_halved(groups, hops):
+    p = cpus(hop_inter_seconds=2e-6)
+    assert costs.exchange_latency(p, groups, 2**20) == pytest.approx(hops * 7e-6)
+    assert costs.exchange_wire(p, groups, 2**20) == pytest.approx(2**20 / p.ring_bandwidth)
+
+
+def test_a_test_is_never_more_than_half_a_millisecond_late():
+    p = cpus(hop_inter_seconds=1.0)
+    assert costs.exchange_latency(p, 2, 1024) == pytest.approx(1.00025)
+
+
+def test_buckets_share_the_network_and_their_hops_overlap():
+    p = cpus(hop_inter_seconds=50e-3)
+    size = 4 * 2**20
+    path = planned(p, 4)
+    path.traced = False
+    first = path.move(0.0, size)
+    second = path.move(first, size)
+    work = path.work(size)
+    wire, latency = costs.exchange_wire(p, 2, size), costs.exchange_latency(p, 2, size)
+    assert first == pytest.approx(work) and second == pytest.approx(2 * work)
+    assert path.data_end == pytest.approx(max(work + wire, 2 * work) + wire + latency)
 
 
 def test_operations_of_gpus_are_not_tested():
@@ -123,9 +137,9 @@ def test_operations_of_gpus_are_not_tested():
 
 
 @pytest.mark.parametrize("groups, group, size, barriers", [
-    (1, 2, 64 * 2**10, 1), (1, 2, 65 * 2**10, 2), (2, 2, 64 * 2**10, 2), (1, 2, 4 * 2**20, 3),
-    (2, 2, 4 * 2**20, 3), (2, 1, 4 * 2**20, 0)])
-def test_the_ranks_of_a_node_meet_once_or_once_a_chunk_and_once_more(groups, group, size, barriers):
+    (1, 2, 256 * 2**10, 0), (1, 2, 257 * 2**10, 2), (2, 2, 64 * 2**10, 2), (1, 2, 4 * 2**20, 3),
+    (2, 2, 4 * 2**20, 4), (2, 1, 4 * 2**20, 0)])
+def test_the_ranks_of_a_node_meet_for_large_buckets_only(groups, group, size, barriers):
     assert costs.barriers(groups, group, size) == barriers
 
 

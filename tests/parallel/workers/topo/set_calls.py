@@ -7,6 +7,7 @@ plans the sets had.
 from __future__ import annotations
 
 import faulthandler
+import time
 
 import horovod.torch as hvd
 import torch
@@ -123,9 +124,11 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     found, before = [], 0
     for step in range(STEPS):
         if step == LEARNED:
+            time.sleep(0.5)  # the last round has been counted on every rank
             before = horovod_opt.stats().requested_rounds
         found += one_step(step, [hvd.global_process_set, *sets])
     rounds = horovod_opt.stats().requested_rounds - before
+    time.sleep(0.5)  # every rank has read it, before any asks for a round
     calls_planned = {plan.process_set: 0 for plan in horovod_opt.plans()}
     for plan in horovod_opt.plans():
         calls_planned[plan.process_set] += plan.state == "active"

@@ -47,6 +47,7 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     found, before = [], 0
     for number in range(STEPS):
         if number == LEARNED:
+            time.sleep(0.5)  # the last round has been counted on every rank
             before = horovod_opt.stats().requested_rounds
         time.sleep(0.02)  # the ranks vote meanwhile
         own = [float(rank + number) for rank in everyone]
@@ -62,4 +63,5 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     rounds = horovod_opt.stats().requested_rounds - before
     plans = [(plan.process_set, plan.state, [list(names) for names in plan.buckets])
              for plan in horovod_opt.plans()]
+    time.sleep(0.5)  # every rank has read both, before any shuts Horovod down
 report(wrong=found, rounds=rounds, plans=plans, included=RANK in some)

@@ -1,4 +1,4 @@
-// NodeCollectives where there are several groups.
+// NodeCollectives where there are several groups: an allreduce in two halves.
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -52,9 +52,9 @@ class Exchange {
 };
 
 // Groups and ranks of each.
-class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
+class NodeParts : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
-  NodeAllreduceCross() {
+  NodeParts() {
     for (int group = 0; group < groups_; ++group) {
       nodes_.push_back(std::make_unique<Node>(ranks_));
     }
@@ -62,11 +62,10 @@ class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
   }
 
   // What the rank gives to Allreduce().
-  CrossReduce Cross(int rank, const Arithmetic& arithmetic) {
+  Case::Cross Cross(int rank, const Arithmetic& arithmetic) {
     return [this, rank, &arithmetic](void* data, std::int64_t count) {
       EXPECT_GT(count, 0);
       exchanges_[rank % ranks_]->Reduce(rank / ranks_, data, count, arithmetic);
-      return true;
     };
   }
 
@@ -81,9 +80,9 @@ class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
   // All ranks of all groups perform all cases back to back, each at its own pace.
   void Perform(std::vector<Case>& cases, const Arithmetic& arithmetic) {
     OnRanks(groups_ * ranks_, [&](int rank) {
-      const CrossReduce cross = Cross(rank, arithmetic);
+      const Case::Cross cross = Cross(rank, arithmetic);
       for (std::size_t i = 0; i < cases.size(); ++i) {
-        ASSERT_TRUE(cases[i].Run(Of(rank), rank, i, never_, cross));
+        ASSERT_TRUE(cases[i].RunInParts(Of(rank), rank, i, never_, cross));
       }
     });
     for (const Case& one : cases) {
@@ -102,12 +101,12 @@ class NodeAllreduceCross : public testing::TestWithParam<std::tuple<int, int>> {
   std::int64_t elements_ = 0;                         // of all cases
 };
 
-INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, NodeAllreduceCross,
+INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, NodeParts,
                          testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
                                          std::make_tuple(2, 3), std::make_tuple(3, 2)));
 
 // Sizes that are flat within a node, those of several chunks, and those that do not divide.
-TEST_P(NodeAllreduceCross, OneTensorOfAnySize) {
+TEST_P(NodeParts, OneTensorOfAnySize) {
   std::vector<Case> cases;
   for (std::int64_t elements : {0, 1, 2, 3, 17, 145, 1023, 1024, 1025, 2047, 4099, 20011}) {
     cases.push_back(MakeCase(kFloats, {elements}, 1, 1, 7));
@@ -115,7 +114,7 @@ TEST_P(NodeAllreduceCross, OneTensorOfAnySize) {
   Perform(cases, kFloats);
 }
 
-TEST_P(NodeAllreduceCross, Integers) {
+TEST_P(NodeParts, Integers) {
   const Arithmetic arithmetic{sizeof(std::uint32_t), AddSlowly<std::uint32_t>,
                               Scale<std::uint32_t>};
   std::vector<Case> cases;
@@ -127,7 +126,7 @@ TEST_P(NodeAllreduceCross, Integers) {
 
 // Small and large calls, many and few segments, empty ones too, some without input or output, with
 // and without factors.
-TEST_P(NodeAllreduceCross, RandomCallsBackToBack) {
+TEST_P(NodeParts, RandomCallsBackToBack) {
   std::mt19937 random(42);
   std::vector<Case> cases;
   for (unsigned i = 0; i < 100; ++i) {
@@ -141,72 +140,48 @@ TEST_P(NodeAllreduceCross, RandomCallsBackToBack) {
   Perform(cases, kFloats);
 }
 
-// All ranks of the last group have joined.
-TEST_P(NodeAllreduceCross, AGroupOfZerosAddsNothing) {
-  for (const std::size_t elements : {std::size_t{5}, std::size_t{3001}}) {
-    const std::int64_t bytes = static_cast<std::int64_t>(elements * sizeof(float));
-    OnRanks(groups_ * ranks_, [&](int rank) {
-      const bool joined = rank / ranks_ == groups_ - 1;
-      std::vector<float> values(elements, static_cast<float>(rank + 1));
-      void* const data = joined ? nullptr : values.data();
-      WaitCounts counts;
-      ASSERT_TRUE(Of(rank).Allreduce({{data, data, bytes}}, kFloats, 2, 0.5, Cross(rank, kFloats),
-                               elements, never_, counts));
-      const int others = (groups_ - 1) * ranks_;
-      const float sum =
-          joined ? static_cast<float>(rank + 1) : static_cast<float>(others * (others + 1) / 2);
-      EXPECT_EQ(values, std::vector<float>(elements, sum)) << "rank " << rank;
-    });
-  }
-}
-
-class NodeAllreduceCrossFails : public testing::TestWithParam<int> {};
-
-INSTANTIATE_TEST_SUITE_P(Chunks, NodeAllreduceCrossFails, testing::Values(0, 1, 2, 3));
-
-// The one rank knows at once; the others of its group learn it by `stop`.
-TEST_P(NodeAllreduceCrossFails, EndsWithFalse) {
-  constexpr int kRanks = 3;
-  constexpr std::size_t kElements = 4 * kSmallChunk / sizeof(float);  // 4 chunks
-  Node node(kRanks);
-  std::atomic<bool> stop{false};
-  const auto run = [&](int rank, int chunks_before_failure) {
-    int chunks = 0;
-    const CrossReduce cross = [&](void*, std::int64_t) {
-      return chunks++ != chunks_before_failure;
-    };
-    std::vector<float> values(kElements, 1);
-    const std::int64_t bytes = static_cast<std::int64_t>(kElements * sizeof(float));
+// Both halves share the memory with other calls. All of it is the first rank's part.
+TEST_P(NodeParts, HalvesWithOtherCallsInBetween) {
+  constexpr std::size_t kElements = 3001;
+  const std::int64_t bytes = kElements * sizeof(float);
+  OnRanks(groups_ * ranks_, [&](int rank) {
+    const auto own = static_cast<float>(rank % ranks_ + 1);
+    const auto sum = static_cast<float>(ranks_ * (ranks_ + 1) / 2);
+    std::vector<float> values, others, part(kElements);
+    const std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks_), bytes);
+    char* const sums = reinterpret_cast<char*>(part.data());
+    NodeCollectives& node = Of(rank);
     WaitCounts counts;
-    EXPECT_FALSE(node[rank].Allreduce({{values.data(), values.data(), bytes}}, kFloats, 1, 1, cross,
-                                      0, stop, counts));
-    if (chunks_before_failure >= 0) EXPECT_EQ(chunks, chunks_before_failure + 1);
-  };
-  Sleeper first([&] { run(0, -1); });
-  Sleeper last([&] { run(2, -1); });
-  run(1, GetParam());
-  first.AwaitSleep();
-  last.AwaitSleep();
-  stop = true;
-  node[1].Kick();
-  first.Join();
-  last.Join();
+    for (std::uint64_t tag = 0; tag < 5; ++tag) {
+      values.assign(kElements, own);
+      others.assign(kElements, own);
+      const BucketReduction bucket({{values.data(), values.data(), bytes}}, kFloats, 2, 0.5);
+      const BucketReduction other({{others.data(), others.data(), bytes}}, kFloats, 1, 1);
+      ASSERT_TRUE(node.ReduceParts(bucket, ends, sums, tag, never_, counts));
+      ASSERT_TRUE(node.Allreduce(other, tag, never_, counts));
+      ASSERT_EQ(values[0], own) << "the outputs are written in the second half";
+      bucket.ScaleSum(sums, rank % ranks_ == 0 ? bytes : 0);
+      ASSERT_TRUE(node.GatherParts(bucket, ends, sums, tag, never_, counts));
+      ASSERT_EQ(values, std::vector<float>(kElements, sum)) << "rank " << rank;
+      ASSERT_EQ(others, std::vector<float>(kElements, sum)) << "rank " << rank;
+    }
+  });
 }
 
-TEST(NodeAllreduceCrossTags, RanksThatDisagreeDoNotReachTheOtherGroups) {
+TEST(NodePartsTags, RanksThatDisagreeAreTold) {
   Node node(2);
   const std::atomic<bool> never{false};
-  const CrossReduce cross = [](void*, std::int64_t) {
-    ADD_FAILURE() << "called";
-    return true;
-  };
   OnRanks(2, [&](int rank) {
-    float value = 1;
+    float value = 1, part = -1;
+    const BucketReduction bucket({{&value, &value, 4}}, kFloats, 1, 1);
+    const std::vector<std::int64_t> ends{4, 4};
+    char* const sums = reinterpret_cast<char*>(&part);
+    const auto tag = static_cast<std::uint64_t>(rank);
     WaitCounts counts;
-    EXPECT_THROW(node[rank].Allreduce({{&value, &value, 4}}, kFloats, 1, 1, cross,
-                                static_cast<std::uint64_t>(rank), never, counts),
-                 std::logic_error);
+    EXPECT_THROW(node[rank].ReduceParts(bucket, ends, sums, tag, never, counts), std::logic_error);
+    EXPECT_THROW(node[rank].GatherParts(bucket, ends, sums, tag, never, counts), std::logic_error);
     EXPECT_EQ(value, 1);
+    EXPECT_EQ(part, -1);
   });
 }
 

@@ -1,0 +1,158 @@
+// Messages between members that are threads of a test, delivered in any order that is allowed.
+#pragma once
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "horovod_opt/csrc/core/nodes/transport.h"
+
+namespace horovod_opt {
+
+class Loopback {
+ public:
+  // One member's end.
+  class End : public Transport {
+   public:
+    End(Loopback& net, int self, unsigned seed) : net_(net), self_(self), random_(seed) {}
+
+    void Send(int to, int channel, const void* data, std::int64_t bytes,
+              Operation& operation) override {
+      std::lock_guard<std::mutex> lock(net_.mutex_);
+      const char* const begin = static_cast<const char*>(data);
+      operation.done = false;
+      net_.queues_[{self_, to, channel}].push_back({{begin, begin + bytes}, false});
+      sending_.push_back({&operation, {self_, to, channel}, net_.sent_[{self_, to, channel}]++});
+      net_.changed_.notify_all();
+    }
+
+    void Receive(int from, int channel, void* data, std::int64_t capacity,
+                 Operation& operation) override {
+      operation.done = false;
+      wanted_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
+    }
+
+    // Ends few of what could be ended, at random.
+    void Progress(Clock::time_point deadline) override {
+      std::unique_lock<std::mutex> lock(net_.mutex_);
+      for (;;) {
+        if (net_.broken_) throw std::runtime_error("broken");
+        bool any = false, more = false;
+        for (std::size_t i = 0; i < wanted_.size(); ++i) {
+          const Wanted one = wanted_[i];
+          bool first = true;  // of its channel
+          for (std::size_t j = 0; j < i; ++j) {
+            if (wanted_[j].from == one.from && wanted_[j].channel == one.channel) first = false;
+          }
+          auto& queue = net_.queues_[{one.from, self_, one.channel}];
+          if (!first || queue.empty()) continue;
+          if (random_() % 3 == 0) {
+            more = true;
+            continue;
+          }
+          const std::vector<char> message = std::move(queue.front().data);
+          queue.pop_front();
+          ++net_.received_[{one.from, self_, one.channel}];
+          one.operation->bytes = static_cast<std::int64_t>(message.size());
+          std::memcpy(
+              one.data, message.data(),
+              std::min<std::size_t>(message.size(), static_cast<std::size_t>(one.capacity)));
+          one.operation->done = true;
+          wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
+          any = true;
+        }
+        // Some messages are on their way until they are received, others no longer than this.
+        for (std::size_t i = 0; i < sending_.size(); ++i) {
+          const bool received = net_.received_[sending_[i].channel] > sending_[i].number;
+          if (!received && random_() % 2 == 0) {
+            more = more || !rendezvous;
+            if (rendezvous) continue;
+          }
+          if (rendezvous && !received) continue;
+          sending_[i].operation->done = true;
+          sending_.erase(sending_.begin() + static_cast<std::ptrdiff_t>(i--));
+          any = true;
+        }
+        if (any) net_.changed_.notify_all();
+        if (any || woken_) {
+          woken_ = false;
+          return;
+        }
+        if (more) continue;
+        if (deadline == Clock::time_point::max()) {
+          net_.changed_.wait(lock);
+        } else if (net_.changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+          return;
+        }
+      }
+    }
+
+    void Wake() override {
+      std::lock_guard<std::mutex> lock(net_.mutex_);
+      woken_ = true;
+      net_.changed_.notify_all();
+    }
+
+    bool MustStay() const override { return false; }
+    bool CanBeGivenUp() const override { return can_be_given_up; }
+
+    bool can_be_given_up = true;
+
+    bool rendezvous = false;  // a message is sent only when it is received
+
+   private:
+    struct Wanted {
+      int from, channel;
+      char* data;
+      std::int64_t capacity;
+      Operation* operation;
+    };
+    struct Sending {
+      Operation* operation;
+      std::tuple<int, int, int> channel;
+      int number;
+    };
+
+    Loopback& net_;
+    const int self_;
+    std::minstd_rand random_;
+    std::vector<Wanted> wanted_;
+    std::vector<Sending> sending_;
+    bool woken_ = false;
+  };
+
+  void Break() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    broken_ = true;
+    changed_.notify_all();
+  }
+
+  // Messages that nobody has received.
+  std::size_t Left() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::size_t left = 0;
+    for (const auto& [channel, queue] : queues_) left += queue.size();
+    return left;
+  }
+
+ private:
+  struct Message {
+    std::vector<char> data;
+    bool unused;
+  };
+  using Channel = std::tuple<int, int, int>;  // from, to, channel
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Channel, std::deque<Message>> queues_;
+  std::map<Channel, int> sent_, received_;
+  bool broken_ = false;
+};
+
+}  // namespace horovod_opt
