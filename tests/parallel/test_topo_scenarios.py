@@ -44,7 +44,7 @@ KINDS = {
     "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
     "mpi-3-nodes": Kind("mpi", 3, 1, (MIXED, RANDOM, CONTROL), {**ALONE, **BY_MPI}),
     "mpi-2-nodes-of-2": Kind("mpi", 4, 2, (FUNCTIONS, *FEW), PAIRS),
-    "gloo-2-nodes": Kind("gloo", 2, 0, (MIXED, CONTROL, RANDOM), ALONE),
+    "gloo-2-nodes": Kind("gloo", 2, 0, (MIXED, CONTROL, RANDOM), {**ALONE, **SELDOM}),
     "mpi-3-operations": Kind("mpi", 3, 0, (MIXED, RANDOM), OPERATIONS),
     "gloo-2-operations": Kind("gloo", 2, 1, (FUNCTIONS, MIXED, CONTROL, RANDOM), OPERATIONS),
     "mpi-2-operations-nodes": Kind("mpi", 2, 0, (MIXED, *FEW), {**OPERATIONS, **ALONE}),

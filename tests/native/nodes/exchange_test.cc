@@ -162,8 +162,7 @@ TEST_P(ExchangeMembers, AlsoIfAMessageIsSentOnlyWhenItIsReceived) {
   EXPECT_EQ(net.Left(), 0u);
 }
 
-TEST_P(ExchangeMembers, OverTcp) {
-  const int members = GetParam();
+std::vector<std::unique_ptr<TcpTransport>> ConnectedByTcp(int members) {
   std::vector<std::unique_ptr<TcpTransport>> transports;
   std::vector<std::string> addresses;
   for (int self = 0; self < members; ++self) {
@@ -177,7 +176,68 @@ TEST_P(ExchangeMembers, OverTcp) {
   for (int self = 0; self < members; ++self) {
     transports[self]->Answer(self, Neighbours(members, self), "secret", patience);
   }
-  OnRanks(members, [&](int self) { Train(members, self, std::move(transports[self]), 4); });
+  return transports;
+}
+
+TEST_P(ExchangeMembers, OverTcp) {
+  auto transports = ConnectedByTcp(GetParam());
+  OnRanks(GetParam(), [&](int self) { Train(GetParam(), self, std::move(transports[self]), 4); });
+}
+
+// Each rings on what it hears of for the first time: all hear of it, among messages or alone.
+TEST_P(ExchangeMembers, ARingReachesAll) {
+  constexpr std::uint64_t kRings = 50;
+  const int members = GetParam();
+  auto transports = ConnectedByTcp(members);
+  std::atomic<int> told{0};
+  OnRanks(members, [&](int self) {
+    std::atomic<Exchanges*> own{nullptr};
+    std::atomic<std::uint64_t> heard{0};
+    const auto hear = [&](std::uint64_t number) {
+      while (own == nullptr) std::this_thread::yield();
+      if (number <= heard) return;
+      heard = number;
+      own.load()->Ring(number);
+    };
+    Exchanges exchanges(
+        std::move(transports[self]), 0, [] {}, [] {}, hear);
+    own = &exchanges;
+    Numbers values = ValuesOf(self, 0, 0, SizeOf(7)), sums(values.size());
+    std::atomic<bool> summed{false};
+    exchanges.Begin(std::make_unique<Exchange>(
+        members, self, 0, 1, DataOf(values, sums), [&](Exchange::Outcome) { summed = true; },
+        kSizes));
+    for (std::uint64_t number = 1; number <= kRings; ++number) {
+      if (static_cast<int>(number) % members == self) exchanges.Ring(number);
+      // What a member rings with has not been heard by it, or has come back by now.
+      while (heard < number && static_cast<int>(number) % members != self) {
+        ASSERT_EQ(exchanges.Failure(), "");
+        std::this_thread::yield();
+      }
+    }
+    while (!summed) std::this_thread::yield();
+    EXPECT_EQ(sums, SumsOf(members, 0, 0, SizeOf(7)));
+    ++told;
+    while (told < members) std::this_thread::yield();
+  });
+}
+
+// Nobody waits for a ring: that a neighbour is gone is no failure yet.
+TEST(ExchangesRing, AMemberThatIsGoneIsNotTold) {
+  auto transports = ConnectedByTcp(3);
+  transports[2].reset();
+  std::atomic<std::uint64_t> heard{0};
+  Exchanges first(
+      std::move(transports[0]), 0, [] {}, [] {});
+  Exchanges second(
+      std::move(transports[1]), 0, [] {}, [] {}, [&](std::uint64_t number) { heard = number; });
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    first.Ring(number);
+    while (heard < number) {
+      ASSERT_EQ(first.Failure() + second.Failure(), "");
+      std::this_thread::yield();
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Members, ExchangeMembers, testing::Values(2, 3, 4, 5, 8, 17));

@@ -121,7 +121,7 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
   if (network.transport != nullptr) {
     exchanges_ = std::make_unique<Exchanges>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
-        [this] { counters_.EndThread(); });
+        [this] { counters_.EndThread(); }, std::move(network.heard));
     exchanged_ = std::make_unique<ExchangedBuckets>(
         plans, node.order(), node.collectives(), *exchanges_, node.index(), ranks_ / network.groups,
         network.group, network.groups, ExchangedBinding(network));

@@ -44,6 +44,8 @@ class PlannedPath {
     int group = 0, groups = 1;
     // Gets what another group has taken back. Any thread.
     std::function<void(std::vector<ArrivalPtr> arrivals)> give_back;
+    // Gets what another group rings with. A thread of the path.
+    std::function<void(std::uint64_t number)> heard;
   };
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.

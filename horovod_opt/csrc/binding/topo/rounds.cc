@@ -17,6 +17,9 @@ constexpr std::chrono::milliseconds kLongestListening(10);
 constexpr int kPartOfQuiet = 20;
 // How long a rank waits for a round before it looks whether one can still come.
 constexpr std::chrono::milliseconds kLookAgain(100);
+// Between nodes a round that nobody wants costs more, and a connection that has ended is noticed
+// without one.
+constexpr int kHeartbeatsBetweenNodes = 10;
 
 }  // namespace
 
@@ -34,13 +37,36 @@ void Rounds::Connect(NodeMemory* node, bool other_groups, bool first) {
   if (node != nullptr) doorbell_ = &node->doorbell();
 }
 
+void Rounds::ConnectGroups(Exchanges& exchanges) {
+  if (!exchanges.CanRing()) return;
+  std::lock_guard<std::shared_mutex> lock(closing_);
+  rings_ = true;
+  exchanges_ = &exchanges;
+  if (rung_ > 0) exchanges.Ring(rung_);
+}
+
 void Rounds::Request() {
   std::shared_lock<std::shared_mutex> lock(closing_);
   if (doorbell_ != nullptr) Request(round_ + 1);
 }
 
+void Rounds::Heard(std::uint64_t round) {
+  std::shared_lock<std::shared_mutex> lock(closing_);
+  if (doorbell_ == nullptr) return;
+  // Of several numbers only the greatest may have come; each round needs an entry of its own.
+  for (std::uint64_t next = round_ + 1; next <= round; ++next) Request(next);
+}
+
 void Rounds::Request(std::uint64_t round) {
-  if (doorbell_->Ring(round) && in_queue_) node_->ready().Ready(kRoundId, 1);
+  if (!doorbell_->Ring(round)) return;
+  if (in_queue_) node_->ready().Ready(kRoundId, 1);
+  TellOthers(round);
+}
+
+void Rounds::TellOthers(std::uint64_t round) {
+  std::uint64_t rung = rung_;
+  while (rung < round && !rung_.compare_exchange_weak(rung, round)) continue;
+  if (exchanges_ != nullptr) exchanges_->Ring(round);
 }
 
 void Rounds::Begin(std::chrono::nanoseconds rest) {
@@ -69,6 +95,7 @@ void Rounds::Await(std::uint64_t round) {
 
 std::chrono::nanoseconds Rounds::LongestWait() {
   if (!other_groups_) return heartbeat_;
+  if (rings_) return kHeartbeatsBetweenNodes * heartbeat_;
   const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
   const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
   const auto most = std::max<std::chrono::nanoseconds>(kLongestListening, quiet / kPartOfQuiet);
@@ -90,6 +117,7 @@ void Rounds::EnterQueue() {
 void Rounds::Close() {
   std::lock_guard<std::shared_mutex> lock(closing_);
   doorbell_ = nullptr;
+  exchanges_ = nullptr;
 }
 
 }  // namespace horovod_opt

@@ -1,8 +1,10 @@
 // When a round of negotiation begins in mode topo: on request, instead of in every cycle.
 //
 // The ranks of a group wake each other by a doorbell in their memory. It is not heard in other
-// groups: for their requests each rank looks now and then, soon after a request and later less
-// often. Where Horovod's own operations reduce planned tensors, a round has a place among their
+// groups. Over TCP, whoever is the first of a group to ring, or to hear of it, rings the groups next
+// to it, so that all have heard of it after a few hops, and each has been told by each neighbour at
+// most once. MPI cannot wait for such a message asleep: there each rank looks now and then, soon
+// after a request and later less often. Where Horovod's own operations reduce planned tensors, a round has a place among their
 // buckets: it is an entry of the ready queue (planned_operations.h).
 #pragma once
 
@@ -14,6 +16,7 @@
 
 #include "horovod_opt/csrc/binding/topo/node_memory.h"
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
 #include "horovod_opt/csrc/core/shm/doorbell.h"
 
 namespace horovod_opt {
@@ -28,9 +31,13 @@ class Rounds {
   // The group's memory, nullptr: there is none. `first`: on one rank of the group. Before the first
   // round.
   void Connect(NodeMemory* node, bool other_groups, bool first);
+  // Rings go through these, if they can, until Close(). Before the first round.
+  void ConnectGroups(Exchanges& exchanges);
 
   // Any rank of the group wants the next round. Any thread.
   void Request();
+  // Another group wants this round. Any thread.
+  void Heard(std::uint64_t round);
 
   // --- the background thread ---
   // Waits until a round is wanted by any rank of the group or is due, but not before the cycle that
@@ -42,13 +49,14 @@ class Rounds {
   // From now on rounds are entries of the ready queue. On every rank in the same round.
   void EnterQueue();
 
-  // The memory goes away.
+  // The memory and the connections go away.
   void Close();
 
  private:
   static constexpr std::chrono::milliseconds kFirstListening{1};
 
   void Request(std::uint64_t round);
+  void TellOthers(std::uint64_t round);
   void Await(std::uint64_t round);
   std::chrono::nanoseconds LongestWait();
 
@@ -57,7 +65,7 @@ class Rounds {
   const std::function<bool()> wanted_;
   const std::function<void()> check_;
   NodeMemory* node_ = nullptr;
-  bool other_groups_ = true, first_ = false;
+  bool other_groups_ = true, first_ = false, rings_ = false;
   // Until the next look whether other groups want a round.
   std::chrono::nanoseconds listening_{kFirstListening};
   std::chrono::steady_clock::time_point last_wanted_ = std::chrono::steady_clock::now();
@@ -66,8 +74,11 @@ class Rounds {
   std::atomic<bool> in_queue_{false};
   const std::atomic<bool> never_{false};
 
+  std::atomic<std::uint64_t> rung_{0};   // the last one that this rank was the first to ring for
+
   std::shared_mutex closing_;  // protects what follows
   Doorbell* doorbell_ = &own_doorbell_;
+  Exchanges* exchanges_ = nullptr;
 };
 
 }  // namespace horovod_opt

@@ -62,6 +62,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   if (!groups_.Alone() && groups_.index == 0) {
     order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
   }
+  if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
 }
 
 std::string Topo::Connect(PlannedPath::Network& network) {
@@ -96,6 +97,7 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   network.give_back = [this](std::vector<ArrivalPtr> arrivals) {
     for (ArrivalPtr& arrival : arrivals) BackToNegotiation(horovod_, std::move(arrival));
   };
+  network.heard = [this](std::uint64_t round) { rounds_.Heard(round); };
   return problem;
 }
 
@@ -259,12 +261,12 @@ void Topo::Close() {
     sets.swap(sets_);
   }
   for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
+  rounds_.Close();
   order_.reset();
   plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
   auto left = plans_.Close();
   for (ArrivalPtr& arrival : operations_.Close()) left.push_back(std::move(arrival));
-  rounds_.Close();
   node_.reset();
   agenda_.Close();
   for (ArrivalPtr& arrival : left) {

@@ -8,10 +8,13 @@
 namespace horovod_opt {
 
 Exchanges::Exchanges(std::unique_ptr<Transport> transport, std::int64_t memory,
-                     std::function<void()> began, std::function<void()> ended)
+                     std::function<void()> began, std::function<void()> ended,
+                     std::function<void(std::uint64_t number)> heard)
     : transport_(std::move(transport)),
       buffers_(memory),
-      thread_([this, began = std::move(began), ended = std::move(ended)] {
+      thread_([this, began = std::move(began), ended = std::move(ended),
+               heard = std::move(heard)]() mutable {
+        transport_->Listen(std::move(heard));
         began();
         Run();
         ended();
@@ -39,6 +42,12 @@ void Exchanges::Begin(std::unique_ptr<Exchange> exchange) {
   transport_->Wake();
 }
 
+void Exchanges::Ring(std::uint64_t number) {
+  std::uint64_t greatest = ring_;
+  while (greatest < number && !ring_.compare_exchange_weak(greatest, number)) continue;
+  transport_->Wake();
+}
+
 std::string Exchanges::Failure() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
@@ -63,6 +72,11 @@ void Exchanges::Run() {
 }
 
 void Exchanges::Advance() {
+  const std::uint64_t ring = ring_;
+  if (ring > rung_) {
+    rung_ = ring;
+    transport_->Ring(ring);
+  }
   std::vector<std::unique_ptr<Exchange>> begun;
   {
     std::lock_guard<std::mutex> lock(mutex_);

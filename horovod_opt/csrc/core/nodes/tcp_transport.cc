@@ -31,9 +31,13 @@ constexpr std::int64_t kTurn = 4 << 20;
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-// Before the data of a message.
+// Before the data of a message. Of a ring there is nothing else: its number takes the place of the
+// bytes.
+constexpr std::int64_t kRing = -1;
 struct Frame {
   std::int64_t channel, bytes;
+
+  std::int64_t DataBytes() const { return channel == kRing ? 0 : bytes; }
 };
 
 // The first that a member says on a connection.
@@ -103,8 +107,8 @@ struct TcpTransport::Neighbour {
   struct Outgoing {
     Frame frame;
     const char* data;
-    std::int64_t sent;  // bytes, the frame's included
-    Operation* operation;
+    std::int64_t sent;     // bytes, the frame's included
+    Operation* operation;  // nullptr: of a ring
   };
   struct Incoming {
     char* data;
@@ -307,6 +311,19 @@ void TcpTransport::Wake() {
   if (write(wake_.number(), &once, sizeof(once)) < 0 && errno != EAGAIN) Fail("eventfd");
 }
 
+void TcpTransport::Ring(std::uint64_t number) {
+  for (auto& [member, neighbour] : neighbours_) {
+    if (neighbour->gone) continue;
+    const Frame frame{kRing, static_cast<std::int64_t>(number)};
+    neighbour->outgoing.push_back({frame, nullptr, 0, nullptr});
+    if (neighbour->outgoing.size() == 1) Flush(*neighbour);
+  }
+}
+
+void TcpTransport::Listen(std::function<void(std::uint64_t number)> heard) {
+  heard_ = std::move(heard);
+}
+
 void TcpTransport::Flush(Neighbour& neighbour) {
   while (!neighbour.outgoing.empty() && !neighbour.gone) {
     Neighbour::Outgoing& message = neighbour.outgoing.front();
@@ -317,7 +334,7 @@ void TcpTransport::Flush(Neighbour& neighbour) {
     parts[0].iov_base = reinterpret_cast<char*>(&message.frame) + of_frame;
     parts[0].iov_len = static_cast<std::size_t>(frame - of_frame);
     parts[1].iov_base = const_cast<char*>(message.data) + of_data;
-    parts[1].iov_len = static_cast<std::size_t>(message.frame.bytes - of_data);
+    parts[1].iov_len = static_cast<std::size_t>(message.frame.DataBytes() - of_data);
     msghdr header{};
     header.msg_iov = parts;
     header.msg_iovlen = 2;
@@ -326,8 +343,8 @@ void TcpTransport::Flush(Neighbour& neighbour) {
     if (sent < 0 && errno == EAGAIN) break;
     if (sent < 0) return Lose(neighbour);
     message.sent += sent;
-    if (message.sent < frame + message.frame.bytes) continue;
-    message.operation->done = true;
+    if (message.sent < frame + message.frame.DataBytes()) continue;
+    if (message.operation != nullptr) message.operation->done = true;
     neighbour.outgoing.pop_front();
   }
   if (neighbour.writing == !neighbour.outgoing.empty()) return;
@@ -347,7 +364,7 @@ void TcpTransport::Read(Neighbour& neighbour) {
     char* const to = in_frame ? reinterpret_cast<char*>(&neighbour.frame) + neighbour.read
                               : neighbour.incoming.data + (neighbour.read - frame);
     const std::int64_t bytes =
-        in_frame ? frame - neighbour.read : frame + neighbour.frame.bytes - neighbour.read;
+        in_frame ? frame - neighbour.read : frame + neighbour.frame.DataBytes() - neighbour.read;
     const ssize_t length =
         bytes == 0 ? 0 : recv(neighbour.socket.number(), to, static_cast<std::size_t>(bytes), 0);
     if (length < 0 && errno == EINTR) continue;
@@ -355,10 +372,14 @@ void TcpTransport::Read(Neighbour& neighbour) {
     if (bytes > 0 && length <= 0) return Lose(neighbour);
     neighbour.read += length;
     left -= length;
-    if (in_frame && neighbour.read == frame) BeginMessage(neighbour);
-    if (neighbour.read >= frame && neighbour.read == frame + neighbour.frame.bytes) {
-      EndMessage(neighbour);
+    if (neighbour.read < frame) continue;
+    if (neighbour.frame.channel == kRing) {
+      neighbour.read = 0;
+      heard_(static_cast<std::uint64_t>(neighbour.frame.bytes));
+      continue;
     }
+    if (in_frame) BeginMessage(neighbour);
+    if (neighbour.read == frame + neighbour.frame.bytes) EndMessage(neighbour);
   }
 }
 
@@ -397,10 +418,14 @@ void TcpTransport::Lose(Neighbour& neighbour) {
     neighbour.gone = true;
     epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, neighbour.socket.number(), nullptr);
   }
+  auto& outgoing = neighbour.outgoing;
+  outgoing.erase(std::remove_if(outgoing.begin(), outgoing.end(),
+                                [](const auto& one) { return one.operation == nullptr; }),
+                 outgoing.end());
   const bool is_wanted = neighbour.wanted && neighbour.read > 0;
   const bool any = std::any_of(neighbour.channels.begin(), neighbour.channels.end(),
                                [](const auto& one) { return !one.second.wanted.empty(); });
-  if (!any && !is_wanted && neighbour.outgoing.empty()) return;
+  if (!any && !is_wanted && outgoing.empty()) return;
   throw std::runtime_error("group " + std::to_string(neighbour.member) +
                            " has closed its connection");
 }

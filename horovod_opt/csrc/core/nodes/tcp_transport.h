@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ class TcpTransport : public Transport {
                Operation& operation) override;
   void Progress(Clock::time_point deadline) override;
   void Wake() override;
+  bool CanRing() const override { return true; }
+  void Ring(std::uint64_t number) override;
+  void Listen(std::function<void(std::uint64_t number)> heard) override;
   bool MustStay() const override { return false; }
   bool CanBeGivenUp() const override { return true; }
 
@@ -54,6 +58,7 @@ class TcpTransport : public Transport {
   void Lose(Neighbour& neighbour);
 
   Descriptor listener_, epoll_, wake_;
+  std::function<void(std::uint64_t number)> heard_ = [](std::uint64_t) {};
   std::map<int, std::unique_ptr<Neighbour>> neighbours_;
 };
 

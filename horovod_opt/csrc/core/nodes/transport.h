@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace horovod_opt {
 
@@ -33,6 +34,13 @@ class Transport {
   virtual void Progress(Clock::time_point deadline) = 0;
   // Progress() returns; any thread.
   virtual void Wake() = 0;
+
+  // All neighbours can be rung: given a number that none of them has asked for.
+  virtual bool CanRing() const { return false; }
+  // One that cannot be reached any more is not told, and that is no error.
+  virtual void Ring(std::uint64_t) {}
+  // Called in Progress() with what a neighbour rings with. Before the first message.
+  virtual void Listen(std::function<void(std::uint64_t number)>) {}
 
   // Memory of operations that are not done has to stay, and so has this object: what is under way
   // cannot be ended.
