@@ -18,6 +18,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/leaders_and.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/own_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/schedule.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/tcp_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/trial_exchange.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival.cc

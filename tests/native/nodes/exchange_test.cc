@@ -8,6 +8,7 @@
 #include <random>
 
 #include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/nodes/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/nodes/tcp_transport.h"
 #include "horovod_opt/csrc/core/nodes/trial_exchange.h"
 #include "horovod_opt/csrc/core/shm/elementwise.h"
@@ -163,18 +164,20 @@ TEST_P(ExchangeMembers, AlsoIfAMessageIsSentOnlyWhenItIsReceived) {
 }
 
 std::vector<std::unique_ptr<TcpTransport>> ConnectedByTcp(int members) {
-  std::vector<std::unique_ptr<TcpTransport>> transports;
+  std::vector<std::unique_ptr<TcpRendezvous>> meeting;
   std::vector<std::string> addresses;
   for (int self = 0; self < members; ++self) {
-    transports.push_back(std::make_unique<TcpTransport>("127.0.0.1"));
-    addresses.push_back(transports[self]->address());
+    meeting.push_back(std::make_unique<TcpRendezvous>("127.0.0.1"));
+    addresses.push_back(meeting[self]->address());
   }
   const auto patience = std::chrono::seconds(20);
   for (int self = 0; self < members; ++self) {
-    transports[self]->Call(self, Neighbours(members, self), addresses, "secret", patience);
+    meeting[self]->Call(self, Neighbours(members, self), addresses, "secret", patience);
   }
+  std::vector<std::unique_ptr<TcpTransport>> transports;
   for (int self = 0; self < members; ++self) {
-    transports[self]->Answer(self, Neighbours(members, self), "secret", patience);
+    meeting[self]->Answer(self, Neighbours(members, self), "secret", patience);
+    transports.push_back(std::make_unique<TcpTransport>(meeting[self]->TakeSockets()));
   }
   return transports;
 }

@@ -9,6 +9,7 @@
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/nodes/schedule.h"
+#include "horovod_opt/csrc/core/nodes/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/nodes/tcp_transport.h"
 
 namespace horovod_opt {
@@ -32,20 +33,20 @@ std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controlle
   const int members = static_cast<int>(groups.cross.size());
   const int self = groups.group;
   const std::vector<int> neighbours = Neighbours(members, self);
-  std::unique_ptr<TcpTransport> connected;
+  std::unique_ptr<TcpRendezvous> meeting;
   const auto together = [&](const auto& step) { return Together(controller, step, error); };
-  const bool listens = together([&] { connected = std::make_unique<TcpTransport>(address()); });
+  const bool listens = together([&] { meeting = std::make_unique<TcpRendezvous>(address()); });
   if (!listens) return nullptr;
-  const auto all = GatherRows(controller, connected->address());
+  const auto all = GatherRows(controller, meeting->address());
   std::vector<std::string> addresses;
   for (int rank : groups.cross) addresses.push_back(all[rank]);
   const std::string secret =
       GatherRows(controller, controller.GetRank() == 0 ? NewSecret() : "")[0];
   const bool connects =
-      together([&] { connected->Call(self, neighbours, addresses, secret, patience); }) &&
-      together([&] { connected->Answer(self, neighbours, secret, patience); });
+      together([&] { meeting->Call(self, neighbours, addresses, secret, patience); }) &&
+      together([&] { meeting->Answer(self, neighbours, secret, patience); });
   if (!connects) return nullptr;
-  return connected;
+  return std::make_unique<TcpTransport>(meeting->TakeSockets());
 }
 
 }  // namespace horovod_opt

@@ -1,10 +1,8 @@
 #include "horovod_opt/csrc/core/nodes/tcp_transport.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -12,24 +10,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
-#include <set>
-#include <sstream>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
+
+#include "horovod_opt/csrc/core/nodes/system_call.h"
 
 namespace horovod_opt {
 namespace {
 
-constexpr int kBacklog = 4096;
+using system_call::Fail;
+using system_call::MillisecondsUntil;
+
 constexpr int kEvents = 64;
 // Read of one neighbour before another one's turn.
 constexpr std::int64_t kTurn = 4 << 20;
-
-[[noreturn]] void Fail(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
 
 // Before the data of a message. Of a ring there is nothing else: its number takes the place of the
 // bytes.
@@ -39,67 +33,6 @@ struct Frame {
 
   std::int64_t DataBytes() const { return channel == kRing ? 0 : bytes; }
 };
-
-// The first that a member says on a connection.
-struct Hello {
-  char secret[64];
-  std::int32_t member;
-};
-
-Hello HelloOf(int member, const std::string& secret) {
-  Hello hello{};
-  secret.copy(hello.secret, sizeof(hello.secret));
-  hello.member = member;
-  return hello;
-}
-
-struct SocketAddress {
-  // Of numbers only: no name is looked up.
-  SocketAddress(const std::string& host, const std::string& port) {
-    addrinfo hints{};
-    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-    if (error != 0) {
-      throw std::runtime_error("'" + host + "' is no address: " + gai_strerror(error));
-    }
-    std::memcpy(&storage, found->ai_addr, found->ai_addrlen);
-    length = found->ai_addrlen;
-    freeaddrinfo(found);
-  }
-
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  int family() const { return storage.ss_family; }
-
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-};
-
-Descriptor NewSocket(int family) {
-  Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.number() < 0) Fail("cannot make a TCP socket");
-  return made;
-}
-
-// Milliseconds for poll(), rounded up; -1: forever.
-int Left(Transport::Clock::time_point deadline) {
-  if (deadline == Transport::Clock::time_point::max()) return -1;
-  const auto left = deadline - Transport::Clock::now();
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 1 << 30));
-}
-
-// False if `deadline` has passed.
-bool Await(int socket, short events, Transport::Clock::time_point deadline) {
-  pollfd one{socket, events, 0};
-  for (;;) {
-    const int ready = poll(&one, 1, Left(deadline));
-    if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) Fail("poll");
-  }
-}
 
 }  // namespace
 
@@ -141,111 +74,17 @@ struct TcpTransport::Neighbour {
   std::vector<char> unexpected;
 };
 
-TcpTransport::TcpTransport(const std::string& host)
+TcpTransport::TcpTransport(std::map<int, Descriptor> sockets)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_.number() < 0 || wake_.number() < 0) Fail("cannot make an epoll instance");
-  const SocketAddress address(host, "0");
-  listener_ = NewSocket(address.family());
-  if (bind(listener_.number(), address.get(), address.length) != 0 ||
-      listen(listener_.number(), kBacklog) != 0) {
-    Fail("cannot listen at " + host);
-  }
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;
   if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, wake_.number(), &event) != 0) Fail("epoll_ctl");
+  for (auto& [member, socket] : sockets) Add(member, std::move(socket));
 }
 
 TcpTransport::~TcpTransport() = default;
-
-std::string TcpTransport::address() const {
-  sockaddr_storage own{};
-  socklen_t length = sizeof(own);
-  if (getsockname(listener_.number(), reinterpret_cast<sockaddr*>(&own), &length) != 0) {
-    Fail("getsockname");
-  }
-  char host[NI_MAXHOST], port[NI_MAXSERV];
-  const int error = getnameinfo(reinterpret_cast<sockaddr*>(&own), length, host, sizeof(host), port,
-                                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-  if (error != 0) throw std::runtime_error(gai_strerror(error));
-  return std::string(host) + " " + port;
-}
-
-void TcpTransport::Call(int self, const std::vector<int>& neighbours,
-                        const std::vector<std::string>& addresses, const std::string& secret,
-                        std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  for (int member : neighbours) {
-    if (member > self) continue;
-    std::string host, port;
-    std::istringstream(addresses.at(member)) >> host >> port;
-    const SocketAddress address(host, port);
-    Descriptor connection = NewSocket(address.family());
-    const std::string whom = "cannot connect to " + host + " port " + port;
-    if (connect(connection.number(), address.get(), address.length) != 0) {
-      if (errno != EINPROGRESS) Fail(whom);
-      if (!Await(connection.number(), POLLOUT, deadline)) throw std::runtime_error(whom);
-      socklen_t length = sizeof(errno);
-      int error = 0;
-      getsockopt(connection.number(), SOL_SOCKET, SO_ERROR, &error, &length);
-      errno = error;
-      if (error != 0) Fail(whom);
-    }
-    const Hello hello = HelloOf(self, secret);
-    // Of a new connection the buffer is empty, so it takes all of it.
-    if (send(connection.number(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) Fail(whom);
-    Add(member, std::move(connection));
-  }
-}
-
-void TcpTransport::Answer(int self, const std::vector<int>& neighbours, const std::string& secret,
-                          std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  std::set<int> missing;
-  for (int member : neighbours) {
-    if (member > self) missing.insert(member);
-  }
-  struct Stranger {
-    Descriptor socket;
-    Hello hello{};
-    std::size_t read = 0;
-  };
-  std::list<Stranger> strangers;
-  while (!missing.empty()) {
-    std::vector<pollfd> sockets{{listener_.number(), POLLIN, 0}};
-    for (const Stranger& stranger : strangers) {
-      sockets.push_back({stranger.socket.number(), POLLIN, 0});
-    }
-    const int ready = poll(sockets.data(), sockets.size(), Left(deadline));
-    if (ready < 0 && errno != EINTR) Fail("poll");
-    if (ready == 0) {
-      throw std::runtime_error("group " + std::to_string(*missing.begin()) +
-                               " has not connected to this one");
-    }
-    Descriptor connection(
-        accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.number() >= 0) strangers.push_back({std::move(connection)});
-    for (auto stranger = strangers.begin(); stranger != strangers.end();) {
-      char* const to = reinterpret_cast<char*>(&stranger->hello) + stranger->read;
-      const ssize_t length = recv(stranger->socket.number(), to, sizeof(Hello) - stranger->read, 0);
-      if (length < 0 && (errno == EAGAIN || errno == EINTR)) {
-        ++stranger;
-        continue;
-      }
-      stranger->read += static_cast<std::size_t>(std::max<ssize_t>(length, 0));
-      if (length > 0 && stranger->read < sizeof(Hello)) {
-        ++stranger;
-        continue;
-      }
-      const Hello expected = HelloOf(stranger->hello.member, secret);
-      if (length > 0 && std::memcmp(&expected, &stranger->hello, sizeof(Hello)) == 0 &&
-          missing.erase(stranger->hello.member) > 0) {
-        Add(stranger->hello.member, std::move(stranger->socket));
-      }
-      stranger = strangers.erase(stranger);
-    }
-  }
-}
 
 void TcpTransport::Add(int member, Descriptor socket) {
   const int yes = 1;
@@ -291,7 +130,7 @@ void TcpTransport::Receive(int from, int channel, void* data, std::int64_t capac
 
 void TcpTransport::Progress(Clock::time_point deadline) {
   epoll_event events[kEvents];
-  const int count = epoll_wait(epoll_.number(), events, kEvents, Left(deadline));
+  const int count = epoll_wait(epoll_.number(), events, kEvents, MillisecondsUntil(deadline));
   if (count < 0 && errno != EINTR) Fail("epoll_wait");
   for (int i = 0; i < count; ++i) {
     auto* const neighbour = static_cast<Neighbour*>(events[i].data.ptr);

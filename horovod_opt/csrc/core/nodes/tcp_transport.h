@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
@@ -18,19 +17,9 @@ namespace horovod_opt {
 
 class TcpTransport : public Transport {
  public:
-  // Listens on this numeric address of the machine, IPv4 or IPv6. Throws std::system_error.
-  explicit TcpTransport(const std::string& host);
+  // Connected ones, by neighbour, nonblocking. Throws std::system_error.
+  explicit TcpTransport(std::map<int, Descriptor> sockets);
   ~TcpTransport() override;
-
-  // What others connect to: "10.0.0.1 40123".
-  std::string address() const;
-  // Connects with its neighbours, in two steps: no member begins the second one before all have
-  // ended the first. `addresses` by member. `secret`: of the job, without which nobody is let in.
-  // They throw std::system_error or std::runtime_error, after `patience` at the latest.
-  void Call(int self, const std::vector<int>& neighbours, const std::vector<std::string>& addresses,
-            const std::string& secret, std::chrono::milliseconds patience);
-  void Answer(int self, const std::vector<int>& neighbours, const std::string& secret,
-              std::chrono::milliseconds patience);
 
   void Send(int to, int channel, const void* data, std::int64_t bytes,
             Operation& operation) override;
@@ -57,7 +46,7 @@ class TcpTransport : public Transport {
   // The connection has ended. Throws if somebody waits for it.
   void Lose(Neighbour& neighbour);
 
-  Descriptor listener_, epoll_, wake_;
+  Descriptor epoll_, wake_;
   std::function<void(std::uint64_t number)> heard_ = [](std::uint64_t) {};
   std::map<int, std::unique_ptr<Neighbour>> neighbours_;
 };
