@@ -1,0 +1,1 @@
+"""What `horovod-opt io` does."""

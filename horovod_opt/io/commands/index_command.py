@@ -1,0 +1,77 @@
+"""The command `horovod-opt io index`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+from horovod_opt.io.commands import progress_bar
+
+TYPE_CHECKING = False  # the command starts without numpy
+if TYPE_CHECKING:
+    from horovod_opt.io.index import Index
+
+NAME = "horovod-opt io index"
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "index", help="find the samples of a data set, once, so that jobs start at once",
+        description="Reads all files once, in parallel, and keeps where each sample is, with its "
+        "checksum: beside the data, or in $XDG_CACHE_HOME where that is read-only. An index that "
+        "still fits the files is left as it is. Exit status 1 if the data cannot be indexed.")
+    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help=progress_bar.PATTERN)
+    parser.add_argument("--rebuild", action="store_true",
+                        help="build it again, whatever there is")
+    parser.add_argument("--no-checksums", action="store_false", dest="checksums",
+                        help="do not read the data: quicker, but corrupt samples are not found, "
+                             "except in TFRecord files, which hold checksums themselves")
+    parser.add_argument("--output", type=Path, metavar="FILE",
+                        help="where it is kept; jobs then need index=FILE, too")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from horovod_opt.io import index as indexes
+    from horovod_opt.io.errors import DamagedRecords, DataError
+
+    pattern = progress_bar.pattern(options)
+    try:
+        kept = None if options.rebuild else _kept(pattern, options)
+        if kept is not None:
+            print(f"Up to date: {_described(kept)}")
+            return 0
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DamagedRecords)
+            with progress_bar.shown("Indexing") as progress:
+                index = indexes.build(pattern, options.checksums, progress, options.output)
+    except DataError as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 1
+    for one in caught:
+        print(f"{NAME}: {one.message}", file=sys.stderr)
+    print(f"Indexed: {_described(index)}")
+    return 0
+
+
+def _kept(pattern: str | list[str], options: argparse.Namespace) -> Index | None:
+    """The index that is there, if it has what is asked for."""
+    from horovod_opt.io import index as indexes
+
+    try:
+        index = indexes.load(pattern, options.output)
+    except (indexes.Missing, indexes.Stale, indexes.Damaged):
+        return None
+    return index if index.crc is not None or not options.checksums else None
+
+
+def _described(index: Index) -> str:
+    from rich.filesize import decimal
+
+    classes = f", {len(index.classes)} classes" if index.classes else ""
+    parts = f" of {', '.join(index.parts)}" if index.parts != ("",) else ""
+    checksums = "with" if index.crc is not None else "without"
+    return (f"{index.format}, {len(index.files)} files, {index.samples} samples{parts}{classes}, "
+            f"{decimal(int(index.size.sum()))}, {checksums} checksums\nKept in: {index.place}")

@@ -1,0 +1,209 @@
+"""The command `horovod-opt io order`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from horovod_opt.arguments import positive
+from horovod_opt.io.commands import progress_bar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from horovod_opt.io.order.batches import Batches
+    from horovod_opt.io.order.node_reads import NodeReads
+    from horovod_opt.io.order.order import Order
+
+NAME = "horovod-opt io order"
+MOST_MEASURED = 20_000_000  # samples, in about ten seconds
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "order", help="show which node reads what when, how well samples are shuffled, and the "
+        "memory that it takes",
+        description="Shows the order in which a job would read a data set in one epoch: for each "
+        "node the shards and chunks that it reads, bytes that more than one node reads, and the "
+        "memory that it needs at once; and the order's relative entropy, 100 % for a complete "
+        "shuffle. Exit status 1 if the data cannot be used, 2 if the values cannot.")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help=progress_bar.PATTERN)
+    parser.add_argument("--samples", type=positive, metavar="N",
+                        help="in place of a pattern: a data set of so many samples")
+    parser.add_argument("--sample-bytes", type=positive, metavar="BYTES", default=110_000,
+                        help="size of each of --samples (%(default)s)")
+    parser.add_argument("--index", type=Path, metavar="FILE", help="where the index is kept")
+    parser.add_argument("--ranks", type=positive, default=1, metavar="N", help="(%(default)s)")
+    parser.add_argument("--nodes", type=positive, default=1, metavar="N",
+                        help="that the ranks are on, neighbours together (%(default)s)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--batch-size", type=positive, metavar="N", help="of a rank (64)")
+    size.add_argument("--global-batch-size", type=positive, metavar="N", help="of all ranks")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--epoch", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--shards", type=positive, metavar="N",
+                        help="(a power of two up to 64, by the data's size)")
+    parser.add_argument("--window", type=positive, metavar="CHUNKS",
+                        help="chunks of a shard that are shuffled together (what a relative "
+                        "entropy of 90 %% takes, but 1.5 GiB in all shards together at most)")
+    parser.add_argument("--no-shuffle", action="store_false", dest="shuffle",
+                        help="in the data set's own order")
+    parser.add_argument("--svg", type=Path, metavar="FILE",
+                        help="draw when each node needs which chunk: .svg, .png or .pdf")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from horovod_opt.io.errors import DataError, InputError
+
+    try:
+        return _show(options, Console(highlight=False))
+    except InputError as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    except DataError as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 1
+
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    from rich.console import Console
+
+    from horovod_opt.io.errors import InputError
+    from horovod_opt.io.order.batches import Batches
+    from horovod_opt.io.order.node_reads import node_reads
+
+    if options.nodes > options.ranks:
+        raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "
+                         "give at least one rank to each node")
+    order, chunk_bytes = _order(options)
+    per_rank = None if options.global_batch_size else options.batch_size or 64
+    batches = Batches(order, options.ranks, per_rank, options.global_batch_size)
+    with Console(stderr=True).status("Looking at each sample ..."):
+        nodes = node_reads(order, batches, options.epoch, options.nodes, chunk_bytes)
+        entropy = _entropy(order, options.epoch)
+    _print_order(console, order, batches, int(chunk_bytes.sum()), entropy)
+    _print_nodes(console, order, nodes)
+    if options.svg:
+        _draw(options, order, nodes)
+    return 0
+
+
+def _order(options: argparse.Namespace) -> tuple[Order, np.ndarray]:
+    """The order, and the bytes of each chunk."""
+    import numpy as np
+
+    from horovod_opt.io.errors import InputError
+    from horovod_opt.io.order.order import Order
+    from horovod_opt.io.order.window_size import default_chunk_samples
+
+    if bool(options.patterns) == bool(options.samples):
+        raise InputError("give either a PATTERN or --samples")
+    index = _index(options) if options.patterns else None
+    samples = index.samples if index else options.samples
+    data_bytes = int(index.size.sum()) if index else samples * options.sample_bytes
+    parameters = {"shards": options.shards, "window": options.window, "seed": options.seed,
+                  "shuffle": options.shuffle}
+    if index:
+        parameters["identity"] = index.digest
+    order = Order(samples, default_chunk_samples(samples, data_bytes), **parameters)
+    if index:
+        from horovod_opt.io.reader.layout import chunk_bytes
+
+        return order, chunk_bytes(index, order.chunk_samples)
+    sizes = np.full(order.chunks, order.chunk_samples * options.sample_bytes)
+    sizes[-1] -= (order.chunks * order.chunk_samples - samples) * options.sample_bytes
+    return order, sizes
+
+
+def _index(options: argparse.Namespace):
+    from horovod_opt.io import index as indexes
+
+    pattern = progress_bar.pattern(options)
+    try:
+        return indexes.load(pattern, options.index)
+    except indexes.Missing:
+        with progress_bar.shown("Indexing") as progress:
+            return indexes.build(pattern, progress=progress, place=options.index)
+
+
+def _entropy(order: Order, epoch: int) -> str:
+    import numpy as np
+
+    from horovod_opt.io.order.relative_entropy import measured
+    from horovod_opt.io.order.window_size import expected_rl
+
+    if order.samples <= MOST_MEASURED:
+        stream = order.at(epoch, np.arange(order.samples))
+        return f"{measured(stream, order.samples):.1%} measured"
+    if not order.shuffle:
+        return "0 %"
+    expected = expected_rl(order.samples, order.chunk_samples, order.shards, order.window)
+    return f"{expected:.1%} expected"
+
+
+def _print_order(console: Console, order: Order, batches: Batches, data_bytes: int,
+                 entropy: str) -> None:
+    from rich.filesize import decimal
+
+    from horovod_opt.io.order.window_size import RL_WANTED, window_for
+
+    console.print(
+        f"{order.samples} samples, {decimal(data_bytes)}, in {order.chunks} chunks of "
+        f"{order.chunk_samples}; shards {order.shards}, window {order.window}\n"
+        f"{batches.steps} steps, global batch {batches.global_batch_size}\n"
+        f"Relative entropy: {entropy}")
+    if order.shuffle:
+        window = window_for(RL_WANTED, order.samples, order.chunk_samples, order.shards)
+        held = min(1, window * order.shards / order.chunks)
+        size = decimal(int(held * data_bytes))
+        console.print(f"For {RL_WANTED:.0%}: window {window}, which holds {size} ({held:.0%} of "
+                      "the data) in all nodes together")
+
+
+def _print_nodes(console: Console, order: Order, nodes: Sequence[NodeReads]) -> None:
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    table = Table("node", "ranks", "shards", "chunks", "read", "also read by a node before",
+                  "needed at once", "enough in any epoch")
+    for number, node in enumerate(nodes):
+        table.add_row(str(number), _runs(node.ranks), _runs(node.shards),
+                      str(len(node.loads.chunk)), decimal(node.bytes), decimal(node.again),
+                      decimal(int(node.live.max(initial=0))), decimal(node.enough))
+    console.print(table)
+    again, total = sum(node.again for node in nodes), sum(node.bytes for node in nodes)
+    console.print(f"Read in all: {decimal(total)}, of which {decimal(again)} by more than one node")
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """0-3, 7"""
+    runs: list[list[int]] = []
+    for number in map(int, numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _draw(options: argparse.Namespace, order: Order, nodes: Sequence[NodeReads]) -> None:
+    from horovod_opt.io.errors import InputError
+
+    try:
+        from horovod_opt.io.commands import order_picture
+    except ImportError as error:
+        raise InputError(f"--svg {options.svg} needs matplotlib: {error}; remedy: pip install "
+                         "matplotlib") from error
+    try:
+        order_picture.draw(order, options.epoch, nodes, options.svg)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--svg {options.svg}: {error}; remedy: give a file that can be written, "
+                         "named .svg, .png or .pdf") from error
+    print(f"Written: {options.svg}")

@@ -1,0 +1,27 @@
+"""What goes wrong with data, its index, and what callers ask of them."""
+
+from __future__ import annotations
+
+
+class DataError(Exception):
+    """Data that cannot be used. The text names the file, the record, and the remedy."""
+
+
+class InputError(DataError, ValueError):
+    """An argument or a setting that cannot be used. The text names it, value, and remedy."""
+
+
+class Missing(DataError):
+    """No index of this data is kept in any of the places where it is looked for."""
+
+
+class Stale(DataError):
+    """The files are not those that the index was built from."""
+
+
+class Damaged(DataError):
+    """The index itself cannot be used: damaged, forged, or of a newer version."""
+
+
+class DamagedRecords(UserWarning):
+    """The index was built, but some records do not match the checksums that their file holds."""

@@ -1,0 +1,157 @@
+"""Which files a pattern names, and of which format they are."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.formats import folder, lmdb_file, tfrecord
+from horovod_opt.io.formats.window import cannot_read
+
+TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
+COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tfrecord", ".tfrecords")
+
+Pattern = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
+
+
+class Found(NamedTuple):
+    """What a pattern names: names of files, sorted, relative to the folder `root`."""
+
+    files: list[str]
+    format: str
+    root: str
+    classes: tuple[str, ...] = ()
+    labels: list[int] | None = None
+
+
+def find(pattern: Pattern) -> Found:
+    """The files and their format: tfrecord, tar, lmdb, or folder.
+
+    A pattern is a path or a glob (`**` for any depth), or several of them. Raises InputError for
+    one that is none; DataError where nothing is found or can be read, for several formats, for
+    compressed files, for names that are not UTF-8.
+    """
+    patterns = absolute(pattern)
+    root = root_of(patterns)
+    if patterns == (root,) and not _is_environment(root):
+        return _folder(root)
+    paths = sorted({path for one in patterns for path in _matches(one)})
+    formats = {}
+    for path in paths:
+        formats.setdefault(_format(path), path)
+    if len(formats) > 1:
+        listed = ", ".join(f"{path} is {kind}" for kind, path in formats.items())
+        raise DataError(f"several formats in one data set: {listed}; remedy: a pattern that "
+                        "names files of one format")
+    files = sorted(os.path.relpath(path, root) for path in paths)
+    for name in files:
+        if not _is_text(name):
+            raise DataError(f"{ascii(os.path.join(root, name))}: its name is not UTF-8; remedy: "
+                            "rename it")
+    return Found(files, next(iter(formats)), root)
+
+
+def absolute(pattern: Pattern) -> tuple[str, ...]:
+    """A pattern's paths and globs, each absolute, sorted. Raises InputError if it is none."""
+    several = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
+    try:
+        texts = [os.fspath(one) for one in several]
+    except TypeError:
+        texts = []
+    if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
+        raise InputError(f"{pattern!r} names no data; remedy: a path, a glob, or a list of them")
+    return tuple(sorted({os.path.abspath(os.path.expanduser(text)) for text in texts}))
+
+
+def root_of(patterns: Sequence[str]) -> str:
+    """The folder that names of files are relative to: it depends on no file that is found."""
+    return os.path.commonpath([_fixed_folder(one) for one in patterns])
+
+
+def _fixed_folder(pattern: str) -> str:
+    if os.path.isdir(pattern):
+        return pattern
+    if not os.path.lexists(pattern):
+        while glob.has_magic(pattern):
+            pattern = os.path.dirname(pattern)
+            if not glob.has_magic(pattern):
+                return pattern
+    return os.path.dirname(pattern)
+
+
+def _matches(pattern: str) -> list[str]:
+    if os.path.lexists(pattern):
+        found = [pattern]
+    else:
+        found = glob.glob(pattern, recursive=True)
+    if not found:
+        folder_of_pattern = _fixed_folder(pattern)
+        try:
+            os.scandir(folder_of_pattern).close()
+        except OSError as error:
+            raise cannot_read(folder_of_pattern, error) from error
+        raise DataError(f"{pattern}: no such files; remedy: correct the path or the glob")
+    return [os.path.join(path, lmdb_file.DATA) if _is_environment(path) else path
+            for path in found]
+
+
+def _is_environment(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, lmdb_file.DATA))
+
+
+def _format(path: str) -> str:
+    """By the name where it tells, as reading thousands of files takes long, else by content."""
+    if os.path.isdir(path):
+        raise DataError(f"{path}: a folder among files; remedy: give a folder of files alone, or "
+                        "a glob that names files only")
+    name = os.path.basename(path).lower()
+    if name.endswith(COMPRESSED):
+        raise DataError(f"{path}: compressed; samples can only be read one by one from plain "
+                        "files; remedy: decompress it")
+    if name.endswith(".tar"):
+        return TAR
+    if name.endswith(".mdb"):
+        return LMDB
+    if "tfrecord" in name:
+        return TFRECORD
+    return _format_of_content(path)
+
+
+def _format_of_content(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    if lmdb_file.begins(head):
+        return LMDB
+    if tfrecord.begins(head):
+        return TFRECORD
+    if head[257:262] == b"ustar":
+        return TAR
+    raise DataError(f"{path}: neither TFRecord, tar nor LMDB; remedy: files of one of these "
+                    "formats, or the folder itself for a folder of files")
+
+
+def _folder(root: str) -> Found:
+    listing = folder.listing(root)
+    if not listing.files:
+        raise DataError(f"{root}: no files; remedy: correct the path")
+    if all(name.lower().endswith(ARCHIVES) for name in listing.files):
+        ending = os.path.splitext(listing.files[0])[1]
+        raise DataError(f"{root}: a folder of files is a sample for each file, but all of them "
+                        f"hold samples themselves, as {listing.files[0]}; remedy: the pattern "
+                        f"{os.path.join(root, '*' + ending)}")
+    return Found(listing.files, FOLDER, root, listing.classes, listing.labels())
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

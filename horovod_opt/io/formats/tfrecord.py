@@ -1,0 +1,102 @@
+"""TFRecord: length, masked crc32c of the length, data, masked crc32c of the data.
+
+The format: tensorflow/core/lib/io/record_writer.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+
+import google_crc32c
+import numpy as np
+
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.formats.scan import Scan
+from horovod_opt.io.formats.window import BLOCK, Window
+
+HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
+TAIL = struct.Struct("<I")  # masked crc of the data
+MASK = 0xA282EAD8
+STRUCTURE_BLOCK = 64 << 10  # bytes; so that the data of long records is not read
+TOLD = 8 << 20  # bytes between two reports of progress
+
+
+def unmasked(masked: int) -> int:
+    """The crc32c that was stored as `masked`."""
+    rotated = (masked - MASK) & 0xFFFFFFFF
+    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
+
+
+def masked(crc: int) -> int:
+    """How a crc32c is stored: a checksum of data that holds checksums is a weak one."""
+    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
+
+
+def begins(head: bytes) -> bool:
+    """Whether a file that begins with these 12 or more bytes is a TFRecord file."""
+    return len(head) >= HEAD.size and _length(head[:HEAD.size]) is not None
+
+
+def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -> Scan:
+    """The records of the first `size` bytes of a file; their checksums are those it holds.
+
+    With `contents` all data is read and compared with them. `advance` is called with numbers of
+    bytes. Raises DataError for a truncated file, and where the checksum of a length is wrong: no
+    later record can be found then.
+    """
+    offsets, sizes, crcs = array("q"), array("q"), array("I")
+    damaged = []
+    position = told = 0
+    with Window(path, size, BLOCK if contents else STRUCTURE_BLOCK) as window:
+        while position < size:
+            if position + HEAD.size > size:
+                raise _truncated(path, len(sizes), position, position + HEAD.size, size)
+            head = window.take(position, HEAD.size)
+            length = _length(head)
+            if length is None:
+                raise _no_record(path, len(sizes), position, head)
+            start = position + HEAD.size
+            end = start + length
+            if end + TAIL.size > size:
+                raise _truncated(path, len(sizes), position, end + TAIL.size, size)
+            actual = window.crc32c(start, length) if contents else None
+            stored = unmasked(*TAIL.unpack(window.take(end, TAIL.size)))
+            if contents and actual != stored:
+                damaged.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
+                               f"checksum {stored:08x}, but its data has {actual:08x}")
+            offsets.append(start)
+            sizes.append(length)
+            crcs.append(stored)
+            position = end + TAIL.size
+            if position - told >= TOLD:
+                advance(position - told)
+                told = position
+    advance(position - told)
+    return Scan(("",), _column(offsets, np.int64), _column(sizes, np.int64),
+                _column(crcs, np.uint32), damaged=damaged)
+
+
+def _length(head: bytes) -> int | None:
+    """The data's length, or None if its checksum is wrong."""
+    length, crc = HEAD.unpack(head)
+    return length if masked(google_crc32c.value(head[:8])) == crc else None
+
+
+def _column(values: array, kind: type) -> np.ndarray:
+    return np.array(values, kind).reshape(-1, 1)
+
+
+def _truncated(path: str, record: int, position: int, end: int, size: int) -> DataError:
+    return DataError(f"{path}: truncated: record {record}, at byte {position}, would end at byte "
+                     f"{end}, but the file at {size}; remedy: copy or make the file again")
+
+
+def _no_record(path: str, record: int, position: int, head: bytes) -> DataError:
+    if position == 0 and head[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
+        return DataError(f"{path}: compressed; records can only be read one by one from plain "
+                         "TFRecord files; remedy: write it without compression")
+    return DataError(f"{path}: record {record}, at byte {position}: the checksum of its length is "
+                     "wrong, so that no later record can be found; remedy: copy or make the file "
+                     "again")

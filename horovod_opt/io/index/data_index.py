@@ -1,0 +1,77 @@
+"""The index of a data set: where each sample is, and the checksum of each of its parts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from horovod_opt.io.formats.texts import Texts
+from horovod_opt.io.index.files import Files
+
+DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """N samples of P parts, in the data set's natural order. Its arrays cannot be written.
+
+    `root` is the folder that names in `files` are relative to. Of shape [N, P] are `file` (int32,
+    number in `files`), `offset` and `size` (int64, bytes) and `crc` (uint32, crc32c, or None where
+    no checksums were asked for). `label` (int32[N]) is the number in `classes`, or None without
+    classes. `digest` (16 bytes) is the identity of names, sizes and numbers of samples: what an
+    order belongs to. `transactions` is LMDB's last one in each file; `place` is where it is kept.
+    """
+
+    format: str
+    root: str
+    files: Files
+    parts: tuple[str, ...]
+    classes: tuple[str, ...]
+    file: np.ndarray
+    offset: np.ndarray
+    size: np.ndarray
+    crc: np.ndarray | None
+    label: np.ndarray | None
+    keys: Texts | None
+    transactions: tuple[int, ...]
+    digest: bytes
+    place: str = ""
+
+    def __reduce__(self):
+        """Another process opens the file itself, so that all share its pages."""
+        from horovod_opt.io.index.loading import read
+
+        return read, (self.place, self.root, False)
+
+    @property
+    def samples(self) -> int:
+        """N."""
+        return len(self.offset)
+
+    def path(self, file: int) -> str:
+        """Where a file is. Raises IndexError for a number that is none."""
+        return os.path.join(self.root, self.files[file].name)
+
+    def key(self, sample: int) -> str:
+        """A name for messages: path in a folder, key of tar or LMDB (hexadecimal where it is no
+        text), "" for TFRecord. Raises IndexError outside of 0 <= sample < N."""
+        if not 0 <= sample < self.samples:
+            raise IndexError(f"sample {sample} of {self.samples}")
+        if self.keys is not None:
+            return self.keys[sample]
+        return self.files[self.file[sample, 0]].name if self.format == "folder" else ""
+
+
+def identity(kind: str, files: Files, file: np.ndarray) -> bytes:
+    """`Index.digest`, from the format, the files, and the file of each sample (int[N], sorted)."""
+    state = blake2b(digest_size=DIGEST_BYTES, person=b"horovod-opt.io")
+    counts = np.diff(np.searchsorted(file, np.arange(len(files) + 1, dtype=file.dtype)))
+    for piece in (kind.encode(), files.names.blob.tobytes(),
+                  *(np.ascontiguousarray(column, "<i8").tobytes()
+                    for column in (files.names.ends, files.sizes, counts))):
+        state.update(len(piece).to_bytes(8, "little"))
+        state.update(piece)
+    return state.digest()

@@ -1,0 +1,114 @@
+"""Where an index is kept: beside the data, or in the user's cache where that is read-only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, flock
+from hashlib import blake2b
+from pathlib import Path
+
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.formats import Pattern, absolute, root_of
+
+FOLDER = ".horovod-opt-index"
+SUFFIX = ".hoi"
+ABANDONED = 3600.0  # seconds after which a file that is still being written has lost its writer
+
+
+def candidates(pattern: Pattern, place: str | os.PathLike | None = None) -> tuple[Path, ...]:
+    """Where the index of a pattern may be, the first choice first; only `place` if it is given.
+
+    The name has a hash of the pattern; in the cache also of the data's folder. Beside the data the
+    folder is left out, so that nodes which mount it under different names find the same index.
+    """
+    if place is not None:
+        return (Path(os.path.abspath(os.path.expanduser(place))),)
+    patterns = absolute(pattern)
+    root = root_of(patterns)
+    relative = [os.path.relpath(one, root) for one in patterns]
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return (Path(root, FOLDER, _hash(relative) + SUFFIX),
+            Path(cache, "horovod-opt", "index", _hash([root, *relative]) + SUFFIX))
+
+
+@contextmanager
+def locked(places: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
+    """Yields the places from the first writable one on, while no other job writes there.
+
+    A file system without locks is no error: two jobs then both build, and the last one's file is
+    kept. Raises DataError if none of the places can be written.
+    """
+    refused = []
+    for i, place in enumerate(places):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            refused.append(f"{place}: {error.strerror}")
+            continue
+        try:
+            with suppress(OSError):
+                flock(lock, LOCK_EX)
+            yield tuple(places[i:])
+        finally:
+            os.close(lock)
+        return
+    raise _nowhere(refused)
+
+
+def write(places: Sequence[Path], pieces: Sequence[bytes]) -> Path:
+    """Writes to the first place that takes it; readers see the old file or all of the new one.
+
+    Raises DataError, with each place and reason, if none does.
+    """
+    refused = []
+    for place in places:
+        try:
+            _write(place, pieces)
+            return place
+        except OSError as error:
+            refused.append(f"{place}: {error.strerror}")
+    raise _nowhere(refused)
+
+
+def _write(place: Path, pieces: Sequence[bytes]) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(place)
+    temporary = Path(f"{place}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, place)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    with suppress(OSError):  # some file systems cannot sync a folder
+        folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _remove_abandoned(place: Path) -> None:
+    """What a writer has left that was killed; one writes for seconds."""
+    for left in place.parent.glob(f"{place.name}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
+
+
+def _hash(texts: Sequence[str]) -> str:
+    return blake2b("\0".join(texts).encode(errors="surrogateescape"), digest_size=12).hexdigest()
+
+
+def _nowhere(refused: Sequence[str]) -> DataError:
+    return DataError("the index cannot be written: " + "; ".join(refused) + "; remedy: make room "
+                     "or name another place: index= of open, --output of horovod-opt io index")

@@ -1,0 +1,35 @@
+"""The reader's library, compiled from this checkout."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from building import native as building
+from horovod_opt.io.reader import native
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Path:
+    """The library of this checkout's sources; one process of pytest compiles, others wait."""
+    if shutil.which("c++") is None:
+        pytest.skip("needs a C++ compiler, c++")
+    folder = ROOT / "build" / "io"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        building.compile_reader("c++", os.environ, ROOT / "build", folder / "package")
+    return folder / "package" / native.FOLDER / native.LIBRARY
+
+
+@pytest.fixture(autouse=True)
+def library(compiled, monkeypatch):
+    """What native.library() loads, also in processes that a test starts."""
+    monkeypatch.setenv(native.PATH, str(compiled))
+    return native.library()
