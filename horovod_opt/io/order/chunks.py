@@ -1,0 +1,46 @@
+"""Chunks in the order of their permutation: which places, and which samples, each of them holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from horovod_opt.io.order.permutation import Key, Permutation
+
+
+class Chunks:
+    """Places to samples and back, int64[k] each.
+
+    All chunks hold `chunk_samples` samples; the last one of the data set may hold fewer, wherever
+    the permutation by `key` puts it. Without a key, places are samples."""
+
+    def __init__(self, samples: int, chunk_samples: int, key: Key | None) -> None:
+        self.count = -(-samples // chunk_samples)
+        self._size = chunk_samples
+        self._permutation = Permutation(self.count, key) if key else None
+        self._missing = self.count * chunk_samples - samples
+        self._short = int(self.turn_of(np.array([self.count - 1]))[0])  # the only one that may be
+
+    def first_place(self, turns: np.ndarray) -> np.ndarray:
+        """Of the chunks that come at `turns`, 0 to `count`, which is after the last one."""
+        return turns * self._size - self._missing * (turns > self._short)
+
+    def turn_at(self, places: np.ndarray) -> np.ndarray:
+        """As how manyth chunk in the permuted order the one at each of `places` comes."""
+        behind = self.first_place(np.array(self._short + 1))
+        return (places + self._missing * (places >= behind)) // self._size
+
+    def chunk_at(self, turns: np.ndarray) -> np.ndarray:
+        """The number of the chunk, in the data set, that comes at each of `turns`."""
+        return self._permutation.forward(turns) if self._permutation else turns
+
+    def turn_of(self, chunks: np.ndarray) -> np.ndarray:
+        """The inverse of `chunk_at`."""
+        return self._permutation.inverse(chunks) if self._permutation else chunks
+
+    def sample_at(self, places: np.ndarray) -> np.ndarray:
+        turns = self.turn_at(places)
+        return self.chunk_at(turns) * self._size + places - self.first_place(turns)
+
+    def place_of(self, samples: np.ndarray) -> np.ndarray:
+        chunks, offsets = np.divmod(samples, self._size)
+        return self.first_place(self.turn_of(chunks)) + offsets

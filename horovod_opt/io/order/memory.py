@@ -1,0 +1,84 @@
+"""How much memory a node's reader needs in any epoch, without looking at samples.
+
+Which chunks share a window differs from epoch to epoch. When windows begin and end does not, except
+for one thing: the chunk that is short may be anywhere. It moves what comes behind it in its shard
+forward by the samples that it lacks, and ends its shard that much earlier. So this takes for each
+window the earliest begin and the latest end, the number of chunks that are live at once at the
+worst step, and as many of the largest chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.node_shards import (
+    first_irregular_step,
+    turns_at_the_end,
+    turns_before,
+    whole_rows,
+)
+from horovod_opt.io.order.order import Order
+
+
+def enough_for_any_epoch(order: Order, batches: Batches, ranks: Sequence[int],
+                         chunk_bytes: np.ndarray) -> int:
+    """Bytes that `needed` of no epoch exceeds, for a node with these ranks; `chunk_bytes`:
+    int64[chunks].
+
+    Not the least such number: all chunks of a window count from the begin of the window to its
+    end."""
+    live = most_live_chunks(order, batches, ranks)
+    sizes = np.asarray(chunk_bytes, np.int64)
+    return int(np.sort(sizes)[len(sizes) - live:].sum())
+
+
+def most_live_chunks(order: Order, batches: Batches, ranks: Sequence[int]) -> int:
+    """At most so many chunks does a node with these ranks need at once, in any epoch."""
+    if not batches.steps:
+        return 0
+    turn, chunks, first, last = _windows(order)
+    there = (last >= batches.start) & (first < batches.end)
+    turn, chunks = turn[there], chunks[there]
+    begin, end = (batches.step_of(np.clip(positions[there], batches.start, batches.end - 1))
+                  for positions in (first, last))
+    before = turns_before(order, batches, ranks)[turn]
+    at_the_end = turns_at_the_end(order, batches, ranks)[turn]
+    irregular = first_irregular_step(order, batches)
+    begin = np.where(before, begin, np.maximum(begin, irregular))
+    change = np.zeros(batches.steps + 1, np.int64)
+    counts = (before | at_the_end) & (begin <= end)
+    np.add.at(change, begin[counts], chunks[counts])
+    np.subtract.at(change, end[counts] + 1, chunks[counts])
+    return int(min(np.cumsum(change).max(), order.chunks))
+
+
+def _windows(order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of all windows: turn of the shard, number of chunks, earliest first and latest last
+    position."""
+    each, longer = divmod(order.chunks, order.shards)
+    turns = np.arange(order.shards)
+    chunks = each + (turns < longer)
+    head = np.minimum(1 + turns * order.window // order.shards, chunks)
+    more = -(-(chunks - head) // order.window)
+    turn = np.repeat(turns, 1 + more)
+    number = np.arange(len(turn)) - np.repeat(np.cumsum(1 + more) - 1 - more, 1 + more)
+    begin = np.where(number == 0, 0, head[turn] + (number - 1) * order.window)
+    end = np.where(number == 0, head[turn], np.minimum(begin + order.window, chunks[turn]))
+    missing = order.chunks * order.chunk_samples - order.samples
+    first = _earliest(order, np.maximum(begin * order.chunk_samples - missing, 0))
+    last = (end * order.chunk_samples - 1) * order.shards + turn
+    return turn, end - begin, first, np.minimum(last, order.samples - 1)
+
+
+def _earliest(order: Order, rows: np.ndarray) -> np.ndarray:
+    """The earliest position at which a shard can give its sample number `rows`: each row before it
+    takes one position of each shard that has not ended."""
+    each, longer = divmod(order.chunks, order.shards)
+    whole = whole_rows(order)
+    all_but_one = each * order.chunk_samples
+    return (np.minimum(rows, whole) * order.shards
+            + np.clip(rows - whole, 0, all_but_one - whole) * max(order.shards - 1, 1)
+            + np.maximum(rows - all_but_one, 0) * max(longer - 1, 1))

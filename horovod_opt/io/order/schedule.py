@@ -1,0 +1,115 @@
+"""When a node needs which chunk: the sequence of loads of its reader, and what each rank takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.order import Epoch, Order
+
+PIECE = 1 << 18  # positions that are looked at together
+
+
+class Take(NamedTuple):
+    """What a rank takes in a step, sorted by place; int64[k] each."""
+
+    positions: np.ndarray
+    samples: np.ndarray
+
+
+class Loads(NamedTuple):
+    """Chunks, by their numbers in the data set, that a node needs from step `first` to step `last`;
+    sorted by (first, chunk). int64[k] each; steps count from the start of the batches."""
+
+    chunk: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+def take(order: Order, batches: Batches, epoch: int, step: int, rank: int) -> Take:
+    """The rank's share of the step's global batch."""
+    one = order.epoch(epoch)
+    first, end = batches.share(step, rank)
+    places = np.sort(one.shards.place_of(np.arange(*batches.bounds(step))))[first:end]
+    return Take(one.shards.position_of(places), one.sample_at(places))
+
+
+def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -> Loads:
+    """All loads of a node with these ranks. Time grows with the samples, about 0.2 s for a
+    million."""
+    nothing = Loads(*np.zeros((3, 0), np.int64))
+    pieces = [nothing, *schedule_in_pieces(order, batches, epoch, ranks)]
+    return Loads(*map(np.concatenate, zip(*pieces)))
+
+
+def schedule_in_pieces(order: Order, batches: Batches, epoch: int,
+                       ranks: Sequence[int]) -> Iterator[Loads]:
+    """The same in pieces, each as soon as its loads' last steps are known: when their windows have
+    ended."""
+    one = order.epoch(epoch)
+    first = np.full(order.chunks, batches.steps)
+    last = np.full(order.chunks, -1)
+    given = np.zeros(order.chunks, bool)
+    ends = _last_steps(one, batches)
+    begin = 0
+    while begin < batches.steps:
+        end = _piece_end(batches, begin)
+        steps, places = _node_places(one, batches, ranks, begin, end)
+        turns = one.chunks.turn_at(one.windows.forward(places))
+        np.minimum.at(first, turns, steps)
+        np.maximum.at(last, turns, steps)
+        # The first one that may be needed again holds up those that come behind it.
+        needed = np.flatnonzero((last >= 0) & ~given)
+        held_up = first[needed[ends[needed] >= end]].min(initial=batches.steps)
+        ready = needed[first[needed] < held_up]
+        given[ready] = True
+        if len(ready):
+            chunk = one.chunks.chunk_at(ready)
+            sequence = np.lexsort((chunk, first[ready]))
+            yield Loads(chunk[sequence], first[ready][sequence], last[ready][sequence])
+        begin = end
+
+
+def needed(loads: Loads, chunk_bytes: np.ndarray) -> int:
+    """Bytes of the chunks that are live at once at the worst step; `chunk_bytes`: int64[chunks]."""
+    if not len(loads.chunk):
+        return 0
+    return int(live_bytes(loads, chunk_bytes).max())
+
+
+def live_bytes(loads: Loads, chunk_bytes: np.ndarray) -> np.ndarray:
+    """Bytes that are live in each step up to the last one of `loads`, as int64[steps]."""
+    change = np.zeros(loads.last.max(initial=-1) + 2, np.int64)
+    size = np.asarray(chunk_bytes, np.int64)[loads.chunk]
+    np.add.at(change, loads.first, size)
+    np.subtract.at(change, loads.last + 1, size)
+    return np.cumsum(change)[:-1]
+
+
+def _last_steps(one: Epoch, batches: Batches) -> np.ndarray:
+    """For the chunk of each turn: the step in which its window ends."""
+    end = one.windows.turns(np.arange(one.chunks.count))[1]
+    positions = one.shards.position_of(one.chunks.first_place(end) - 1)
+    return batches.step_of(np.clip(positions, batches.start, batches.end - 1))
+
+
+def _piece_end(batches: Batches, begin: int) -> int:
+    """Steps of one size, a piece of them, or one step that is of another size."""
+    regular = max(0, batches.steps - 2)
+    if begin >= regular:
+        return begin + 1
+    return min(regular, begin + max(1, PIECE // batches.global_batch_size))
+
+
+def _node_places(one: Epoch, batches: Batches, ranks: Sequence[int], begin: int,
+                 end: int) -> tuple[np.ndarray, np.ndarray]:
+    """(step, place) of all samples that the ranks take in steps begin to end, which are of one
+    size."""
+    positions = np.arange(batches.bounds(begin)[0], batches.bounds(end - 1)[1])
+    places = np.sort(one.shards.place_of(positions).reshape(end - begin, -1), axis=1)
+    columns = np.concatenate([np.arange(*batches.share(begin, rank)) for rank in ranks])
+    steps = np.repeat(np.arange(begin, end), len(columns))
+    return steps, places[:, columns].reshape(-1)

@@ -1,0 +1,89 @@
+"""Which shard each position of the epoch draws from: the bijection of positions and places.
+
+A *place* counts the samples of the permuted chunks, one chunk after the other. A shard is a run of
+whole permuted chunks, and so of places. Positions go round robin over the shards, in digit-reversed
+order: with S = r1 x r2 x ... shards (prime factors, largest first) the shard of turn i = d1 + r1
+(d2 + r2 (d3 + ...)) is d1 S/r1 + d2 S/(r1 r2) + .... Turns that are near each other are far apart
+in shards.
+
+Of shards in K = r1 x ... x rj groups of S/K neighbours, the group is given by d1 ... dj, so by i
+mod K, and, as K divides S, by position mod K. B consecutive positions have each remainder B/K times
+if K divides B. So, as long as no shard has ended, each group gives exactly B/K samples to any batch
+of B. A node that takes 1/K of each batch, sorted by place, then reads one group and no chunk of
+another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from horovod_opt.io.order.chunks import Chunks
+
+
+def prime_factors(number: int) -> list[int]:
+    """Largest first."""
+    factors, factor = [], 2
+    while factor * factor <= number:
+        while number % factor == 0:
+            factors.append(factor)
+            number //= factor
+        factor += 1
+    return ([number] if number > 1 else []) + factors[::-1]
+
+
+def digit_reversed(shards: int) -> np.ndarray:
+    """The shard of each turn, as int64[shards]."""
+    order, stride = np.zeros(1, np.int64), shards
+    for radix in prime_factors(shards):
+        stride //= radix
+        order = (np.arange(radix)[:, np.newaxis] * stride + order).reshape(-1)
+    return order
+
+
+class Shards:
+    """Positions to places and back, int64[k] each.
+
+    The chunks of the epoch are divided among `count` shards; where they do not divide evenly, the
+    first ones in turn get one more. When shards of unequal length end, the round robin goes on over
+    those that are left, in the same order."""
+
+    def __init__(self, chunks: Chunks, count: int) -> None:
+        shard_of_turn = digit_reversed(count)
+        self.turn_of_shard = np.argsort(shard_of_turn)
+        each, longer = divmod(chunks.count, count)
+        self.first_chunk = np.concatenate([[0], np.cumsum(each + (self.turn_of_shard < longer))])
+        self.count = count
+        self._first_place = chunks.first_place(self.first_chunk)
+        lengths = np.diff(self._first_place)
+        # In stage i, rows rows[i] to rows[i + 1] of the shards that are longer than rows[i].
+        self._rows = np.concatenate([[0], np.unique(lengths)])
+        longer_than = lengths[shard_of_turn] > self._rows[:-1, np.newaxis]
+        self._width = longer_than.sum(axis=1)
+        self._start = np.concatenate([[0], np.cumsum(np.diff(self._rows) * self._width)])
+        self._shard = np.zeros(longer_than.shape, np.int64)
+        self._turn = np.zeros(longer_than.shape, np.int64)
+        for stage, there in enumerate(longer_than):
+            shards = shard_of_turn[there]
+            self._shard[stage, :len(shards)] = shards
+            self._turn[stage, shards] = np.arange(len(shards))
+
+    def shard_of_chunk(self, turns: np.ndarray) -> np.ndarray:
+        """The shard of the chunks that come at `turns` in the permuted order."""
+        return np.searchsorted(self.first_chunk, turns, side="right") - 1
+
+    def place_of(self, positions: np.ndarray) -> np.ndarray:
+        stage = _scalar_if_equal(np.searchsorted(self._start, positions, side="right") - 1)
+        row, turn = np.divmod(positions - self._start[stage], self._width[stage])
+        return self._first_place[self._shard[stage, turn]] + self._rows[stage] + row
+
+    def position_of(self, places: np.ndarray) -> np.ndarray:
+        shard = np.searchsorted(self._first_place, places, side="right") - 1
+        row = places - self._first_place[shard]
+        stage = _scalar_if_equal(np.searchsorted(self._rows, row, side="right") - 1)
+        return (self._start[stage] + (row - self._rows[stage]) * self._width[stage]
+                + self._turn[stage, shard])
+
+
+def _scalar_if_equal(values: np.ndarray) -> np.ndarray:
+    """Dividing by one number is several times faster than by as many equal ones."""
+    return values[0] if len(values) and values.min() == values.max() else values

@@ -1,0 +1,56 @@
+"""Which places change their samples with each other: those of one window of a shard's chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Optional
+
+import numpy as np
+
+from horovod_opt.io.order.chunks import Chunks
+from horovod_opt.io.order.permutation import Key, Permutation, derive_keys
+from horovod_opt.io.order.shards import Shards
+
+Direction = Callable[[Permutation, np.ndarray], np.ndarray]
+
+
+class Windows:
+    """The permutation of places within windows of `window` consecutive chunks of a shard.
+
+    The first window of the shard of turn i of S has 1 + floor(i window / S) chunks: the shards,
+    also those of any one node, change windows at different times, so what is needed at once stays
+    even. Each window has a key of its own, made from `key`. Without a key nothing is permuted."""
+
+    def __init__(self, chunks: Chunks, shards: Shards, window: int, key: Optional[Key]) -> None:
+        self._chunks = chunks
+        self._window = window
+        self._key = key
+        self._shards = shards
+        self._first_size = 1 + shards.turn_of_shard * window // shards.count
+
+    def turns(self, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(first, end): which chunks, by their turns, make up the window of each of `turns`."""
+        shard = self._shards.shard_of_chunk(turns)
+        first, end = self._shards.first_chunk[shard], self._shards.first_chunk[shard + 1]
+        behind = turns - first - self._first_size[shard]
+        start = np.where(behind < 0, first,
+                         first + self._first_size[shard] + behind // self._window * self._window)
+        size = np.where(behind < 0, self._first_size[shard], self._window)
+        return start, np.minimum(start + size, end)
+
+    def forward(self, places: np.ndarray) -> np.ndarray:
+        """The places whose samples come at `places`; int64[k] to int64[k]."""
+        return self._permuted(places, Permutation.forward)
+
+    def inverse(self, places: np.ndarray) -> np.ndarray:
+        """Where the samples of `places` come."""
+        return self._permuted(places, Permutation.inverse)
+
+    def _permuted(self, places: np.ndarray, direction: Direction) -> np.ndarray:
+        if self._key is None:
+            return places
+        first, end = self.turns(self._chunks.turn_at(places))
+        start = self._chunks.first_place(first)
+        permutation = Permutation(self._chunks.first_place(end) - start,
+                                  derive_keys(self._key, first.astype(np.uint64)))
+        return start + direction(permutation, places - start)

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from orders import jobs, orders
+
+from horovod_opt.io.order import schedule as schedules
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.memory import _windows, enough_for_any_epoch
+from horovod_opt.io.order.node_reads import node_reads
+from horovod_opt.io.order.node_shards import (
+    _below,
+    first_irregular_step,
+    turns_at_the_end,
+    turns_before,
+)
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take
+from horovod_opt.io.order.shards import digit_reversed
+
+
+def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[int, int, int]]:
+    """(first, chunk, last) of each load, sample by sample."""
+    found = {}
+    for step in range(batches.steps):
+        for rank in ranks:
+            for sample in take(order, batches, epoch, step, rank).samples:
+                chunk = int(sample) // order.chunk_samples
+                found[chunk] = (found.get(chunk, (step, step))[0], step)
+    return sorted((first, chunk, last) for chunk, (first, last) in found.items())
+
+
+def rows(loads) -> list[tuple[int, int, int]]:
+    return list(zip(loads.first.tolist(), loads.chunk.tolist(), loads.last.tolist()))
+
+
+def some_ranks(data, batches: Batches) -> list[int]:
+    return sorted(data.draw(st.sets(st.integers(0, batches.ranks - 1), min_size=1)))
+
+
+@settings(max_examples=120, deadline=None)
+@given(jobs(300), st.data())
+def test_schedule_is_what_samples_say(job, data):
+    order, batches = job
+    ranks = some_ranks(data, batches)
+    assert rows(schedule(order, batches, 1, ranks)) == looked_up(order, batches, 1, ranks)
+
+
+@settings(max_examples=120, deadline=None)
+@given(jobs(), st.data())
+def test_pieces_are_the_schedule(job, data):
+    order, batches = job
+    ranks = some_ranks(data, batches)
+    whole = rows(schedule(order, batches, 0, ranks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
+        pieces = [rows(piece) for piece in schedule_in_pieces(order, batches, 0, ranks)]
+    assert sum(pieces, []) == whole
+    assert all(pieces)
+
+
+def test_the_first_piece_comes_without_looking_at_all_samples(monkeypatch):
+    monkeypatch.setattr(schedules, "PIECE", 1000)
+    order = Order(100_000, 10, shards=8, window=4)
+    batches = Batches(order, 2, batch_size=10)
+    looked_at = []
+    real = schedules._node_places
+    monkeypatch.setattr(schedules, "_node_places",
+                        lambda *arguments: looked_at.append(1) or real(*arguments))
+    first = next(schedule_in_pieces(order, batches, 0, [0, 1]))
+    assert len(first.chunk) and len(looked_at) <= 2
+
+
+@settings(max_examples=120, deadline=None)
+@given(jobs(300), st.data())
+def test_needed_is_the_worst_step(job, data):
+    order, batches = job
+    sizes = np.array([data.draw(st.integers(0, 99)) for _ in range(min(order.chunks, 20))])
+    sizes = np.resize(sizes, order.chunks)
+    loads = schedule(order, batches, 0, some_ranks(data, batches))
+    live = [sum(int(sizes[chunk]) for first, chunk, last in rows(loads) if first <= step <= last)
+            for step in range(batches.steps)]
+    assert needed(loads, sizes) == max(live, default=0)
+
+
+@settings(max_examples=120, deadline=None)
+@given(jobs(), st.data())
+def test_enough_is_enough_in_any_epoch(job, data):
+    order, batches = job
+    ranks = some_ranks(data, batches)
+    sizes = np.resize(np.array([1, 5, 2, 40, 3]), order.chunks)
+    enough = enough_for_any_epoch(order, batches, ranks, sizes)
+    for epoch in range(4):
+        assert needed(schedule(order, batches, epoch, ranks), sizes) <= enough
+    assert enough <= sizes.sum()
+
+
+@settings(max_examples=120, deadline=None)
+@given(orders())
+def test_windows_begin_and_end_when_memory_says(order):
+    turn, chunks, first, last = _windows(order)
+    for epoch in range(4):
+        one = order.epoch(epoch)
+        begin, end = np.unique(np.stack(one.windows.turns(np.arange(order.chunks))), axis=1)
+        own_turn = one.shards.turn_of_shard[one.shards.shard_of_chunk(begin)]
+        sequence = np.lexsort((begin, own_turn))
+        begin, end = begin[sequence], end[sequence]
+        assert turn.tolist() == own_turn[sequence].tolist()
+        assert chunks.tolist() == (end - begin).tolist()
+        assert (first <= one.shards.position_of(one.chunks.first_place(begin))).all()
+        assert (last >= one.shards.position_of(one.chunks.first_place(end) - 1)).all()
+
+
+@settings(max_examples=120, deadline=None)
+@given(jobs(), st.data())
+def test_a_node_takes_of_the_shards_that_memory_says(job, data):
+    order, batches = job
+    assume(batches.steps)
+    ranks = some_ranks(data, batches)
+    irregular = first_irregular_step(order, batches)
+    taken_before = np.zeros(order.shards, bool)
+    for epoch in range(3):
+        one = order.epoch(epoch)
+        for step in range(batches.steps):
+            positions = np.concatenate([take(order, batches, epoch, step, rank).positions
+                                        for rank in ranks])
+            turns = one.chunks.turn_at(one.shards.place_of(positions))
+            own = one.shards.turn_of_shard[one.shards.shard_of_chunk(turns)]
+            if step < irregular:
+                taken_before[own] = True
+            else:
+                assert turns_at_the_end(order, batches, ranks)[own].all()
+    before = turns_before(order, batches, ranks)
+    assert not (taken_before & ~before).any()
+    if irregular >= order.shards:
+        assert taken_before.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("shards, active", [(8, 8), (8, 5), (12, 12), (12, 7), (5, 1)])
+def test_runs_of_turns_deviate_by_what_memory_says(shards, active):
+    turns = digit_reversed(shards)[:active]
+    part, deviation = _below(turns, shards)
+    for s in range(shards + 1):
+        runs = [np.resize(np.roll(turns, -start), length)
+                for start in range(active) for length in range(3 * active)]
+        off = [abs((run < s).sum() - len(run) * part[s]) for run in runs]
+        assert max(off) == pytest.approx(deviation[s])
+
+
+def test_at_the_end_a_node_takes_little_of_other_shards():
+    order = Order(917 * 1398 - 400, 1398, shards=64, window=4)
+    batches = Batches(order, 8, batch_size=64)
+    one_each = np.ones(order.chunks, np.int64)
+    for ranks in ([0, 1], [2, 3], [4, 5], [6, 7]):
+        assert turns_before(order, batches, ranks).sum() == 16
+        assert turns_at_the_end(order, batches, ranks).sum() < 32
+        assert enough_for_any_epoch(order, batches, ranks, one_each) <= 1.4 * 16 * 4
+
+
+def test_what_is_needed_stays_near_the_windows():
+    order = Order(4000 * 20, 20, shards=64, window=8)
+    batches = Batches(order, 2, batch_size=65)  # windows end within steps
+    one_each = np.ones(order.chunks, np.int64)
+    at_once = needed(schedule(order, batches, 0, [0, 1]), one_each)
+    assert 0.9 * 64 * 8 <= at_once <= 1.2 * 64 * 8
+    assert at_once <= enough_for_any_epoch(order, batches, [0, 1], one_each) <= 1.3 * 64 * 8
+
+
+def test_shards_change_windows_at_different_times():
+    """So loads are even: all at once, each window's 512 loads would come in the same few steps."""
+    order = Order(64 * 100 * 20, 20, shards=64, window=8)
+    batches = Batches(order, 2, batch_size=64)  # two rows a step, 80 steps a window
+    for ranks, shards in (([0, 1], 64), ([0], 32), ([1], 32)):
+        first = schedule(order, batches, 0, ranks).first
+        in_ten_steps = np.bincount(first // 10)[8:-8]
+        assert in_ten_steps.mean() == pytest.approx(shards, rel=0.1)
+        assert in_ten_steps.max() < 1.5 * shards
+
+
+def test_nodes_that_divide_the_shards_read_no_chunk_twice():
+    order = Order(64 * 10 * 20, 20, shards=64, window=3)
+    batches = Batches(order, 8, batch_size=8)  # ends with a whole batch
+    nodes = node_reads(order, batches, 0, 4, np.full(order.chunks, 100))
+    assert [node.ranks for node in nodes] == [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
+    assert [node.shards.tolist() for node in nodes] == [
+        list(range(first, first + 16)) for first in (0, 16, 32, 48)]
+    assert [node.again for node in nodes] == [0] * 4
+    assert [node.bytes for node in nodes] == [160 * 100] * 4
+
+
+def test_a_node_keeps_little_of_its_neighbours():
+    """With shards that are unequal, and a remainder."""
+    order = Order(1_300_017 // 37, 37, shards=32, window=3)
+    batches = Batches(order, 8, batch_size=16)
+    nodes = node_reads(order, batches, 0, 4, np.full(order.chunks, 100))
+    assert 0 < sum(node.again for node in nodes) < 0.05 * sum(node.bytes for node in nodes)
+
+
+def test_without_shuffling_chunks_are_needed_one_after_the_other():
+    order = Order(100, 10, shuffle=False)
+    batches = Batches(order, 2, batch_size=5)
+    loads = schedule(order, batches, 0, [0, 1])
+    assert rows(loads) == [(chunk, chunk, chunk) for chunk in range(10)]
+    assert needed(loads, np.full(10, 7)) == 7
+
+
+def test_nothing_is_left_to_load_at_the_end_of_an_epoch():
+    order = Order(100, 10)
+    loads = schedule(order, Batches(order, 2, batch_size=5, start=100), 0, [0, 1])
+    assert rows(loads) == []
+    assert needed(loads, np.full(10, 7)) == 0
+    assert enough_for_any_epoch(order, Batches(order, 2, batch_size=5, start=100), [0],
+                                np.full(10, 7)) == 0
