@@ -1,6 +1,11 @@
-"""The setuptools commands that put the patched Horovod into the wheel."""
+"""The setuptools commands that put the patched Horovod and the input side's library into the wheel.
+
+With HOROVOD_OPT_WITHOUT_HOROVOD=1 the wheel has no Horovod: nothing is fetched, no framework is
+needed, and what is compiled takes seconds.
+"""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -23,21 +28,31 @@ def say(text: str) -> None:
         print(f"horovod-opt: {line}", flush=True)
 
 
+def _has_horovod(found) -> bool:
+    return isinstance(found, environment.Environment)
+
+
 class Build(build):
     """Looks at the environment first, so that a build that cannot succeed starts nothing."""
 
     def run(self):
         try:
             shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left behind
-            self.distribution.environment = environment.discover(
-                supported=self.distribution.extras_require)
-            say(self.distribution.environment.summary())
-            say("fetching and patching upstream")
-            source_tree.prepare(UPSTREAM)
+            found = self._look_around()
+            self.distribution.environment = found
+            say(found.summary())
+            if _has_horovod(found):
+                say("fetching and patching upstream")
+                source_tree.prepare(UPSTREAM)
             super().run()
         except BuildError as error:
             say(f"error: {error}")
             sys.exit(1)
+
+    def _look_around(self) -> "environment.Environment | environment.Tools":
+        if os.environ.get(environment.WITHOUT_HOROVOD) == "1":
+            return environment.discover_tools()
+        return environment.discover(supported=self.distribution.extras_require)
 
 
 class BuildPy(build_py):
@@ -50,7 +65,8 @@ class BuildPy(build_py):
             sys.exit(1)
         super().run()
         target = Path(self.build_lib)
-        shutil.copytree(UPSTREAM / "horovod", target / "horovod", ignore=NATIVE_ONLY)
+        if _has_horovod(self.distribution.environment):
+            shutil.copytree(UPSTREAM / "horovod", target / "horovod", ignore=NATIVE_ONLY)
         shutil.copyfile(ROOT / "horovod_opt.pth", target / "horovod_opt.pth")
 
 
@@ -60,11 +76,15 @@ class BuildExt(build_ext):
     def run(self):
         found = self.distribution.environment
         target = Path(self.build_lib)
-        native.compile_libraries(found, UPSTREAM, BUILD, target, say)
-        (target / "horovod_opt" / "build.json").write_text(json.dumps({
-            "frameworks": found.frameworks, "mpicxx": str(found.mpicxx or ""), "gloo": found.gloo,
-            "compiler": found.compiler,
-            "gpu_operations": found.variables.get("HOROVOD_GPU_OPERATIONS", "")}, indent=2))
+        say("compiling the input side's library")
+        native.compile_reader(found.compiler, found.variables, BUILD, target)
+        built = {"horovod": _has_horovod(found), "compiler": found.compiler}
+        if _has_horovod(found):
+            native.compile_libraries(found, UPSTREAM, BUILD, target, say)
+            built.update(frameworks=found.frameworks, mpicxx=str(found.mpicxx or ""),
+                         gloo=found.gloo,
+                         gpu_operations=found.variables.get("HOROVOD_GPU_OPERATIONS", ""))
+        (target / "horovod_opt" / "build.json").write_text(json.dumps(built, indent=2))
         say("built for:")
         say(found.summary())
 

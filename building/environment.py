@@ -29,6 +29,8 @@ FRAMEWORKS = {  # framework: its distributions, and the name in HOROVOD_WITH(OUT
     "MXNet": (("mxnet", "mxnet-cu112"), "MXNET"),
 }
 
+WITHOUT_HOROVOD = "HOROVOD_OPT_WITHOUT_HOROVOD"
+
 INSPECT = """
 import json
 from importlib import metadata
@@ -65,15 +67,31 @@ class Environment:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Tools:
+    """What the libraries that need no Horovod are compiled with."""
+
+    compiler: str
+    variables: dict[str, str]  # for CMake and everything it starts
+
+    def summary(self) -> str:
+        return (f"without Horovod ({WITHOUT_HOROVOD}=1): the input side, graph_analysis and the "
+                f"tools\ncompiler     {self.compiler}")
+
+
+def discover_tools(environ=os.environ) -> Tools:
+    """Looks for a compiler only. Raises BuildError if there is none."""
+    variables = _variables(environ)
+    return Tools(_compiler(variables), variables)
+
+
 def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None = None
              ) -> Environment:
     """Looks around. Raises BuildError, naming the remedy, if Horovod cannot be built here.
 
     `supported`: the extras of pyproject.toml, which say which versions of the frameworks are.
     """
-    variables = _without_isolation(environ)
-    scripts = Path(sysconfig.get_path("scripts"))
-    variables["PATH"] = os.pathsep.join([str(scripts), variables.get("PATH", os.defpath)])
+    variables = _variables(environ)
     installed = _installed(variables)
     if "horovod" in installed:
         version, folder = installed["horovod"]
@@ -98,6 +116,14 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         frameworks=frameworks, mpicxx=mpicxx, gloo=gloo, compiler=_compiler(variables),
         python_include=_python_include(installed) if "PyTorch" in frameworks else None,
         nccl_home=nccl_home, variables=variables)
+
+
+def _variables(environ) -> dict[str, str]:
+    """For the tools: without pip's isolation, and what is installed beside this Python first."""
+    variables = _without_isolation(environ)
+    scripts = Path(sysconfig.get_path("scripts"))
+    variables["PATH"] = os.pathsep.join([str(scripts), variables.get("PATH", os.defpath)])
+    return variables
 
 
 def _without_isolation(environ) -> dict[str, str]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from building import BuildError
@@ -23,7 +24,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
     config = "Debug" if env.variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"
     _run([_tool("cmake"), "-S", source, "-B", build / "cmake", "-G", "Ninja",
           f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
-          f"-DCMAKE_CXX_COMPILER={_compiler_argument(env)}",
+          f"-DCMAKE_CXX_COMPILER={_compiler_argument(env.compiler, env.variables)}",
           f"-DCMAKE_BUILD_TYPE={config}",
           "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",  # for tests/binding
           f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY_{config.upper()}={libraries}",
@@ -37,6 +38,21 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
     shutil.copytree(libraries, output, dirs_exist_ok=True)
 
 
+def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, output: Path) -> None:
+    """Builds the input side's library, which needs no Horovod, and puts it under `output`.
+
+    `compiler` may have arguments, as 'ccache g++'; `variables` are the environment of all tools.
+    """
+    folder = build / "io"
+    _call([_tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
+           f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
+           f"-DCMAKE_CXX_COMPILER={_compiler_argument(compiler, variables)}",
+           "-DCMAKE_BUILD_TYPE="
+           + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo")], variables)
+    _call([_tool("cmake"), "--build", folder, "--target", "horovod_opt_io"], variables)
+    shutil.copytree(folder / "libraries", output, dirs_exist_ok=True)
+
+
 def _write_header(path: Path) -> None:
     """The C header of the settings and counters; left alone when nothing changed."""
     text = subprocess.run([sys.executable, "-m", "horovod_opt.native.header"], cwd=ROOT,
@@ -45,10 +61,10 @@ def _write_header(path: Path) -> None:
         path.write_text(text)
 
 
-def _compiler_argument(env: Environment) -> str:
+def _compiler_argument(compiler: str, variables: Mapping[str, str]) -> str:
     """CMake's list of compiler and arguments: CXX may be 'ccache g++'."""
-    compiler, *arguments = env.compiler.split()
-    return ";".join([shutil.which(compiler, path=env.variables["PATH"]), *arguments])
+    program, *arguments = compiler.split()
+    return ";".join([shutil.which(program, path=variables["PATH"]), *arguments])
 
 
 def _mpi_arguments(env: Environment) -> list[str]:
@@ -79,17 +95,29 @@ def _tool(name: str) -> str:
 
 def _run(command, env: Environment, say) -> None:
     """Runs a tool, echoing its output and saying how far Ninja is in steps of a tenth."""
-    process = subprocess.Popen([str(part) for part in command], env=env.variables, text=True,
-                               errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = 0
-    for line in process.stdout:
-        print(line, end="", flush=True)
+    for line in _output(command, env.variables):
         match = PROGRESS.match(line)
         if match:
             tenth = 10 * int(match[1]) // int(match[2])
             if tenth > said:
                 said = tenth
                 say(f"compiled {match[1]} of {match[2]}")
+
+
+def _call(command, variables: Mapping[str, str]) -> None:
+    """Runs a tool that takes seconds, echoing its output."""
+    for _ in _output(command, variables):
+        pass
+
+
+def _output(command, variables: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a tool's output, also printed. Raises BuildError if it fails."""
+    process = subprocess.Popen([str(part) for part in command], env=dict(variables), text=True,
+                               errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        yield line
     if process.wait() != 0:
         raise BuildError(f"{Path(str(command[0])).name} failed with exit code "
                          f"{process.returncode}; its messages are above")

@@ -13,6 +13,7 @@ from pathlib import Path
 from horovod_opt import __version__
 from horovod_opt.arguments import positive
 from horovod_opt.bench import bench_command
+from horovod_opt.io.commands import io_command
 from horovod_opt.profile import profile_command as profile
 from horovod_opt.report import report_command as report
 from horovod_opt.simulate import simulate_command as simulate
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profile.add(commands)
     simulate.add(commands)
     report.add(commands)
+    io_command.add(commands)
     options = parser.parse_args(
         bench_command.with_suite(sys.argv[1:] if arguments is None else arguments))
     return options.run(options)

@@ -93,3 +93,21 @@ set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mpi_transport.cc)
 set(HOROVOD_OPT_GLOO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/gloo_address.cc)
+
+# The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
+set(HOROVOD_OPT_IO_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/io/crc32c.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/gather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/load_check.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/loader.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/open_files.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/peer_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc)
+set(HOROVOD_OPT_IO_CORE_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
+set(HOROVOD_OPT_IO_API ${CMAKE_CURRENT_LIST_DIR}/io/c_api.cc)
+set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/exported.map)

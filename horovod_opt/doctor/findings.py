@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from horovod_opt import guard
+from horovod_opt import guard, without_horovod
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
 from horovod_opt.native import header
 
@@ -41,6 +41,8 @@ def _settings_problems(facts: Facts) -> list[str]:
 
 
 def _horovod_problems(facts: Facts) -> list[str]:
+    if not facts.horovod and facts.built_without_horovod:
+        return []
     if not facts.horovod:
         return [f"No horovod can be imported. Remedy: {REINSTALL}."]
     if guard.MARK not in facts.horovod:
@@ -167,6 +169,9 @@ def _notes(facts: Facts) -> list[str]:
         for framework in facts.frameworks
         if not framework.library
     ]
+    if facts.built_without_horovod and not facts.horovod:
+        notes.append(f"Built without Horovod ({without_horovod.VARIABLE}=1): the input side, "
+                     f"graph_analysis and the tools work. For the rest: {without_horovod.REMEDY}.")
     if _plans(facts):
         notes += _planning_notes(facts)
     if facts.ranks > facts.cores:

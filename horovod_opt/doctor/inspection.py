@@ -16,7 +16,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from horovod_opt import __version__, guard, usable_cores
+from horovod_opt import __version__, guard, usable_cores, without_horovod
 from horovod_opt.settings import Settings, SettingsError, ineffective, load
 
 # Framework: (native library, key in Horovod's metadata.json, distributions that bring it).
@@ -69,6 +69,7 @@ class Facts:
     settings: Settings | None
     settings_error: str
     ineffective: tuple[str, ...]
+    built_without_horovod: bool = False
     horovod_opt: str = __version__
     python: str = platform.python_version()
 
@@ -98,6 +99,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
         settings=settings,
         settings_error=settings_error,
         ineffective=tuple(ineffective(settings, environ)) if settings else (),
+        built_without_horovod=without_horovod.is_built_without(),
     )
 
 

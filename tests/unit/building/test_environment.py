@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
@@ -245,7 +246,7 @@ def test_compiler_with_arguments_reaches_cmake(install, scripts):
     install(**TENSORFLOW)
     ccache = program(scripts / "ccache", "exit 0")
     found = discover(CXX="ccache g++ -m64")
-    assert native._compiler_argument(found) == f"{ccache};g++;-m64"
+    assert native._compiler_argument(found.compiler, found.variables) == f"{ccache};g++;-m64"
 
 
 # Python.h, for PyTorch
@@ -314,7 +315,7 @@ def clone(tmp_path_factory) -> Path:
     for name in ("building", "graph_analysis", "horovod_opt", "patches"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.iterdir():
-        if path.is_file():
+        if path.is_file() and path.name != ".git":
             shutil.copy(path, folder)
     return folder
 
@@ -367,3 +368,57 @@ def test_editable_install_is_refused(clone, site):
     assert "horovod-opt: error: the patched horovod is built" in result.stdout
     assert "Traceback" not in result.stdout
     assert "horovod" not in pip(site, "list").stdout
+
+
+# Without Horovod
+
+# What horovod-opt's command imports: linked here, so that nothing is downloaded.
+NEEDED = ("numpy", "numpy.libs", "rich", "pygments", "markdown_it", "mdurl", "psutil", "yaml",
+          "cloudpickle", "packaging", "google_crc32c", "lmdb")
+
+
+def link_what_is_needed(site: Path) -> None:
+    for folder in map(Path, sys.path):
+        for name in NEEDED:
+            if (folder / name).is_dir() and not (site / name).exists():
+                (site / name).symlink_to(folder / name)
+
+
+def test_build_without_horovod(clone, site):
+    """No framework, no source of Horovod, no MPI; and not a minute."""
+    if shutil.which("cmake") is None or shutil.which("ninja") is None:
+        pytest.skip("needs cmake and ninja on PATH")
+    began = time.monotonic()
+    result = pip(site, "install", "--no-build-isolation", "--no-deps", "-v", clone,
+                 HOROVOD_OPT_WITHOUT_HOROVOD="1", HOROVOD_OPT_UPSTREAM="/missing.tar.gz")
+    assert result.returncode == 0, result.stdout
+    assert time.monotonic() - began < 60
+    assert "horovod-opt: without Horovod (HOROVOD_OPT_WITHOUT_HOROVOD=1)" in result.stdout
+    assert (site / "horovod_opt" / "io" / "libhorovod_opt_io.so").is_file()
+    assert not (site / "horovod").exists()
+    link_what_is_needed(site)
+
+    def run(program: str, *arguments: str) -> subprocess.CompletedProcess:
+        clean = {name: value for name, value in os.environ.items()
+                 if name != "PYTHONPATH" and not name.startswith("HOROVOD")}
+        return subprocess.run([site.parents[2] / "bin" / program, *arguments], cwd=site.parents[2],
+                              env=clean, check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+
+    assert run("python", "-c", "import horovod_opt, graph_analysis\n"
+               "from horovod_opt.io.reader import native\n"
+               "print(native.library().hio_crc32c(0, b'123456789', 9))").stdout == "3808858755\n"
+    command = run("horovod-opt", "--version")
+    assert command.returncode == 0 and command.stdout.startswith("horovod-opt "), command.stdout
+    launcher = run("horovodrun", "-np", "1", "true")
+    assert launcher.returncode == 1
+    assert launcher.stdout.startswith(
+        "horovodrun: horovodrun needs Horovod, but this horovod-opt was built without it "
+        "(HOROVOD_OPT_WITHOUT_HOROVOD=1). Remedy: install TensorFlow or PyTorch")
+    (site.parents[2] / "train.py").touch()
+    plan = run("horovod-opt", "plan", "train.py")
+    assert plan.returncode == 2
+    assert "running train.py needs Horovod, but this horovod-opt was built without" in plan.stdout
+    doctor = run("horovod-opt", "doctor")
+    assert "HOROVOD_OPT_WITHOUT_HOROVOD=1" in " ".join(doctor.stdout.split())
+    assert doctor.returncode == 0, doctor.stdout

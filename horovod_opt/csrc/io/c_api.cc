@@ -1,0 +1,194 @@
+#include "horovod_opt/csrc/io/c_api.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "horovod_opt/csrc/io/crc32c.h"
+#include "horovod_opt/csrc/io/gather.h"
+#include "horovod_opt/csrc/io/loader.h"
+#include "horovod_opt/csrc/io/peer_watch.h"
+
+using horovod_opt::Descriptor;
+namespace io = horovod_opt::io;
+
+struct HioRing {
+  explicit HioRing(io::RingMemory memory) : ring(std::move(memory)) {}
+
+  io::Ring ring;
+  std::unique_ptr<io::Loader> loader;  // the leader's
+  std::unique_ptr<io::PeerWatch> watch;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+// No exception leaves the library.
+template <class Result, class Action>
+Result Guarded(Result failed, const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return failed;
+  }
+}
+
+int Code(io::End end) {
+  switch (end) {
+    case io::End::kNone: return HIO_OK;
+    case io::End::kClosed: return HIO_CLOSED;
+    case io::End::kLeaderDied: return HIO_LEADER_DIED;
+    case io::End::kRankDied: return HIO_RANK_DIED;
+  }
+  return HIO_CLOSED;
+}
+
+}  // namespace
+
+int hio_version(void) { return HIO_VERSION; }
+
+const char* hio_error(void) { return last_error.c_str(); }
+
+uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes) {
+  return io::Crc32c(crc, data, static_cast<std::size_t>(bytes));
+}
+
+HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
+                    int64_t start) {
+  return Guarded<HioRing*>(nullptr, [&] {
+    return new HioRing(io::RingMemory::Create({ranks, slots, slot_bytes, memory, start}));
+  });
+}
+
+int hio_file(const HioRing* ring) {
+  return ring->ring.memory().file().number();
+}
+
+HioRing* hio_attach(int file) {
+  return Guarded<HioRing*>(
+      nullptr, [&] { return new HioRing(io::RingMemory::Attach(Descriptor(file))); });
+}
+
+int hio_watch(HioRing* ring, int socket) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    ring->watch = std::make_unique<io::PeerWatch>(
+        socket, [ring] { ring->ring.EndHere(io::End::kLeaderDied); });
+    return int{HIO_OK};
+  });
+}
+
+int hio_start(HioRing* ring, const char* root, int64_t files, const char* names,
+              const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns, int threads) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    const io::FileTable table{root, files, names, ends, bytes, mtime_ns};
+    ring->loader = std::make_unique<io::Loader>(ring->ring, table, threads, pread);
+    return int{HIO_OK};
+  });
+}
+
+int hio_announce(HioRing* ring, int64_t loads, const int64_t* first, const int64_t* last,
+                 const int64_t* bytes) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    std::vector<io::Load> announced;
+    for (int64_t i = 0; i < loads; ++i) announced.push_back({first[i], last[i], bytes[i], {}});
+    ring->loader->Check(announced);
+    return int{HIO_OK};
+  });
+}
+
+int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const int64_t* last,
+              const int64_t* bytes, const int64_t* extents, const int32_t* file,
+              const int64_t* offset, const int64_t* length, const int64_t* place) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    std::vector<io::Load> added;
+    for (int64_t i = 0; i < loads; ++i) {
+      io::Load load{first[i], last[i], bytes[i], {}};
+      for (int64_t e = extents[i]; e < extents[i + 1]; ++e) {
+        load.extents.push_back({file[e], offset[e], length[e], place[e]});
+      }
+      added.push_back(std::move(load));
+    }
+    const bool is_added = ring->loader->Add(std::move(added));
+    return is_added ? int{HIO_OK} : Code(ring->ring.end());
+  });
+}
+
+int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records, const int64_t* load,
+               const int64_t* place, const int64_t* size, const uint32_t* checksum, void* out,
+               const int64_t* out_place, int32_t* status, int64_t* begin, int64_t milliseconds) {
+  return Guarded(int{HIO_FAILED}, [&]() -> int {
+    const io::Records wanted{records,  load,      place, size, checksum, static_cast<char*>(out),
+                             out_place, status};
+    switch (io::Gather(ring->ring, rank, step, wanted, *begin,
+                       std::chrono::milliseconds(milliseconds))) {
+      case io::Gathered::kAll: return HIO_OK;
+      case io::Gathered::kTimeout: return HIO_TIMEOUT;
+      case io::Gathered::kOver: return HIO_OVER;
+      case io::Gathered::kEnded: break;
+    }
+    return Code(ring->ring.end());
+  });
+}
+
+int hio_done(HioRing* ring, int64_t rank, int64_t step) {
+  return ring->ring.Done(rank, step) ? HIO_OK : HIO_TOO_FAR;
+}
+
+int hio_skip_to(HioRing* ring, int64_t rank, int64_t step) {
+  ring->ring.SkipTo(rank, step);
+  return HIO_OK;
+}
+
+int hio_leave(HioRing* ring, int64_t rank) {
+  ring->ring.Leave(rank);
+  return HIO_OK;
+}
+
+int hio_has_left(const HioRing* ring, int64_t rank) { return ring->ring.HasLeft(rank); }
+
+int64_t hio_cursor(const HioRing* ring, int64_t rank) {
+  return ring->ring.memory().rank(rank).cursor;
+}
+
+void hio_leader_stats(const HioRing* ring, int64_t stats[7]) {
+  const io::Counters& counters = ring->ring.memory().header().counters;
+  const std::atomic<std::int64_t>* const in_order[] = {
+      &counters.bytes_read, &counters.requests,        &counters.loads,
+      &counters.skipped_loads, &counters.live_bytes, &counters.most_live_bytes,
+      &counters.most_used_bytes};
+  for (const auto* counter : in_order) *stats++ = *counter;
+}
+
+void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]) {
+  const io::RankState& state = ring->ring.memory().rank(rank);
+  for (const auto* counter : {&state.waits, &state.wait_ns, &state.records, &state.bytes}) {
+    *stats++ = *counter;
+  }
+}
+
+int hio_state(const HioRing* ring) { return Code(ring->ring.end()); }
+
+int64_t hio_dead_rank(const HioRing* ring) {
+  return ring->ring.memory().header().dead_rank;
+}
+
+void hio_end(HioRing* ring, int64_t dead_rank) {
+  ring->ring.EndForAll(dead_rank < 0 ? io::End::kClosed : io::End::kRankDied, dead_rank);
+}
+
+void hio_end_here(HioRing* ring) { ring->ring.EndHere(io::End::kClosed); }
+
+void hio_free(HioRing* ring) {
+  ring->watch.reset();
+  ring->loader.reset();
+  delete ring;
+}
+
+void hio_forget(HioRing* ring) { ring->ring.memory().Forget(); }

@@ -1,0 +1,101 @@
+/* What Python calls in libhorovod_opt_io.so: horovod_opt/io/reader/native.py has the same table.
+
+   Functions that return int return one of HIO_*; those that return a pointer return NULL on failure.
+   hio_error() then says what was wrong. Numbers of steps, loads and bytes are 64 bits wide. */
+#ifndef HOROVOD_OPT_IO_C_API_H_
+#define HOROVOD_OPT_IO_C_API_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HIO_API __attribute__((visibility("default")))
+
+/* Raised with every change of what is declared here. */
+#define HIO_VERSION 1
+
+enum {
+  HIO_OK = 0,
+  HIO_TIMEOUT = 1,     /* not all yet: call again */
+  HIO_OVER = 2,        /* the step, or the load, is over */
+  HIO_CLOSED = 3,      /* the leader has closed the ring, or this process has */
+  HIO_LEADER_DIED = 4,
+  HIO_RANK_DIED = 5,   /* hio_dead_rank() */
+  HIO_TOO_FAR = 6,     /* too many steps after one that is not done */
+  HIO_FAILED = -1      /* hio_error() */
+};
+
+typedef struct HioRing HioRing;
+
+HIO_API int hio_version(void);
+
+/* Of the last call of this thread that failed. */
+HIO_API const char* hio_error(void);
+
+/* CRC-32C of `bytes` bytes that follow those that `crc` is of. */
+HIO_API uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes);
+
+/* A new ring, of the leader: steps begin with `start`. */
+HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
+                            int64_t start);
+/* The descriptor to hand over; it stays the ring's. */
+HIO_API int hio_file(const HioRing* ring);
+/* The ring that was handed over; takes `file` in any case. */
+HIO_API HioRing* hio_attach(int file);
+/* Wakes this process's waiters when the other end of the socket is gone. The socket stays open
+   until hio_free(). */
+HIO_API int hio_watch(HioRing* ring, int socket);
+
+/* Starts the leader's threads. `names` are one after the other, each ends before ends[i]; the arrays
+   must stay until hio_free(). */
+HIO_API int hio_start(HioRing* ring, const char* root, int64_t files, const char* names,
+                      const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns,
+                      int threads);
+/* Whether these loads can come next, before their extents are known; HIO_FAILED: the memory is too
+   small, or their order is wrong, and none of them counts. */
+HIO_API int hio_announce(HioRing* ring, int64_t loads, const int64_t* first, const int64_t* last,
+                         const int64_t* bytes);
+/* The next loads: steps [first, last] need load i, of bytes[i], made of the extents from
+   extents[i] to extents[i + 1]: bytes of a file from an offset, and their place in the slot. Waits
+   while many loads are not begun. */
+HIO_API int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const int64_t* last,
+                      const int64_t* bytes, const int64_t* extents, const int32_t* file,
+                      const int64_t* offset, const int64_t* length, const int64_t* place);
+
+/* Copies records from number *begin on to out + out_place[i], see gather.h; checksum may be NULL.
+   HIO_TIMEOUT: records from *begin on were not there within `milliseconds`. */
+HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records,
+                       const int64_t* load, const int64_t* place, const int64_t* size,
+                       const uint32_t* checksum, void* out, const int64_t* out_place,
+                       int32_t* status, int64_t* begin, int64_t milliseconds);
+HIO_API int hio_done(HioRing* ring, int64_t rank, int64_t step);
+HIO_API int hio_skip_to(HioRing* ring, int64_t rank, int64_t step);
+HIO_API int hio_leave(HioRing* ring, int64_t rank);
+HIO_API int hio_has_left(const HioRing* ring, int64_t rank);
+HIO_API int64_t hio_cursor(const HioRing* ring, int64_t rank);
+
+/* The leader: bytes read, requests, loads, loads that nobody needed any longer, live bytes, most
+   live bytes, most bytes used. */
+HIO_API void hio_leader_stats(const HioRing* ring, int64_t stats[7]);
+/* A rank and its workers: waits, nanoseconds of them, records, bytes taken. */
+HIO_API void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]);
+
+/* HIO_OK, or why nobody can go on. */
+HIO_API int hio_state(const HioRing* ring);
+HIO_API int64_t hio_dead_rank(const HioRing* ring);
+/* Ends the ring for all processes, because this rank has died; negative: it is closed. */
+HIO_API void hio_end(HioRing* ring, int64_t dead_rank);
+/* Ends it for this process: its waiters return. */
+HIO_API void hio_end_here(HioRing* ring);
+/* No other call may be running, or come after it. */
+HIO_API void hio_free(HioRing* ring);
+/* Instead of hio_free() in a process that was forked. */
+HIO_API void hio_forget(HioRing* ring);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HOROVOD_OPT_IO_C_API_H_ */

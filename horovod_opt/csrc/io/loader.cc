@@ -1,0 +1,159 @@
+#include "horovod_opt/csrc/io/loader.h"
+
+#include <pthread.h>
+
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr std::size_t kMostOpen = 256;
+constexpr std::size_t kMostQueued = 256;  // loads, of some MiB each: seconds of reading
+
+void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
+  if (value > most) most = value;  // the turn's holder alone
+}
+
+}  // namespace
+
+Loader::Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read)
+    : ring_(ring),
+      files_(std::move(files), kMostOpen),
+      read_(files_, ring.memory().header().counters, ring.ended_here(), std::move(read)),
+      announced_(ring.memory().shape(), ring.memory().entries()),
+      added_(announced_),
+      slots_(ring.memory().shape().slots, ring.memory().shape().memory,
+             [&ring](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+               ring.memory().Punch(slot, begin, end);
+             }) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] { Run(); });
+    pthread_setname_np(threads_.back().native_handle(), "hio-read");
+  }
+}
+
+Loader::~Loader() {
+  ring_.EndForAll(End::kClosed, 0);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Loader::Check(const std::vector<Load>& loads) {
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  LoadCheck checked = announced_;
+  for (const Load& load : loads) checked.Add(load);
+  announced_ = std::move(checked);
+}
+
+bool Loader::Add(std::vector<Load> loads) {
+  std::unique_lock<std::mutex> lock(queue_mutex_);
+  queue_changed_.wait(lock, [this] { return ended_ || queue_.size() < kMostQueued; });
+  if (ended_) return false;
+  LoadCheck checked = added_;
+  for (const Load& load : loads) {
+    checked.Add(load);
+    for (const Extent& extent : load.extents) {
+      if (extent.file < 0 || extent.file >= files_.size()) {
+        throw std::invalid_argument("there is no file " + std::to_string(extent.file) + " of " +
+                                    std::to_string(files_.size()));
+      }
+    }
+  }
+  added_ = std::move(checked);
+  std::move(loads.begin(), loads.end(), std::back_inserter(queue_));
+  lock.unlock();
+  ring_.memory().header().room.Notify();
+  return true;
+}
+
+void Loader::Run() {
+  Begun begun;
+  while (NextToRead(begun)) Read(begun);
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  ended_ = true;
+  queue_changed_.notify_all();
+}
+
+// Whoever waits for room holds the turn: the others have nothing to do before that (invariant 1).
+bool Loader::NextToRead(Begun& begun) {
+  std::lock_guard<std::mutex> turn(turn_);
+  bool has_begun = false;
+  const auto look = [&] {
+    if (ring_.end() == End::kNone) has_begun = TryBegin(begun);
+    return has_begun || ring_.end() != End::kNone;
+  };
+  WaitCounts counts;
+  ring_.memory().header().room.Await(look, ring_.ended_here(), counts);
+  return has_begun;
+}
+
+bool Loader::TryBegin(Begun& begun) {
+  Counters& counters = ring_.memory().header().counters;
+  for (;;) {
+    const std::int64_t lowest_step = ring_.LowestStep();
+    FreeWhatIsOver(lowest_step);
+    Load* load;
+    {
+      std::lock_guard<std::mutex> lock(queue_mutex_);
+      if (queue_.empty()) return false;
+      load = &queue_.front();  // stays where it is: only the turn's holder takes it away
+    }
+    const std::int64_t before = next_ - ring_.memory().entries();
+    if (before >= 0 && ring_.Look(before) != Ring::Presence::kOver) return false;
+    if (load->last < lowest_step) {  // skipped by all ranks
+      ring_.Withdraw(next_++);
+      ++counters.skipped_loads;
+      Pop();
+      continue;
+    }
+    const std::int64_t slot = slots_.Take(load->bytes);
+    if (slot < 0) return false;
+    begun = {next_++, slot, std::move(*load)};
+    Pop();
+    live_.emplace(begun.load.last, Live{begun.number, slot});
+    counters.live_bytes = slots_.live_bytes();
+    Raise(counters.most_live_bytes, slots_.live_bytes());
+    Raise(counters.most_used_bytes, slots_.used_bytes());
+    return true;
+  }
+}
+
+// Invariant 2. What ranks have skipped may still be being read; then it is freed later.
+void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
+  for (auto it = live_.begin(); it != live_.end() && it->first < lowest_step;) {
+    const Live live = it->second;
+    if (ring_.Look(live.number) != Ring::Presence::kThere) {
+      ++it;
+      continue;
+    }
+    ring_.Withdraw(live.number);
+    slots_.Free(live.slot);
+    it = live_.erase(it);
+  }
+  ring_.memory().header().counters.live_bytes = slots_.live_bytes();
+}
+
+void Loader::Read(const Begun& begun) {
+  RingMemory& memory = ring_.memory();
+  Damages& damages = memory.damages(begun.slot);
+  damages.Clear();
+  for (const Extent& extent : begun.load.extents) {
+    read_(extent, memory.slot(begun.slot), damages);
+  }
+  if (ring_.end() != End::kNone) return;  // perhaps not all of it is there
+  ++memory.header().counters.loads;
+  ring_.Publish(begun.number, begun.slot);
+  if (begun.load.last < ring_.LowestStep()) memory.header().room.Notify();
+}
+
+void Loader::Pop() {
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  queue_.pop_front();
+  queue_changed_.notify_all();
+}
+
+}  // namespace io
+}  // namespace horovod_opt

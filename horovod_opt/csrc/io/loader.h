@@ -1,0 +1,72 @@
+// The leader's threads, which read chunks into the ring.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "horovod_opt/csrc/io/load.h"
+#include "horovod_opt/csrc/io/load_check.h"
+#include "horovod_opt/csrc/io/open_files.h"
+#include "horovod_opt/csrc/io/read_extent.h"
+#include "horovod_opt/csrc/io/ring.h"
+#include "horovod_opt/csrc/io/slots.h"
+
+namespace horovod_opt {
+namespace io {
+
+class Loader {
+ public:
+  // Of `read` see ExtentReader. The threads have the cores of the thread that calls this, and sleep
+  // whenever there is nothing to read or no room for it.
+  Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read);
+  // Ends the threads, after what they are just reading.
+  ~Loader();
+
+  // Announces loads, without extents: throws what LoadCheck throws, and none of them is announced.
+  void Check(const std::vector<Load>& loads);
+
+  // The next loads. Waits while many are not begun yet. Throws what LoadCheck throws, then none of
+  // them is added. False once the ring has ended.
+  bool Add(std::vector<Load> loads);
+
+ private:
+  struct Begun {
+    std::int64_t number, slot;
+    Load load;
+  };
+  struct Live {
+    std::int64_t number, slot;
+  };
+
+  void Run();
+  bool NextToRead(Begun& begun);
+  bool TryBegin(Begun& begun);
+  void FreeWhatIsOver(std::int64_t lowest_step);
+  void Read(const Begun& begun);
+  void Pop();
+
+  Ring& ring_;
+  OpenFiles files_;
+  ExtentReader read_;
+
+  std::mutex queue_mutex_;
+  std::condition_variable queue_changed_;
+  LoadCheck announced_, added_;
+  std::deque<Load> queue_;  // not begun
+  bool ended_ = false;
+
+  std::mutex turn_;  // for what follows: one thread begins a load, in their order
+  std::int64_t next_ = 0;
+  std::multimap<std::int64_t, Live> live_;  // by last step
+  Slots slots_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace io
+}  // namespace horovod_opt

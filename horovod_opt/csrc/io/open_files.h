@@ -1,0 +1,59 @@
+// The data set's files, opened when they are needed and kept open for a while.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/io/status.h"
+
+namespace horovod_opt {
+namespace io {
+
+// The caller's memory, for a million names are much of it: the index's columns, mapped from a file.
+struct FileTable {
+  std::string root;  // folder of those whose names are not absolute
+  std::int64_t files = 0;
+  const char* names = nullptr;  // one after the other; name i ends before ends[i]
+  const std::int64_t* ends = nullptr;
+  const std::int64_t* bytes = nullptr;
+  const std::int64_t* mtime_ns = nullptr;
+};
+
+struct OpenFile {
+  std::shared_ptr<const Descriptor> descriptor;  // stays open while it is held
+  Status status = kGood;                         // why there is none
+};
+
+// For several threads.
+class OpenFiles {
+ public:
+  OpenFiles(FileTable table, std::size_t most_open);
+
+  std::int64_t size() const { return table_.files; }
+
+  // `again`: not the descriptor that is kept, for it has failed.
+  OpenFile Get(std::int32_t file, bool again = false);
+
+ private:
+  using Kept = std::list<std::pair<std::int32_t, std::shared_ptr<const Descriptor>>>;
+
+  std::string PathOf(std::int32_t file) const;
+  OpenFile Open(std::int32_t file);
+  void Drop(std::size_t to);  // with the mutex held
+  int TryOpen(const std::string& path);
+
+  const FileTable table_;
+  const std::size_t most_open_;
+  std::mutex mutex_;
+  Kept kept_;  // the last used first
+  std::unordered_map<std::int32_t, Kept::iterator> by_file_;
+};
+
+}  // namespace io
+}  // namespace horovod_opt

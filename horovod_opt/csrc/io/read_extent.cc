@@ -1,0 +1,77 @@
+#include "horovod_opt/csrc/io/read_extent.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr std::int64_t kBadPiece = 4096;                   // the block of a disk
+constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 26;  // `stop` is looked at in between
+
+void Miss(char* slot, std::int64_t begin, std::int64_t end, Status why, Damages& damages) {
+  std::memset(slot + begin, 0, static_cast<std::size_t>(end - begin));
+  damages.Add(begin, end, why);
+}
+
+}  // namespace
+
+ExtentReader::ExtentReader(OpenFiles& files, Counters& counters, const std::atomic<bool>& stop,
+                           Read read)
+    : files_(files), counters_(counters), stop_(stop), read_(std::move(read)) {}
+
+void ExtentReader::operator()(const Extent& extent, char* slot, Damages& damages) {
+  const std::int64_t end = extent.place + extent.bytes;
+  const OpenFile file = files_.Get(extent.file);
+  if (file.status != kGood) return Miss(slot, extent.place, end, file.status, damages);
+  const Piece piece = ReadPiece(file.descriptor->number(), slot + extent.place, extent.bytes,
+                                extent.offset);
+  if (piece.status == kTruncated) {
+    Miss(slot, extent.place + piece.read, end, kTruncated, damages);
+  } else if (piece.status != kGood) {
+    ReadBadPart(extent, piece.read, slot, damages);
+  }
+}
+
+ExtentReader::Piece ExtentReader::ReadPiece(int file, char* to, std::int64_t bytes,
+                                            std::int64_t offset) {
+  std::int64_t done = 0;
+  while (done < bytes && !stop_.load()) {
+    const std::int64_t wanted = std::min(bytes - done, kMostAtOnce);
+    const ssize_t got = read_(file, to + done, static_cast<size_t>(wanted), offset + done);
+    ++counters_.requests;
+    if (got == 0) return {done, kTruncated};
+    if (got < 0 && errno != EINTR) return {done, errno};
+    if (got > 0) {
+      done += got;
+      counters_.bytes_read += got;
+    }
+  }
+  return {done, kGood};
+}
+
+void ExtentReader::ReadBadPart(const Extent& extent, std::int64_t from, char* slot,
+                               Damages& damages) {
+  const std::int64_t end = extent.place + extent.bytes;
+  const OpenFile file = files_.Get(extent.file, /*again=*/true);
+  if (file.status != kGood) return Miss(slot, extent.place + from, end, file.status, damages);
+  for (std::int64_t done = from; done < extent.bytes && !stop_.load();) {
+    const std::int64_t offset = extent.offset + done;
+    const std::int64_t to_border = kBadPiece - offset % kBadPiece;
+    const std::int64_t bytes = std::min(to_border, extent.bytes - done);
+    const std::int64_t place = extent.place + done;
+    const Piece piece = ReadPiece(file.descriptor->number(), slot + place, bytes, offset);
+    if (piece.status == kTruncated) {
+      return Miss(slot, place + piece.read, end, kTruncated, damages);
+    }
+    if (piece.status != kGood) Miss(slot, place + piece.read, place + bytes, piece.status, damages);
+    done += bytes;
+  }
+}
+
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,112 @@
+#include "horovod_opt/csrc/io/ring.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
+
+bool Ring::Done(std::int64_t rank, std::int64_t step) {
+  std::atomic<std::int64_t>& cursor = memory_.rank(rank).cursor;
+  const std::int64_t before = cursor.load();
+  if (step < before) return true;
+  if (step - before >= kMarks) return false;
+  memory_.mark(rank, step) = step + 1;
+  // Marks are sequentially consistent: of two workers that end the cursor's step and the one after,
+  // at least one finds both marks.
+  std::int64_t now = cursor.load();
+  while (now != kNever && memory_.mark(rank, now) == now + 1) {
+    if (cursor.compare_exchange_strong(now, now + 1)) ++now;
+  }
+  if (now > before) NotifyIfLowest(before);
+  return true;
+}
+
+void Ring::SkipTo(std::int64_t rank, std::int64_t step) {
+  std::atomic<std::int64_t>& cursor = memory_.rank(rank).cursor;
+  std::int64_t before = cursor.load();
+  while (before < step && !cursor.compare_exchange_weak(before, step)) {
+  }
+  if (before < step) NotifyIfLowest(before);
+}
+
+void Ring::Leave(std::int64_t rank) { SkipTo(rank, kNever); }
+
+bool Ring::HasLeft(std::int64_t rank) const { return memory_.rank(rank).cursor == kNever; }
+
+std::int64_t Ring::LowestStep() const {
+  std::int64_t lowest = kNever;
+  for (std::int64_t rank = 0; rank < memory_.shape().ranks; ++rank) {
+    lowest = std::min(lowest, memory_.rank(rank).cursor.load());
+  }
+  return lowest;
+}
+
+// If another rank is still there, it will notify.
+void Ring::NotifyIfLowest(std::int64_t before) {
+  if (LowestStep() > before) memory_.header().room.Notify();
+}
+
+void Ring::Publish(std::int64_t load, std::int64_t slot) {
+  Entry& entry = memory_.entry(load);
+  entry.slot = slot;
+  entry.loaded = load + 1;
+  memory_.header().loaded.Notify(Waiters(load));
+}
+
+void Ring::Withdraw(std::int64_t load) {
+  memory_.entry(load).loaded = -(load + 1);
+  memory_.header().loaded.Notify(Waiters(load));
+}
+
+Ring::Presence Ring::Look(std::int64_t load) const {
+  const std::int64_t loaded = memory_.entry(load).loaded.load();
+  if (loaded == load + 1) return Presence::kThere;
+  return (loaded < 0 ? -loaded : loaded) > load ? Presence::kOver : Presence::kNotYet;
+}
+
+Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank, std::chrono::nanoseconds longest) {
+  const auto seen = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
+  bool in_time = true;
+  if (!seen()) {
+    WaitCounts counts;
+    const auto begin = EventCount::Clock::now();
+    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever,
+                                            begin + longest, Waiters(load));
+    const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
+    memory_.rank(rank).waits += counts.waits;
+    memory_.rank(rank).wait_ns += waited.count();
+  }
+  if (end() != End::kNone) return Waited::kEnded;
+  if (!in_time) return Waited::kTimeout;
+  return Look(load) == Presence::kThere ? Waited::kThere : Waited::kOver;
+}
+
+void Ring::EndForAll(End why, std::int64_t dead_rank) {
+  Header& header = memory_.header();
+  End none = End::kNone;
+  header.dead_rank = dead_rank;
+  header.end.compare_exchange_strong(none, why);
+  EndHere(why);
+}
+
+void Ring::EndHere(End why) {
+  End none = End::kNone;
+  end_here_.compare_exchange_strong(none, why);
+  ended_here_ = true;
+  memory_.header().loaded.Kick();
+  memory_.header().room.Kick();
+}
+
+End Ring::end() const {
+  const End shared = memory_.header().end.load();
+  return shared != End::kNone ? shared : end_here_.load();
+}
+
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,62 @@
+// One process's view of a ring: who has done which steps, what is loaded, and whether all has ended.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "horovod_opt/csrc/io/ring_memory.h"
+
+namespace horovod_opt {
+namespace io {
+
+// Steps are numbered on over epochs. A rank is done with a step when it has taken all that it needs
+// of it. Its workers may be done with steps in any order, up to kMarks ahead.
+class Ring {
+ public:
+  explicit Ring(RingMemory memory) : memory_(std::move(memory)) {}
+
+  RingMemory& memory() { return memory_; }
+  const RingMemory& memory() const { return memory_; }
+
+  // False: the step is kMarks or more after the first one that is not done, and nothing changes.
+  bool Done(std::int64_t rank, std::int64_t step);
+  // The rank is done with all steps before this one.
+  void SkipTo(std::int64_t rank, std::int64_t step);
+  // The rank needs nothing more.
+  void Leave(std::int64_t rank);
+  bool HasLeft(std::int64_t rank) const;
+  // The first step that some rank is not done with.
+  std::int64_t LowestStep() const;
+
+  // The chunk of a load can be read from the slot; or cannot any more.
+  void Publish(std::int64_t load, std::int64_t slot);
+  void Withdraw(std::int64_t load);
+
+  enum class Presence { kNotYet, kThere, kOver };
+  Presence Look(std::int64_t load) const;
+
+  enum class Waited { kThere, kOver, kTimeout, kEnded };
+  // Sleeps until the load is there. The time counts as the rank's.
+  Waited Await(std::int64_t load, std::int64_t rank, std::chrono::nanoseconds longest);
+
+  // Ends it for all processes, and for this one. Whoever waits is woken; the first reason stays.
+  void EndForAll(End why, std::int64_t dead_rank);
+  void EndHere(End why);
+  End end() const;
+
+  // Set when end() is not kNone, for this process's waits.
+  const std::atomic<bool>& ended_here() const { return ended_here_; }
+
+ private:
+  // The lowest step may have changed from `before` on.
+  void NotifyIfLowest(std::int64_t before);
+
+  RingMemory memory_;
+  std::atomic<End> end_here_{End::kNone};
+  std::atomic<bool> ended_here_{false};
+};
+
+}  // namespace io
+}  // namespace horovod_opt

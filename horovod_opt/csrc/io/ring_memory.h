@@ -1,0 +1,112 @@
+// What the leader and the ranks of a node share: a ring of chunks in a sealed memfd.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "horovod_opt/csrc/core/waiting/event_count.h"
+#include "horovod_opt/csrc/io/damages.h"
+
+namespace horovod_opt {
+namespace io {
+
+struct Shape {
+  std::int64_t ranks = 0;
+  std::int64_t slots = 0;
+  std::int64_t slot_bytes = 0;  // the largest chunk
+  std::int64_t memory = 0;      // bytes that chunks may use at once
+  std::int64_t start = 0;       // the first step
+};
+
+// Why nobody can go on.
+enum class End : std::int32_t {
+  kNone = 0,
+  kClosed = 1,      // the leader, or this process, has closed the ring
+  kLeaderDied = 2,  // known to each process by itself
+  kRankDied = 3,
+};
+
+// All of these are zeros at first.
+
+struct Counters {
+  std::atomic<std::int64_t> bytes_read, requests, loads, skipped_loads;
+  std::atomic<std::int64_t> live_bytes, most_live_bytes, most_used_bytes;
+};
+
+struct Header {
+  std::atomic<std::uint64_t> magic;
+  std::atomic<std::uint64_t> version;
+  Shape shape;
+  EventCount loaded;  // a chunk is there: for ranks; who: Waiters(load)
+  EventCount room;    // the lowest step has changed, or there is a new load: for the leader
+  std::atomic<End> end;
+  std::atomic<std::int64_t> dead_rank;
+  Counters counters;
+};
+
+// Of a rank and its workers.
+struct alignas(64) RankState {
+  std::atomic<std::int64_t> cursor;  // the first step that is not done
+  std::atomic<std::int64_t> waits, wait_ns, records, bytes;
+};
+
+// A load is the reading of one chunk; loads are numbered from 0 in the order in which they begin.
+struct Entry {
+  std::atomic<std::int64_t> loaded;  // load + 1: it is there; -(load + 1): it was
+  std::atomic<std::int64_t> slot;
+};
+
+// Steps that a rank may be done with before an earlier one.
+constexpr std::int64_t kMarks = 1024;
+
+// The memory, mapped. Errors are std::exception.
+class RingMemory {
+ public:
+  static RingMemory Create(const Shape& shape);
+  // What another process has created and handed over.
+  static RingMemory Attach(Descriptor file);
+
+  const Descriptor& file() const { return file_; }
+  // In a process that was forked: it has not the memory, and must not keep it.
+  void Forget() { file_ = Descriptor(); }
+
+  const Shape& shape() const { return shape_; }
+  Header& header() const { return *static_cast<Header*>(segment_.data()); }
+  RankState& rank(std::int64_t rank) const { return ranks_[rank]; }
+  std::atomic<std::int64_t>& mark(std::int64_t rank, std::int64_t step) const {
+    return marks_[rank * kMarks + step % kMarks];
+  }
+  std::int64_t entries() const { return entries_; }
+  Entry& entry(std::int64_t load) const { return table_[load % entries_]; }
+  Damages& damages(std::int64_t slot) const { return damages_[slot]; }
+  char* slot(std::int64_t slot) const { return slots_ + slot * slot_stride_; }
+
+  // Gives the pages of a part of a slot back to the system; page-aligned.
+  void Punch(std::int64_t slot, std::int64_t begin, std::int64_t end) const;
+
+ private:
+  RingMemory(Descriptor file, SharedSegment segment, const Shape& shape);
+
+  Descriptor file_;
+  SharedSegment segment_;
+  Shape shape_;
+  std::int64_t entries_;
+  std::int64_t slot_stride_;
+  RankState* ranks_;
+  std::atomic<std::int64_t>* marks_;
+  Entry* table_;
+  Damages* damages_;
+  char* slots_;
+};
+
+std::int64_t PageBytes();
+// The next multiple of a page.
+std::int64_t WholePages(std::int64_t bytes);
+
+// Those who wait for a load, as a futex tells them from others: a wake-up for each is for few.
+constexpr futex::Sleepers Waiters(std::int64_t load) { return futex::Sleepers{1} << load % 32; }
+
+}  // namespace io
+}  // namespace horovod_opt

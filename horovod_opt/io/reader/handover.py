@@ -1,0 +1,212 @@
+"""How the ranks of a node and their workers come to the leader's ring, and notice each other's end.
+
+The leader listens on an abstract Unix socket: it is in no file system and ends with the leader.
+Both sides check that the other one is of the same user (SO_PEERCRED) and knows a secret; the
+address, which only the job is told, has them. The connection stays open after the ring's descriptor
+has gone over it. Its end is how a death is noticed: the kernel closes it however a process ends.
+
+Abstract sockets belong to a network namespace: ranks that have none in common, as in containers of
+their own, are nodes of their own.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import selectors
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.reader import forked
+from horovod_opt.io.reader.errors import ReaderEnded
+
+RANK, WORKER = "rank", "worker"
+ANSWER_SECONDS = 60  # in which the leader accepts; its Python may be busy
+_BACKLOG = 4096
+_MOST_BYTES = 256  # of a message
+
+
+def _abstract(name: str) -> bytes:
+    return b"\0" + name.encode()
+
+
+def _user_of(connection: socket.socket) -> int:
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", peer)[1]
+
+
+class Giver:
+    """The leader's side: a thread that gives `file` to all who know the secret.
+
+    `rank_ended(rank)` is called, by that thread, when a rank's connection has ended; nothing when a
+    worker's has, for the rank that has started it is told by its own means.
+    """
+
+    def __init__(self, file: int, ranks: int, rank_ended: Callable[[int], None]):
+        name = f"horovod-opt-io-{secrets.token_hex(16)}"
+        self._question, self._answer = secrets.token_hex(16), secrets.token_hex(16)
+        self.address = f"{name} {self._question} {self._answer}"
+        self._file, self._ranks, self._rank_ended = file, ranks, rank_ended
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.setblocking(False)
+        self._listener.bind(_abstract(name))
+        self._listener.listen(_BACKLOG)
+        self._stop, self._stop_from = os.pipe2(os.O_CLOEXEC)
+        self._is_closed = False
+        self._connections: dict[socket.socket, int | None] = {}  # the rank, of a rank's own
+        self._selector = selectors.PollSelector()  # no descriptor that a fork would share
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._stop, selectors.EVENT_READ)
+        forked.watch(self)
+        self._thread: threading.Thread | None = threading.Thread(
+            target=self._run, name="hio-handover", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread and all connections, at which members find the leader gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        os.write(self._stop_from, b".")
+        thread = self._thread
+        if thread is not None and threading.current_thread() is not thread:
+            thread.join()
+
+    def let_go(self) -> None:
+        """In a forked process: the leader's end must be seen though this one lives on."""
+        if self._thread is not None:
+            self._close_all()
+
+    def _close_all(self) -> None:
+        self._listener.close()
+        for connection in list(self._connections):
+            connection.close()
+        os.close(self._stop)
+        os.close(self._stop_from)
+        self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            ready = [key.fileobj for key, _ in self._selector.select()]
+            if self._stop in ready:
+                break
+            for each in ready:
+                if each is self._listener:
+                    self._accept()
+                else:
+                    self._hear(each)
+        self._close_all()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # gone again, or no descriptors left: the taker says so
+            return
+        if _user_of(connection) != os.geteuid():
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._connections[connection] = None
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _hear(self, connection: socket.socket) -> None:
+        try:
+            message = connection.recv(_MOST_BYTES)
+        except OSError:
+            message = b""
+        rank = self._connections[connection]
+        if message and rank is None and self._give(connection, message):
+            return
+        self._selector.unregister(connection)
+        connection.close()
+        del self._connections[connection]
+        if rank is not None:
+            self._rank_ended(rank)
+
+    def _give(self, connection: socket.socket, message: bytes) -> bool:
+        """Whether it was a good question; then the connection stays."""
+        question, _, who = message.decode(errors="replace").partition(" ")
+        if not hmac.compare_digest(question.encode(), self._question.encode()):
+            return False
+        kind, _, number = who.partition(" ")
+        rank = int(number) if number.isdigit() else -1
+        if not 0 <= rank < self._ranks:
+            refusal = f"it has {self._ranks} ranks, and no rank {number}"
+        elif kind == RANK and rank in self._connections.values():
+            refusal = f"rank {rank} is connected already"
+        else:
+            refusal = ""
+        try:
+            if refusal:
+                connection.send(f"refused {refusal}".encode())
+                return False
+            socket.send_fds(connection, [self._answer.encode()], [self._file])
+        except OSError:
+            return False
+        if kind == RANK:
+            self._connections[connection] = rank
+        return True
+
+
+class Taker:
+    """A rank's or worker's side. `connection` must stay open as long as the ring is used.
+
+    Raises ReaderEnded if nobody listens, DataError if the leader refuses or is another user's.
+    """
+
+    def __init__(self, address: str, kind: str, rank: int):
+        name, question, answer = address.split(" ")
+        self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.connection.settimeout(ANSWER_SECONDS)
+        self.file = -1
+        try:
+            self._ask(name, f"{question} {kind} {rank}")
+            self._take(name, answer)
+        except BaseException:
+            self.let_go()
+            raise
+        self.connection.settimeout(None)
+        forked.watch(self)
+
+    def let_go(self) -> None:
+        """Ends the connection, here and in a forked process alike."""
+        self.connection.close()
+
+    def _ask(self, name: str, message: str) -> None:
+        try:
+            self.connection.connect(_abstract(name))
+        except OSError as error:
+            raise ReaderEnded(
+                f"cannot connect to the node's leader at the Unix socket @{name}: {error}; it has "
+                "ended, or has no network namespace in common with this rank (containers); "
+                "remedy: see the leader's own error, or give the ranks one namespace") from None
+        user = _user_of(self.connection)
+        if user != os.geteuid():
+            raise DataError(f"the Unix socket @{name} belongs to user {user}, not {os.geteuid()}; "
+                            "remedy: start all ranks as one user")
+        self.connection.send(message.encode())
+
+    def _take(self, name: str, answer: str) -> None:
+        try:
+            message, files, _, _ = socket.recv_fds(self.connection, _MOST_BYTES, 1,
+                                                   socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            raise ReaderEnded(f"no answer from the node's leader at the Unix socket @{name} within "
+                              f"{ANSWER_SECONDS} s: {error}") from None
+        text = message.decode(errors="replace")
+        if files and hmac.compare_digest(message, answer.encode()):
+            self.file = files[0]
+            return
+        for file in files:
+            os.close(file)
+        if text.startswith("refused "):
+            raise DataError(f"the node's leader refuses: {text[len('refused '):]}")
+        if hmac.compare_digest(message, answer.encode()):
+            raise DataError(f"no descriptor came on the Unix socket @{name}; remedy: raise "
+                            "ulimit -n")
+        raise ReaderEnded(f"the node's leader at the Unix socket @{name} has ended, or does not "
+                          "know this job's secret")

@@ -1,0 +1,90 @@
+"""Where the bytes of a chunk are in its files, and where they come in a slot of the ring.
+
+The leader reads by it and the ranks find their samples by it: it depends on the index alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Bytes between two records that are read along: a request costs more than they do.
+GAP = 64 * 1024
+AT_ONCE = 1 << 18  # samples that chunk_bytes() looks at
+
+
+class Extents(NamedTuple):
+    """Pieces of files, by chunk: those of chunk i are number begin[i] to begin[i + 1] - 1.
+
+    `begin` int64[chunks + 1]; `file` int32, `offset`, `length` and `place` int64, each [extents]:
+    `length` bytes at `offset` of a file come to `place` of the slot. `bytes` int64[chunks]: what a
+    chunk takes in its slot.
+    """
+
+    begin: np.ndarray
+    file: np.ndarray
+    offset: np.ndarray
+    length: np.ndarray
+    place: np.ndarray
+    bytes: np.ndarray
+
+
+def samples_of(chunks: np.ndarray, chunk_samples: int, samples: int
+               ) -> tuple[np.ndarray, np.ndarray]:
+    """The samples of these chunks one after the other, and for each the place of its chunk among
+    them: two int64[n]. `samples` is the data set's number of samples."""
+    first = chunks * chunk_samples
+    count = np.minimum(first + chunk_samples, samples) - first
+    group = np.repeat(np.arange(len(chunks)), count)
+    within = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+    return first[group] + within, group
+
+
+def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndarray,
+               size: np.ndarray) -> tuple[Extents, np.ndarray]:
+    """The extents of `groups` chunks, and the place of each part in its chunk's slot: int64[n, P].
+
+    Sample i of chunk `group[i]` has parts at `offset` of `file`, `size` bytes (each [n, P]). Parts
+    are sorted by file and offset; what is at most GAP bytes apart is one extent; extents come one
+    after the other.
+    """
+    parts = offset.shape[1]
+    order = np.lexsort((offset.ravel(), file.ravel(), np.repeat(group, parts)))
+    chunk = np.repeat(group, parts)[order]
+    number, start = file.ravel()[order], offset.ravel()[order]
+    end = start + size.ravel()[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = ((chunk[1:] != chunk[:-1]) | (number[1:] != number[:-1])
+                  | (start[1:] - end[:-1] > GAP))
+    heads = np.flatnonzero(is_new)
+    length = np.maximum.reduceat(end, heads) - start[heads] if len(heads) else heads
+    total = np.concatenate([[0], np.cumsum(length)])
+    first = np.searchsorted(chunk[heads], np.arange(groups + 1))
+    place = total[:-1] - total[first[chunk[heads]]]
+    extent = np.cumsum(is_new) - 1
+    places = np.empty(len(order), np.int64)
+    places[order] = place[extent] + start - start[heads][extent]
+    read = length > 0
+    return Extents(
+        begin=np.searchsorted(chunk[heads][read], np.arange(groups + 1)),
+        file=np.ascontiguousarray(number[heads][read], np.int32), offset=start[heads][read],
+        length=length[read], place=place[read], bytes=total[first[1:]] - total[first[:-1]],
+    ), places.reshape(offset.shape)
+
+
+def extents_of_chunks(index, chunk_samples: int, chunks: np.ndarray) -> tuple[Extents, np.ndarray]:
+    """The same for these chunks of an index, sample after sample."""
+    samples, group = samples_of(chunks, chunk_samples, len(index.offset))
+    return extents_of(group, len(chunks), index.file[samples], index.offset[samples],
+                      index.size[samples])
+
+
+def chunk_bytes(index, chunk_samples: int) -> np.ndarray:
+    """What each chunk of the data set takes in memory: int64[chunks]."""
+    chunks = -(-len(index.offset) // chunk_samples)
+    at_once = max(AT_ONCE // chunk_samples, 1)
+    pieces = [extents_of_chunks(index, chunk_samples,
+                                np.arange(first, min(first + at_once, chunks)))[0].bytes
+              for first in range(0, chunks, at_once)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)

@@ -1,0 +1,161 @@
+"""The process of a node that reads: it owns the ring, its threads, and the socket to it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import numpy as np
+
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.reader import closing, forked, layout
+from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.handover import Giver
+from horovod_opt.io.reader.ring import LeaderStats, Ring
+
+THREADS = 4
+_LOADS_AT_ONCE = 64
+_MOST_ADDRESSES = 1 << 44  # bytes of the slots' address space
+
+
+class Leader:
+    """Reads the chunks of an index into a ring of `memory` bytes for `ranks` ranks of this node.
+
+    `chunk_bytes` int64[chunks] is what each chunk takes, from layout.chunk_bytes() where the caller
+    does not know it. Steps begin with `start`. Members come by `address`, a secret that only ranks
+    of the job are told. The threads run on the cores of the thread that makes the leader.
+
+    Raises InputError: values that no ring can have.
+    """
+
+    def __init__(self, index, chunk_samples: int, memory: int, ranks: int, threads: int = THREADS,
+                 start: int = 0, chunk_bytes: np.ndarray | None = None):
+        if threads < 1:
+            raise InputError(f"threads={threads}; remedy: at least 1")
+        self._index, self._chunk_samples = index, chunk_samples
+        if chunk_bytes is None:
+            chunk_bytes = layout.chunk_bytes(index, chunk_samples)
+        self.chunk_bytes = chunk_bytes
+        self._ranks = ranks
+        self._state = threading.Condition()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._fed: queue.SimpleQueue = queue.SimpleQueue()
+        slot_bytes = max(int(self.chunk_bytes.max(initial=1)), 1)
+        self._ring: Ring | None = Ring.create(
+            ranks, slots_for(self.chunk_bytes, memory), slot_bytes, memory, start)
+        self._giver = Giver(self._ring.file, ranks, self._rank_ended)
+        files = index.files
+        self._ring.start(index.root, files.names.blob, files.names.ends, files.sizes,
+                         files.mtimes_ns, threads)
+        self._feeder = threading.Thread(target=self._feed, name="hio-feed", daemon=True)
+        self._feeder.start()
+        forked.watch(self)
+        closing.at_exit(leader=self)
+
+    @property
+    def address(self) -> str:
+        """What members need to come to the ring."""
+        return self._giver.address
+
+    def feed(self, loads) -> None:
+        """The next loads, as a rule of an epoch: arrays `chunk`, `first` and `last`, int64[n], in
+        the order of `first`, the first step that needs a chunk.
+
+        Raises InputError, and takes none of them, if the memory is too small for a step, with both
+        figures, or their order is wrong.
+        """
+        if self._failure is not None:
+            raise self._failure
+        chunk, first, last = (np.ascontiguousarray(each, np.int64)
+                              for each in (loads.chunk, loads.first, loads.last))
+        if len(chunk) and not 0 <= chunk.min() <= chunk.max() < len(self.chunk_bytes):
+            raise InputError(f"loads of the chunks {chunk.min()} to {chunk.max()}, of "
+                             f"{len(self.chunk_bytes)}")
+        self._here().announce(first, last, self.chunk_bytes[chunk])
+        self._fed.put((chunk, first, last))
+
+    def stats(self) -> LeaderStats:
+        """What has been read until now."""
+        return self._here().leader_stats()
+
+    def close(self) -> None:
+        """Ends the reading when all ranks have left, which may be at once; until then it goes on in
+        the background, for ranks that are a step behind."""
+        with self._state:
+            self._closing = True
+        if self._all_have_left():
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends it now: ranks that still wait raise ReaderEnded."""
+        with self._state:
+            if self._ring is None:
+                return
+            ring, self._ring = self._ring, None
+            self._state.notify_all()
+        ring.end()
+        self._fed.put(None)
+        if threading.current_thread() is not self._feeder:
+            self._feeder.join()
+        self._giver.close()
+        ring.close()
+
+    def wait(self, seconds: float) -> bool:
+        """After close(): until it has ended, but no longer than this. Whether it has."""
+        with self._state:
+            return self._state.wait_for(lambda: self._ring is None, max(seconds, 0))
+
+    def let_go(self) -> None:
+        """In a forked process: the leader is the other one."""
+        self._ring = None
+        self._state = threading.Condition()
+
+    def _here(self) -> Ring:
+        ring = self._ring
+        if ring is None:
+            raise ReaderEnded("the node's leader is closed, or was opened before this process was "
+                              "forked; remedy: open it here")
+        return ring
+
+    def _all_have_left(self) -> bool:
+        ring = self._ring
+        return ring is None or all(ring.has_left(rank) for rank in range(self._ranks))
+
+    def _rank_ended(self, rank: int) -> None:
+        """Called by the thread that sees connections end."""
+        with self._state:
+            ring, closing = self._ring, self._closing
+        if ring is None:
+            return
+        if not ring.has_left(rank):
+            ring.end(dead_rank=rank)
+        elif closing and self._all_have_left():
+            self.stop()
+
+    def _feed(self) -> None:
+        ring = self._here()
+        try:
+            while True:
+                fed = self._fed.get()
+                if fed is None:
+                    return
+                chunk, first, last = fed
+                for begin in range(0, len(chunk), _LOADS_AT_ONCE):
+                    part = slice(begin, begin + _LOADS_AT_ONCE)
+                    extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples,
+                                                          chunk[part])
+                    ring.add(first[part], last[part], extents)
+        except BaseException as error:
+            self._failure = error
+            if ring is self._ring:  # not stopped: nobody may wait for what will not come
+                ring.end()
+
+
+def slots_for(chunk_bytes: np.ndarray, memory: int) -> int:
+    """So many that `memory` runs out before slots do: of the smallest chunks, each twice, as at the
+    border of two epochs; and that their addresses can be had."""
+    smallest = np.cumsum(np.repeat(np.sort(chunk_bytes), 2))
+    slots = int(np.searchsorted(smallest, memory, side="right")) + 1
+    return max(min(slots, _MOST_ADDRESSES // max(int(chunk_bytes.max(initial=1)), 1)), 1)
+

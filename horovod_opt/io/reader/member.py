@@ -1,0 +1,155 @@
+"""A rank of the node, or one of its workers: takes samples out of the leader's ring."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.reader import closing
+from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.handover import RANK, WORKER, Taker
+from horovod_opt.io.reader.placement import Placement
+from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring
+from horovod_opt.io.reader.taken import Taken
+
+
+class Member:
+    """`rank` of the ranks of this node, from 0 on, at the leader's `address`.
+
+    It may be used by several threads. In a process that was forked, or that it was pickled to, as
+    DataLoader's workers are, it attaches itself again on first use, as a worker of the same rank:
+    the rank's death ends the reading, a worker's does not. What it was fed does not go along with a
+    copy: workers use take_at().
+    """
+
+    def __init__(self, index, chunk_samples: int, address: str, rank: int):
+        self._index, self._chunk_samples = index, chunk_samples
+        self._address, self.rank = address, rank
+        self._placements: tuple[Placement, ...] = ()  # in the order of their steps
+        self.next_load = 0  # the number that the next load fed gets
+        self._is_closed = False
+        self._attach(RANK)
+
+    def _attach(self, kind: str) -> None:
+        self._lock = threading.Lock()  # for placements
+        self._kind = kind
+        self._process = os.getpid()
+        self._taker = Taker(self._address, kind, self.rank)
+        self._ring = Ring.attach(self._taker.file)
+        self._ring.watch(self._taker.connection.fileno())
+        closing.at_exit(member=self)
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items()
+                if name not in ("_lock", "_ring", "_taker", "_process", "_kind", "_placements")}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state, _process=-1, _placements=())
+
+    def _here(self) -> Ring:
+        """The ring as this process has it."""
+        if self._is_closed:
+            raise ReaderEnded(f"rank {self.rank} has closed its reader; remedy: open it again")
+        if self._process != os.getpid():
+            self._attach(WORKER)
+        return self._ring
+
+    def feed(self, loads, number: int | None = None) -> None:
+        """What the leader was fed, in the same order: arrays `chunk`, `first`, `last`, int64[n].
+
+        `number` is that of the first load, where that is not the next one: in a worker that was not
+        told of earlier ones. Raises InputError if their steps overlap with those of earlier ones.
+        """
+        self._here()
+        chunk, first, last = (np.ascontiguousarray(each, np.int64)
+                              for each in (loads.chunk, loads.first, loads.last))
+        if not len(chunk):
+            return
+        begin = self.next_load if number is None else number
+        with self._lock:
+            if self._placements and first.min() <= self._placements[-1].last_step:
+                raise InputError(f"loads for step {first.min()} on, but earlier ones are for up to "
+                                 f"step {self._placements[-1].last_step}")
+            cursor = self._ring.cursor(self.rank)
+            kept = [each for each in self._placements if each.last_step >= cursor]
+            self._placements = (*kept, Placement(self._index, self._chunk_samples, begin, chunk,
+                                                 first, last))
+            self.next_load = begin + len(chunk)
+
+    def locate(self, step: int, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where samples (int64[k]) of this step are: loads int64[k], places in slots int64[k, P].
+
+        Raises InputError for a sample that is not among the loads that were fed for the step.
+        """
+        samples = np.ascontiguousarray(samples, np.int64)
+        with self._lock:
+            return self._placement(step).find(step, samples, self._index.size[samples])
+
+    def take(self, step: int, samples: np.ndarray) -> Taken:
+        """The bytes of these samples (int64[k]), which the rank needs in this step. Waits asleep
+        until they are read.
+
+        Raises ReaderEnded when the leader or a rank of the node has ended, InputError for a sample
+        that is not among the step's loads, or a step that is done.
+        """
+        self._here()
+        return self.take_at(step, samples, *self.locate(step, samples))
+
+    def take_at(self, step: int, samples: np.ndarray, loads: np.ndarray, places: np.ndarray
+                ) -> Taken:
+        """The same where locate() has found them, perhaps in another process: nothing has to be fed
+        here."""
+        ring = self._here()
+        samples = np.ascontiguousarray(samples, np.int64)
+        size = self._index.size[samples]
+        ends = np.cumsum(size.ravel())
+        begin = ends - size.ravel()
+        buffer = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        crc = None if self._index.crc is None else self._index.crc[samples].ravel()
+        status = ring.gather(self.rank, step, np.repeat(loads, size.shape[1]),
+                             np.ascontiguousarray(places.ravel()),
+                             np.ascontiguousarray(size.ravel()), crc, buffer, begin)
+        return Taken(step, samples, buffer, begin.reshape(size.shape), size,
+                     status.reshape(size.shape))
+
+    def done(self, step: int) -> None:
+        """The rank, its workers included, needs nothing more of the step. Steps may be done in any
+        order. Raises InputError far ahead of the first one that is not."""
+        self._here().done(self.rank, step)
+
+    def skip_to(self, step: int) -> None:
+        """The rank needs nothing of the steps before this one: what only they need is not read."""
+        self._here().skip_to(self.rank, step)
+
+    def stats(self) -> RankStats:
+        """Of this rank and its workers."""
+        return self._here().rank_stats(self.rank)
+
+    def leader_stats(self) -> LeaderStats:
+        """Of the node's leader."""
+        return self._here().leader_stats()
+
+    def close(self) -> None:
+        """A rank leaves for good; a worker leaves the rank as it is."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._process != os.getpid():
+            return
+        if self._kind == RANK:
+            self._ring.leave(self.rank)
+        self._ring.close()
+        self._taker.let_go()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_taker"):  # not where attaching has failed
+            self.close()
+
+    def _placement(self, step: int) -> Placement:
+        for placement in reversed(self._placements):
+            if placement.first_step <= step:
+                return placement
+        raise InputError(f"step {step} was not fed; remedy: feed its loads first")

@@ -1,0 +1,85 @@
+"""libhorovod_opt_io.so: where it is, and its functions as horovod_opt/csrc/io/c_api.h has them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+LIBRARY = "libhorovod_opt_io.so"
+FOLDER = Path("horovod_opt", "io")  # of the installed package
+PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
+VERSION = 1  # HIO_VERSION
+
+OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR = range(7)
+
+_INT, _INT64, _TEXT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p
+
+# Name, type of the result, types of the arguments. Arrays are given as the address of their data.
+_TABLE = (
+    ("hio_version", _INT, ()),
+    ("hio_error", _TEXT, ()),
+    ("hio_crc32c", ctypes.c_uint32, (ctypes.c_uint32, _POINTER, _INT64)),
+    ("hio_create", _POINTER, (_INT64,) * 5),
+    ("hio_file", _INT, (_POINTER,)),
+    ("hio_attach", _POINTER, (_INT,)),
+    ("hio_watch", _INT, (_POINTER, _INT)),
+    ("hio_start", _INT, (_POINTER, _TEXT, _INT64, _POINTER, _POINTER, _POINTER, _POINTER, _INT)),
+    ("hio_announce", _INT, (_POINTER, _INT64, _POINTER, _POINTER, _POINTER)),
+    ("hio_loads", _INT, (_POINTER, _INT64) + (_POINTER,) * 8),
+    ("hio_gather", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 8 + (_INT64,)),
+    ("hio_done", _INT, (_POINTER, _INT64, _INT64)),
+    ("hio_skip_to", _INT, (_POINTER, _INT64, _INT64)),
+    ("hio_leave", _INT, (_POINTER, _INT64)),
+    ("hio_has_left", _INT, (_POINTER, _INT64)),
+    ("hio_cursor", _INT64, (_POINTER, _INT64)),
+    ("hio_leader_stats", None, (_POINTER, _POINTER)),
+    ("hio_rank_stats", None, (_POINTER, _INT64, _POINTER)),
+    ("hio_state", _INT, (_POINTER,)),
+    ("hio_dead_rank", _INT64, (_POINTER,)),
+    ("hio_end", None, (_POINTER, _INT64)),
+    ("hio_end_here", None, (_POINTER,)),
+    ("hio_free", None, (_POINTER,)),
+    ("hio_forget", None, (_POINTER,)),
+)
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """The library, loaded once. Raises ImportError: it is not there, or of another build."""
+    candidates = list(_candidates())
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        raise ImportError(
+            f"{LIBRARY} is in none of {', '.join(map(str, candidates))}. Remedy: pip install "
+            "--force-reinstall horovod-opt (in a developer's tree: make build).")
+    lib = ctypes.CDLL(str(path))
+    for name, result, arguments in _TABLE:
+        try:
+            function = getattr(lib, name)
+        except AttributeError:
+            raise _stale(path, f"has no {name}()") from None
+        function.restype, function.argtypes = result, arguments
+    if lib.hio_version() != VERSION:
+        raise _stale(path, f"is of version {lib.hio_version()}, Python's side of {VERSION}")
+    return lib
+
+
+def _candidates() -> Iterator[Path]:
+    """Where it may be, in order."""
+    if os.environ.get(PATH):
+        yield Path(os.environ[PATH])
+        return
+    yield Path(__file__).parents[1] / LIBRARY
+    try:  # a checkout comes first on the path, and what is installed has been built
+        yield Path(str(metadata.distribution("horovod-opt").locate_file(FOLDER / LIBRARY)))
+    except metadata.PackageNotFoundError:
+        pass
+
+
+def _stale(path: Path, what: str) -> ImportError:
+    return ImportError(f"{path} {what}: they are from different builds; remedy: pip install "
+                       "--force-reinstall horovod-opt (in a developer's tree: make build).")

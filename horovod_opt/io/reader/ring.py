@@ -1,0 +1,207 @@
+"""The ring of a node in this process: a thin wrapper of csrc/io/c_api.h, safe for threads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.reader import forked, native
+from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.layout import Extents
+
+# A wait in C hears of no signal: so often Python looks whether there was one.
+PATIENCE_MS = 500
+
+
+class LeaderStats(NamedTuple):
+    """Bytes from storage, calls of pread(2), chunks read and skipped; bytes of the chunks that are
+    live, and the most that ever were; the most bytes of memory that slots have used."""
+
+    bytes_read: int
+    requests: int
+    loads: int
+    skipped_loads: int
+    live_bytes: int
+    most_live_bytes: int
+    most_used_bytes: int
+
+
+class RankStats(NamedTuple):
+    """Of a rank and its workers: waits that slept, seconds of waits, records and bytes taken."""
+
+    waits: int
+    wait_seconds: float
+    records: int
+    bytes: int
+
+
+class Ring:
+    """Raises ReaderEnded from every call after close(), and from those that close() interrupts."""
+
+    def __init__(self, handle: int | None):
+        self._lib = native.library()
+        if not handle:
+            raise DataError(self._error())
+        self._handle: int | None = handle
+        self._idle = threading.Condition()
+        self._calls = 0
+        self._kept: tuple = ()  # arrays that the leader's threads read
+        forked.watch(self)
+
+    @classmethod
+    def create(cls, ranks: int, slots: int, slot_bytes: int, memory: int, start: int = 0) -> Ring:
+        """A leader's: `memory` bytes for chunks of up to `slot_bytes`; steps begin with `start`."""
+        return cls(native.library().hio_create(ranks, slots, slot_bytes, memory, start))
+
+    @classmethod
+    def attach(cls, file: int) -> Ring:
+        """The ring behind a descriptor that a leader has handed over, and which is taken."""
+        return cls(native.library().hio_attach(file))
+
+    @property
+    def file(self) -> int:
+        """The descriptor to hand over."""
+        return self._call(self._lib.hio_file)
+
+    def watch(self, socket: int) -> None:
+        """Ends the ring for this process when the other end of `socket` is closed."""
+        self._checked(self._call(self._lib.hio_watch, socket))
+
+    def start(self, root: str, names: np.ndarray, ends: np.ndarray, sizes: np.ndarray,
+              mtimes_ns: np.ndarray, threads: int) -> None:
+        """Starts the leader's threads. Name i of the files ends before `ends[i]` in `names`."""
+        self._kept = (np.ascontiguousarray(names, np.uint8),
+                      *(np.ascontiguousarray(each, np.int64) for each in (ends, sizes, mtimes_ns)))
+        self._checked(self._call(self._lib.hio_start, os.fsencode(root), len(ends),
+                                 *(each.ctypes.data for each in self._kept), threads))
+
+    def announce(self, first: np.ndarray, last: np.ndarray, size: np.ndarray) -> None:
+        """Raises InputError if loads of `size` bytes, needed in steps `first` to `last` (int64[n]),
+        cannot come next: none of them counts then."""
+        if self._call(self._lib.hio_announce, len(first), *_addresses(first, last, size)):
+            raise InputError(self._error())
+
+    def add(self, first: np.ndarray, last: np.ndarray, extents: Extents) -> None:
+        """The next loads, as announced. Waits while many are not begun."""
+        self._checked(self._call(
+            self._lib.hio_loads, len(first),
+            *_addresses(first, last, extents.bytes, extents.begin, extents.file, extents.offset,
+                        extents.length, extents.place)))
+
+    def gather(self, rank: int, step: int, load: np.ndarray, place: np.ndarray, size: np.ndarray,
+               crc: np.ndarray | None, out: np.ndarray, out_place: np.ndarray) -> np.ndarray:
+        """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""
+        status = np.empty(len(load), np.int32)
+        begin = ctypes.c_int64(0)
+        arguments = (rank, step, len(load), *_addresses(load, place, size),
+                     None if crc is None else crc.ctypes.data,
+                     *_addresses(out, out_place, status), ctypes.addressof(begin), PATIENCE_MS)
+        code = native.TIMEOUT
+        while code == native.TIMEOUT:  # here Python's signal handlers run
+            code = self._call(self._lib.hio_gather, *arguments)
+        self._checked(code, f"step {step} of rank {rank}")
+        return status
+
+    def done(self, rank: int, step: int) -> None:
+        """The rank needs nothing more of the step. Raises InputError far ahead of its first step
+        that is not done."""
+        if self._call(self._lib.hio_done, rank, step) == native.TOO_FAR:
+            raise InputError(f"rank {rank} ends step {step}, but has not ended step "
+                             f"{self.cursor(rank)}; remedy: end each step, or skip to a later one")
+
+    def skip_to(self, rank: int, step: int) -> None:
+        """The rank needs nothing of the steps before this one."""
+        self._call(self._lib.hio_skip_to, rank, step)
+
+    def leave(self, rank: int) -> None:
+        """The rank needs nothing more."""
+        self._call(self._lib.hio_leave, rank)
+
+    def has_left(self, rank: int) -> bool:
+        """Whether the rank, in whichever process it is, needs nothing more."""
+        return bool(self._call(self._lib.hio_has_left, rank))
+
+    def cursor(self, rank: int) -> int:
+        """The first step that the rank has not done."""
+        return self._call(self._lib.hio_cursor, rank)
+
+    def leader_stats(self) -> LeaderStats:
+        """The same in all processes of the node."""
+        numbers = (ctypes.c_int64 * len(LeaderStats._fields))()
+        self._call(self._lib.hio_leader_stats, ctypes.addressof(numbers))
+        return LeaderStats(*numbers)
+
+    def rank_stats(self, rank: int) -> RankStats:
+        """The same in all processes of the node."""
+        numbers = (ctypes.c_int64 * len(RankStats._fields))()
+        self._call(self._lib.hio_rank_stats, rank, ctypes.addressof(numbers))
+        waits, nanoseconds, records, taken = numbers
+        return RankStats(waits, nanoseconds * 1e-9, records, taken)
+
+    def end(self, dead_rank: int | None = None) -> None:
+        """Ends it for all processes of the node: closed, or because a rank has died."""
+        self._call(self._lib.hio_end, -1 if dead_rank is None else dead_rank)
+
+    def close(self) -> None:
+        """Ends it for this process, for all if it is the leader's, and frees its memory."""
+        with self._idle:
+            handle, self._handle = self._handle, None
+            if handle is None:
+                return
+            self._lib.hio_end_here(handle)
+            self._idle.wait_for(lambda: self._calls == 0)
+        self._lib.hio_free(handle)
+
+    def let_go(self) -> None:
+        """In a forked process, which has not the memory: every call then raises ReaderEnded."""
+        if self._handle is not None:
+            self._lib.hio_forget(self._handle)
+        self._handle = None
+        self._idle = threading.Condition()
+
+    def _call(self, function: Callable, *arguments: object) -> int:
+        """A call that close() waits for."""
+        with self._idle:
+            handle = self._handle
+            if handle is None:
+                raise ReaderEnded("the reader is closed in this process, or was opened before this "
+                                  "process was forked; remedy: open it here")
+            self._calls += 1
+        try:
+            return function(handle, *arguments)
+        finally:
+            with self._idle:
+                self._calls -= 1
+                if self._handle is None:
+                    self._idle.notify_all()
+
+    def _checked(self, code: int, what: str = "") -> None:
+        if code == native.OK:
+            return
+        prefix = f"{what}: " if what else ""
+        if code == native.OVER:
+            raise InputError(f"{prefix}over already, or not fed for it; remedy: take all of a step "
+                             "before it is done")
+        if code == native.RANK_DIED:
+            dead = self._call(self._lib.hio_dead_rank)
+            raise ReaderEnded(f"{prefix}rank {dead} of this node has ended without closing its "
+                              "data; remedy: see its own error")
+        if code == native.LEADER_DIED:
+            raise ReaderEnded(f"{prefix}the node's leader, which reads for this rank, has ended; "
+                              "remedy: see its own error")
+        if code == native.CLOSED:
+            raise ReaderEnded(f"{prefix}the reader is closed")
+        raise DataError(f"{prefix}{self._error()}")
+
+    def _error(self) -> str:
+        return self._lib.hio_error().decode(errors="replace")
+
+
+def _addresses(*arrays: np.ndarray) -> list[int]:
+    return [array.ctypes.data for array in arrays]

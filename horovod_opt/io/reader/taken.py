@@ -1,0 +1,43 @@
+"""The samples of a step that a rank has taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from horovod_opt.io.reader.statuses import GOOD
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """`samples` int64[k]: their numbers. `size` int64[k, P] and `status` int32[k, P] (statuses.py):
+    of each part. Its bytes are `buffer[begin[i, p]:begin[i, p] + size[i, p]]`, uint8."""
+
+    step: int
+    samples: np.ndarray
+    buffer: np.ndarray
+    begin: np.ndarray
+    size: np.ndarray
+    status: np.ndarray
+    _view: memoryview = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_view", memoryview(self.buffer))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def part(self, i: int, part: int = 0) -> memoryview:
+        """The bytes of a part of the i-th sample; whatever its status is."""
+        begin = int(self.begin[i, part])
+        return self._view[begin:begin + int(self.size[i, part])]
+
+    def parts(self, i: int) -> tuple[memoryview, ...]:
+        """All parts of the i-th sample."""
+        return tuple(self.part(i, part) for part in range(self.size.shape[1]))
+
+    @property
+    def good(self) -> np.ndarray:
+        """Which samples are good in all parts: bool[k]."""
+        return (self.status == GOOD).all(axis=1)

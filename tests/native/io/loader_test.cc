@@ -1,0 +1,237 @@
+// The leader's threads against the invariants of load_check.h.
+#include "horovod_opt/csrc/io/loader.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "horovod_opt/csrc/io/crc32c.h"
+#include "horovod_opt/csrc/io/gather.h"
+#include "tests/native/io/test_files.h"
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kChunk = 3000;  // bytes
+
+// Chunk c of file 0 for these steps.
+Load ChunkLoad(std::int64_t chunk, std::int64_t first, std::int64_t last) {
+  return {first, last, kChunk, {{0, chunk * kChunk, kChunk, 0}}};
+}
+
+class LoaderTest : public testing::Test {
+ protected:
+  void Start(std::int64_t ranks, std::int64_t chunks, int threads = 3,
+             ExtentReader::Read read = pread) {
+    ring_ = std::make_unique<Ring>(
+        RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
+    loader_ = std::make_unique<Loader>(*ring_, data_.Table(), threads, std::move(read));
+  }
+
+  // Takes the chunk of a load and compares it.
+  Gathered Take(std::int64_t rank, std::int64_t step, std::int64_t load, std::int64_t chunk,
+                std::chrono::nanoseconds longest = 20s) {
+    const std::string expected =
+        data_.contents[0].substr(static_cast<std::size_t>(chunk * kChunk), kChunk);
+    const std::uint32_t checksum = Crc32c(0, expected.data(), kChunk);
+    std::string out(kChunk, '\0');
+    const std::int64_t zero = 0, size = kChunk;
+    Status status = 1;
+    std::int64_t begin = 0;
+    const Gathered result = Gather(
+        *ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status}, begin,
+        longest);
+    if (result == Gathered::kAll) {
+      EXPECT_EQ(status, kGood);
+      EXPECT_EQ(out, expected);
+    }
+    return result;
+  }
+
+  std::int64_t Loaded() { return ring_->memory().header().counters.loads; }
+
+  void ExpectLoaded(std::int64_t loads) {
+    for (int i = 0; i < 2000 && Loaded() < loads; ++i) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(Loaded(), loads);
+  }
+
+  TestFiles data_{1, 200 * kChunk};
+  std::unique_ptr<Ring> ring_;
+  std::unique_ptr<Loader> loader_;
+};
+
+// (1)
+TEST_F(LoaderTest, LoadsBeginInTheirOrder) {
+  std::mutex mutex;
+  std::vector<off_t> began;
+  Start(1, 1, 4, [&](int file, void* to, size_t bytes, off_t offset) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      began.push_back(offset);
+    }
+    return pread(file, to, bytes, offset);
+  });
+  std::vector<Load> loads;
+  for (std::int64_t i = 0; i < 100; ++i) loads.push_back(ChunkLoad(199 - i, i, i));
+  ASSERT_TRUE(loader_->Add(loads));
+  for (std::int64_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(Take(0, i, i, 199 - i), Gathered::kAll);
+    ring_->Done(0, i);
+  }
+  ASSERT_EQ(began.size(), 100u);
+  EXPECT_TRUE(std::is_sorted(began.rbegin(), began.rend()));
+}
+
+// (2)
+TEST_F(LoaderTest, AChunkIsFreedWhenAllRanksHaveEndedItsLastStep) {
+  Start(2, 2);
+  ASSERT_TRUE(loader_->Add({ChunkLoad(0, 0, 1), ChunkLoad(1, 1, 1), ChunkLoad(2, 2, 2)}));
+  ExpectLoaded(2);
+  ring_->Done(0, 0);
+  ring_->Done(0, 1);
+  ring_->Done(1, 0);
+  ExpectLoaded(2);
+  EXPECT_EQ(Take(1, 1, 0, 0), Gathered::kAll);  // the slow rank still needs it
+  ring_->Done(1, 1);
+  ExpectLoaded(3);
+  EXPECT_EQ(Take(1, 2, 0, 0), Gathered::kOver);
+  EXPECT_EQ(Take(1, 1, 2, 2), Gathered::kOver);
+  EXPECT_EQ(Take(1, 2, 2, 2), Gathered::kAll);
+}
+
+// (3), where the first rank of a step does not wait for the others, with no byte to spare.
+TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    const std::int64_t ranks = 1 + random() % 3;
+    std::vector<Load> loads;
+    std::int64_t first = 0, most = 0;
+    for (int i = 0; i < 80; ++i) {
+      first += random() % 2;
+      loads.push_back(ChunkLoad(random() % 200, first, first + random() % 4));
+    }
+    for (const Load& load : loads) {
+      most = std::max(most, std::count_if(loads.begin(), loads.end(), [&](const Load& each) {
+                        return each.first <= load.first && each.last >= load.first;
+                      }));
+    }
+    ring_ = nullptr;
+    if (most > 8) continue;  // slots
+    Start(ranks, most);
+    ASSERT_TRUE(loader_->Add(loads));
+    std::vector<std::thread> threads;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        for (std::int64_t step = 0; step <= loads.back().first + 3; ++step) {
+          for (std::size_t i = loads.size(); i-- > 0;) {  // the last first
+            if (loads[i].first > step || loads[i].last < step) continue;
+            ASSERT_EQ(Take(rank, step, static_cast<std::int64_t>(i),
+                           loads[i].extents[0].offset / kChunk),
+                      Gathered::kAll);
+          }
+          ring_->Done(rank, step);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LE(ring_->memory().header().counters.most_live_bytes, most * kChunk);
+    loader_.reset();
+  }
+}
+
+TEST_F(LoaderTest, WhatNobodyNeedsAnyLongerIsNotRead) {
+  Start(2, 2);
+  std::vector<Load> loads;
+  for (std::int64_t i = 0; i < 100; ++i) loads.push_back(ChunkLoad(i, i, i));
+  ring_->SkipTo(0, 90);
+  ASSERT_TRUE(loader_->Add(loads));
+  ExpectLoaded(2);
+  ring_->Leave(1);
+  ExpectLoaded(4);
+  EXPECT_EQ(ring_->memory().header().counters.skipped_loads, 88);
+  EXPECT_EQ(Take(0, 90, 90, 90), Gathered::kAll);
+  EXPECT_EQ(Take(0, 90, 50, 50), Gathered::kOver);
+}
+
+// Its slot must not be given to another load while a thread still writes into it.
+TEST_F(LoaderTest, WhatIsSkippedWhileItIsReadKeepsItsSlot) {
+  std::atomic<bool> go{false}, reading{false};
+  Start(1, 1, 2, [&](int file, void* to, size_t bytes, off_t offset) {
+    if (offset == 0) {
+      reading = true;
+      while (!go) std::this_thread::sleep_for(1ms);
+    }
+    return pread(file, to, bytes, offset);
+  });
+  ASSERT_TRUE(loader_->Add({ChunkLoad(0, 0, 0), ChunkLoad(1, 1, 1)}));
+  while (!reading) std::this_thread::sleep_for(1ms);
+  ring_->SkipTo(0, 1);
+  EXPECT_EQ(Take(0, 1, 1, 1, 50ms), Gathered::kTimeout);
+  go = true;
+  EXPECT_EQ(Take(0, 1, 1, 1), Gathered::kAll);
+}
+
+// The leader reads ahead up to a load that would have the same entry of the table, and no further.
+TEST_F(LoaderTest, AChunkThatIsNeededForLongKeepsItsEntry) {
+  Start(1, 4);
+  const std::int64_t entries = ring_->memory().entries();
+  std::vector<Load> loads = {ChunkLoad(0, 0, entries)};
+  for (std::int64_t i = 1; i < entries; ++i) loads.push_back(ChunkLoad(i % 200, i, i));
+  loads.push_back(ChunkLoad(7, entries + 1, entries + 1));
+  ASSERT_TRUE(loader_->Add(loads));
+  for (std::int64_t i = 1; i < entries; ++i) {
+    ASSERT_EQ(Take(0, i, i, i % 200), Gathered::kAll);
+    ring_->SkipTo(0, i + 1);
+  }
+  ExpectLoaded(entries);
+  EXPECT_EQ(Take(0, entries, 0, 0), Gathered::kAll);
+  ring_->SkipTo(0, entries + 1);
+  EXPECT_EQ(Take(0, entries + 1, entries, 7), Gathered::kAll);
+}
+
+TEST_F(LoaderTest, WrongLoadsAreRefusedAndTheRestGoesOn) {
+  Start(1, 2);
+  Load elsewhere = ChunkLoad(0, 0, 0);
+  elsewhere.extents[0].file = 1;
+  EXPECT_THROW(loader_->Add({ChunkLoad(0, 0, 0), elsewhere}), std::invalid_argument);
+  EXPECT_THROW(loader_->Add({ChunkLoad(0, 0, 0), ChunkLoad(1, 0, 0), ChunkLoad(2, 0, 0)}),
+               std::invalid_argument);
+  ASSERT_TRUE(loader_->Add({ChunkLoad(3, 0, 0)}));
+  EXPECT_EQ(Take(0, 0, 0, 3), Gathered::kAll);
+  const std::vector<Load> same = {ChunkLoad(0, 5, 5)};
+  loader_->Check(same);
+  loader_->Check(same);
+  EXPECT_THROW(loader_->Check({ChunkLoad(0, 5, 5), ChunkLoad(0, 4, 4)}), std::invalid_argument);
+}
+
+TEST_F(LoaderTest, TheEndIsSoonWhoeverWaits) {
+  Start(1, 1);
+  std::thread feeder([this] {
+    std::int64_t step = 0;
+    while (loader_->Add({ChunkLoad(0, step, step)})) ++step;  // until its queue is full
+    EXPECT_GT(step, 100);
+  });
+  std::thread rank([this] {
+    EXPECT_EQ(Take(0, 0, 100, 0), Gathered::kEnded);
+    EXPECT_EQ(ring_->end(), End::kRankDied);
+  });
+  std::this_thread::sleep_for(50ms);
+  ring_->EndForAll(End::kRankDied, 0);
+  feeder.join();
+  rank.join();
+  const auto began = EventCount::Clock::now();
+  loader_.reset();
+  EXPECT_LT(EventCount::Clock::now() - began, 5s);
+}
+
+}  // namespace
+}  // namespace io
+}  // namespace horovod_opt

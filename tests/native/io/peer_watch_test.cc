@@ -1,0 +1,52 @@
+#include "horovod_opt/csrc/io/peer_watch.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/native/shm/child.h"
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool Soon(const std::atomic<int>& ended) {
+  for (int i = 0; i < 1000 && ended == 0; ++i) std::this_thread::sleep_for(1ms);
+  return ended == 1;
+}
+
+TEST(PeerWatch, SeesThatAProcessWasKilled) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  Child peer([&] {
+    close(ends[0]);
+    pause();
+    return 0;
+  });
+  close(ends[1]);
+  const Descriptor own(ends[0]);
+  std::atomic<int> ended{0};
+  const PeerWatch watch(own.number(), [&] { ++ended; });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(ended, 0);
+  peer.Kill();
+  EXPECT_TRUE(Soon(ended));
+}
+
+TEST(PeerWatch, EndsBeforeItsPeer) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor own(ends[0]), other(ends[1]);
+  std::atomic<int> ended{0};
+  { const PeerWatch watch(own.number(), [&] { ++ended; }); }
+  EXPECT_EQ(ended, 0);
+}
+
+}  // namespace
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,370 @@
+"""A leader, ranks and workers in processes of their own, as in a job; some of them die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from node_data import Data, Loads, loads_of, one_file
+
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.handover import RANK, Taker
+from horovod_opt.io.reader.leader import Leader
+from horovod_opt.io.reader.member import Member
+
+FORK = multiprocessing.get_context("fork")
+SAMPLES, CHUNK, BATCH = 96, 4, 8
+HIT = 1.0  # second in which a death must be seen
+
+
+class Other:
+    """A forked process that runs `function(say, *arguments)`; it ends with the test."""
+
+    def __init__(self, function: Callable, *arguments: object):
+        self.heard, self._say = FORK.Pipe(duplex=False)
+        self.process = FORK.Process(target=self._run, args=(function, arguments))
+        self.process.start()
+        self._say.close()
+
+    def _run(self, function: Callable, arguments: tuple) -> None:
+        try:
+            function(self._say.send, *arguments)
+        except BaseException:
+            self._say.send(traceback.format_exc())
+            raise
+
+    def hear(self, seconds: float = 20) -> object:
+        """The next thing that it says."""
+        assert self.heard.poll(seconds), "nothing heard"
+        return self.heard.recv()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.process.pid, number)
+
+    def end(self) -> None:
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+
+
+@pytest.fixture
+def start():
+    """Starts processes and ends them after the test."""
+    started: list[Other] = []
+
+    def start(function: Callable, *arguments: object) -> Other:
+        started.append(Other(function, *arguments))
+        return started[-1]
+
+    yield start
+    for other in started:
+        other.end()
+
+
+@pytest.fixture
+def data(tmp_path) -> Data:
+    sizes = np.random.default_rng(3).integers(0, 20_000, SAMPLES)
+    return one_file(tmp_path, sizes).with_checksums()
+
+
+def steps_of(ranks: int) -> list[list[np.ndarray]]:
+    """By step and rank."""
+    order = np.random.default_rng(4).permutation(SAMPLES // 16)
+    samples = np.concatenate([16 * window + np.random.default_rng(window).permutation(16)
+                              for window in order])
+    return [np.array_split(step, ranks) for step in np.split(samples, SAMPLES // BATCH)]
+
+
+def loads(ranks: int) -> Loads:
+    return loads_of([np.concatenate(step) for step in steps_of(ranks)], CHUNK)
+
+
+def lead(say: Callable, data: Data, ranks: int, memory: int = 1 << 20) -> None:
+    """A process that is only the leader."""
+    leader = Leader(data, CHUNK, memory, ranks)
+    leader.feed(loads(ranks))
+    say(leader.address)
+    say(leader.wait(60))
+
+
+def rank(say: Callable, data: Data, address: str, number: int, ranks: int,
+         pauses: dict[int, float] | None = None) -> None:
+    """A rank that takes all of its samples."""
+    member = Member(data, CHUNK, address, number)
+    member.feed(loads(ranks))
+    for step, parts in enumerate(steps_of(ranks)):
+        time.sleep((pauses or {}).get(step, 0))
+        taken = member.take(step, parts[number])
+        assert taken.good.all()
+        assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+            data.records[sample][0] for sample in parts[number]]
+        member.done(step)
+    say("all")
+    member.close()
+
+
+def hold(say: Callable, data: Data, address: str, number: int, ranks: int) -> None:
+    """A rank that takes its first step and never ends it."""
+    member = Member(data, CHUNK, address, number)
+    member.feed(loads(ranks))
+    member.take(0, steps_of(ranks)[0][number])
+    say("holds")
+    time.sleep(60)
+
+
+def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: int) -> None:
+    """A rank that waits for what is never read; says why it does not go on."""
+    member = Member(data, CHUNK, address, number)
+    member.feed(Loads.of([(0, step, step)]), number=step)
+    say("waits")
+    try:
+        member.take(step, np.array([0]))
+    except ReaderEnded as error:
+        say(str(error))
+
+
+def memory_files() -> int:
+    """Sealed memory that some process still holds."""
+    held = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            held.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
+        except OSError:
+            pass
+    return len(held)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_same_bytes_in_every_rank(data, start, ranks):
+    before = os.listdir("/dev/shm"), memory_files()
+    leader = start(lead, data, ranks, 200_000)
+    address = leader.hear()
+    all_ranks = [start(rank, data, address, number, ranks) for number in range(ranks)]
+    assert [each.hear() for each in all_ranks] == ["all"] * ranks
+    leader.end()
+    for each in all_ranks:
+        each.process.join()
+    assert (os.listdir("/dev/shm"), memory_files()) == before
+
+
+def test_a_slow_rank_and_a_stopped_one(data, start):
+    address = start(lead, data, 3, 200_000).hear()
+    slow = start(rank, data, address, 0, 3, {2: 0.5, 5: 0.5})
+    stopped = start(rank, data, address, 1, 3, {1: 0.3})
+    fast = start(rank, data, address, 2, 3)
+    time.sleep(0.2)
+    stopped.kill(signal.SIGSTOP)
+    assert not fast.heard.poll(0.5)  # it cannot run ahead of the memory
+    stopped.kill(signal.SIGCONT)
+    assert [each.hear() for each in (slow, stopped, fast)] == ["all"] * 3
+
+
+def test_a_dead_rank_ends_the_others(data, start):
+    address = start(lead, data, 3).hear()
+    dying = start(hold, data, address, 1, 3)
+    waiting = [start(wait_for_ever, data, address, number, 1000) for number in (0, 2)]
+    assert dying.hear() == "holds"
+    assert [each.hear() for each in waiting] == ["waits"] * 2
+    time.sleep(0.1)
+    dying.kill()
+    for each in waiting:
+        assert "rank 1 of this node has ended without closing" in each.hear(HIT)
+
+
+def test_a_dead_leader_ends_all(data, start):
+    before = memory_files()
+    leader = start(lead, data, 2)
+    address = leader.hear()
+    waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
+    assert [each.hear() for each in waiting] == ["waits"] * 2
+    time.sleep(0.1)
+    leader.kill()
+    for each in waiting:
+        assert "leader, which reads for this rank, has ended" in each.hear(HIT)
+        each.process.join()
+    assert memory_files() == before
+    with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
+        Member(data, CHUNK, address, 0)
+
+
+def lead_with_child(say: Callable, data: Data) -> None:
+    """A leader with a child that was forked after it was opened, and lives on."""
+    leader = Leader(data, CHUNK, 1 << 20, 1)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+    say((leader.address, child))
+    time.sleep(60)
+
+
+def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
+    leader = start(lead_with_child, data)
+    address, child = leader.hear()
+    try:
+        waiting = start(wait_for_ever, data, address, 0, 1000)
+        assert waiting.hear() == "waits"
+        time.sleep(0.1)
+        leader.kill()
+        assert "leader, which reads for this rank, has ended" in waiting.hear(HIT)
+        waiting.process.join()
+        maps = Path(f"/proc/{child}/maps").read_text()
+        links = [os.readlink(path) for path in Path(f"/proc/{child}/fd").iterdir()]
+        assert "memfd:horovod-opt" not in maps
+        assert not [link for link in links if "memfd:horovod-opt" in link]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def work(say: Callable, member: Member, located: dict[int, tuple], hold_at: int = -1) -> None:
+    """A DataLoader's worker, forked or with a copy: takes whole steps of its rank."""
+    for step, where in located.items():
+        taken = member.take_at(step, *where)
+        say((step, taken.good.all(), [bytes(taken.part(i)) for i in range(len(taken))]))
+        if step == hold_at:
+            time.sleep(60)
+        member.done(step)
+
+
+def located(member: Member, steps: range) -> dict[int, tuple]:
+    samples = {step: steps_of(1)[step][0] for step in steps}
+    return {step: (each, *member.locate(step, each)) for step, each in samples.items()}
+
+
+def expected(data: Data, step: int) -> tuple:
+    return (step, True, [data.records[sample][0] for sample in steps_of(1)[step][0]])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, copied):
+    """With memory that steps which are not over must not take up."""
+    with_leader = Leader(data, CHUNK, 1 << 20, 1)
+    member = Member(data, CHUNK, with_leader.address, 0)
+    with_leader.feed(loads(1))
+    member.feed(loads(1))
+    given = pickle.loads(pickle.dumps(member)) if copied else member
+    odd = start(work, given, located(member, range(1, 12, 2)))
+    assert odd.hear() == expected(data, 1)
+    even = start(work, given, located(member, range(0, 12, 2)))
+    for step in range(0, 12, 2):
+        assert even.hear() == expected(data, step)
+    for step in range(3, 12, 2):
+        assert odd.hear() == expected(data, step)
+    for each in (odd, even):
+        each.process.join()
+    assert member.stats().records == SAMPLES
+    member.close()
+    with_leader.close()
+    assert with_leader.wait(5)
+
+
+def test_a_dead_worker_ends_nothing(data, start):
+    """What it held stays, and another worker of the rank takes the step again."""
+    leader = Leader(data, CHUNK, 1 << 20, 1)
+    member = Member(data, CHUNK, leader.address, 0)
+    leader.feed(loads(1))
+    member.feed(loads(1))
+    worker = start(work, member, located(member, range(1)), 0)
+    assert worker.hear() == expected(data, 0)
+    worker.kill()
+    worker.process.join()
+    assert start(work, member, located(member, range(1))).hear() == expected(data, 0)
+    assert member.take(1, steps_of(1)[1][0]).good.all()
+    member.close()
+    leader.stop()
+
+
+def use_leader(say: Callable, leader: Leader) -> None:
+    with pytest.raises(ReaderEnded, match="opened before this process was forked"):
+        leader.feed(loads(1))
+    say("refused")
+
+
+def test_a_forked_leader_says_what_it_is(data, start):
+    leader = Leader(data, CHUNK, 1 << 20, 1)
+    assert start(use_leader, leader).hear() == "refused"
+    leader.feed(loads(1))
+    leader.stop()
+
+
+def forget_to_close(say: Callable, data: Data, address: str) -> None:
+    member = Member(data, CHUNK, address, 0)
+    member.feed(loads(1))
+    member.take(0, steps_of(1)[0][0])
+    say("taken")
+    del member
+
+
+def test_a_rank_that_forgets_to_close_has_not_died(data, start):
+    address = start(lead, data, 2).hear()
+    other = start(wait_for_ever, data, address, 1, 1000)
+    assert other.hear() == "waits"
+    forgetful = start(forget_to_close, data, address)
+    assert forgetful.hear() == "taken"
+    forgetful.process.join()
+    assert not other.heard.poll(0.5)
+
+
+# Who else connects
+
+
+def test_strangers_and_second_ranks(data):
+    leader = Leader(data, CHUNK, 1 << 20, 2)
+    name, question, answer = leader.address.split(" ")
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    silent.connect(b"\0" + name.encode())  # says nothing, and holds up nobody
+    member = Member(data, CHUNK, leader.address, 0)
+    with pytest.raises(ReaderEnded, match="does not know this job's secret"):
+        Taker(f"{name} {'0' * 32} {answer}", RANK, 1)
+    with pytest.raises(ReaderEnded, match="does not know this job's secret"):
+        Taker(f"{name} {question} {'0' * 32}", RANK, 1)
+    with pytest.raises(DataError, match="refuses: rank 0 is connected already"):
+        Taker(leader.address, RANK, 0)
+    with pytest.raises(DataError, match="refuses: it has 2 ranks, and no rank 2"):
+        Taker(leader.address, RANK, 2)
+    leader.feed(loads(1))
+    member.feed(loads(1))
+    member.close()
+    silent.close()
+    leader.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_another_user_is_refused(data):
+    leader = Leader(data, CHUNK, 1 << 20, 1)
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            Taker(leader.address, RANK, 0)
+        except DataError as error:
+            os._exit("belongs to user 0, not 65534" in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    leader.stop()
+    # The same from the leader's side: the taker trusts, the giver does not.
+    leader = Leader(data, CHUNK, 1 << 20, 1)
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        name, question, _ = leader.address.split(" ")
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(10)
+        try:
+            connection.connect(b"\0" + name.encode())
+            connection.send(f"{question} rank 0".encode())
+            os._exit(connection.recv(100) == b"")
+        except ConnectionError:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    leader.stop()
