@@ -84,6 +84,15 @@ class Stats:
     process_involuntary_switches: int = _counter(
         "i", "times its core was taken from a thread of the process"
     )
+    input_samples: int = _counter("i", "samples that this rank took (horovod_opt.io)")
+    input_bytes: int = _counter("i", "bytes of those samples")
+    input_wait_seconds: float = _counter(
+        "d", "seconds that this rank's training waited for its next batch"
+    )
+    input_node_bytes: int = _counter(
+        "i", "bytes that the reader of this rank's node has read from storage; on the rank that leads"
+    )
+    input_node_requests: int = _counter("i", "in so many requests")
 
     @property
     def background_seconds(self) -> float:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from horovod_opt import counters
@@ -168,6 +168,14 @@ def _read(framework: str | None, function: str) -> tuple[_Native, structs.Native
 def stats(framework: str | None = None) -> counters.Stats:
     _, out = _read(framework, "stats")
     return structs.from_native(out)
+
+
+def set_input(values: Mapping[str, float]) -> None:
+    """What stats() and the table say of the input side: the counters whose names begin with
+    input_, since the process began."""
+    out = structs.NativeStats(**values)
+    for native in _initialized.values():
+        native.lib.horovod_opt_set_input(ctypes.byref(out))
 
 
 def plans(framework: str | None = None) -> list[PlanStatus]:

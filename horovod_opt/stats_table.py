@@ -108,6 +108,13 @@ GROUPS = {
         Row("gave up its core", "times", lambda r: r.background_voluntary_switches, _count),
         Row("lost its core", "times", lambda r: r.background_involuntary_switches, _count),
     ),
+    "Input": (
+        Row("samples taken", "", lambda r: r.input_samples, _count),
+        Row("  their bytes", "MiB", lambda r: r.input_bytes / 2**20, _tenths),
+        Row("training waited for them", "s", lambda r: r.input_wait_seconds, _seconds, "bold"),
+        Row("read from storage", "MiB", lambda r: r.input_node_bytes / 2**20, _tenths),
+        Row("  in requests", "", lambda r: r.input_node_requests, _count),
+    ),
     "Whole process": (
         Row("CPU", "s", lambda r: r.process_seconds, _seconds),
         Row(
@@ -172,6 +179,8 @@ def _table(
     for header in headers:
         table.add_column(header, justify="right", no_wrap=True, min_width=9)
     for group, rows in GROUPS.items():
+        if group == "Input" and not any(rank.input_samples for rank in ranks):
+            continue
         table.add_row(group, style="bold cyan")
         for row in rows:
             if row.belongs_to(first.mode):

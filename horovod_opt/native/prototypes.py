@@ -23,6 +23,7 @@ TABLE = (
     ("horovod_opt_configure", "nothing", ("settings", "text", "text")),
     ("horovod_opt_init_error", "text", ()),
     ("horovod_opt_stats", "int", ("stats",)),
+    ("horovod_opt_set_input", "nothing", ("stats",)),
     ("horovod_opt_gathered_ranks", "int", ()),
     ("horovod_opt_gathered_stats", "int", ("int", "stats")),
     ("horovod_opt_add_plan", "text", ("text",)),

@@ -63,6 +63,11 @@ HorovodOptStats ReadStats(State& state) {
     out.messages = state.messages;
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
+    out.input_samples = state.input.input_samples;
+    out.input_bytes = state.input.input_bytes;
+    out.input_wait_seconds = state.input.input_wait_seconds;
+    out.input_node_bytes = state.input.input_node_bytes;
+    out.input_node_requests = state.input.input_node_requests;
   }
   const PathCounters::Values planned = state.path_counters.Read();
   background += state.path_counters.Usage();

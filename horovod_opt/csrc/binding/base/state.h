@@ -62,6 +62,7 @@ struct State {
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point ended;
   ThreadUsage usage_at_end;
+  HorovodOptStats input{};                // its counters of the input side, as Python has set them
   std::set<std::string> plans;            // as Python has handed them over, for every start
   std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
 };

@@ -35,6 +35,13 @@ int horovod_opt_stats(HorovodOptStats* out) {
   return 0;
 }
 
+// The counters that begin with input_; the others are not looked at.
+void horovod_opt_set_input(const HorovodOptStats* input) {
+  State& state = GlobalState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.input = *input;
+}
+
 int horovod_opt_gathered_ranks() {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);

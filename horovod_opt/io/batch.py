@@ -1,0 +1,67 @@
+"""What a batch says of itself beside its data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from horovod_opt.io.errors import InputError
+
+
+class BatchInfo(NamedTuple):
+    """Of a rank's batch: `epoch`; `step` from the start of the epoch or of what is left of it;
+    positions `start` to `end` - 1 of the global batch; `size`, the samples in it, without those
+    left out as damaged; `slots`, the samples it has room for; `weight`, by which the rank's mean is
+    multiplied so that the mean over ranks is that over samples."""
+
+    epoch: int
+    step: int
+    start: int
+    end: int
+    size: int
+    slots: int
+    weight: float
+
+
+def with_info(batch: Any, info: BatchInfo) -> Any:
+    """The same batch, with `info` as its attribute `info`.
+
+    Lists, tuples, dicts and so on become instances of a class derived from their own, for theirs
+    take no attributes.
+    """
+    try:
+        batch.info = info
+        return batch
+    except AttributeError:
+        pass
+    kind = type(batch)
+    try:
+        known = _with_attributes(kind)
+        if isinstance(batch, np.ndarray):
+            made = batch.view(known)
+        else:
+            made = known._make(batch) if hasattr(kind, "_make") else known(batch)
+    except TypeError:  # such as of None
+        made = Anything(batch)
+    made.info = info
+    return made
+
+
+class Anything(NamedTuple("Anything", [("data", Any)])):
+    """A batch of a type that can take no attribute and cannot be derived from, such as None."""
+
+
+def info_of(batch: Any) -> BatchInfo:
+    """Of a batch of this package. Raises InputError for another one."""
+    info = getattr(batch, "info", None)
+    if not isinstance(info, BatchInfo):
+        raise InputError(f"this {type(batch).__name__} does not say which samples it has; remedy: "
+                         "give the batch as the loader has made it")
+    return info
+
+
+@lru_cache(maxsize=None)
+def _with_attributes(kind: type) -> type:
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__})

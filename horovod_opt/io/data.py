@@ -1,0 +1,114 @@
+"""A data set that is open on all ranks of a job, and how far the training has come in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Optional
+
+from horovod_opt.io import batch as batches
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.state import check_state, state_of
+
+if TYPE_CHECKING:
+    from horovod_opt.io.index import Index
+    from horovod_opt.io.job.communication import Communication
+    from horovod_opt.io.job.nodes import Node
+    from horovod_opt.io.reader.member import Member
+    from horovod_opt.io.reading import Reading
+
+BAD = ("raise", "skip")
+
+
+class Data:
+    """What `open` returns: the same on every rank, but for `ranks.rank` and `node`.
+
+    `epoch` and `position` say what comes next: they are advanced by the loaders as they hand out
+    batches, never by those that wait to be asked for. `holes`: by epoch, the damaged samples that
+    this rank has left out (`bad="skip"`).
+    """
+
+    def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
+                 memory: Optional[int], bad: str, threads: int):
+        self.index, self.order, self.ranks, self.node = index, order, ranks, node
+        self.memory, self.bad, self.threads = memory, bad, threads
+        self.epoch = self.position = 0
+        self.holes: dict[int, list[int]] = {}
+        self.is_resumed = False
+        self._readings: list[Reading] = []
+        self.members: list[Member] = []  # by the number of the loader that reads through it
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For workers: they take samples, and say nothing to other ranks."""
+        return {**self.__dict__, "_readings": [], "ranks": replace(self.ranks, allgather=None)}
+
+    def __len__(self) -> int:
+        """Samples."""
+        return self.index.samples
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes of a folder of files, by label."""
+        return self.index.classes
+
+    def taken(self, batch: Any) -> None:
+        """The training has used this batch, and all before it. Loaders say so themselves when they
+        hand a batch out. Raises InputError for one that no loader made."""
+        info = batches.info_of(batch)
+        self.advance(info.epoch, info.end)
+
+    def advance(self, epoch: int, position: int) -> None:
+        """What comes next is `position` of `epoch`; the end of an epoch is the start of the next."""
+        if position >= self.order.samples:
+            epoch, position = epoch + 1, 0
+        self.epoch, self.position, self.is_resumed = epoch, position, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training is, for JSON or a checkpoint; under 1 KiB but for holes."""
+        state = state_of(self.order, self.epoch, self.position)
+        if self.holes:
+            state["holes"] = {str(epoch): samples for epoch, samples in self.holes.items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next loop over a loader begins where the state was saved. On every rank alike.
+
+        Raises InputError, and changes nothing, if the state is of other data, of other parameters,
+        of a newer version, or none.
+        """
+        place = check_state(state, self.order)
+        holes = state.get("holes", {})
+        if not isinstance(holes, Mapping):
+            raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another one")
+        self.advance(place.epoch, place.position)
+        self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
+        self.is_resumed = self.position > 0
+
+    def add(self, reading: Reading, member: Member) -> int:
+        """A loader that has begun to read, and this rank's way to its reader; returns its number."""
+        self._readings.append(reading)
+        self.members.append(member)
+        return len(self.members) - 1
+
+    def stats(self) -> dict[str, float]:
+        """Sums over the loaders. `samples`, `bytes`: that this rank took. `training_wait_seconds`:
+        that its training waited for the next batch; `reader_wait_seconds` in `reader_waits`: that
+        its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
+        in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory: of the node."""
+        total: dict[str, float] = {}
+        for reading in self._readings:
+            for name, value in reading.stats().items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self) -> None:
+        """Ends all reading; open loaders then raise. Ranks may close at different times."""
+        for reading in self._readings:
+            reading.close()
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,90 @@
+"""What one rank cannot do, none does: all raise the same error, and nobody is left waiting."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.job.communication import Communication
+
+LOOK_SECONDS = 0.2  # how often ranks ask each other whether one still works
+
+Result = TypeVar("Result")
+
+
+def together(ranks: Communication, action: Callable[[], Result]) -> Result:
+    """What `action` returns on this rank, once it has ended well on all; every rank calls it.
+
+    It may take as long as it likes: the others ask now and then, so that no collective waits for
+    minutes. Raises on every rank what any raised, with the ranks: InputError if all errors are.
+    """
+    if ranks.size == 1:
+        return action()
+    ended = _Ended(action)
+    while not all(map(int, ranks.allgather(b"1" if ended.within(LOOK_SECONDS) else b"0"))):
+        continue
+    return ended.result(_errors(ranks, ended.error))
+
+
+def equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
+    """Raises InputError on all ranks if one of `values`, which JSON can hold, differs."""
+    rows = [json.loads(row) for row in ranks.allgather(json.dumps(dict(values)).encode())]
+    for name in values:
+        by_value: dict[str, list[int]] = {}
+        for rank, row in enumerate(rows):
+            by_value.setdefault(json.dumps(row.get(name)), []).append(rank)
+        if len(by_value) > 1:
+            listed = "; ".join(f"{value} on {_ranks(who)}" for value, who in by_value.items())
+            raise InputError(f"{name} differs between the ranks: {listed}; remedy: {remedy}")
+
+
+class _Ended:
+    """An action in a thread of its own."""
+
+    def __init__(self, action: Callable[[], Any]):
+        self.error: BaseException | None = None
+        self._value: Any = None
+        self._over = threading.Event()
+        threading.Thread(target=self._run, args=(action,), daemon=True).start()
+
+    def _run(self, action: Callable[[], Any]) -> None:
+        try:
+            self._value = action()
+        except BaseException as error:
+            self.error = error
+        self._over.set()
+
+    def within(self, seconds: float) -> bool:
+        return self._over.wait(seconds)
+
+    def result(self, error: DataError | None) -> Any:
+        if error is not None:
+            raise error from self.error
+        return self._value
+
+
+def _errors(ranks: Communication, own: BaseException | None) -> DataError | None:
+    """Of all ranks in one."""
+    text = "" if own is None else json.dumps(
+        [isinstance(own, InputError),
+         str(own) if isinstance(own, DataError) else f"{type(own).__name__}: {own}"])
+    by_text: dict[str, list[int]] = {}
+    for rank, one in enumerate(ranks.allgather(text.encode())):
+        if one:
+            by_text.setdefault(one.decode(), []).append(rank)
+    if not by_text:
+        return None
+    kind = InputError if all(json.loads(one)[0] for one in by_text) else DataError
+    if list(map(len, by_text.values())) == [ranks.size]:
+        return kind(json.loads(next(iter(by_text)))[1])
+    return kind("; ".join(f"{_ranks(who)}: {json.loads(one)[1]}" for one, who in by_text.items()))
+
+
+def _ranks(who: list[int]) -> str:
+    if len(who) == 1:
+        return f"rank {who[0]}"
+    shown = ", ".join(map(str, who[:8])) + (f" and {len(who) - 8} more" if len(who) > 8 else "")
+    return f"ranks {shown}"

@@ -1,0 +1,45 @@
+"""Which ranks share a node's reader: those that can reach each other's sockets and memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from horovod_opt.io.job.communication import Communication
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+NETWORK = "/proc/self/ns/net"
+
+
+class Node(NamedTuple):
+    """The ranks of this rank's node, ascending; its place among them; number of this node and of
+    all."""
+
+    ranks: tuple[int, ...]
+    local_rank: int
+    number: int
+    nodes: int
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank reads for the others."""
+        return self.local_rank == 0
+
+
+def find(ranks: Communication) -> Node:
+    """Collective. A node is a running kernel and a network namespace: containers that have none in
+    common are nodes of their own."""
+    if ranks.size == 1:
+        return Node((0,), 0, 0, 1)
+    where = ranks.allgather(_where().encode())
+    nodes = list(dict.fromkeys(where))
+    own = tuple(rank for rank, one in enumerate(where) if one == where[ranks.rank])
+    return Node(own, own.index(ranks.rank), nodes.index(where[ranks.rank]), len(nodes))
+
+
+def _where() -> str:
+    try:
+        return f"{BOOT_ID.read_text().strip()} {os.readlink(NETWORK)} {os.geteuid()}"
+    except OSError:  # no /proc: nothing is known, so nothing is shared
+        return f"{os.uname().nodename} {os.getpid()}"

@@ -1,0 +1,103 @@
+"""`open`: finds the data, its index and its order, the same on all ranks or on none."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Union
+
+from horovod_opt.io import formats
+from horovod_opt.io import index as indexes
+from horovod_opt.io import memory_limit
+from horovod_opt.io.data import BAD, Data
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.formats import Pattern
+from horovod_opt.io.index import Index
+from horovod_opt.io.job import nodes
+from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.communication import ALONE, Communication, find
+from horovod_opt.io.job.saying import Progress, say
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.window_size import default_chunk_samples
+
+
+def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
+         memory: Union[int, str, None] = None, window: Optional[int] = None,
+         shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
+         index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
+         alone: bool = False) -> Data:
+    """Opens a data set on all ranks; every rank calls it with the same arguments.
+
+    Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
+
+    Args:
+        pattern: a path or glob, or several: TFRecord files, tars (WebDataset's layout), an LMDB, or
+            a folder of files, whose subfolders are classes.
+        seed: of the order; the same for the same samples at the same positions.
+        shuffle: False for the data's own order, as for validation.
+        memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
+            quarter more.
+        window, shards, chunk_samples: of the order, see docs/io.md; by default from the data's size.
+        bad: what becomes of a damaged record: "raise" an error, or "skip" it.
+        index: a file to keep the index in, instead of beside the data or in the user's cache.
+        checksums: False: an index that has to be built is built without reading all data once.
+        threads: of the node's reader.
+        alone: True: only this rank opens it, and reads all of it: an evaluation on rank 0.
+
+    Raises:
+        InputError: an argument cannot be used, or differs between ranks.
+        DataError: the data or its index cannot be used; on every rank, whichever it is that cannot.
+    """
+    ranks = ALONE if alone else find()
+
+    def check() -> tuple[Optional[int], tuple[str, ...]]:
+        if bad not in BAD:
+            raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
+        if not isinstance(threads, int) or not 1 <= threads <= 256:
+            raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
+        return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern))
+
+    memory_bytes, patterns = together(ranks, check)
+    equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle, "memory": memory_bytes,
+                  "window": window, "shards": shards, "chunk_samples": chunk_samples, "bad": bad},
+          "call open() with the same arguments on every rank")
+    node = nodes.find(ranks)
+    found = _index(ranks, node, pattern, index, checksums)
+
+    def ordered() -> Order:
+        each = chunk_samples
+        if each is None:
+            each = default_chunk_samples(found.samples, int(found.size.sum()))
+        return Order(found.samples, each, shards, window, seed, found.digest, shuffle)
+
+    return Data(found, together(ranks, ordered), ranks, node, memory_bytes, bad, threads)
+
+
+def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
+           place: Union[str, os.PathLike, None], checksums: bool) -> Index:
+    """Rank 0 looks for it first, and builds it if it must; then one rank of each other node, which
+    compares its own view of the files; then all others."""
+
+    def load_or_build() -> Index:
+        try:
+            kept = indexes.load(pattern, place)
+            if kept.crc is not None or not checksums:
+                return kept
+        except indexes.Missing:
+            say(f"no index of {pattern} yet: it is built now, once")
+        except (indexes.Stale, indexes.Damaged) as unusable:
+            say(f"{unusable}: it is built anew")
+        return indexes.build(pattern, checksums, Progress("indexed"), place)
+
+    def by_turns(turn: int) -> Optional[Index]:
+        own = 0 if ranks.rank == 0 else 1 if node.leads else 2
+        if turn != own:
+            return None
+        return load_or_build() if node.leads else indexes.load(pattern, place, check=False)
+
+    found = None
+    for turn in range(1 if ranks.size == 1 else 3):
+        found = together(ranks, lambda: by_turns(turn)) or found
+    equal(ranks, {"data": f"{found.samples} samples in {len(found.files)} files of "
+                          f"{int(found.files.sizes.sum())} bytes, identity {found.digest.hex()}"},
+          "give every node the same files: names, sizes and numbers of samples must agree")
+    return found

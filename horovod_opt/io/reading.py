@@ -1,0 +1,182 @@
+"""What a loader reads: the steps of one epoch after the other, through the node's reader."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from horovod_opt.io import memory_limit, totals
+from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.data import Data
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.memory import enough_for_any_epoch
+from horovod_opt.io.order.schedule import Loads, schedule, take
+from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.layout import chunk_bytes
+from horovod_opt.io.reader.leader import Leader
+from horovod_opt.io.reader.member import Member
+
+# By default a node's reader gets what an epoch needs and this part of it, to read ahead.
+AHEAD_PART, AHEAD_LEAST = 4, 64 << 20
+
+
+class Epoch(NamedTuple):
+    """An epoch, or what is left of it, and the number of its first step in the ring."""
+
+    epoch: int
+    batches: Batches
+    base: int
+
+
+class StepSamples(NamedTuple):
+    """What this rank takes in a step: positions and samples int64[k], where they are in the ring
+    (loads int64[k], places int64[k, P]), and what the batch says of itself."""
+
+    ring_step: int
+    positions: np.ndarray
+    samples: np.ndarray
+    loads: np.ndarray
+    places: np.ndarray
+    info: BatchInfo
+
+
+class Reading:
+    """Collective: every rank makes one with the same arguments, and goes through the same epochs.
+
+    `epochs`: after so many from the first on nothing is read ahead; None: there is always another.
+
+    Raises InputError if the arguments cannot be used, differ, or `memory` is too small for a node.
+    """
+
+    def __init__(self, data: Data, batch_size: Optional[int], global_batch_size: Optional[int],
+                 last: str, epochs: Optional[int] = None):
+        self.data, self._epochs = data, epochs
+        self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
+                       "last": last}
+        whole = together(data.ranks, lambda: self._batches(0))
+        self.steps, self.global_batch_size = whole.steps, whole.global_batch_size
+        equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
+                           "position": data.position},
+              "make the same loader, from the same state, on every rank")
+        leader = together(data.ranks, lambda: self._lead(whole))
+        address = leader.address if leader is not None else ""
+        addresses = [one.decode() for one in data.ranks.allgather(address.encode())]
+        self._leader = leader
+        self._member = together(data.ranks, lambda: Member(
+            data.index, data.order.chunk_samples, addresses[data.node.ranks[0]],
+            data.node.local_rank))
+        self.number = data.add(self, self._member)
+        self.training_waited = 0.0  # seconds that the training waited for its next batch
+        self._last_stats: dict[str, float] = {}
+        self._next_step = 0
+        self._ahead: Optional[Epoch] = None
+        self._begun = 0
+        self._lock = threading.Lock()
+
+    def _batches(self, position: int) -> Batches:
+        return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
+
+    def _lead(self, batches: Batches) -> Optional[Leader]:
+        data = self.data
+        if not data.node.leads:
+            return None
+        sizes = chunk_bytes(data.index, data.order.chunk_samples)
+        need = enough_for_any_epoch(data.order, batches, data.node.ranks, sizes)
+        memory = data.memory
+        if memory is None:
+            memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
+        most = memory_limit.limit()
+        said = "memory=" if data.memory is not None else "by default memory="
+        if memory < need:
+            raise InputError(
+                f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
+                f"that shards={data.order.shards} and window={data.order.window} need at once; "
+                "remedy: more memory, fewer shards or a smaller window")
+        if most is not None and memory > most:
+            raise InputError(
+                f"{said}{memory_limit.show(memory)}, but this process may use "
+                f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
+                "fewer shards, or a higher limit")
+        return Leader(data.index, data.order.chunk_samples, memory, len(data.node.ranks),
+                      data.threads, chunk_bytes=sizes)
+
+    def begin(self) -> Epoch:
+        """The epoch that comes next, or what is left of it after a state was loaded. One that was
+        left early begins anew."""
+        data = self.data
+        if not data.is_resumed:
+            data.advance(data.epoch, 0)
+        data.is_resumed = False
+        with self._lock:
+            wanted = (data.epoch, data.position)
+            ahead, self._ahead = self._ahead, None
+            if ahead is not None and (ahead.epoch, ahead.batches.start) == wanted:
+                now = ahead
+            else:
+                now = self._feed(*wanted)
+            self._member.skip_to(now.base)
+            self._begun += 1
+            if self._epochs is None or self._begun < self._epochs:
+                self._ahead = self._feed(data.epoch + 1, 0)
+            return now
+
+    def _feed(self, epoch: int, position: int) -> Epoch:
+        data = self.data
+        batches = self._batches(position)
+        loads = schedule(data.order, batches, epoch, data.node.ranks)
+        base = self._next_step
+        self._next_step += batches.steps
+        moved = Loads(loads.chunk, loads.first + base, loads.last + base)
+        if len(moved.chunk):
+            if self._leader is not None:
+                self._leader.feed(moved)
+            self._member.feed(moved)
+        return Epoch(epoch, batches, base)
+
+    def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
+        """Of each step, in order."""
+        data, batches, rank = self.data, epoch.batches, self.data.ranks.rank
+        for step in range(batches.steps):
+            taken = take(data.order, batches, epoch.epoch, step, rank)
+            first, end = batches.bounds(step)
+            loads, places = self._member.locate(epoch.base + step, taken.samples)
+            yield StepSamples(
+                epoch.base + step, taken.positions, taken.samples, loads, places,
+                BatchInfo(epoch.epoch, step, first, end, len(taken.samples),
+                          batches.slots(step, rank), batches.weight(step, rank)))
+
+    @property
+    def member(self) -> Member:
+        """Of this rank; may be sent to its workers."""
+        return self._member
+
+    def stats(self) -> dict[str, float]:
+        """See Data.stats()."""
+        with suppress(ReaderEnded):  # then they are those of its end
+            rank, leader = self._member.stats(), self._member.leader_stats()
+            self._last_stats = {
+                "samples": rank.records // len(self.data.index.parts), "bytes": rank.bytes, "reader_waits": rank.waits,
+                "reader_wait_seconds": rank.wait_seconds, "node_bytes_read": leader.bytes_read,
+                "node_requests": leader.requests, "node_chunks": leader.loads,
+                "node_most_live_bytes": leader.most_live_bytes}
+        return {**self._last_stats, "training_wait_seconds": self.training_waited}
+
+    def publish(self) -> None:
+        """Brings horovod_opt.stats() up to date."""
+        stats = self.stats()
+        if not self.data.node.leads:  # they are counted where they are read
+            stats = {name: value for name, value in stats.items() if not name.startswith("node_")}
+        totals.publish(id(self), stats)
+
+    def close(self) -> None:
+        """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""
+        self.publish()
+        self._member.close()
+        if self._leader is not None:
+            self._leader.close()

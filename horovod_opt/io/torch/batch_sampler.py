@@ -1,0 +1,48 @@
+"""Which samples come in which batch of this rank, for PyTorch's DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from torch.utils.data import Sampler
+
+from horovod_opt.io.data import Data
+from horovod_opt.io.reading import Reading, StepSamples
+
+
+class Chosen(list):
+    """Numbers of samples, for anyone; and where the node's reader has them, for Dataset."""
+
+    def __init__(self, step: StepSamples, reading: int):
+        super().__init__(step.samples.tolist())
+        self.step, self.reading = step, reading
+
+    def __reduce__(self):
+        return Chosen, (self.step, self.reading)
+
+
+class BatchSampler(Sampler):
+    """This rank's batches of each epoch; every rank makes one with the same arguments.
+
+    For `DataLoader(hio.torch.Dataset(data), batch_sampler=hio.torch.BatchSampler(data, 64))`. Each
+    loop is an epoch; after `data.load_state_dict()` what is left of one. DataLoader asks for
+    batches before the training does, so the position in `data` moves only with
+    `data.advance(epoch, position)`, or at the end of the loop.
+    """
+
+    def __init__(self, data: Data, batch_size: Optional[int] = None, *,
+                 global_batch_size: Optional[int] = None, last: str = "spread",
+                 epochs: Optional[int] = None):
+        self._reading = Reading(data, batch_size, global_batch_size, last, epochs)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, equally many on all ranks."""
+        return self._reading.steps
+
+    def __iter__(self) -> Iterator[Chosen]:
+        epoch = self._reading.begin()
+        number = self._reading.number
+        for step in self._reading.samples(epoch):
+            yield Chosen(step, number)
+        self._reading.data.advance(epoch.epoch + 1, 0)

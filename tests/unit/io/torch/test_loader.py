@@ -1,0 +1,363 @@
+"""Batches for PyTorch, in one process and on ranks that are threads."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from data_sets import environment, files, tar, tfrecord
+from thread_ranks import on_ranks
+
+import horovod_opt.io as hio
+from horovod_opt.io import opening
+
+
+def records(count: int) -> list[bytes]:
+    random = np.random.default_rng(3)
+    return [bytes([i % 256]) * int(random.integers(0, 900)) + i.to_bytes(4, "little")
+            for i in range(count)]
+
+
+@pytest.fixture
+def tfrecords(tmp_path) -> str:
+    """300 records in three files; their last four bytes are their numbers."""
+    all_records = records(300)
+    for file in range(3):
+        tfrecord(tmp_path / f"{file}.tfrecord", all_records[100 * file:100 * (file + 1)])
+    return str(tmp_path / "*.tfrecord")
+
+
+def number(sample: hio.Sample) -> int:
+    return int.from_bytes(sample.data[-4:], "little")
+
+
+def numbers_and_randoms(sample: hio.Sample) -> tuple[int, float, float]:
+    return number(sample), sample.random.random(), float(torch.rand(()))
+
+
+def taken(loader) -> list[list[int]]:
+    return [batch.tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"threads": 3}])
+def test_every_sample_once_in_each_epoch(tfrecords, options):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        loader = hio.torch.loader(data, 32, decode=number, epochs=2, **options)
+        first, second = taken(loader), taken(loader)
+        for epoch in (first, second):
+            assert sorted(sum(epoch, [])) == list(range(300))
+            assert len(epoch) == len(loader) == 10
+        assert first != second
+        assert data.stats()["samples"] == 600
+        assert data.stats()["node_chunks"] == 2 * 19
+
+
+def test_the_order_is_that_of_the_seed(tfrecords):
+    def epoch(seed: int) -> list[list[int]]:
+        with hio.open(tfrecords, seed=seed, chunk_samples=16) as data:
+            return taken(hio.torch.loader(data, 32, decode=number))
+
+    assert epoch(1) == epoch(1) != epoch(2)
+
+
+def test_without_shuffle_in_the_order_of_the_data(tfrecords):
+    with hio.open(tfrecords, shuffle=False) as data:
+        assert sum(taken(hio.torch.loader(data, 32, decode=number)), []) == list(range(300))
+
+
+def test_what_a_batch_says_of_itself(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        infos = [batch.info for batch in hio.torch.loader(data, 70, decode=number)]
+    assert [info.size for info in infos] == [70, 70, 70, 45, 45]
+    assert [info.start for info in infos] == [0, 70, 140, 210, 255]
+    assert [info.weight for info in infos] == [1.0] * 5
+    assert [info.step for info in infos] == list(range(5))
+
+
+def test_workers_draw_the_same_random_numbers_as_threads(tfrecords):
+    def drawn(**options) -> torch.Tensor:
+        with hio.open(tfrecords, seed=5) as data:
+            return torch.cat([torch.stack([batch[0].double(), batch[1]])
+                              for batch in hio.torch.loader(data, 32, decode=numbers_and_randoms,
+                                                            **options)], dim=1)
+
+    assert torch.equal(drawn(), drawn(workers=2))
+    assert len(set(drawn()[1].tolist())) == 300
+
+
+def test_workers_seed_pytorch_by_the_sample(tfrecords):
+    def drawn(workers: int) -> list[float]:
+        with hio.open(tfrecords, seed=5) as data:
+            loader = hio.torch.loader(data, 32, decode=numbers_and_randoms, workers=workers)
+            return torch.cat([batch[2] for batch in loader]).tolist()
+
+    assert drawn(1) == drawn(2)
+    assert len(set(drawn(1))) == 300
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2}])
+def test_goes_on_where_the_state_was_saved(tfrecords, options):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        loop = iter(hio.torch.loader(data, 32, decode=number, **options))
+        before = [next(loop).tolist() for _ in range(4)]
+        state = json.loads(json.dumps(data.state_dict()))
+        rest = taken(loop)
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        data.load_state_dict(state)
+        loader = hio.torch.loader(data, 32, decode=number, **options)
+        assert taken(loader) == rest
+        assert sorted(sum(before + rest, [])) == list(range(300))
+        assert sorted(sum(taken(loader), [])) == list(range(300))
+        assert data.state_dict()["epoch"] == 2
+
+
+def test_a_loop_that_was_left_early_begins_anew(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        loader = hio.torch.loader(data, 32, decode=number)
+        for first in loader:
+            break
+        again = taken(loader)
+        assert again[0] == first.tolist()
+        assert len(again) == len(loader)
+
+
+def test_a_state_of_another_order_is_refused(tfrecords):
+    with hio.open(tfrecords, seed=5) as data, hio.open(tfrecords, seed=6) as other:
+        with pytest.raises(hio.InputError, match="seed: 5 in the state, 6 here"):
+            other.load_state_dict(data.state_dict())
+
+
+def damage(tfrecords: str, keep_times: bool = True) -> None:
+    import os
+    from pathlib import Path
+
+    path = Path(tfrecords).with_name("1.tfrecord")
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    if keep_times:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_damaged_record_is_an_error_that_names_it(tfrecords):
+    hio.open(tfrecords).close()
+    damage(tfrecords)
+    with hio.open(tfrecords, seed=5) as data:
+        with pytest.raises(hio.DataError, match=r"1\.tfrecord, offset \d+, sample 1\d\d: its "
+                                                "checksum is not the one that was indexed"):
+            taken(hio.torch.loader(data, 32, decode=number))
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1}])
+def test_a_damaged_record_can_be_left_out(tfrecords, options):
+    hio.open(tfrecords).close()
+    damage(tfrecords)
+    with hio.open(tfrecords, seed=5, bad="skip") as data:
+        batches = list(hio.torch.loader(data, 32, decode=number, epochs=1, **options))
+        hole, = data.holes[0]
+        assert sorted(torch.cat(batches).tolist()) == [i for i in range(300) if i != hole]
+        short, = (batch.info for batch in batches if batch.info.weight != 1)
+        assert (short.size, short.weight) == (short.end - short.start - 1,
+                                              short.size / (short.end - short.start))
+        assert json.loads(json.dumps(data.state_dict()))["holes"] == {"0": [hole]}
+
+
+def test_a_batch_of_holes_only_has_no_weight(tfrecords):
+    hio.open(tfrecords).close()
+    damage(tfrecords)
+    with hio.open(tfrecords, shuffle=False, bad="skip") as data:
+        batches = list(hio.torch.loader(data, 1, decode=number))
+    assert len(batches) == 300
+    empty, = (batch for batch in batches if not batch.info.weight)
+    assert empty.data is None and empty.info.size == 0
+
+
+def test_an_error_of_decode_names_the_sample(tfrecords):
+    def decode(sample: hio.Sample) -> int:
+        if number(sample) == 7:
+            raise KeyError("shape")
+        return 1
+
+    with hio.open(tfrecords, seed=5) as data:
+        with pytest.raises(hio.DataError, match=r"sample 7 .*0\.tfrecord: KeyError: 'shape'"):
+            list(hio.torch.loader(data, 32, decode=decode))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pytorchs_own_loader(tfrecords, workers):
+    with hio.open(tfrecords, seed=5) as data:
+        expected = taken(hio.torch.loader(data, 32, decode=number, epochs=1))
+    with hio.open(tfrecords, seed=5) as data:
+        sampler = hio.torch.BatchSampler(data, 32)
+        loader = torch.utils.data.DataLoader(hio.torch.Dataset(data, number),
+                                             batch_sampler=sampler, num_workers=workers)
+        assert len(loader) == 10
+        assert taken(loader) == expected
+        assert data.state_dict()["epoch"] == 1
+
+
+def test_one_sample_of_a_data_set(tfrecords):
+    with hio.open(tfrecords) as data:
+        samples = hio.torch.Dataset(data)
+        assert len(samples) == 300
+        assert samples[7] == samples[-293] == records(300)[7]
+        with pytest.raises(IndexError, match="sample 300 of 300"):
+            samples[300]
+
+
+def plain_batches(pattern, **options) -> list:
+    with hio.open(pattern, shuffle=False) as data:
+        return list(hio.torch.loader(data, 2, **options))
+
+
+def test_a_tar_gives_its_parts(tmp_path):
+    tar(tmp_path / "a.tar", [(f"{i}.{part}", f"{part}{i}".encode())
+                             for i in range(4) for part in ("jpg", "cls")])
+    batches = plain_batches(tmp_path / "a.tar")
+    assert [batch["__key__"] for batch in batches] == [["0", "1"], ["2", "3"]]
+    assert [batch["jpg"] for batch in batches] == [[b"jpg0", b"jpg1"], [b"jpg2", b"jpg3"]]
+    assert [batch["cls"] for batch in batches] == [[b"cls0", b"cls1"], [b"cls2", b"cls3"]]
+
+
+def test_a_folder_of_classes_gives_labels(tmp_path):
+    files(tmp_path / "data", {f"{kind}/{i}.jpg": f"{kind}{i}".encode()
+                              for kind in ("cat", "dog") for i in range(2)})
+    batches = plain_batches(tmp_path / "data")
+    assert [list(batch[0]) for batch in batches] == [[b"cat0", b"cat1"], [b"dog0", b"dog1"]]
+    assert [batch[1].tolist() for batch in batches] == [[0, 0], [1, 1]]
+
+
+def test_an_lmdb_gives_its_values(tmp_path):
+    environment(tmp_path / "db", {f"{i}".encode(): f"value{i}".encode() for i in range(4)})
+    assert [list(batch) for batch in plain_batches(tmp_path / "db")] == [
+        [b"value0", b"value1"], [b"value2", b"value3"]]
+
+
+def on_thread_ranks(monkeypatch, size: int, function) -> list:
+    """Each rank calls function(rank) with open() bound to its communication."""
+    def run(ranks):
+        opened = partial(open_as, ranks)
+        return function(opened, ranks.rank)
+
+    def open_as(ranks, *arguments, **options):
+        local.ranks = ranks
+        return hio.open(*arguments, **options)
+
+    import threading
+
+    local = threading.local()
+    monkeypatch.setattr(opening, "find", lambda: local.ranks)
+    return on_ranks(size, run)
+
+
+def checked(results: list) -> list:
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_ranks_share_an_epoch(tfrecords, monkeypatch, size):
+    def run(open_data, rank):
+        data = open_data(tfrecords, seed=5, chunk_samples=16)
+        loader = hio.torch.loader(data, 16, decode=number, epochs=2)
+        epochs = [[(batch.tolist(), batch.info.weight) for batch in loader] for _ in range(2)]
+        stats = data.stats()
+        data.close()
+        return epochs, stats
+
+    results = checked(on_thread_ranks(monkeypatch, size, run))
+    for epoch in range(2):
+        of_ranks = [epochs[epoch] for epochs, _ in results]
+        assert {len(one) for one in of_ranks} == {len(of_ranks[0])}
+        assert sorted(n for one in of_ranks for batch, _ in one for n in batch) == list(range(300))
+        for step in zip(*of_ranks):
+            assert sum(weight for _, weight in step) == pytest.approx(size)
+    # One reader for all of them: each byte was read once an epoch, in 19 chunks, of which two are in
+    # two files each. What frames a record is 16 bytes, and the outer ones of a piece are not read.
+    pieces = 19 + 2
+    read = sum(len(record) + 16 for record in records(300)) - 16 * pieces
+    assert {(stats["node_requests"], stats["node_bytes_read"]) for _, stats in results} == {
+        (2 * pieces, 2 * read)}
+
+
+def test_the_same_batches_for_any_number_of_ranks(tfrecords, monkeypatch):
+    def batches(size: int) -> list[list[int]]:
+        def run(open_data, rank):
+            data = open_data(tfrecords, seed=5, chunk_samples=16)
+            found = taken(hio.torch.loader(data, global_batch_size=24, decode=number, epochs=1))
+            data.close()
+            return found
+
+        return [sorted(sum(step, [])) for step in
+                zip(*checked(on_thread_ranks(monkeypatch, size, run)))]
+
+    one = batches(1)
+    assert len(one) == 13
+    for size in (2, 3, 4):
+        assert batches(size) == one
+
+
+@pytest.mark.parametrize("options, said", [
+    ({"seed": lambda rank: rank}, "seed differs between the ranks: 0 on rank 0; 1 on rank 1"),
+    ({"memory": lambda rank: "1GiB" if rank else None}, "memory differs between the ranks"),
+    ({"bad": lambda rank: "ignore" if rank else "raise"}, "rank 1: bad='ignore'; remedy: one of"),
+])
+def test_ranks_that_differ_all_get_the_same_error(tfrecords, monkeypatch, options, said):
+    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: open_data(
+        tfrecords, **{name: value(rank) for name, value in options.items()}))
+    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert str(errors[0]) == str(errors[1])
+    assert said in str(errors[0])
+
+
+def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords, monkeypatch):
+    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: hio.torch.loader(
+        open_data(tfrecords), 16 + rank))
+    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert "batch_size differs between the ranks: 16 on rank 0; 17 on rank 1" in str(errors[0])
+    assert str(errors[0]) == str(errors[1])
+
+
+def test_too_little_memory_is_refused_with_both_figures(tfrecords, monkeypatch):
+    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: hio.torch.loader(
+        open_data(tfrecords, memory=20000, chunk_samples=16), 16))
+    assert {type(one) for one in errors} == {hio.InputError}
+    assert "memory=19.53 KiB is less than the " in str(errors[1])
+    assert "that shards=2 and window=" in str(errors[1])
+
+
+@pytest.mark.parametrize("memory", ["much", "-1", 0, True, "1XB"])
+def test_memory_that_is_none(tfrecords, memory):
+    with pytest.raises(hio.InputError, match="memory="):
+        hio.open(tfrecords, memory=memory)
+
+
+def test_no_data_is_the_same_error_on_all_ranks(tmp_path, monkeypatch):
+    errors = on_thread_ranks(monkeypatch, 3, lambda open_data, rank: open_data(
+        str(tmp_path / "*.tfrecord")))
+    assert {type(one) for one in errors} == {hio.DataError}
+    assert len({str(one) for one in errors}) == 1
+    assert "no such files; remedy:" in str(errors[0])
+
+
+@pytest.mark.parametrize("options", [{"workers": -1}, {"threads": 0}, {"prefetch": 0},
+                                     {"workers": 1, "threads": 2}, {"last": "none"},
+                                     {"global_batch_size": 4}])
+def test_arguments_that_are_none(tfrecords, options):
+    with hio.open(tfrecords) as data:
+        with pytest.raises(hio.InputError, match=f"{next(iter(options))}="):
+            hio.torch.loader(data, 16, **options)
+
+
+def test_files_that_changed_are_indexed_anew(tfrecords, capfd):
+    hio.open(tfrecords).close()
+    damage(tfrecords, keep_times=False)
+    with pytest.warns(UserWarning, match="damaged"):
+        hio.open(tfrecords).close()
+    assert "this index is of other files: 1.tfrecord" in capfd.readouterr().err
