@@ -90,7 +90,7 @@ class Stats:
         "d", "seconds that this rank's training waited for its next batch"
     )
     input_node_bytes: int = _counter(
-        "i", "bytes that the reader of this rank's node has read from storage; on the rank that leads"
+        "i", "bytes that the reader of a node has read from storage; on the rank that leads"
     )
     input_node_requests: int = _counter("i", "in so many requests")
 

@@ -59,7 +59,7 @@ class Data:
         self.advance(info.epoch, info.end)
 
     def advance(self, epoch: int, position: int) -> None:
-        """What comes next is `position` of `epoch`; the end of an epoch is the start of the next."""
+        """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""
         if position >= self.order.samples:
             epoch, position = epoch + 1, 0
         self.epoch, self.position, self.is_resumed = epoch, position, False
@@ -80,13 +80,13 @@ class Data:
         place = check_state(state, self.order)
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
-            raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another one")
+            raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
         self.advance(place.epoch, place.position)
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0
 
     def add(self, reading: Reading, member: Member) -> int:
-        """A loader that has begun to read, and this rank's way to its reader; returns its number."""
+        """A loader that has begun to read, and this rank's way to its reader; returns a number."""
         self._readings.append(reading)
         self.members.append(member)
         return len(self.members) - 1

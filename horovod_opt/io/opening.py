@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
-from horovod_opt.io import formats
+from horovod_opt.io import formats, memory_limit
 from horovod_opt.io import index as indexes
-from horovod_opt.io import memory_limit
 from horovod_opt.io.data import BAD, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import Pattern
@@ -36,7 +35,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         shuffle: False for the data's own order, as for validation.
         memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
             quarter more.
-        window, shards, chunk_samples: of the order, see docs/io.md; by default from the data's size.
+        window, shards, chunk_samples: of the order, see docs/io.md; by default by the data's size.
         bad: what becomes of a damaged record: "raise" an error, or "skip" it.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.

@@ -161,7 +161,8 @@ class Reading:
         with suppress(ReaderEnded):  # then they are those of its end
             rank, leader = self._member.stats(), self._member.leader_stats()
             self._last_stats = {
-                "samples": rank.records // len(self.data.index.parts), "bytes": rank.bytes, "reader_waits": rank.waits,
+                "samples": rank.records // len(self.data.index.parts), "bytes": rank.bytes,
+                "reader_waits": rank.waits,
                 "reader_wait_seconds": rank.wait_seconds, "node_bytes_read": leader.bytes_read,
                 "node_requests": leader.requests, "node_chunks": leader.loads,
                 "node_most_live_bytes": leader.most_live_bytes}

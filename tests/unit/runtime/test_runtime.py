@@ -26,6 +26,7 @@ static HorovodOptSettings settings;
 static char texts[2][4096];
 static const char* init_error = "";
 static int initialized = 0, ranks = 0;
+static int64_t input_samples = 0;
 
 static void Fill(int rank, HorovodOptStats* out) {
 %s
@@ -47,6 +48,8 @@ const char* horovod_opt_plans(void) {
          "plan\\tb2\\tactive\\t9\\t0\\trun\\t\\nbucket\\t0\\nslot\\t9\\ty\\n"
          "plan\\tc3\\twarming up\\t1\\t0\\todd\\tits own reason\\nbucket\\t0\\nslot\\t0\\tz\\n";
 }
+void horovod_opt_set_input(HorovodOptStats* input) { input_samples = input->input_samples; }
+int64_t test_input_samples(void) { return input_samples; }
 int horovod_opt_gathered_ranks(void) { return ranks; }
 int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
   if (rank < 0 || rank >= ranks) return -1;
@@ -133,6 +136,15 @@ def test_stats(lib, monkeypatch):
     assert (stats.pop("rank"), stats.pop("size")) == (0, 2)
     names = [row.field for row in TABLE]
     assert stats == {name: names.index(name) + 1 for name in stats}
+
+
+def test_the_input_side_goes_to_the_library(lib):
+    runtime.set_input({"input_samples": 7})  # nothing is initialized: no library to tell
+    assert lib.test_input_samples() == 0
+    runtime.configure(lib)
+    lib.test_init(b"")
+    runtime.set_input({"input_samples": 8, "input_wait_seconds": 0.5})
+    assert lib.test_input_samples() == 8
 
 
 def test_stats_before_init(lib):

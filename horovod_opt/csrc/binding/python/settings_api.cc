@@ -36,7 +36,7 @@ int horovod_opt_stats(HorovodOptStats* out) {
 }
 
 // The counters that begin with input_; the others are not looked at.
-void horovod_opt_set_input(const HorovodOptStats* input) {
+void horovod_opt_set_input(HorovodOptStats* input) {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
   state.input = *input;

@@ -278,8 +278,8 @@ def test_ranks_share_an_epoch(tfrecords, monkeypatch, size):
         assert sorted(n for one in of_ranks for batch, _ in one for n in batch) == list(range(300))
         for step in zip(*of_ranks):
             assert sum(weight for _, weight in step) == pytest.approx(size)
-    # One reader for all of them: each byte was read once an epoch, in 19 chunks, of which two are in
-    # two files each. What frames a record is 16 bytes, and the outer ones of a piece are not read.
+    # One reader for all of them: each byte was read once an epoch, in 19 chunks, two of them in two
+    # files each. What frames a record is 16 bytes; the outer ones of a piece are not read.
     pieces = 19 + 2
     read = sum(len(record) + 16 for record in records(300)) - 16 * pieces
     assert {(stats["node_requests"], stats["node_bytes_read"]) for _, stats in results} == {

@@ -1,0 +1,154 @@
+"""The input side in jobs of several processes: Horovod by MPI and Gloo, and torch.distributed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from data_sets import tfrecord
+from jobs import BIN
+
+TRAINING, VALIDATION = 403, 57
+FRAME = 16  # bytes around a record
+
+
+def record(number: int) -> bytes:
+    return number.to_bytes(4, "little") + bytes(number % 700)
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """Records that begin with their numbers."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for file in range(2):
+        tfrecord(folder / f"train-{file}.tfrecord",
+                 map(record, range(TRAINING * file // 2, TRAINING * (file + 1) // 2)))
+    tfrecord(folder / "valid.tfrecord", map(record, range(VALIDATION)))
+    return folder
+
+
+def shared_epochs(reports: list[dict]) -> None:
+    """Each sample came once an epoch, in equally many steps."""
+    for epoch in range(2):
+        steps = [[step for step in rank["steps"] if step[0] == epoch] for rank in reports]
+        assert len({len(rank) for rank in steps}) == 1 and steps[0]
+        assert sorted(number for rank in steps for step in rank for number in step[2]) == list(
+            range(TRAINING))
+        for step in zip(*steps):
+            assert sum(weight for *_, weight in step) == pytest.approx(len(reports))
+
+
+@pytest.mark.parametrize("controller, ranks, workers", [
+    ("mpi", 2, 0), ("mpi", 3, 1), ("gloo", 2, 1), ("gloo", 4, 0)])
+def test_epochs(job, need, data, controller, ranks, workers):
+    need("torch")
+    reports = job("input_epochs", data, workers, ranks=ranks,
+                  controller=controller).succeeded().of_each(ranks)
+    shared_epochs(reports)
+    for epoch in range(2):
+        assert sorted(number for rank in reports for number in rank["checked"][epoch]) == list(
+            range(VALIDATION))
+        assert reports[0]["alone"][epoch] == list(range(VALIDATION))
+    # One reader read each byte once an epoch, but what frames the records at the ends of pieces.
+    whole = 2 * sum(len(record(number)) + FRAME for number in range(TRAINING))
+    read = reports[0]["read"]["node_bytes_read"]
+    assert whole - FRAME * read_pieces(reports) <= read <= whole
+    assert {rank["read"]["node_bytes_read"] for rank in reports} == {read}
+    assert sum(rank["samples"] for rank in reports) == (
+        2 * (TRAINING + VALIDATION) + 2 * VALIDATION)
+    assert [rank["node_bytes"] > 0 for rank in reports] == [True] + [False] * (ranks - 1)
+
+
+def read_pieces(reports: list[dict]) -> int:
+    return reports[0]["read"]["node_requests"]
+
+
+TORCH = """
+import sys
+import torch
+import horovod_opt.io as hio
+torch.distributed.init_process_group("gloo")
+with hio.open(sys.argv[1] + "/train-*.tfrecord", seed=1) as data:
+    rank = torch.distributed.get_rank()
+    for epoch in range(2):
+        for batch in hio.torch.loader(
+                data, 16, decode=lambda sample: int.from_bytes(sample.data[:4], "little")):
+            for number in batch.tolist():
+                print(f"{epoch} {rank} {number}\\n", end="")
+torch.distributed.destroy_process_group()
+assert not any(name.startswith("horovod.") for name in sys.modules)
+"""
+
+
+def test_torch_distributed_needs_no_horovod(need, data, tmp_path):
+    need("torch")
+    (tmp_path / "train.py").write_text(TORCH)
+    ended = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0",
+         "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--tee=0", "train.py", data],
+        cwd=tmp_path, text=True, capture_output=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stderr
+    seen = [tuple(map(int, line.split())) for line in ended.stdout.splitlines() if line]
+    for epoch in range(2):
+        assert sorted(number for e, _, number in seen if e == epoch) == list(range(TRAINING))
+        assert {rank for e, rank, _ in seen if e == epoch} == {0, 1}
+
+
+DIES = """
+import os, signal, sys, time
+import torch
+import horovod_opt.io as hio
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+loader = hio.torch.loader(hio.open(sys.argv[1] + "/train-*.tfrecord", seed=1, chunk_samples=8), 2)
+try:
+    for batch in loader:
+        if batch.info.step == 5:
+            if rank == int(sys.argv[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(1)
+except hio.ReaderEnded as ended:
+    print(ended)
+    os._exit(5)
+"""
+
+
+@pytest.mark.parametrize("dies, said", [
+    (0, "the node's leader, which reads for this rank, has ended"),
+    (1, "rank 1 of this node has ended without closing its data")])
+def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, said):
+    """No launcher ends the other one here."""
+    need("torch")
+    (tmp_path / "train.py").write_text(DIES)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ranks = [subprocess.Popen(
+        [sys.executable, "train.py", data, str(dies)], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": "2",
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
+    outputs = [rank.communicate(timeout=200) for rank in ranks]
+    assert ranks[dies].returncode == -signal.SIGKILL
+    assert ranks[1 - dies].returncode == 5, outputs
+    assert said in outputs[1 - dies][0]
+
+
+def test_example(need, tmp_path):
+    """On real photographs; two ranks and a worker each."""
+    need("torch")
+    examples = Path(__file__).parents[2] / "examples"
+    ended = subprocess.run(
+        [BIN / "horovodrun", "-np", "2", sys.executable, examples / "pytorch_photographs.py",
+         "--folder", tmp_path, "--images", "120", "--epochs", "2", "--workers", "1"],
+        cwd=tmp_path, text=True, capture_output=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HOROVOD_OPT_MODE": "topo"})
+    assert ended.returncode == 0, ended.stderr
+    assert "epoch 2: " in ended.stdout
+    assert "rank 0 took 240 samples, its node read" in ended.stdout
