@@ -57,8 +57,8 @@ class Dataset(torch.utils.data.Dataset):
 
 
 def seeding(decode: Decode) -> Decode:
-    """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample, too. In
-    the training's own process they are the training's."""
+    """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample,
+    too; in the training's own process they are the training's."""
     if get_worker_info() is None:
         return decode
 
