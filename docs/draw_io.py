@@ -16,8 +16,9 @@ BLUE, ORANGE, GREEN, GREY = "#4c78a8", "#f58518", "#54a24b", "#888888"
 
 
 def box(axes, x: float, y: float, width: float, height: float, text: str, color: str) -> None:
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.02,rounding_size=0.1",
-                                  facecolor=color, alpha=0.18, edgecolor=color, linewidth=1.4))
+    axes.add_patch(FancyBboxPatch(
+        (x, y), width, height, boxstyle="round,pad=0.02,rounding_size=0.1", facecolor=color,
+        alpha=0.18, edgecolor=color, linewidth=1.4))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9)
 
 
@@ -37,7 +38,8 @@ def main() -> None:
     box(axes, 0.1, 1.2, 1.6, 1.5, "files\nTFRecord, tar,\nLMDB, folder", GREY)
     box(axes, 0.1, 3.2, 1.6, 0.8, "index\nwhere, how long,\nchecksum", GREY)
     box(axes, 2.6, 3.2, 2.0, 0.8, "order\nof seed and index,\nno state", ORANGE)
-    box(axes, 2.6, 1.2, 2.0, 1.5, "leader of the node\na few threads: pread\nof chunks of 4 MiB", BLUE)
+    box(axes, 2.6, 1.2, 2.0, 1.5, "leader of the node\na few threads: pread\nof chunks of 4 MiB",
+        BLUE)
     box(axes, 5.3, 0.5, 1.7, 2.9,
         "ring in memory\nthat the ranks\nof the node share\n\nchunks, until all\nhave ended their\n"
         "last step with it", BLUE)
