@@ -5,28 +5,36 @@
     for batch in hio.torch.loader(data, batch_size=64, decode=decode): ...
 
 docs/io.md is the page for users. No framework, MPI or Horovod is imported here; hio.torch imports
-PyTorch when it is first used.
+PyTorch. Whatever it is, it is imported when it is first used: the command horovod-opt, which has a
+part here, is to start at once.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from horovod_opt.io.batch import BatchInfo
-from horovod_opt.io.data import Data
-from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
-from horovod_opt.io.opening import open
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.sample import Sample
+if TYPE_CHECKING:
+    from horovod_opt.io import torch
+    from horovod_opt.io.batch import BatchInfo
+    from horovod_opt.io.data import Data
+    from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
+    from horovod_opt.io.opening import open
+    from horovod_opt.io.reader.errors import ReaderEnded
+    from horovod_opt.io.sample import Sample
 
 __all__ = ["BatchInfo", "Damaged", "Data", "DataError", "InputError", "Missing", "ReaderEnded",
            "Sample", "Stale", "open", "torch"]
 
-ADAPTERS = ("torch",)
+_MODULES = {"BatchInfo": "batch", "Data": "data", "ReaderEnded": "reader.errors",
+            "Sample": "sample", "open": "opening",
+            **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "Stale"), "errors")}
+_ADAPTERS = ("torch",)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ADAPTERS:
-        return importlib.import_module(f"horovod_opt.io.{name}")
+    if name in _ADAPTERS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,7 +42,8 @@ def test_waits_for_a_stopped_rank(late, controller, mode):
     assert spent("wait_seconds") > 0.8 * STEPS * LATE_SECONDS
     if controller == "mpi" and ("nbcs" in mode or mode == "topo"):
         assert spent("polls") > 0
-        assert spent("poll_sleep_seconds") > 0.8 * spent("wait_seconds")
+        # Most of it, but a thread that has slept waits for a core on a busy machine.
+        assert spent("poll_sleep_seconds") > 0.4 * spent("wait_seconds")
     else:
         assert spent("polls") == 0
         assert spent("poll_sleep_seconds") == 0

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
@@ -16,7 +17,9 @@ OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& g
       counters_(counters),
       order_(node.ready(), node.order(),
              [this](std::vector<std::uint64_t>& words) {
-               counters_.AddAgreement();
+               // The last word says whether a rank has come to its end, which is no bucket.
+               const auto is_ready = [](std::uint64_t word) { return word != 0; };
+               if (std::any_of(words.begin(), words.end() - 1, is_ready)) counters_.AddAgreement();
                return and_(words);
              }),
       thread_(&OrderThread::Run, this) {}
