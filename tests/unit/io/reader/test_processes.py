@@ -134,28 +134,36 @@ def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: in
         say(str(error))
 
 
-def memory_files() -> int:
-    """Sealed memory that some process still holds."""
+def memory_of(process: str) -> set[str]:
+    """Inodes of the sealed memory that these processes, by number or a glob, hold."""
     held = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
+    for maps in Path("/proc").glob(f"{process}/maps"):
         try:
             held.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
         except OSError:
             pass
-    return len(held)
+    return held
+
+
+def everyones_memory() -> set[str]:
+    return memory_of("[0-9]*")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_same_bytes_in_every_rank(data, start, ranks):
-    before = os.listdir("/dev/shm"), memory_files()
     leader = start(lead, data, ranks, 200_000)
     address = leader.hear()
     all_ranks = [start(rank, data, address, number, ranks) for number in range(ranks)]
     assert [each.hear() for each in all_ranks] == ["all"] * ranks
+    # Its memory has no name that could be left behind; multiprocessing's semaphores have.
+    mapped = Path(f"/proc/{leader.process.pid}/maps").read_text()
+    memory = memory_of(str(leader.process.pid))
+    assert memory
+    assert "/dev/shm/" not in mapped.replace("/dev/shm/sem.mp-", "")
     leader.end()
     for each in all_ranks:
         each.process.join()
-    assert (os.listdir("/dev/shm"), memory_files()) == before
+    assert not memory & everyones_memory()
 
 
 def test_a_slow_rank_and_a_stopped_one(data, start):
@@ -183,9 +191,10 @@ def test_a_dead_rank_ends_the_others(data, start):
 
 
 def test_a_dead_leader_ends_all(data, start):
-    before = memory_files()
     leader = start(lead, data, 2)
     address = leader.hear()
+    memory = memory_of(str(leader.process.pid))
+    assert memory
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
     assert [each.hear() for each in waiting] == ["waits"] * 2
     time.sleep(0.1)
@@ -193,7 +202,7 @@ def test_a_dead_leader_ends_all(data, start):
     for each in waiting:
         assert "leader, which reads for this rank, has ended" in each.hear(HIT)
         each.process.join()
-    assert memory_files() == before
+    assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
         Member(data, CHUNK, address, 0)
 
