@@ -13,7 +13,7 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.member import Member
 from horovod_opt.io.reading import StepSamples
-from horovod_opt.io.sample import Sample, seed_of
+from horovod_opt.io.sample import Sample, sample_of, seed_of
 
 Decode = Callable[[Sample], Any]
 
@@ -51,10 +51,8 @@ def decoded(data: Data, member: Member, step: StepSamples, decode: Optional[Deco
 
     def one(i: int) -> Any:
         number, position = int(step.samples[i]), int(step.positions[i])
-        sample = Sample(
-            {name: bytes(taken.part(i, part)) for part, name in enumerate(index.parts)},
-            None if index.label is None else int(index.label[number]), index.key(number), number,
-            step.info.epoch, position, seed_of(data.order.seed, step.info.epoch, position))
+        sample = sample_of(index, number, [*map(bytes, taken.parts(i))], step.info.epoch, position,
+                           seed_of(data.order.seed, step.info.epoch, position))
         try:
             return act(sample)
         except Exception as error:

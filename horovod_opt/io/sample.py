@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from horovod_opt.io.index import Index
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,14 @@ class Sample:
     def random(self) -> np.random.Generator:
         """For augmentation: the same numbers in every run, whichever rank or worker decodes it."""
         return np.random.default_rng(self.seed)
+
+
+def sample_of(index: Index, number: int, parts: Sequence[bytes], epoch: int, position: int,
+              seed: int) -> Sample:
+    """Sample `number` of an index, with the bytes of its parts."""
+    return Sample(dict(zip(index.parts, parts)),
+                  None if index.label is None else int(index.label[number]), index.key(number),
+                  number, epoch, position, seed)
 
 
 def seed_of(seed: int, epoch: int, position: int) -> int:

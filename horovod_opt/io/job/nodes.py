@@ -13,13 +13,10 @@ NETWORK = "/proc/self/ns/net"
 
 
 class Node(NamedTuple):
-    """The ranks of this rank's node, ascending; its place among them; number of this node and of
-    all."""
+    """The ranks of this rank's node, ascending, and its place among them."""
 
     ranks: tuple[int, ...]
     local_rank: int
-    number: int
-    nodes: int
 
     @property
     def leads(self) -> bool:
@@ -31,11 +28,10 @@ def find(ranks: Communication) -> Node:
     """Collective. A node is a running kernel and a network namespace: containers that have none in
     common are nodes of their own."""
     if ranks.size == 1:
-        return Node((0,), 0, 0, 1)
+        return Node((0,), 0)
     where = ranks.allgather(_where().encode())
-    nodes = list(dict.fromkeys(where))
     own = tuple(rank for rank, one in enumerate(where) if one == where[ranks.rank])
-    return Node(own, own.index(ranks.rank), nodes.index(where[ranks.rank]), len(nodes))
+    return Node(own, own.index(ranks.rank))
 
 
 def _where() -> str:

@@ -8,7 +8,7 @@ from typing import Optional
 from torch.utils.data import Sampler
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.reading import Reading, StepSamples
+from horovod_opt.io.reading import Epoch, Reading, StepSamples
 
 
 class Chosen(list):
@@ -20,6 +20,12 @@ class Chosen(list):
 
     def __reduce__(self):
         return Chosen, (self.step, self.reading)
+
+
+def chosen(reading: Reading, epoch: Epoch) -> Iterator[Chosen]:
+    """Of each step of the epoch, in order."""
+    for step in reading.samples(epoch):
+        yield Chosen(step, reading.number)
 
 
 class BatchSampler(Sampler):
@@ -42,7 +48,5 @@ class BatchSampler(Sampler):
 
     def __iter__(self) -> Iterator[Chosen]:
         epoch = self._reading.begin()
-        number = self._reading.number
-        for step in self._reading.samples(epoch):
-            yield Chosen(step, number)
+        yield from chosen(self._reading, epoch)
         self._reading.data.advance(epoch.epoch + 1, 0)

@@ -15,7 +15,7 @@ from horovod_opt.io.decoding import Decode, decoded, plain
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.direct import read_directly
-from horovod_opt.io.sample import Sample, seed_of
+from horovod_opt.io.sample import Sample, sample_of, seed_of
 from horovod_opt.io.torch.batch_sampler import Chosen
 
 
@@ -43,11 +43,8 @@ class Dataset(torch.utils.data.Dataset):
         for part, one in enumerate(status):
             if one != statuses.GOOD:
                 raise DataError(statuses.describe(data.index, number, part, one))
-        index = data.index
-        return (self._decode or plain)(Sample(
-            dict(zip(index.parts, parts)),
-            None if index.label is None else int(index.label[number]), index.key(number), number, 0,
-            0, seed_of(data.order.seed, 0, number)))
+        return (self._decode or plain)(sample_of(
+            data.index, number, parts, 0, 0, seed_of(data.order.seed, 0, number)))
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         if not isinstance(numbers, Chosen):

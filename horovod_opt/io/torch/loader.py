@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.batch import BatchInfo, with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, Decoded, decoded
+from horovod_opt.io.decoding import Decode, Decoded, decoded, plain
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.prefetching import prefetched
 from horovod_opt.io.reading import Reading
-from horovod_opt.io.torch.batch_sampler import Chosen
+from horovod_opt.io.torch.batch_sampler import Chosen, chosen
 from horovod_opt.io.torch.dataset import seeding
 
 Collate = Callable[[Sequence[Any]], Any]
@@ -133,8 +133,7 @@ class _Sampler:
         return self._reading.steps
 
     def __iter__(self) -> Iterator[Chosen]:
-        for step in self._reading.samples(self._reading.begin()):
-            yield Chosen(step, self._reading.number)
+        yield from chosen(self._reading, self._reading.begin())
 
 
 class _Steps(Dataset):
@@ -144,8 +143,6 @@ class _Steps(Dataset):
         self._data, self._decode = data, decode
 
     def __getitems__(self, chosen: Chosen) -> tuple[Decoded, BatchInfo, int]:
-        from horovod_opt.io.decoding import plain
-
         found = decoded(self._data, self._data.members[chosen.reading], chosen.step,
                         seeding(self._decode or plain))
         return found, chosen.step.info, self._data.ranks.size
