@@ -15,6 +15,7 @@ def test_has_no_name(job, controller):
     """Neither in /dev/shm nor anywhere else, and no descriptor or socket stays open."""
     ended = job("node_memory", ranks=3, controller=controller, **TOPO).succeeded()
     reports = ended.of_each(3)
+    assert APART not in ended.output, ended.output
     for report in reports:
         assert report["states"] == ["active"]
         assert report["planned_iterations"] > 0
@@ -23,7 +24,6 @@ def test_has_no_name(job, controller):
         assert report["opened"] == []
         # MPI has files of its own there.
         assert [name for name in report["shm"] if controller == "gloo" or "horovod" in name] == []
-    assert APART not in ended.output
 
 
 def test_ranks_with_networks_of_their_own_share_none(job):

@@ -119,18 +119,18 @@ class Leader:
         return ring
 
     def _all_have_left(self) -> bool:
-        ring = self._ring
-        return ring is None or all(ring.has_left(rank) for rank in range(self._ranks))
+        with self._state:  # until it has looked, no other thread frees the ring
+            ring = self._ring
+            return ring is None or all(ring.has_left(rank) for rank in range(self._ranks))
 
     def _rank_ended(self, rank: int) -> None:
         """Called by the thread that sees connections end."""
         with self._state:
             ring, closing = self._ring, self._closing
-        if ring is None:
-            return
-        if not ring.has_left(rank):
-            ring.end(dead_rank=rank)
-        elif closing and self._all_have_left():
+            if ring is not None and not ring.has_left(rank):
+                ring.end(dead_rank=rank)
+                return
+        if closing and self._all_have_left():
             self.stop()
 
     def _feed(self) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import time
 from pathlib import Path
 
 import horovod.torch as hvd
@@ -35,9 +36,13 @@ def opened() -> list[str]:
 
 def mapped_files() -> set[tuple[str, str]]:
     """Inode and name. Other threads map and unmap meanwhile, and a reading may miss a line then."""
-    readings = [Path("/proc/self/maps").read_text().splitlines() for _ in range(5)]
-    lines = [line.split(maxsplit=5) for reading in readings for line in reading]
-    return {(line[4], line[5]) for line in lines if len(line) == 6}
+    files = set()
+    for _ in range(20):
+        lines = [line.split(maxsplit=5)
+                 for line in Path("/proc/self/maps").read_text().splitlines()]
+        files |= {(line[4], line[5]) for line in lines if len(line) == 6}
+        time.sleep(0.01)
+    return files
 
 
 torch.set_num_threads(1)
