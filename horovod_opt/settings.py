@@ -21,8 +21,8 @@ OFF = "off"
 
 # Read elsewhere: while the wheel is built, where plans and counters are written to, and whether
 # the plans are all that a script is run for.
-OTHER_SETTINGS = {PREFIX + name for name in ("UPSTREAM", "WITHOUT_HOROVOD", "PLANS", "PLANS_STOP",
-                                            "STATS_JSON")}
+OTHER_SETTINGS = {PREFIX + name for name in ("UPSTREAM", "ANY_VERSION", "WITHOUT_HOROVOD", "PLANS",
+                                            "PLANS_STOP", "STATS_JSON")}
 
 VALID_MODES = (
     f"{OFF}, or {', '.join(MODES)}, or several of these joined by + "

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,7 +70,12 @@ class FakeContext : public horovod::common::OpContext {
 
 class FakeReadyEvent : public horovod::common::ReadyEvent {
  public:
-  bool Ready() const override { return ready_.load(std::memory_order_acquire); }
+  // Waits, as those of PyTorch and TensorFlow do.
+  bool Ready() const override {
+    while (!opt_ready_now()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return true;
+  }
+  bool opt_ready_now() const override { return ready_.load(std::memory_order_acquire); }
   void Set() { ready_.store(true, std::memory_order_release); }
 #if HAVE_GPU
   gpuEvent_t event() const override { throw std::logic_error("in main memory"); }

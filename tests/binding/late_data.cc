@@ -1,36 +1,80 @@
 // Tensors whose data is still being written when they are handed over, as that of a copy from a GPU
-// to main memory that has only been started.
+// to main memory that has only been started, or of a GPU that still computes it.
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <future>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "fakes.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
+
+// Tensors of floats, all under way at once, with keys from `first_key` on and the names key.N.
+// late_tensors.py has the same struct.
+struct LateCall {
+  std::int64_t first_key;
+  std::int32_t tensors;
+  std::int32_t dies_after;       // so many of them are handed over; negative: it does not die
+  const float* values;           // one tensor behind the other
+  const std::int64_t* elements;  // by tensor
+  const std::int32_t* devices;   // by tensor
+  const std::int32_t* late_us;   // by tensor: from the call on, its values are not there
+  // What came of it.
+  float* sums;                  // over the ranks, as `values`
+  std::int32_t* places;         // by tensor: how many had been called back before it
+  std::int32_t* by_background;  // by tensor: no other thread than hvd-background has read it
+  std::int32_t returned_early;  // all were handed over before the last one's values were there
+  double ahead_ms;              // the first was called back so long before the last one's values
+};
 
 namespace horovod_opt {
 namespace {
 
 using horovod::common::Status;
+using Clock = std::chrono::steady_clock;
+
+// Knows who has read it.
+class ReadTensor : public FakeTensor {
+ public:
+  using FakeTensor::FakeTensor;
+
+  const void* data() const override {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    (std::strcmp(name, "hvd-background") == 0 ? by_background_ : by_others_) = true;
+    return FakeTensor::data();
+  }
+  bool ByBackgroundAlone() const { return by_background_ && !by_others_; }
+
+ private:
+  mutable std::atomic<bool> by_background_{false}, by_others_{false};
+};
 
 struct LateTensor {
-  explicit LateTensor(std::int64_t elements) : tensor(std::make_shared<FakeTensor>(elements)) {}
+  explicit LateTensor(std::int64_t elements) : tensor(std::make_shared<ReadTensor>(elements)) {}
 
-  void Write(float value, std::chrono::milliseconds late) {
-    const auto end = std::chrono::steady_clock::now() + late;
-    for (float garbage = -1e6f; std::chrono::steady_clock::now() < end; garbage -= 1.0f) {
+  void Write(const float* values, std::chrono::microseconds late) {
+    const auto end = Clock::now() + late;
+    for (float garbage = -1e6f; Clock::now() < end; garbage -= 1.0f) {
       for (volatile float& one : tensor->values()) one = garbage;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    for (volatile float& one : tensor->values()) one = value;
+    for (volatile float& one : tensor->values()) one = *values++;
+    written = Clock::now();
     event->Set();
   }
 
-  std::shared_ptr<FakeTensor> tensor;
+  std::shared_ptr<ReadTensor> tensor;
   std::shared_ptr<FakeReadyEvent> event = std::make_shared<FakeReadyEvent>();
+  Clock::time_point written, called_back;
+  int place = 0;
   std::promise<Status> done;
   std::thread writer;
 };
@@ -38,34 +82,47 @@ struct LateTensor {
 }  // namespace
 }  // namespace horovod_opt
 
-// Sums `tensors` tensors of `elements` floats over the ranks, all under way at once: with keys from
-// `first_key` on and the names key.N. Each element is `value`, but only some time after the call:
-// `late_ms` for the last tensor, and as much more for each one before it. Copies the results one
-// behind the other. False if one has an error.
-extern "C" bool late_data_sum(std::int64_t first_key, int tensors, std::int64_t elements,
-                              float value, int late_ms, float* results) {
+// Returns the error of one that has an error, or "".
+extern "C" const char* late_data_sum(LateCall* call) {
   using namespace horovod_opt;
-  std::vector<LateTensor> all;
-  for (int i = 0; i < tensors; ++i) all.emplace_back(elements);
-  for (int i = 0; i < tensors; ++i) {
-    LateTensor& one = all[i];
-    one.writer = std::thread(&LateTensor::Write, &one, value,
-                             std::chrono::milliseconds(late_ms * (tensors - i)));
+  static std::string error;
+  error.clear();
+  std::atomic<int> called_back{0};
+  std::deque<LateTensor> all;
+  const float* values = call->values;
+  for (int i = 0; i < call->tensors; ++i) {
+    if (i == call->dies_after) kill(getpid(), SIGKILL);
+    LateTensor& one = all.emplace_back(call->elements[i]);
+    one.writer =
+        std::thread(&LateTensor::Write, &one, values, std::chrono::microseconds(call->late_us[i]));
+    values += call->elements[i];
     horovod::common::ReadyEventList events;
     events.AddReadyEvent(one.event);
     const auto enqueued = EnqueueTensorAllreduce(
-        first_key + i, std::make_shared<FakeContext>(), one.tensor, one.tensor, events,
-        "key." + std::to_string(first_key + i), CPU_DEVICE_ID,
-        [&one](const Status& status) { one.done.set_value(status); }, horovod::common::SUM, 1.0,
-        1.0, 0);
+        call->first_key + i, std::make_shared<FakeContext>(), one.tensor, one.tensor, events,
+        "key." + std::to_string(call->first_key + i), call->devices[i],
+        [&one, &called_back](const Status& status) {
+          one.called_back = Clock::now();
+          one.place = called_back++;
+          one.done.set_value(status);
+        },
+        horovod::common::SUM, 1.0, 1.0, 0);
     if (!enqueued.ok()) one.done.set_value(enqueued);
   }
-  bool ok = true;
-  for (LateTensor& one : all) {
-    ok = one.done.get_future().get().ok() && ok;
+  call->returned_early = !all.back().event->opt_ready_now();
+  float* sums = call->sums;
+  for (int i = 0; i < call->tensors; ++i) {
+    LateTensor& one = all[i];
+    const Status status = one.done.get_future().get();
+    if (!status.ok()) error = status.reason();
     one.writer.join();
-    std::memcpy(results, one.tensor->data(), one.tensor->size());
-    results += elements;
+    call->places[i] = one.place;
+    call->by_background[i] = one.tensor->ByBackgroundAlone();
+    std::memcpy(sums, one.tensor->values().data(), one.tensor->size());
+    sums += call->elements[i];
   }
-  return ok;
+  const std::chrono::duration<double, std::milli> ahead =
+      all.back().written - all.front().called_back;
+  call->ahead_ms = ahead.count();
+  return error.c_str();
 }

@@ -39,6 +39,8 @@ def test_data_is_waited_for(job, need, tmp_path, controller):
             assert seen["state"] == "active", (rank, name)
             assert seen["planned_iterations"] >= seen["steps"] - 3, (rank, name)
             assert seen["wrong"] == {}, (rank, name)
+            # The thread that hands them over waits for none of them.
+            assert seen["early"] >= seen["steps"] / 2, (rank, name)
     with log.open() as file:
         tries = list(csv.DictReader(file))
     assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 1

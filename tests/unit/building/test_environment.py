@@ -109,7 +109,8 @@ def test_supported_version(version, install):
 @pytest.mark.parametrize("distribution, version, said", [
     ("tensorflow-cpu", "2.15.1", "TensorFlow 2.15.1 is installed, but horovod-opt can be built "
      "with tensorflow<2.22,>=2.16 only; the nearest version that works is 2.16: pip install "
-     "'tensorflow-cpu==2.16.*' first, or leave TensorFlow out (HOROVOD_WITHOUT_TENSORFLOW=1)"),
+     "'tensorflow-cpu==2.16.*' first, or leave TensorFlow out (HOROVOD_WITHOUT_TENSORFLOW=1), or "
+     "try it untested (HOROVOD_OPT_ANY_VERSION=1)"),
     ("tensorflow", "2.22.0rc0", "the nearest version that works is 2.21: "),
     ("torch", "1.13.1+cu117", "the nearest version that works is 2.4: pip install 'torch==2.4.*'"),
     ("torch", "2.14.0.dev20260101", "the nearest version that works is 2.13: "),
@@ -120,6 +121,16 @@ def test_unsupported_version(distribution, version, said, install):
     with pytest.raises(BuildError) as caught:
         environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.11.0+cu130", "2.14.0"])
+def test_any_version_on_request(version, install):
+    install(torch=[version, "/site"])
+    found = environment.discover(
+        {"PATH": os.environ["PATH"], "HOROVOD_OPT_ANY_VERSION": "1"}, SUPPORTED)
+    assert found.frameworks == {"PyTorch": version}
+    said = f"\nnot tested   PyTorch {version}; tested: torch<2.14,>=2.4\n"
+    assert (said in found.summary()) == (version != "2.11.0+cu130")
 
 
 def test_unsupported_version_that_is_left_out(install):
@@ -274,7 +285,18 @@ def test_python_header_that_tensorflow_carries(install, scripts, tmp_path):
     assert discover().python_include == header.parent
 
 
-# NCCL
+# CUDA and NCCL
+
+
+def test_pytorch_looks_for_cuda_where_horovod_does(install, monkeypatch):
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    install(**TENSORFLOW)
+    assert "CUDA_HOME" not in discover().variables
+    monkeypatch.setenv("HOROVOD_CUDA_HOME", "/cuda")
+    found = environment.discover(dict(os.environ))
+    assert found.variables["CUDA_HOME"] == "/cuda"
+    found = environment.discover({**os.environ, "CUDA_HOME": "/other"})
+    assert found.variables["CUDA_HOME"] == "/other"
 
 
 @pytest.mark.parametrize("wheel", ["nvidia-nccl-cu12", "nvidia-nccl-cu13"])

@@ -12,7 +12,7 @@ namespace horovod_opt {
 
 struct PlannedTensor : Arrival {
   std::string Name() const override { return entry.tensor_name; }
-  bool DataReady() override { return entry.ready_event_list.Ready(); }
+  bool DataReady() override { return entry.ready_event_list.opt_ready_now(); }
 
   horovod::common::TensorTableEntry entry;
   Reduction reduction;

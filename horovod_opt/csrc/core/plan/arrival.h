@@ -18,7 +18,7 @@ struct Arrival {
   virtual std::string Name() const { return ""; }
   std::vector<std::int64_t> shape;
   std::chrono::steady_clock::time_point since;  // it is in a bucket
-  // Its data may be read; from then on always.
+  // Its data may be read; from then on always. Waits for nothing.
   virtual bool DataReady() { return true; }
 };
 using ArrivalPtr = std::unique_ptr<Arrival>;

@@ -1,0 +1,53 @@
+"""Part 3: jobs with tensors on GPUs and in main memory, planned and negotiated; in some of them a
+rank is killed in the middle of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu_builds import NCCL
+from gpu_table import NOT_RUN, Row, judged
+from jobs import Job
+from part_setup import Setup, problem
+
+STEPS, END, NEVER = 40, 25, -1
+ENDS = "Horovod has been shut down"
+
+
+def rows(setup: Setup) -> Iterator[Row]:
+    ranks = setup.gpus if setup.build == NCCL else 2
+    build = "with NCCL" if setup.build == NCCL else "without GPU operations"
+    for controller in ("mpi", "gloo"):
+        job = setup.job(f"mixed-{controller}", "mixed_devices", setup.library, STEPS, NEVER,
+                        ranks=ranks, controller=controller)
+        yield works(f"{build}, {ranks} ranks, {controller}", job, ranks)
+    what = f"{build}: a rank is killed"
+    if ranks < 2:
+        yield Row("3", what, "there is one GPU, so there is one rank", NOT_RUN)
+        return
+    job = setup.job("killed", "mixed_devices", setup.library, STEPS, END, ranks=ranks,
+                    controller="gloo")
+    yield ends(what, job, ranks)
+
+
+def works(what: str, job: Job, ranks: int) -> Row:
+    wrong = problem(job, ranks)
+    if wrong:
+        return judged("3", what, wrong, False)
+    reports = job.of_each(ranks)
+    sums = sum(report["wrong"] for report in reports)
+    active = min(report["states"].count("active") for report in reports)
+    return judged("3", what, f"{STEPS} steps, {sums} wrong sums, {active} active plans",
+                  sums == 0 and active >= 2 and all(each["step"] == STEPS for each in reports))
+
+
+def ends(what: str, job: Job, ranks: int) -> Row:
+    """All but the killed rank have an error, in the step in which it was killed."""
+    reports = job.reports()
+    if job.hung or job.survivors or job.code == 0:
+        said = "no end" if job.hung else f"exit status {job.code}, {len(job.survivors)} are left"
+        return judged("3", what, f"{said}; see {job.folder / 'output.txt'}", False)
+    told = [report for report in reports.values()
+            if report["step"] == END and report["wrong"] == 0 and ENDS in report["outcome"]]
+    return judged("3", what, f"{len(told)} of {ranks - 1} others have the error",
+                  list(reports) == list(range(ranks - 1)) and len(told) == ranks - 1)

@@ -1,0 +1,331 @@
+"""What the parts of a run on a GPU make of the ranks' reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nccl_log
+import part_cores
+import part_images
+import part_mixed
+import part_nccl
+import pytest
+from gpu_builds import NCCL, PLAIN
+from gpu_table import FAILED, NOT_RUN, PASSED
+from jobs import Job
+from nccl_log import Allreduce
+from part_delayed import compared
+from part_images import Config
+from part_setup import NoTime, Setup, problem
+
+
+def outcomes(rows) -> dict[str, str]:
+    return {row.what: row.outcome for row in rows}
+
+
+def failed(rows) -> list[str]:
+    return [row.what for row in rows if row.outcome != PASSED]
+
+
+def job(folder: Path, *reports: dict | None, code: int = 0, hung: bool = False,
+        survivors: tuple[str, ...] = (), output: str = "") -> Job:
+    """`reports`: by rank; None: it has none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, report in enumerate(reports):
+        if report is not None:
+            (folder / f"rank-{rank}.json").write_text(json.dumps(report))
+    return Job(folder, code, output, hung, [*survivors])
+
+
+def setup(folder: Path, build: str = PLAIN, **changes) -> Setup:
+    given = {"gpus": 1, "cores": 16, "steps": 100, "seconds": 1.0, "rounds": 1, "batch": 4,
+             "until": float("inf"), **changes}
+    return Setup(build, folder, **given)
+
+
+# Jobs
+
+
+@pytest.mark.parametrize("how, said", [
+    ({}, ""), ({"hung": True}, "no end; see "), ({"code": 3}, "exit status 3, 2 of 2 reports"),
+    ({"survivors": ("1 python",)}, "1 processes are left")])
+def test_a_job_that_went_wrong(how, said, tmp_path):
+    found = problem(job(tmp_path, {}, {}, **how), 2)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_a_report_is_missing(tmp_path):
+    assert problem(job(tmp_path, {}, None), 2).startswith("exit status 0, 1 of 2 reports")
+
+
+def test_no_job_begins_after_the_end(tmp_path):
+    with pytest.raises(NoTime):
+        setup(tmp_path, until=0.0).job("name", "own_cores", ranks=1)
+
+
+# 1: late gradients
+
+
+def late(**changes) -> dict:
+    off = {"digest": "a", "inexact": 0, "error": 0.25, "early": 0, "planned": 0}
+    topo = {**off, "early": 90, "planned": 97}
+    report = {"off": off, "topo": topo, "same": True}
+    for name, value in changes.items():
+        mode, _, what = name.partition("_")
+        if what:
+            report[mode] = {**report[mode], what: value}
+        else:
+            report[mode] = value
+    return report
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_late_gradients_are_right(ranks):
+    rows = [*compared(ranks, 100, [late()] * ranks)]
+    assert failed(rows) == []
+    assert ("2 ranks: topo is off, bit for bit" in outcomes(rows)) == (ranks == 2)
+
+
+@pytest.mark.parametrize("changes, what", [
+    ({"same": False}, "2 ranks: topo is off, bit for bit"),
+    ({"topo_digest": "b"}, "2 ranks, topo: all ranks have the same bits"),
+    ({"off_inexact": 1}, "2 ranks, off: sums of integers are exact"),
+    ({"topo_error": 1.01}, "2 ranks, topo: error, of (ranks - 1) 2^-23 sum(|x|)"),
+    ({"topo_planned": 87}, "2 ranks: planned steps"),
+    ({"topo_early": 9}, "2 ranks: the thread that hands over did not wait for the data"),
+])
+def test_one_rank_is_wrong(changes, what):
+    assert failed(compared(2, 100, [late(), late(**changes)])) == [what]
+
+
+def test_with_four_ranks_other_bits_than_in_off_are_right():
+    assert failed(compared(4, 100, [late(same=False)] * 4)) == []
+
+
+# 2: NCCL
+
+
+LOG = """\
+node:412:437 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.2<0>
+node:412:437 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 0 nranks 1 cudaDev 0 - Init COMPLETE
+node:412:437 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f00 recvbuff 0x7f00 count 2400 \
+datatype 7 op 0 root 0 comm 0x55d0 [nranks=1] stream 0x5500
+node:412:437 [0] NCCL INFO Broadcast: opCount 1 sendbuff 0x7f00 recvbuff 0x7f00 count 1 \
+datatype 0 op 0 root 0 comm 0x55d0 [nranks=1] stream 0x5500
+node:412:438 [0] NCCL INFO AllReduce: opCount 2 sendbuff 0x7f00 recvbuff 0x7f00 count 9 \
+datatype 7 op 0 root 0 comm 0x77d0 [nranks=1] stream 0x5500 task 3 globalrank 0
+"""
+
+
+def test_log_of_nccl():
+    assert nccl_log.read(LOG) == [Allreduce(437, 2400, "0x55d0"), Allreduce(438, 9, "0x77d0")]
+
+
+@pytest.mark.parametrize("counts, buckets, steps, right", [
+    ([7, 3, 2, 3, 2], [3, 2], 2, True), ([3, 2, 3, 2], [3, 2], 2, True),
+    ([3, 2, 2, 3], [3, 2], 2, False), ([2, 3, 2], [3, 2], 2, False), ([3, 2], [2, 3], 1, False),
+    ([], [], 1, False)])
+def test_order_of_the_last_steps(counts, buckets, steps, right):
+    calls = [Allreduce(1, count, "0x1") for count in counts]
+    assert nccl_log.last_steps(calls, buckets, steps) is right
+
+
+def line(thread: int, count: int, communicator: str = "0xa") -> str:
+    return (f"node:1:{thread} [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count "
+            f"{count} datatype 7 op 0 root 0 comm {communicator} [nranks=1] stream 0x5\n")
+
+
+REPORT = {"wrong": 0, "planned": 37, "reason": "", "ahead_ms": 8.0, "buckets": [20, 30],
+          "in_order": 36, "by_background": 40, "thread": 5}
+STEP = line(5, 20) + line(5, 30) + line(5, 3)
+ORDER, THREAD, COMMUNICATORS = (
+    "NCCL is called in the plan's order", "NCCL is called from one thread of a rank",
+    "communicators of a rank, negotiated sums included")
+
+
+@pytest.mark.parametrize("log, wrong", [
+    (STEP * 40, []),
+    (STEP * 39 + line(5, 30) + line(5, 20), [ORDER]),
+    (STEP * 39 + line(6, 3) + STEP, [THREAD]),
+    (STEP.replace("0xa", "0xb", 1) + STEP * 40, [COMMUNICATORS]),
+    ("", [ORDER, THREAD, COMMUNICATORS]),
+])
+def test_what_nccl_was_asked_for(log, wrong, tmp_path):
+    (tmp_path / "nccl.1").write_text(log)
+    (tmp_path / "nccl.2").write_text("node:2:2 [0] NCCL INFO of a process without allreduces\n")
+    assert failed(part_nccl.ordered_by_nccl([REPORT], tmp_path)) == wrong
+
+
+@pytest.mark.parametrize("changes, wrong", [
+    ({}, []), ({"in_order": 27}, ["sums come in the plan's order"]),
+    ({"by_background": 39}, ["tensors are read by one thread"])])
+def test_order_without_nccl(changes, wrong):
+    assert failed(part_nccl.ordered_in_memory([REPORT, {**REPORT, **changes}])) == wrong
+
+
+@pytest.mark.parametrize("changes, wrong", [
+    ({}, []), ({"wrong": 1}, ["torus: sums are right"]),
+    ({"planned": 27}, ["torus: planned steps"])])
+def test_planned_sums_are_right(changes, wrong):
+    assert failed(part_nccl.right("torus", [REPORT, {**REPORT, **changes}])) == wrong
+
+
+def test_why_nothing_is_planned_is_told():
+    rows = [*part_nccl.right("torus", [{**REPORT, "planned": 0, "reason": "it is on a GPU"}])]
+    assert rows[1].value == "0 of 40; it is on a GPU"
+
+
+def test_nccl_refuses_two_ranks_on_a_gpu(tmp_path):
+    output = "NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000"
+    row = part_nccl.two_ranks_on_one(job(tmp_path, code=1, output=output))
+    assert (row.outcome, row.value) == (NOT_RUN, "NCCL refuses it: Duplicate GPU detected")
+    left = job(tmp_path, code=1, output=output, survivors=("1 python",))
+    assert part_nccl.two_ranks_on_one(left).outcome == FAILED
+
+
+def test_nccl_takes_two_ranks_on_a_gpu(tmp_path):
+    well = {"planned": REPORT}
+    assert part_nccl.two_ranks_on_one(job(tmp_path / "1", well, well)).outcome == PASSED
+    wrong = {"planned": {**REPORT, "wrong": 2}}
+    row = part_nccl.two_ranks_on_one(job(tmp_path / "2", well, wrong))
+    assert (row.outcome, row.value) == (FAILED, "2 of 40 steps are wrong")
+
+
+@pytest.mark.parametrize("gpus, jobs", [
+    (1, [("order", 1, True), ("settings", 1, False), ("two-on-one", 2, False)]),
+    (4, [("order", 4, True), ("settings", 4, False)]),
+    (0, [("order", 2, False), ("settings", 2, False)])])
+def test_jobs_of_part_2(gpus, jobs, tmp_path, monkeypatch):
+    ran = []
+
+    def run(self, name, worker, *arguments, ranks, controller="mpi", **environment):
+        ran.append((name, ranks, "NCCL_DEBUG" in environment))
+        return job(tmp_path / name, hung=True)
+
+    monkeypatch.setattr(Setup, "job", run)
+    rows = [*part_nccl.rows(setup(tmp_path, NCCL, gpus=gpus))]
+    assert ran == jobs
+    assert {row.outcome for row in rows} == {FAILED}
+
+
+# 3: both kinds of memory
+
+
+def mixed(**changes) -> dict:
+    return {"step": part_mixed.STEPS, "wrong": 0, "outcome": "no error",
+            "states": ["active", "active", "negotiated"], **changes}
+
+
+@pytest.mark.parametrize("changes, outcome", [
+    ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready"]}, FAILED),
+    ({"step": 3}, FAILED)])
+def test_mixed(changes, outcome, tmp_path):
+    assert part_mixed.works("", job(tmp_path, mixed(), mixed(**changes)), 2).outcome == outcome
+
+
+SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. This was caused by"}
+
+
+@pytest.mark.parametrize("changes, how, outcome", [
+    ({}, {}, PASSED), ({"outcome": "no error"}, {}, FAILED), ({"step": 40}, {}, FAILED),
+    ({"wrong": 1}, {}, FAILED), ({}, {"code": 0}, FAILED), ({}, {"hung": True}, FAILED),
+    ({}, {"survivors": ("1 python",)}, FAILED)])
+def test_killed(changes, how, outcome, tmp_path):
+    ended = job(tmp_path, mixed(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
+    assert part_mixed.ends("", ended, 2).outcome == outcome
+
+
+def test_the_killed_rank_has_reported(tmp_path):
+    ended = job(tmp_path, mixed(**SHUT_DOWN), mixed(**SHUT_DOWN), code=1)
+    assert part_mixed.ends("", ended, 2).outcome == FAILED
+
+
+@pytest.mark.parametrize("build, gpus, ranks", [
+    (PLAIN, 0, 2), (PLAIN, 1, 2), (NCCL, 1, 1), (NCCL, 4, 4)])
+def test_jobs_of_part_3(build, gpus, ranks, tmp_path, monkeypatch):
+    ran = []
+
+    def run(self, name, worker, *arguments, ranks, controller="mpi", **environment):
+        ran.append((controller, ranks, arguments[-1]))
+        return job(tmp_path / name, hung=True)
+
+    monkeypatch.setattr(Setup, "job", run)
+    rows = [*part_mixed.rows(setup(tmp_path, build, gpus=gpus))]
+    whole = [("mpi", ranks, -1), ("gloo", ranks, -1)]
+    assert ran == whole + ([("gloo", ranks, part_mixed.END)] if ranks > 1 else [])
+    assert rows[-1].outcome == (FAILED if ranks > 1 else NOT_RUN)
+
+
+# 4: cores
+
+
+@pytest.mark.parametrize("cores, ranks", [(2, 1), (3, 1), (4, 2), (6, 2), (8, 2), (16, 4), (20, 5)])
+def test_ranks_by_cores(cores, ranks):
+    assert part_cores.ranks_for(cores) == ranks
+
+
+@pytest.mark.parametrize("mode, cores, background, others, outcome", [
+    ("scp", 2, [1], [0], PASSED), ("scp", 2, [1], [0, 1], FAILED),
+    ("topo+scp", 4, [2, 3], [0, 1], FAILED),  # two cores
+    ("auto", 4, [3], [0, 1, 2], PASSED), ("auto", 4, [0, 1, 2, 3], [0, 1, 2, 3], FAILED),
+    ("auto", 2, [0, 1], [0, 1], PASSED), ("auto", 2, [1], [0], FAILED)])
+def test_whose_cores(mode, cores, background, others, outcome, monkeypatch):
+    monkeypatch.setattr(part_cores, "count_cores", len)
+    report = {"background": background, "others": others}
+    assert part_cores.apart("", mode, [report] * 2, cores).outcome == outcome
+
+
+def test_one_core_is_too_few(tmp_path):
+    (row,) = part_cores.rows(setup(tmp_path, cores=1))
+    assert (row.outcome, row.value) == (NOT_RUN, "mode scp needs two cores, and there is one")
+
+
+# 5: images/s
+
+
+def images(rates: dict[Config, list[float]], *unplanned: Config) -> dict:
+    return {"measured": [{"config": vars(config), "images_per_second": each}
+                         for config, each in rates.items()],
+            "unplanned": [vars(config) for config in unplanned]}
+
+
+def test_images_by_mode(tmp_path):
+    configs = [Config("off"), Config("topo")]
+    report = images({configs[0]: [90.0, 100.0, 400.0], configs[1]: [120.0, 110.0, 5.0]})
+    rows = [*part_images.measured("5", "ResNet50", configs, job(tmp_path, report, report), 2)]
+    assert [(row.what, row.value) for row in rows] == [
+        ("ResNet50: off", "100.0 images/s, 1.00 of off"),
+        ("ResNet50: topo", "110.0 images/s, 1.10 of off")]
+    assert failed(rows) == []
+
+
+def test_images_of_gradients_that_one_rank_did_not_plan(tmp_path):
+    config = Config("topo")
+    one, other = images({config: [1.0]}), images({config: [1.0]}, config)
+    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, one, other), 2)]
+    assert failed(rows) == ["ResNet50: topo"]
+
+
+def test_best_size_of_a_bucket(tmp_path):
+    rates = {Config("topo", "bfloat16", size): [100.0 - abs(size - 32)]
+             for size in part_images.SIZES}
+    row = part_images.best_size("", "bfloat16", job(tmp_path, images(rates)), 1)
+    assert row.value.startswith("1: 69, 2: 70,")
+    assert row.value.endswith("128: 4; most with 32")
+
+
+@pytest.mark.parametrize("build, gpus, ranks, sizes", [
+    (NCCL, 1, 1, True), (NCCL, 4, 4, True), (PLAIN, 1, 2, False)])
+def test_job_of_part_5(build, gpus, ranks, sizes, tmp_path, monkeypatch):
+    ran = []
+
+    def run(self, name, worker, *arguments, ranks, **environment):
+        ran.append((ranks, {config["bucket_mib"] for config in json.loads(arguments[-1])}))
+        return job(tmp_path / name, hung=True)
+
+    monkeypatch.setattr(Setup, "job", run)
+    rows = [*part_images.rows(setup(tmp_path, build, gpus=gpus))]
+    assert ran == [(ranks, {0, *(part_images.SIZES if sizes else ())})]
+    assert {row.outcome for row in rows} == {FAILED}
