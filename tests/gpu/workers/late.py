@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from late_tensors import MAIN_MEMORY, LateTensors
 
+from horovod_opt.planning.planner import bucket_bytes
+
 NO_LIBRARY = "-"
 
 
@@ -22,7 +24,7 @@ def make(library: str, elements: Sequence[int], late_us: Sequence[int], devices:
         return LateGradients(elements, late_us, devices, first_key)
     since_call = [sum(late_us[:number + 1]) for number in range(len(late_us))]
     late = LateTensors(library, elements, since_call, devices, first_key)
-    late.add_plan(buckets)
+    late.add_plan(buckets, bucket_bytes())
     return late
 
 

@@ -230,8 +230,8 @@ SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. Thi
 
 @pytest.mark.parametrize("changes, how, outcome", [
     ({}, {}, PASSED), ({"outcome": "no error"}, {}, FAILED), ({"step": 40}, {}, FAILED),
-    ({"wrong": 1}, {}, FAILED), ({}, {"code": 0}, FAILED), ({}, {"hung": True}, FAILED),
-    ({}, {"survivors": ("1 python",)}, FAILED)])
+    ({"wrong": 1}, {}, FAILED), ({"states": []}, {}, FAILED), ({}, {"code": 0}, FAILED),
+    ({}, {"hung": True}, FAILED), ({}, {"survivors": ("1 python",)}, FAILED)])
 def test_killed(changes, how, outcome, tmp_path):
     ended = job(tmp_path, mixed(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
     assert part_mixed.ends("", ended, 2).outcome == outcome
@@ -249,6 +249,7 @@ def test_jobs_of_part_3(build, gpus, ranks, tmp_path, monkeypatch):
 
     def run(self, name, worker, *arguments, ranks, controller="mpi", **environment):
         ran.append((controller, ranks, arguments[-1]))
+        assert environment["HOROVOD_OPT_MODE"] == "topo"
         return job(tmp_path / name, hung=True)
 
     monkeypatch.setattr(Setup, "job", run)

@@ -42,11 +42,11 @@ class LateTensors:
         self.returned_early = False
         self.ahead_ms = 0.0
 
-    def add_plan(self, buckets: Sequence[Sequence[int]]) -> None:
-        """`buckets`: of numbers of tensors."""
+    def add_plan(self, buckets: Sequence[Sequence[int]], bucket_bytes: int = 1_000_000) -> None:
+        """`buckets`: of numbers of tensors; `bucket_bytes`: of one that the ranks rebuild."""
         slots = [f"slot\t{key}\t{4 * elements}\t{FLOAT32}\t{SUM}\t1.0\t1.0\t-\tkey.{key}"
                  for key, elements in enumerate(self._elements.tolist(), self._first_key)]
-        lines = [f"plan\tlate{self._first_key}\t1000000\t0\tlate data", *slots,
+        lines = [f"plan\tlate{self._first_key}\t{bucket_bytes}\t0\tlate data", *slots,
                  *(f"bucket\t{','.join(map(str, bucket))}" for bucket in buckets), ""]
         problem = _basics.MPI_LIB_CTYPES.horovod_opt_add_plan("\n".join(lines).encode())
         assert not problem, problem
