@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -351,12 +352,15 @@ def test_threads_and_descriptors_are_given_back(tmp_path):
 
     def held() -> Counter[str]:
         """Descriptors, memory, and threads by their names."""
-        threads = [Path(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
         maps = Path("/proc/self/maps").read_text().splitlines()
-        return Counter(["a mapping" for line in maps if "memfd:horovod-opt" in line]
-                       + [os.readlink(path) for path in Path("/proc/self/fd").iterdir()
-                          if path.is_symlink()]
-                       + [path.read_text() for path in threads if path.exists()])
+        found = Counter("a mapping" for line in maps if "memfd:horovod-opt" in line)
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # one that another thread closes now
+                found[os.readlink(descriptor)] += 1
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found[(thread / "comm").read_text()] += 1
+        return found
 
     before = held()  # of tests before this one some may still go
     for _ in range(3):
