@@ -285,7 +285,7 @@ def validation(document: dict[str, Any]) -> Picture:
     worst = max((abs(one["error"]) for one in points), default=0)
     axis.set_ylim(1 - max(0.3, worst + 0.1), 1 + max(0.3, worst + 0.1))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2f}"))
-    axis.set_ylabel("predicted over measured images/s")
+    axis.set_ylabel("predicted over measured")
     axis.legend(frameon=False, fontsize=10, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axis.spines[["top", "right"]].set_visible(False)
     return Picture("simulated-validation", "Prediction against measurement",
