@@ -32,6 +32,8 @@ SOURCE = " Compare Figures {} of the source."
 
 def section(document: dict[str, Any]) -> Section:
     """Figures 6.5, 6.7 to 6.12 and 6.16 to 6.18 of the source, as simulated."""
+    document = {**document, "source": summit.complete(document.get("source")),
+                "networks": summit.complete(document.get("networks"))}
     results = document["results"]
     pictures = []
     if len({one["ranks"] for one in results}) > 1:

@@ -120,6 +120,7 @@ NETWORKS = (
     # Simonyan, Zisserman, 2015, arXiv:1409.1556
     Network("VGG16", 15.3, 138.4),
 )
+FITTED_NETWORK = "ResNet50"
 NETWORKS_RANKS = 1_536
 NETWORKS_STEPS = 100
 HIT = 0.15  # relative difference up to which a figure counts as met; a range is not widened
@@ -149,6 +150,15 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
     return rows
 
 
+def complete(rows: Sequence[dict] | None) -> list[dict]:
+    """Rows of `compare` or `networks`, as files have them: older ones do not say what was used for
+    fitting, nor whether a figure is met."""
+    return [{"fitted": one.get("network") == FITTED_NETWORK
+             or any(figure.text == one.get("figure") and figure.fitted for figure in FIGURES),
+             "met": is_met(one["simulated"], *one["source"]) if one["source"] else None, **one}
+            for one in rows or ()]
+
+
 def counts(rows: Sequence[dict]) -> str:
     """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
     def met(fitted: bool) -> tuple[int, int]:
@@ -174,7 +184,7 @@ def _value(row: dict, kind: str) -> float | None:
 def networks(seed: int) -> list[dict[str, Any]]:
     """topo's gain over off for each network: its computation is as much longer than ResNet50's as
     it has more to compute, its gradients and its CIS window are its own, all else is the same."""
-    base = next(one for one in NETWORKS if one.name == "ResNet50")
+    base = next(one for one in NETWORKS if one.name == FITTED_NETWORK)
     rows = []
     for one in NETWORKS:
         p = setup().changed(
