@@ -13,7 +13,7 @@ from typing import Any
 
 from horovod_opt.bench.nodes.rows import ONE_NODE, PAIR, SIZE_LARGE, TOPO, Layout
 from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.simulate import calibrate, costs
+from horovod_opt.simulate import calibrate, costs, summit
 from horovod_opt.simulate.exchange_costs import exchange
 from horovod_opt.simulate.parameters import ParameterError, Setup
 
@@ -76,10 +76,10 @@ def from_nodes(document: dict[str, Any]) -> Setup:
     step, rate = (median(ALONE, lambda one: one[name])
                   for name in ("step_seconds", "images_per_second"))
     poll = calibrate.COMMON["poll_seconds"][0]
-    within = median(WITHIN, _horovods_cpu) - poll * costs.barriers(ONE_NODE.ranks, SIZE_LARGE)
-    a_message = median(LITTLE, _horovods_cpu) / 2  # one is sent, and one received
+    within = median(WITHIN, horovods_cpu) - poll * costs.barriers(ONE_NODE.ranks, SIZE_LARGE)
+    a_message = median(LITTLE, horovods_cpu) / 2  # one is sent, and one received
     parts = exchange(PAIR.hosts, SIZE_LARGE)
-    between = median(BETWEEN, _horovods_cpu) - 2 * a_message * parts.number
+    between = median(BETWEEN, horovods_cpu) - 2 * a_message * parts.exposed
     setup = Setup.of("nodes", {
         **calibrate.COMMON,
         "batch": (round(rate * step / PAIR.ranks), "measured"),
@@ -92,6 +92,7 @@ def from_nodes(document: dict[str, Any]) -> Setup:
         "run_delay_seconds": (calibrate.slice_seconds(cores), calibrate.SLICE),
         "cycle_seconds": (1e-3, "Horovod 0.28.1's default"),
         "gradient_bytes": (SIZE_LARGE, "measured, by series"),
+        "tensors": summit.TABLE["tensors"],
         "data_cpu_seconds_per_byte": (
             max(within / costs.passes(ONE_NODE.ranks, planned=True) / SIZE_LARGE, 1e-15),
             f"calibrated: {WITHIN}, CPU time"),
@@ -115,11 +116,11 @@ def in_layout(setup: Setup, layout: Layout) -> Setup:
         else layout.megabits * 1e6 / 8 * PAYLOAD)
 
 
-def _horovods_cpu(one: dict[str, Any]) -> float:
-    """Seconds of an allreduce, of Horovod's threads, mean over ranks."""
+def horovods_cpu(one: dict[str, Any], each: str = "planned_buckets") -> float:
+    """CPU seconds of Horovod's threads for `each` of what the counter counts, mean over ranks."""
     return statistics.fmean(
-        (stats["background_user_seconds"] + stats["background_system_seconds"])
-        / stats["planned_buckets"] for stats in one["stats"])
+        (stats["background_user_seconds"] + stats["background_system_seconds"]) / stats[each]
+        for stats in one["stats"])
 
 
 def _without_the_framework(one: dict[str, Any]) -> float:

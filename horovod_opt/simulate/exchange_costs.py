@@ -14,25 +14,25 @@ LONGEST_RING = 16  # groups
 
 
 @dataclass(frozen=True)
-class Messages:
-    """Of the busiest member: how many it sends, their bytes, and how many messages of all members
-    follow each other."""
+class Schedule:
+    """Of the busiest member of a chunk: the bytes that it sends; and how many messages of all
+    members follow each other."""
 
-    number: int
     bytes: float
-    chain: int
+    hops: int
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Of the busiest member. Nothing of the other chunks begins before the first one has ended.
+    """Nothing of the other chunks begins before the first one has ended; then some are under way at
+    a time.
 
     Attributes:
+        bytes: that the busiest member sends.
         hops: messages that follow each other if nothing but their way takes time.
-        exposed: those of them that nothing else of the exchange hides.
+        exposed: those of them that no other chunk hides: of the first and of the last one.
     """
 
-    number: int
     bytes: float
     hops: int
     exposed: int
@@ -43,25 +43,25 @@ def power_of_two(groups: int) -> int:
     return 1 << (groups.bit_length() - 1)
 
 
-def recursive_doubling(groups: int, size: float) -> Messages:
+def recursive_doubling(groups: int, size: float) -> Schedule:
     """All data in each step. Groups that are no power of two: one of each pair gives all of its
     data to the other one before, and gets all sums afterwards."""
     steps, paired = power_of_two(groups).bit_length() - 1, groups != power_of_two(groups)
-    return Messages(steps + paired, size * (steps + paired), steps + 2 * paired)
+    return Schedule(size * (steps + paired), steps + 2 * paired)
 
 
-def ring(groups: int, size: float) -> Messages:
+def ring(groups: int, size: float) -> Schedule:
     steps = 2 * (groups - 1)
-    return Messages(steps, size * steps / groups, steps)
+    return Schedule(size * steps / groups, steps)
 
 
-def halving_and_doubling(groups: int, size: float) -> Messages:
+def halving_and_doubling(groups: int, size: float) -> Schedule:
     power, paired = power_of_two(groups), groups != power_of_two(groups)
-    steps = 2 * (power.bit_length() - 1)
-    return Messages(steps + paired, size * (2 * (power - 1) / power + paired), steps + 2 * paired)
+    return Schedule(size * (2 * (power - 1) / power + paired),
+                    2 * (power.bit_length() - 1) + 2 * paired)
 
 
-def schedule(groups: int, size: float) -> Messages:
+def schedule(groups: int, size: float) -> Schedule:
     """By which `groups` members add up a chunk of `size` bytes."""
     if size <= LITTLE:
         return recursive_doubling(groups, size)
@@ -75,10 +75,15 @@ def exchange(groups: int, size: float) -> Exchange:
     rest = max(0.0, size - FIRST_CHUNK)
     chunks = math.ceil(rest / CHUNK)
     if not chunks:
-        return Exchange(first.number, first.bytes, first.chain, first.chain)
+        return Exchange(first.bytes, first.hops, first.hops)
     whole, last = schedule(groups, CHUNK), schedule(groups, rest - (chunks - 1) * CHUNK)
-    longest = whole.chain if chunks > 1 else last.chain
-    return Exchange(
-        first.number + (chunks - 1) * whole.number + last.number,
-        first.bytes + (chunks - 1) * whole.bytes + last.bytes,
-        first.chain + math.ceil(chunks / WINDOW) * longest, first.chain + longest)
+    longest = whole.hops if chunks > 1 else last.hops
+    return Exchange(first.bytes + (chunks - 1) * whole.bytes + last.bytes,
+                    first.hops + math.ceil(chunks / WINDOW) * longest, first.hops + longest)
+
+
+def copied(tensor_bytes: float) -> float:
+    """Which part of the data of a rank that is a group of its own is copied into buffers and out of
+    them: chunks that are not within a tensor. Tensors of `tensor_bytes` bytes on average end
+    anywhere."""
+    return 1 - math.exp(-CHUNK / tensor_bytes)

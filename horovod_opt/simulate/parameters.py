@@ -54,9 +54,9 @@ class Parameters:
     tcp_messages: float = _parameter(
         "0 or 1", 0, 1, "topo between nodes: TCP, which wakes who waits; 0: MPI, tested", True)
     message_cpu_seconds: float = _parameter(
-        "s", 0, 1, "topo: CPU time of a message at each of its ends, and of a test by MPI")
+        "s", 0, 1, "topo: CPU time at each end of a message that is waited for; of a test")
     message_cpu_seconds_per_byte: float = _parameter(
-        "s/byte", 0, 1, "topo: CPU time of sending a byte, receiving one and adding up")
+        "s/byte", 0, 1, "topo: CPU time of sending a byte, receiving one and adding")
     link_bandwidth: float = _parameter("bytes/s", 1, 1e15, "of a node, each way")
     gradient_bytes: float = _parameter("bytes", 1, 1e13, "all gradients of a rank")
     gradient_window: float = _parameter(

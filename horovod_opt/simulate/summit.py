@@ -49,7 +49,7 @@ TABLE: dict[str, tuple[float, str]] = {
     "hop_inter_seconds": (2e-6, NETWORK),
     "tcp_messages": (0, "assumed: MPI uses InfiniBand itself, and is not slower: docs/topo.md"),
     "message_cpu_seconds": (2e-6, "assumed: about what a call of MPI over InfiniBand takes"),
-    "message_cpu_seconds_per_byte": (0, "not used: the GPUs move the data"),
+    "message_cpu_seconds_per_byte": (0, "assumed: the GPUs move the data"),
     "link_bandwidth": (25e9, "published: Vazhkudai et al., 2018, doi:10.1109/SC.2018.00055: two "
                              "rails of EDR InfiniBand"),
     "gradient_bytes": (25_557_032 * 4, RESNET50 + ": 25.6 million parameters of 4 bytes"),
@@ -155,7 +155,8 @@ def complete(rows: Sequence[dict] | None) -> list[dict]:
     fitting, nor whether a figure is met."""
     return [{"fitted": one.get("network") == FITTED_NETWORK
              or any(figure.text == one.get("figure") and figure.fitted for figure in FIGURES),
-             "met": is_met(one["simulated"], *one["source"]) if one["source"] else None, **one}
+             "met": is_met(one["simulated"], *one["source"])
+             if one.get("source") else None, **one}
             for one in rows or ()]
 
 

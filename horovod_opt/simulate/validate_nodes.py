@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from horovod_opt.bench.nodes.results import Cell, cells
 from horovod_opt.bench.nodes.rows import SIZE_LARGE, TOPO, TOPO_BF16, TOPO_GLOO
 from horovod_opt.bench.worker_job import LIMIT
 from horovod_opt.simulate import calibrate_nodes, model, study
-from horovod_opt.simulate.calibrate_nodes import ALONE, Calibrating
-from horovod_opt.simulate.parameters import ParameterError, Parameters
+from horovod_opt.simulate.calibrate_nodes import ALONE, Calibrating, horovods_cpu
+from horovod_opt.simulate.parameters import ParameterError, Parameters, Setup
 from horovod_opt.simulate.validate import BAND
 
 STEPS = 30
@@ -33,22 +33,29 @@ def validate(document: dict[str, Any], seed: int, done: Callable[[str], None]) -
     """The "validation" of the simulation's document: topo, and no communication, in every layout of
     `document`, a benchmark that `check` accepts, with their prediction."""
     setup = calibrate_nodes.from_nodes(document)
-    points = []
+    points, cpu = [], []
     for cell, series in _measured(document):
         done(f"{cell.workload.label}, {cell.layout}: {series}")
-        p = calibrate_nodes.in_layout(setup, cell.layout).parameters
-        values = sorted(cell.values[series].values())
-        size = _gradient_bytes(document, cell, series)
-        predicted = _predict(cell, series, dataclasses.replace(p, gradient_bytes=size), seed)
-        median = statistics.median(values)
-        points.append({
-            "cell": f"{cell.workload.label}, {cell.layout}", "series": series,
-            "ranks": cell.layout.ranks, "unit": cell.workload.unit, "n": len(values),
-            "measured": median, "low": values[0], "high": values[-1], "predicted": predicted,
-            "error": predicted / median - 1,
-            "calibrated": Calibrating(cell.workload.name, cell.layout, series) == ALONE})
-    return {"band": BAND, "points": points, "parameters": {"virtual hosts": setup.to_json()},
+        place = Calibrating(cell.workload.name, cell.layout, series)
+        p = _parameters(setup, document, place)
+        predicted, spent = _predict(place, p, seed)
+        about = {"cell": f"{cell.workload.label}, {cell.layout}", "series": series,
+                 "ranks": cell.layout.ranks, "calibrated": place in calibrate_nodes.CELLS}
+        points.append({**about, "calibrated": place == ALONE, "unit": cell.workload.unit,
+                       **_beside(cell.values[series].values(), predicted)})
+        if spent is not None and (counted := calibrate_nodes.of_cell(document, place)):
+            times = [1e3 * horovods_cpu(one, "planned_iterations") for one in counted]
+            cpu.append({**about, "unit": "ms a step", **_beside(times, 1e3 * spent)})
+    return {"band": BAND, "points": points, "cpu": cpu,
+            "parameters": {"virtual hosts": setup.to_json()},
             "calibrated_on": ", ".join(map(str, calibrate_nodes.CELLS))}
+
+
+def _beside(values: Iterable[float], predicted: float) -> dict[str, float]:
+    ordered = sorted(values)
+    median = statistics.median(ordered)
+    return {"n": len(ordered), "measured": median, "low": ordered[0], "high": ordered[-1],
+            "predicted": predicted, "error": predicted / median - 1}
 
 
 def _measured(document: dict[str, Any]) -> Iterator[tuple[Cell, str]]:
@@ -58,20 +65,27 @@ def _measured(document: dict[str, Any]) -> Iterator[tuple[Cell, str]]:
             yield from ((cell, series) for series in PREDICTED if cell.values.get(series))
 
 
-def _gradient_bytes(document: dict[str, Any], cell: Cell, series: str) -> float:
-    """That a rank reduces in a step, as its counters say; without them nothing is reduced."""
-    found = [one["step_bytes"] for one in document["measurements"]
-             if (one["workload"], one["layout"], one["series"])
-             == (cell.workload.name, cell.layout.name, series) and one.get("step_bytes")]
-    return statistics.median(found) if found else SIZE_LARGE
+def _parameters(setup: Setup, document: dict[str, Any], place: Calibrating) -> Parameters:
+    """Of the layout, with the bytes and the buckets of a step, which the counters tell."""
+    p = calibrate_nodes.in_layout(setup, place.layout).parameters
+    if place.workload == "large":
+        return dataclasses.replace(p, compute_seconds=SHORTEST, gradient_bytes=SIZE_LARGE,
+                                   bucket_bytes=SIZE_LARGE, tensors=1)
+    counted = [one for one in calibrate_nodes.of_cell(document, place) if one.get("step_bytes")]
+    if not counted:  # nothing was reduced
+        return p
+    size = statistics.median(one["step_bytes"] for one in counted)
+    buckets = statistics.median(stats["planned_buckets"] / stats["planned_iterations"]
+                                for one in counted for stats in one["stats"])
+    return dataclasses.replace(p, gradient_bytes=size, bucket_bytes=size / max(1, round(buckets)))
 
 
-def _predict(cell: Cell, series: str, p: Parameters, seed: int) -> float:
-    """In the unit of the workload."""
-    ranks = cell.layout.ranks
-    if series == LIMIT:
-        return study.ideal_images_per_second(p, ranks, seed)
-    if cell.workload.name == "large":
-        p = dataclasses.replace(p, compute_seconds=SHORTEST, bucket_bytes=p.gradient_bytes)
-    step = statistics.fmean(model.simulate(p, TOPO, ranks, STEPS, seed).steps)
-    return 1e6 * step if cell.workload.name == "large" else ranks * p.batch / step
+def _predict(place: Calibrating, p: Parameters, seed: int) -> tuple[float, float | None]:
+    """(in the unit of the workload, CPU seconds of Horovod's threads of a rank in a step)."""
+    ranks = place.layout.ranks
+    if place.series == LIMIT:
+        return study.ideal_images_per_second(p, ranks, seed), None
+    result = model.simulate(p, TOPO, ranks, STEPS, seed)
+    step = statistics.fmean(result.steps)
+    return (1e6 * step if place.workload == "large" else ranks * p.batch / step,
+            result.background_cpu * step)

@@ -39,7 +39,7 @@ class Messages:
     def __init__(self, p: Parameters):
         self.p, self.tested = p, not p.tcp_messages
         self.hop = float(self.noticed(np.array([p.hop_inter_seconds]))[0])
-        # CPU seconds of a rank for each message that it sends, with the one that it receives.
+        # CPU seconds of a rank for a message that it sends, with the one that it waits for.
         tests = 1 + float(self.tests(np.array([p.hop_inter_seconds]))[0]) if self.tested else 0.0
         self.cpu = (2 + tests) * p.message_cpu_seconds
 

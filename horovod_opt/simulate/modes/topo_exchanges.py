@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from horovod_opt.simulate import costs
-from horovod_opt.simulate.exchange_costs import exchange
+from horovod_opt.simulate.exchange_costs import copied, exchange
 from horovod_opt.simulate.modes.topo import Topo
 from horovod_opt.simulate.processor_sharing import TOLERANCE
 
@@ -132,9 +132,7 @@ class Exchanged(Topo):
         """The link of a node carries what all of its ranks send, one bucket after the other."""
         sent = self.part.bytes * self.group / self.p.link_bandwidth
         self.wire = through = max(self.wire, now) + sent
-        cpu = (self.part.bytes * self.p.message_cpu_seconds_per_byte
-               + self.part.number * self.messages.cpu)
-        self.give(self.of_messages, cpu,
+        self.give(self.of_messages, self.work_of_messages(),
                   lambda done: self.under_way(now, max(done, through)), now)
 
     def under_way(self, begun: float, moved: float) -> None:
@@ -156,6 +154,14 @@ class Exchanged(Topo):
         self.moves.append((max(begun, self.data_end), now))
         self.data_end = max(self.data_end, now)
         self.record("data", begun, now)
+
+    def work_of_messages(self) -> float:
+        """CPU seconds of a rank. It is woken where it has no other chunk to go on with."""
+        p = self.p
+        copies = 2 * copied(p.gradient_bytes / p.tensors) if self.group == 1 else 0
+        return (self.part.bytes * p.message_cpu_seconds_per_byte
+                + self.part.exposed * self.messages.cpu
+                + copies * self.size * p.data_cpu_seconds_per_byte)
 
     def work_of(self, half: costs.Half) -> float:
         """CPU seconds of a rank."""

@@ -18,7 +18,8 @@ CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
 
 def native(file: str, name: str) -> int:
     """The value of a constant: a whole number, shifted or not, or a duration in its unit."""
-    found = re.search(rf"(?:constexpr [\w:]+ (?:\w+\(\d+\), )?|int64_t ){name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
+    kind = r"(?:constexpr [\w:]+ (?:\w+\(\d+\), )?|int64_t )"
+    found = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
                       (CSRC / file).read_text())
     assert found, f"{file} has no {name}"
     return int(found[1]) << int(found[2] or 0)

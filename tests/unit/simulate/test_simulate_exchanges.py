@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.exchange_costs import exchange
+from horovod_opt.simulate.exchange_costs import copied, exchange
 from horovod_opt.simulate.modes.topo_exchanges import Exchanged
 from horovod_opt.simulate.parameters import ParameterError, Parameters
 
@@ -96,7 +96,7 @@ CPU = 1e-8  # seconds a byte
 def test_messages_take_their_time_from_who_computes(hosts, cores):
     p = virtual_hosts(hosts, 1, cores, message_cpu_seconds_per_byte=CPU, message_cpu_seconds=1e-5)
     parts = exchange(hosts, 4 * MIB)
-    work = 4 * (parts.bytes * CPU + 2 * parts.number * 1e-5)
+    work = 4 * (parts.bytes * CPU + 2 * parts.exposed * 1e-5)
     shared = max(1, hosts / cores)
     result = model.simulate(p, "topo", hosts, 4, seed=0)
     assert result.steps == pytest.approx([shared * (COMPUTE + work)] * 4)
@@ -123,6 +123,14 @@ def test_a_node_reduces_a_bucket_while_another_one_is_on_its_way():
                       data_cpu_seconds_per_byte=10e-3 / (4 * MIB))
     hops = exchange(2, 2 * MIB).hops
     assert step(p, 4) == pytest.approx(COMPUTE + 4 * 20e-3 + hops * 50e-3 + 15e-3)
+
+
+def test_a_rank_of_its_own_copies_what_is_not_within_a_tensor():
+    whole, pieces = (virtual_hosts(2, 1, 8, data_cpu_seconds_per_byte=CPU, tensors=tensors)
+                     for tensors in (1, 32))
+    for p in whole, pieces:
+        copies = 2 * copied(16 * MIB / p.tensors) * 16 * MIB
+        assert step(p, 2) == pytest.approx(COMPUTE + copies * CPU)
 
 
 def test_the_halves_of_a_reduction_by_hand():

@@ -8,7 +8,6 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.modes.nbcs import Naps
 from horovod_opt.simulate.modes.topo import Topo
 from horovod_opt.simulate.modes.topo_rounds import Listening
 from horovod_opt.simulate.parameters import Parameters

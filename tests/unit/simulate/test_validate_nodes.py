@@ -42,22 +42,23 @@ def machine() -> Setup:
             **MACHINE, "batch": 4, "ranks_per_node": 1, "cores": 2, "shared_cores": 1,
             "compute_threads": 1, "input_threads": 0, "input_duty": 0, "tcp_messages": 1,
             "run_delay_seconds": calibrate.slice_seconds(2), "cycle_seconds": 1e-3,
-            "gradient_bytes": STEP_BYTES}.items()}}), PAIR)
+            "gradient_bytes": STEP_BYTES, "tensors": 161}.items()}}), PAIR)
 
 
-def stats(calls: float, horovod: float, others: float) -> dict:
-    """Counters of a rank, from the CPU seconds of a call."""
-    return {"planned_buckets": calls, "background_user_seconds": calls * horovod / 4,
+def stats(calls: float, horovod: float, others: float = 0.0) -> dict:
+    """Counters of a rank that made so many calls, from the CPU seconds of one."""
+    return {"planned_buckets": calls, "planned_iterations": calls,
+            "background_user_seconds": calls * horovod / 4,
             "background_system_seconds": calls * horovod * 3 / 4,
             "process_user_seconds": calls * (horovod / 4 + others),
             "process_system_seconds": calls * horovod * 3 / 4}
 
 
-def measure(workload: str, layout: Layout, series: str, number: int = 0) -> dict | None:
-    """What a machine measures that behaves as the model says; None: what nobody predicts."""
+def measure(workload: str, layout: Layout, series: str) -> dict:
+    """What a machine measures that behaves as the model says; something, where nobody predicts."""
     p = calibrate_nodes.in_layout(machine(), layout).parameters
     ranks = layout.ranks
-    found = {"round": number, "workload": workload, "layout": layout.name, "series": series,
+    found = {"workload": workload, "layout": layout.name, "series": series,
              "stats": None}
 
     def simulated(size: float, **values: float) -> model.Result:
@@ -65,11 +66,16 @@ def measure(workload: str, layout: Layout, series: str, number: int = 0) -> dict
         return model.simulate(set_up.parameters, "topo", ranks, 10, seed=5)
 
     if workload == "resnet50":
+        buckets = 32
         if series == LIMIT:
             rate = study.ideal_images_per_second(p, ranks, 5)
         elif series in (TOPO, TOPO_GLOO, TOPO_BF16):
             found["step_bytes"] = STEP_BYTES / (2 if series == TOPO_BF16 else 1)
-            rate = ranks * 4 / statistics.fmean(simulated(found["step_bytes"]).steps)
+            result = simulated(found["step_bytes"], bucket_bytes=found["step_bytes"] / buckets)
+            step = statistics.fmean(result.steps)
+            found["stats"] = [{**stats(50, result.background_cpu * step),
+                               "planned_buckets": 50 * buckets}] * ranks
+            rate = ranks * 4 / step
         else:
             rate = 10.0
         return {**found, "images_per_second": rate, "step_seconds": ranks * 4 / rate}
@@ -78,7 +84,8 @@ def measure(workload: str, layout: Layout, series: str, number: int = 0) -> dict
         return {**found, "microseconds": 1e6 * (MACHINE["hop_inter_seconds"] + OTHERS_PER_CALL),
                 "stats": [stats(2000, cpu, OTHERS_PER_CALL)] * ranks}
     if workload == "large" and series in (TOPO, TOPO_GLOO):
-        result = simulated(SIZE_LARGE, compute_seconds=1e-6, bucket_bytes=SIZE_LARGE)
+        result = simulated(SIZE_LARGE, compute_seconds=1e-6, bucket_bytes=SIZE_LARGE,
+                           tensors=1)
         step = statistics.fmean(result.steps)
         work = model.build(p, "topo", ranks, 1, 0).work(SIZE_LARGE) if layout == ONE_NODE else (
             result.background_cpu * step)
@@ -92,8 +99,8 @@ def measured() -> dict:
     document = documents.new("nodes", ["horovod-opt"])
     document["machine"] |= {"cpus": 2, "cores": 2}
     return document | {"settings": {"seconds": 6.0}, "measurements": [
-        measure(workload, layout, series, number)
-        for (workload, layout), names in CELLS.items() for series in names for number in (0, 1)]}
+        {"round": number, **one} for (workload, layout), names in CELLS.items()
+        for series in names for one in [measure(workload, layout, series)] for number in (0, 1)]}
 
 
 @pytest.fixture
@@ -193,6 +200,11 @@ def test_a_machine_that_behaves_as_the_model_says_is_predicted_in_every_layout(b
                   for one in (TOPO, TOPO_BF16))
     assert half > 1.5 * slow  # half of the bytes
     assert by_cell["allreduce of 102 MB, 2 nodes of 1", TOPO]["unit"] == "us"
+    spent = {(one["cell"], one["series"]): one for one in found["cpu"]}
+    assert set(spent) == {place for place in by_cell if place[1] != LIMIT}
+    assert [one["error"] for one in spent.values()] == pytest.approx([0] * len(spent), abs=0.05)
+    assert [place for place, one in spent.items() if one["calibrated"]] == [
+        ("allreduce of 102 MB, 2 nodes of 1", TOPO), ("allreduce of 102 MB, 1 node of 2", TOPO)]
 
 
 def test_a_machine_that_behaves_otherwise_is_not(bench):
@@ -222,6 +234,7 @@ def test_the_command_prints_measured_simulated_error_and_what_was_fitted(bench, 
     document = documents.load(tmp_path / "out" / "simulation.json", "simulation")
     made = section(document)
     titles = {grid.title: grid for grid in made.grids}
+    assert len(titles["CPU time of Horovod's threads, predicted and measured"].rows) == 10
     shown = titles["Predicted and measured"].rows
     assert len(shown) == 12 and all(row[-1] == "yes" for row in shown)
     fitted = {row[1] for row in titles["Fitted to these measurements"].rows}
