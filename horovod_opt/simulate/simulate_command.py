@@ -162,7 +162,7 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from horovod_opt.measuring import documents, present
-    from horovod_opt.simulate import study, summit
+    from horovod_opt.simulate import study, summit, summit_messages
     from horovod_opt.simulate.simulation_pictures import section
 
     started = time.process_time()
@@ -195,6 +195,8 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
             if source:
                 document["source"] = summit.compare(results)
                 if {"off", "topo"} <= set(modes):
+                    progress.update(task, description="other messages between nodes")
+                    document["ways"] = summit_messages.ways(results, options.steps, options.seed)
                     progress.update(task, description="other networks")
                     document["networks"] = summit.networks(options.seed)
             if benchmark:

@@ -62,6 +62,14 @@ def source(document: dict[str, Any]) -> list[Grid]:
              for one in sorted(document["source"], key=lambda one: not one["fitted"])],
             f"{summit.counts(document['source'])} {MET} The source's improvements are 'up to', "
             "over all numbers of GPUs; the simulated ones are at 24,576."))
+    if document.get("ways"):
+        grids.append(Grid(
+            "topo by the way of messages between nodes, at "
+            f"{document['ways'][0]['ranks']:,} ranks",
+            ("messages", "over off, %", ""),
+            [(one["messages"], percent(one["simulated"]), "predicted")
+             for one in document["ways"]],
+            "The source's topo sends none. The times of messages are assumed."))
     if document.get("networks"):
         grids.append(Grid(
             "Improvement of topo on other networks (6.4.2), at "
