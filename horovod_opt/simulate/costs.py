@@ -76,6 +76,11 @@ def groups(p: Parameters, ranks: int) -> tuple[int, int]:
     return ranks // size, size
 
 
+def buckets(p: Parameters) -> int:
+    """Of a step, equally large; 1e-9 is for the rounding of a quotient."""
+    return max(1, math.ceil(p.gradient_bytes / p.bucket_bytes - 1e-9))
+
+
 def exchanges(p: Parameters, ranks: int) -> bool:
     """Whether in mode topo CPUs exchange buckets between groups."""
     return groups(p, ranks)[0] > 1 and p.data_cpu_seconds_per_byte > 0

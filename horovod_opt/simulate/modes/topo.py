@@ -44,7 +44,7 @@ class Topo(Training):
 
     def train(self) -> None:
         p = self.p
-        buckets = math.ceil(p.gradient_bytes / p.bucket_bytes)
+        buckets = costs.buckets(p)
         now = self.step_start
         self.marks.clear()
         for bucket in range(1, buckets + 1):

@@ -45,7 +45,7 @@ class Exchanged(Topo):
     def begin(self) -> None:
         super().begin()
         p = self.p
-        self.buckets = math.ceil(p.gradient_bytes / p.bucket_bytes)
+        self.buckets = costs.buckets(p)
         self.size = p.gradient_bytes / self.buckets
         self.part = exchange(self.groups, self.size / self.group)
         self.of_node, self.of_messages = Thread(), Thread()

@@ -43,6 +43,12 @@ def test_cpus_of_several_groups_exchange_buckets_and_agree_on_nothing():
     assert (result.cycles, result.agreements) == (3 * 4, 0)
 
 
+@pytest.mark.parametrize("number", range(1, 200))
+def test_equal_buckets_are_as_many_as_they_are(number):
+    p = virtual_hosts(2, 1, 2, gradient_bytes=102_334_368, bucket_bytes=102_334_368 / number)
+    assert costs.buckets(p) == number
+
+
 # Limits
 
 @pytest.mark.parametrize("hosts, per_host, cores, slower", [
