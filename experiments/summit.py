@@ -15,17 +15,18 @@ from tools import Tool
 
 from horovod_opt.measuring.dissertation import NETWORK_GAIN
 from horovod_opt.report.source import Beside
-from horovod_opt.simulate.summit import FIGURES, LARGEST
+from horovod_opt.simulate.summit import FIGURES, LARGEST, complete
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     reported = {figure.text: figure.reported for figure in FIGURES}
     return [beside for document in documents for beside in (
         *(Beside(reported[row["figure"]], row["simulated"], f"{LARGEST:,} ranks, simulated",
-                 row["fitted"]) for row in document.get("source", ())),
+                 row["fitted"]) for row in complete(document.get("source"))),
         *(Beside(NETWORK_GAIN[row["network"]], row["simulated"],
                  f"{row['ranks']:,} ranks, simulated")
-          for row in document.get("networks", ()) if row["source"] and not row["fitted"]))]
+          for row in complete(document.get("networks"))
+          if row["source"] and not row["fitted"]))]
 
 
 STUDY = Study(

@@ -10,6 +10,7 @@ MODES = {"off": GREY, "gs": ORANGE, "nbcs": SKY_BLUE, "scp": PURPLE, "topo": BLU
 TIMELINE = {"asleep": "#9ecae1", "overslept": "#f2a33a", "spinning": "#d7301f",
             "napping": "#7fc8a9", "data": "#2f9e5b", "agreement": "#8a63d2",
             "allreduce": "#1f6fb4", "framework": "#b8bec6"}
+MARKERS = "osD^vP*Xh"  # of series, beside their colours
 
 
 def mode_colour(mode: str) -> str:

@@ -13,10 +13,12 @@ from horovod_opt.simulate import costs, model, summit
 from horovod_opt.simulate.parameters import ParameterError, Setup
 
 NETWORK = ("ring_hop_seconds", "ring_bandwidth", "tree_hop_intra_seconds", "tree_hop_inter_seconds",
-           "tree_bandwidth", "hop_inter_seconds")
+           "tree_bandwidth", "hop_inter_seconds", "tcp_messages", "message_cpu_seconds",
+           "link_bandwidth")
 COMMON = {
     "cis_window": (1, "assumed: the CPU computes, and reads its input meanwhile"),
     "dispatches_per_second": (0, "assumed: a thread that computes does not sleep"),
+    "nodes_per_machine": (1, "assumed: each node has cores of its own"),
     "timer_slack_seconds": summit.TABLE["timer_slack_seconds"],
     "gs_interval": summit.TABLE["gs_interval"],
     "nbcs_sleep_min_seconds": summit.TABLE["nbcs_sleep_min_seconds"],
@@ -27,13 +29,15 @@ COMMON = {
     "yields": (1, "source of this project: mpi_yield_when_idle in every mode but off"),
     "hop_intra_seconds": (1e-6, "assumed"),
     "gradient_window": (2 / 3, "assumed: the backward pass takes twice as long as the forward one"),
-    "tensors": (1, "not used: tensor_seconds is 0"),
+    "tensors": (1, "assumed: chunks of exchanges are within tensors; tensor_seconds is 0"),
     "tensor_seconds": (0, "part of data_cpu_seconds_per_byte"),
     "fusion_bytes": (128 * 2**20, "Horovod 0.28.1's default"),
     "bucket_bytes": (DEFAULT_THRESHOLD, "docs/topo.md"),
     **{name: (summit.TABLE[name][0], f"of the Summit preset: {summit.TABLE[name][1]}")
        for name in NETWORK},
 }
+AS_ONE_PASS = "assumed: as data_cpu_seconds_per_byte; the network moves data without the CPU"
+SLICE = "published: Linux, kernel/sched/fair.c, a slice"
 CALIBRATION_STEPS = 20
 EVALUATIONS = 4
 
@@ -78,6 +82,7 @@ def from_profile(document: dict[str, Any], settings: Mapping[str, float]) -> Set
         **_data(stats, settings, step,
                 min(1.0, cores / (count * (threads + 1))) if shared else 1.0),
     }
+    table["message_cpu_seconds_per_byte"] = table["data_cpu_seconds_per_byte"][0], AS_ONE_PASS
     table |= {name: (value, "set") for name, value in settings.items() if name in table}
     return Setup.of("profile", table)
 
@@ -160,20 +165,29 @@ def from_two_points(cores: int, ranks_per_node: int, threads: int, ranks: int, b
         "compute_threads": (threads, "measured: intra-op threads"),
         "input_threads": (0, "part of the computation"),
         "input_duty": (0, "part of the computation"),
-        "run_delay_seconds": (0.75e-3 * cores.bit_length(),
-                              "published: Linux, kernel/sched/fair.c, a slice"),
+        "run_delay_seconds": (slice_seconds(cores), SLICE),
         "cycle_seconds": (1e-3, "Horovod 0.28.1's default"),
         "gradient_bytes": (gradient_bytes, "of the model"),
         "data_cpu_seconds_per_byte": (0, ""),
+        "message_cpu_seconds_per_byte": (0, ""),
     })
+
+    def with_data(cpu_seconds: float) -> Setup:
+        return setup.changed(
+            f"calibrated: {mode}, {ranks} ranks", data_cpu_seconds_per_byte=cpu_seconds
+        ).changed(AS_ONE_PASS, message_cpu_seconds_per_byte=cpu_seconds)
+
     def too_long(cpu_seconds: float) -> float:
-        p = setup.changed("", data_cpu_seconds_per_byte=cpu_seconds).parameters
+        p = with_data(cpu_seconds).parameters
         return statistics.fmean(
             model.simulate(p, mode, ranks, CALIBRATION_STEPS, seed).steps) - together
 
-    return setup.changed(
-        f"calibrated: {mode}, {ranks} ranks",
-        data_cpu_seconds_per_byte=root(too_long, 0.0, together / gradient_bytes, EVALUATIONS))
+    return with_data(root(too_long, 0.0, together / gradient_bytes, EVALUATIONS))
+
+
+def slice_seconds(cores: int) -> float:
+    """For which Linux lets a thread run before it looks whether another one should."""
+    return 0.75e-3 * cores.bit_length()
 
 
 def root(function: Callable[[float], float], low: float, high: float, evaluations: int) -> float:

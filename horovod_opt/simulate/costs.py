@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from horovod_opt.simulate.parameters import Parameters
 
@@ -75,8 +76,19 @@ def groups(p: Parameters, ranks: int) -> tuple[int, int]:
     return ranks // size, size
 
 
+def buckets(p: Parameters) -> int:
+    """Of a step, equally large; 1e-9 is for the rounding of a quotient."""
+    return max(1, math.ceil(p.gradient_bytes / p.bucket_bytes - 1e-9))
+
+
+def exchanges(p: Parameters, ranks: int) -> bool:
+    """Whether in mode topo CPUs exchange buckets between groups."""
+    return groups(p, ranks)[0] > 1 and p.data_cpu_seconds_per_byte > 0
+
+
 def cross_hops(groups: int) -> int:
-    """Rounds of recursive doubling between one rank of each group."""
+    """From one group to the last one that hears of a message that each passes on: neighbours are
+    a power of two apart."""
     return math.ceil(math.log2(groups))
 
 
@@ -85,41 +97,27 @@ def chunks(size: float) -> int:
     return math.ceil(size / CHUNK)
 
 
-def barriers(groups: int, group: int, size: float) -> int:
-    """How often the ranks of a group meet to reduce `size` bytes."""
+def barriers(group: int, size: float) -> int:
+    """How often the ranks of the only group meet to reduce `size` bytes."""
+    return 0 if group == 1 or size * group <= PLACE else chunks(size) + 1
+
+
+@dataclass(frozen=True)
+class Half:
+    """What one of the two halves costs a rank that a reduction has in a group beside others.
+
+    Attributes:
+        passes: how often the rank goes through the data of the bucket.
+        barriers: how often the ranks of the group meet.
+    """
+
+    passes: float
+    barriers: int
+
+
+def halves(group: int, size: float) -> tuple[Half, Half]:
+    """Before and after the exchange of a bucket of `size` bytes: into shared memory and through the
+    own part of all ranks' data; the own part into shared memory, and all of them out of it."""
     if group == 1:
-        return 0
-    if groups > 1:
-        return 2 * chunks(size)
-    return 0 if size * group <= PLACE else chunks(size) + 1
-
-
-# Exchanges between groups: core/nodes/exchange.h, schedule.h
-
-LITTLE = 32 * 2**10  # bytes up to which recursive doubling adds up, and of the first chunk
-LONGEST_RING = 16  # groups
-NAP_PART = 4  # of the time that a message takes is slept between two tests
-SHORTEST_NAP, LONGEST_NAP = 10e-6, 500e-6
-
-
-def doubling_hops(groups: int) -> int:
-    """Messages one after the other in recursive doubling; two more if no power of two."""
-    power = groups.bit_length() - 1
-    return power + (0 if groups == 1 << power else 2)
-
-
-def exchange_wire(p: Parameters, groups: int, size: float) -> float:
-    """Seconds for which `size` bytes occupy the network of each node."""
-    if size <= LITTLE:
-        return doubling_hops(groups) * size / (2 * p.ring_bandwidth)
-    return size / p.ring_bandwidth
-
-
-def exchange_latency(p: Parameters, groups: int, size: float) -> float:
-    """Seconds of the hops of an exchange of `size` bytes, each noticed half a nap late."""
-    nap = min(max(p.hop_inter_seconds / NAP_PART, SHORTEST_NAP), LONGEST_NAP)
-    hops = doubling_hops(groups)
-    if size > LITTLE:
-        ring = 2 * (groups - 1)
-        hops += ring if groups <= LONGEST_RING else 2 * doubling_hops(groups)
-    return hops * (p.hop_inter_seconds + nap / 2)
+        return Half(0, 0), Half(0, 0)
+    return Half(2, chunks(size)), Half(1 + 1 / group, chunks(size))

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from horovod_opt.simulate import costs
 from horovod_opt.simulate.modes.gs import GlobalSleep
 from horovod_opt.simulate.modes.nbcs import Naps
 from horovod_opt.simulate.modes.off import Off
 from horovod_opt.simulate.modes.scp import PartitionedCores
 from horovod_opt.simulate.modes.topo import Topo
+from horovod_opt.simulate.modes.topo_exchanges import Exchanged
 from horovod_opt.simulate.parameters import ParameterError, Parameters
 from horovod_opt.simulate.processor_sharing import Cores
 from horovod_opt.simulate.training import Result, Training
@@ -42,7 +44,8 @@ def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bo
     """The training that `simulate` runs: what happens in a cycle, how ranks wait, and which cores
     they have, as the parts of the mode say."""
     parts = set(mode.split("+"))
-    kind = Topo if "topo" in parts else GlobalSleep if "gs" in parts else Off
+    topo = Exchanged if costs.exchanges(p, ranks) else Topo
+    kind = topo if "topo" in parts else GlobalSleep if "gs" in parts else Off
     naps = Naps(p) if parts & {"nbcs", "topo"} else None
     cores = (PartitionedCores if "scp" in parts else Cores)(
         p, ranks, yields=bool(p.yields) and mode != "off" and naps is None,
@@ -55,5 +58,5 @@ def check(p: Parameters, mode: str, ranks: int) -> None:
     if mode not in MODES:
         raise ParameterError(f"{mode!r} is no mode that is simulated; there are {', '.join(MODES)}")
     if ranks > p.ranks_per_domain and ranks % p.ranks_per_domain:
-        raise ParameterError(f"{ranks} ranks do not fill nodes of {p.ranks_per_node:g} that share "
+        raise ParameterError(f"{ranks} ranks do not fill nodes of {p.ranks_per_domain} that share "
                              "their cores; remedy: a multiple, or --set ranks_per_node=...")

@@ -23,6 +23,8 @@ class Parameters:
     cores: float = _parameter(
         "cores", 1, 4096, "of a rank, or of the node if its ranks share them", True)
     shared_cores: float = _parameter("0 or 1", 0, 1, "whether a node's ranks share its cores", True)
+    nodes_per_machine: float = _parameter(
+        "nodes", 1, 1024, "that share its cores with shared_cores: virtual hosts", True)
     compute_seconds: float = _parameter(
         "s", 1e-6, 1e4, "forward and backward pass of a rank, with as many cores as it wants")
     cis_window: float = _parameter(
@@ -49,6 +51,13 @@ class Parameters:
         "0 or 1", 0, 1, "whether MPI yields its core while it waits, in every mode but off", True)
     hop_intra_seconds: float = _parameter("s", 0, 1, "one small message within a node")
     hop_inter_seconds: float = _parameter("s", 0, 1, "one small message between nodes")
+    tcp_messages: float = _parameter(
+        "0 or 1", 0, 1, "topo between nodes: TCP, which wakes who waits; 0: MPI, tested", True)
+    message_cpu_seconds: float = _parameter(
+        "s", 0, 1, "topo: CPU time at each end of a message that is waited for; of a test")
+    message_cpu_seconds_per_byte: float = _parameter(
+        "s/byte", 0, 1, "topo: CPU time of sending a byte, receiving one and adding")
+    link_bandwidth: float = _parameter("bytes/s", 1, 1e15, "of a node, each way")
     gradient_bytes: float = _parameter("bytes", 1, 1e13, "all gradients of a rank")
     gradient_window: float = _parameter(
         "of compute", 0, 1, "last part of the pass, over which gradients appear; 0: all at its end")
@@ -75,7 +84,7 @@ class Parameters:
     @property
     def ranks_per_domain(self) -> int:
         """Ranks that compete for the same cores."""
-        return int(self.ranks_per_node) if self.shared_cores else 1
+        return int(self.ranks_per_node * self.nodes_per_machine) if self.shared_cores else 1
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Parameters)}

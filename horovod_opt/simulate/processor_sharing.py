@@ -104,16 +104,22 @@ class Cores:
             slower = slower + self._slower_by_spinning * running * wanted
         return share / slower
 
+    def spinners(self, running: np.ndarray | None, wanted: float) -> np.ndarray | float:
+        """By domain: cores that the background threads want."""
+        if running is None:
+            return 0.0
+        of_domain = (np.count_nonzero(running, axis=1, keepdims=True) if running.dtype == bool
+                     else running.sum(axis=1, keepdims=True))
+        return wanted * of_domain
+
     def advance(self, begin: np.ndarray | float, end: np.ndarray | float,
                 running: np.ndarray | None, real_work: bool = False) -> None:
         """From `begin` to `end`, by domain as (domains, 1) or for all.
 
-        `running`: whose background thread wants a core, as (domains, ranks); None: nobody's. With
-        `real_work` it does not yield."""
+        `running`: whose background thread wants a core, or how many threads of each rank, as
+        (domains, ranks); None: nobody's. With `real_work` they do not yield."""
         wanted = 1.0 if real_work else self.wanted
-        spinners: np.ndarray | float = 0.0
-        if running is not None:
-            spinners = wanted * np.count_nonzero(running, axis=1, keepdims=True)
+        spinners = self.spinners(running, wanted)
         if not self.working:
             if running is not None:
                 _, share = self.sharing(spinners, real_work)
@@ -150,11 +156,21 @@ class Cores:
             if not (left > TOLERANCE).any():
                 return
 
-    def until(self, progress: float) -> np.ndarray:
-        """Seconds until each rank has come so far, if nobody's background thread runs and no rank
-        leaves its window before; 0 where it has."""
+    def until(self, progress: float, running: np.ndarray | None = None, real_work: bool = False
+              ) -> np.ndarray:
+        """Seconds until each rank has come so far, if no rank leaves its window before; 0 where it
+        has. `running`, `real_work`: as in `advance`."""
         to_go = np.maximum(self.window_left + self.rest_left
                            - (1 - progress) * self.parameters.compute_seconds, 0)
         in_window = np.minimum(to_go, self.window_left)
-        share, _ = self.sharing(0)
-        return in_window / self.rates(share, None) + (to_go - in_window)
+        return in_window / self._rates(running, real_work) + (to_go - in_window)
+
+    def until_leaving(self, running: np.ndarray | None, real_work: bool = False) -> float:
+        """Seconds until the first rank leaves its window; infinite if none is in it."""
+        left = np.where(self.window_left > 0, self.window_left, np.inf)
+        return float((left / self._rates(running, real_work)).min())
+
+    def _rates(self, running: np.ndarray | None, real_work: bool) -> np.ndarray:
+        wanted = 1.0 if real_work else self.wanted
+        share, _ = self.sharing(self.spinners(running, wanted), real_work)
+        return self.rates(share, running, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
                         help="another value for a parameter; may be repeated")
     parser.add_argument("--validate", type=Path, metavar="FILE",
-                        help="also compare with bench.json of horovod-opt bench")
+                        help="also compare with bench.json of horovod-opt bench, or with "
+                        "nodes.json of horovod-opt bench nodes")
     parser.add_argument("--output", type=Path, default=Path("simulation"), metavar="FOLDER",
                         help="for simulation.json and the pictures (%(default)s)")
     parser.set_defaults(run=run)
@@ -53,7 +54,6 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from horovod_opt.measuring.documents import DocumentError, load
-    from horovod_opt.simulate import validate
     from horovod_opt.simulate.parameters import ParameterError
 
     options.steps = options.steps or (PROFILE_STEPS if options.profile else SUMMIT_STEPS)
@@ -63,10 +63,10 @@ def run(options: argparse.Namespace) -> int:
         setup, profiled = prepare(options)
         modes = choose_modes(options.modes, setup)
         counts = choose_ranks(options, setup)
-        benchmark = load(options.validate, "bench") if options.validate else None
+        benchmark = load(options.validate, "bench", "nodes") if options.validate else None
         if benchmark:
             with _complete(options.validate):
-                validate.check(benchmark, calibrated=bool(profiled))
+                check_benchmark(benchmark, calibrated=bool(profiled))
         try:
             options.output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -94,6 +94,24 @@ def prepare(options: argparse.Namespace) -> tuple[Setup, dict[str, Any] | None]:
             return (calibrate.from_profile(document, settings),
                     {"file": str(options.profile), **calibrate.profiled(document, settings)})
     return summit.setup().changed("set", **parse_settings(options.settings)), None
+
+
+def check_benchmark(benchmark: dict[str, Any], calibrated: bool) -> None:
+    """Raises ParameterError if nothing of it can be predicted. `calibrated`: by a profile."""
+    from horovod_opt.simulate import validate, validate_nodes
+
+    of_nodes = benchmark["kind"] == "nodes"
+    (validate_nodes if of_nodes else validate).check(benchmark, calibrated)
+
+
+def compare_with_benchmark(benchmark: dict[str, Any], profiled: Setup | None, seed: int,
+                           done: Callable[[str], None]) -> dict[str, Any]:
+    """The "validation" of the document."""
+    from horovod_opt.simulate import validate, validate_nodes
+
+    if benchmark["kind"] == "nodes":
+        return validate_nodes.validate(benchmark, seed, done)
+    return validate.validate(benchmark, profiled, seed, done)
 
 
 @contextmanager
@@ -144,7 +162,7 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from horovod_opt.measuring import documents, present
-    from horovod_opt.simulate import study, summit, validate
+    from horovod_opt.simulate import study, summit, summit_messages
     from horovod_opt.simulate.simulation_pictures import section
 
     started = time.process_time()
@@ -177,10 +195,12 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
             if source:
                 document["source"] = summit.compare(results)
                 if {"off", "topo"} <= set(modes):
+                    progress.update(task, description="other messages between nodes")
+                    document["ways"] = summit_messages.ways(results, options.steps, options.seed)
                     progress.update(task, description="other networks")
                     document["networks"] = summit.networks(options.seed)
             if benchmark:
-                document["validation"] = validate.validate(
+                document["validation"] = compare_with_benchmark(
                     benchmark, setup if options.profile else None, options.seed,
                     lambda what: progress.update(task, description=what))
                 document["validation"]["file"] = str(options.validate)

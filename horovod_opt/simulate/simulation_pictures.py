@@ -7,14 +7,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
-from horovod_opt.measuring.colours import TIMELINE, mode_colour
+from horovod_opt.measuring.colours import MARKERS, TIMELINE, mode_colour
 from horovod_opt.measuring.present import Picture, Section
 from horovod_opt.simulate import summit, tables
+from horovod_opt.simulate.validation_picture import validation
 
-MARKERS = "osD^vP*Xh"
 PARTS = {"compute": ("#B8BEC6", "compute"),
          "overhead": (VERMILION, "overhead: negotiation, agreement, cycles"),
          "waiting": (YELLOW, "waiting in the data's allreduce"),
@@ -32,6 +32,8 @@ SOURCE = " Compare Figures {} of the source."
 
 def section(document: dict[str, Any]) -> Section:
     """Figures 6.5, 6.7 to 6.12 and 6.16 to 6.18 of the source, as simulated."""
+    document = {**document, "source": summit.complete(document.get("source")),
+                "networks": summit.complete(document.get("networks"))}
     results = document["results"]
     pictures = []
     if len({one["ranks"] for one in results}) > 1:
@@ -258,36 +260,3 @@ def networks(document: dict[str, Any]) -> Picture:
                    "The window in which graph scheduling and input pipeline both run (6.4.2; "
                    "Figure 6.20 has the curves). ResNet50's 21 % was used for fitting, at 24,576 "
                    "ranks.", figure)
-
-
-def validation(document: dict[str, Any]) -> Picture:
-    found = document["validation"]
-    points = found["points"]
-    figure = Figure(figsize=(7.0, 4.8), layout="constrained")
-    axis = figure.subplots()
-    counts = sorted({one["ranks"] for one in points})
-    series = list(dict.fromkeys(one["series"] for one in points))
-    axis.axhspan(1 - found["band"], 1 + found["band"], color="#EDEDED", zorder=0)
-    axis.axhline(1, color=GREY, linewidth=1)
-    for index, name in enumerate(series):
-        mine = [one for one in points if one["series"] == name]
-        places = [counts.index(one["ranks"]) + 0.7 * ((index + 0.5) / len(series) - 0.5)
-                  for one in mine]
-        colour = "black" if name == "no communication" else mode_colour(name)
-        for place, one in zip(places, mine):
-            ratio = one["predicted"] / one["measured"]
-            axis.plot([place] * 2, [one["predicted"] / one["high"], one["predicted"] / one["low"]],
-                      color=colour, linewidth=1.5)
-            axis.plot(place, ratio, MARKERS[index % len(MARKERS)], color=colour, markersize=8,
-                      markerfacecolor="white" if one["calibrated"] else colour)
-        axis.plot([], [], MARKERS[index % len(MARKERS)], color=colour, label=name)
-    axis.set_xticks(range(len(counts)), [f"{count} ranks" for count in counts], fontsize=10)
-    worst = max((abs(one["error"]) for one in points), default=0)
-    axis.set_ylim(1 - max(0.3, worst + 0.1), 1 + max(0.3, worst + 0.1))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2f}"))
-    axis.set_ylabel("predicted over measured images/s")
-    axis.legend(frameon=False, fontsize=10, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    axis.spines[["top", "right"]].set_visible(False)
-    return Picture("simulated-validation", "Prediction against measurement",
-                   f"Band: 15 %. Hollow: calibrated ({found['calibrated_on']}); filled: predicted. "
-                   "Lines: smallest to largest measurement.", figure)

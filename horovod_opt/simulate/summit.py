@@ -27,6 +27,7 @@ TABLE: dict[str, tuple[float, str]] = {
     "ranks_per_node": (6, "source, 6.2.1"),
     "cores": (7, "source, 6.2.1"),
     "shared_cores": (0, "source, 6.2.1: each rank has cores of its own"),
+    "nodes_per_machine": (1, "source, 6.2.1"),
     "compute_seconds": (0.060, "assumed: 530 images/s of a V100 at batch 32, mixed precision"),
     "cis_window": (dissertation.CIS_WINDOW["ResNet50"],
                    "source, 6.4.2: CIS window of ResNet50, of the step; here of the compute"),
@@ -46,6 +47,11 @@ TABLE: dict[str, tuple[float, str]] = {
     "yields": (0, "source, 6.2.4: MPI_Allreduce spins"),
     "hop_intra_seconds": (1e-6, NETWORK),
     "hop_inter_seconds": (2e-6, NETWORK),
+    "tcp_messages": (0, "assumed: MPI uses InfiniBand itself, and is not slower: docs/topo.md"),
+    "message_cpu_seconds": (2e-6, "assumed: about what a call of MPI over InfiniBand takes"),
+    "message_cpu_seconds_per_byte": (0, "assumed: the GPUs move the data"),
+    "link_bandwidth": (25e9, "published: Vazhkudai et al., 2018, doi:10.1109/SC.2018.00055: two "
+                             "rails of EDR InfiniBand"),
     "gradient_bytes": (25_557_032 * 4, RESNET50 + ": 25.6 million parameters of 4 bytes"),
     "gradient_window": (0, "source, 6.2.1: XLA disables any overlap"),
     "tensors": (161, RESNET50 + ": convolutions, batch normalizations, dense layer"),
@@ -114,6 +120,7 @@ NETWORKS = (
     # Simonyan, Zisserman, 2015, arXiv:1409.1556
     Network("VGG16", 15.3, 138.4),
 )
+FITTED_NETWORK = "ResNet50"
 NETWORKS_RANKS = 1_536
 NETWORKS_STEPS = 100
 HIT = 0.15  # relative difference up to which a figure counts as met; a range is not widened
@@ -143,6 +150,16 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
     return rows
 
 
+def complete(rows: Sequence[dict] | None) -> list[dict]:
+    """Rows of `compare` or `networks`, as files have them: older ones do not say what was used for
+    fitting, nor whether a figure is met."""
+    return [{"fitted": one.get("network") == FITTED_NETWORK
+             or any(figure.text == one.get("figure") and figure.fitted for figure in FIGURES),
+             "met": is_met(one["simulated"], *one["source"])
+             if one.get("source") else None, **one}
+            for one in rows or ()]
+
+
 def counts(rows: Sequence[dict]) -> str:
     """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
     def met(fitted: bool) -> tuple[int, int]:
@@ -168,7 +185,7 @@ def _value(row: dict, kind: str) -> float | None:
 def networks(seed: int) -> list[dict[str, Any]]:
     """topo's gain over off for each network: its computation is as much longer than ResNet50's as
     it has more to compute, its gradients and its CIS window are its own, all else is the same."""
-    base = next(one for one in NETWORKS if one.name == "ResNet50")
+    base = next(one for one in NETWORKS if one.name == FITTED_NETWORK)
     rows = []
     for one in NETWORKS:
         p = setup().changed(

@@ -62,6 +62,14 @@ def source(document: dict[str, Any]) -> list[Grid]:
              for one in sorted(document["source"], key=lambda one: not one["fitted"])],
             f"{summit.counts(document['source'])} {MET} The source's improvements are 'up to', "
             "over all numbers of GPUs; the simulated ones are at 24,576."))
+    if document.get("ways"):
+        grids.append(Grid(
+            "topo by the way of messages between nodes, at "
+            f"{document['ways'][0]['ranks']:,} ranks",
+            ("messages", "over off, %", ""),
+            [(one["messages"], percent(one["simulated"]), "predicted")
+             for one in document["ways"]],
+            "The source's topo sends none. The times of messages are assumed."))
     if document.get("networks"):
         grids.append(Grid(
             "Improvement of topo on other networks (6.4.2), at "
@@ -90,15 +98,31 @@ def validation(document: dict[str, Any]) -> list[Grid]:
     found = document.get("validation")
     if not found:
         return []
-    return [Grid(
-        "Predicted and measured, images/s", ("measured", "ranks", "series", "measured (min to max)",
-                                             "n", "predicted", "error, %", "within 15 %"),
-        [(one["cell"], str(one["ranks"]), one["series"],
-          f"{number(one['measured'])} ({number(one['low'])} to {number(one['high'])})",
-          str(one["n"]), number(one["predicted"]),
-          f"{100 * one['error']:+.1f}" + (" (calibrated)" if one["calibrated"] else ""),
-          "yes" if abs(one["error"]) <= found["band"] else "no") for one in found["points"]],
+    beside = [Grid(
+        "Predicted and measured", (*BESIDE, "within 15 %"),
+        [(*_beside(one), "yes" if abs(one["error"]) <= found["band"] else "no")
+         for one in found["points"]],
         f"Calibrated on {found['calibrated_on']}; all other points are predictions.")]
+    if found.get("cpu"):
+        beside.append(Grid("CPU time of Horovod's threads, predicted and measured", BESIDE,
+                           [_beside(one) for one in found["cpu"]], "Mean over ranks."))
+    return [*beside, Grid(
+        "Fitted to these measurements", ("of", "parameter", "value", "unit", "origin"),
+        [(name, key, f"{one['value']:.4g}", one["unit"], one["origin"])
+         for name, table in found["parameters"].items() for key, one in table.items()
+         if one["origin"].startswith("calibrated")],
+        "All other parameters were measured otherwise, published, or assumed.")]
+
+
+BESIDE = ("measured", "ranks", "series", "unit", "measured (min to max)", "n", "predicted",
+          "error, %")
+
+
+def _beside(one: dict[str, Any]) -> tuple[str, ...]:
+    return (one["cell"], str(one["ranks"]), one["series"], one.get("unit", "images/s"),
+            f"{number(one['measured'])} ({number(one['low'])} to {number(one['high'])})",
+            str(one["n"]), number(one["predicted"]),
+            f"{100 * one['error']:+.1f}" + (" (calibrated)" if one["calibrated"] else ""))
 
 
 def parameters(document: dict[str, Any]) -> Grid:

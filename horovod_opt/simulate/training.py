@@ -100,9 +100,11 @@ class Training:
 
     def work(self, size: float) -> float:
         """CPU seconds of each rank to reduce `size` bytes."""
-        p = self.p
-        packing = p.tensors * p.tensor_seconds * size / p.gradient_bytes
-        return costs.data_work(p, self.ranks, size, self.planned) + packing
+        return costs.data_work(self.p, self.ranks, size, self.planned) + self.packing(size)
+
+    def packing(self, size: float) -> float:
+        """CPU seconds of each rank for the tensors of `size` bytes, into a buffer and back."""
+        return self.p.tensors * self.p.tensor_seconds * size / self.p.gradient_bytes
 
     def network(self, size: float) -> float:
         """Seconds in which they cross the network, or between GPUs."""

@@ -30,7 +30,7 @@ class Layout:
 
     def __str__(self) -> str:
         limit = "" if self.megabits is None else f", {self.megabits:g} Mbit/s"
-        return f"{self.hosts} nodes of {self.per_host}{limit}"
+        return f"{self.hosts} node{'s' * (self.hosts > 1)} of {self.per_host}{limit}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ WAYS = {way.name: way for way in (
     Way(TOPO_BF16, Series(TOPO, TOPO, arguments=("--bf16",))),
 )}
 
-PAIR, PAIR_SLOW = Layout(2, 1), Layout(2, 1, 1000)
+PAIR, PAIR_SLOW, ONE_NODE = Layout(2, 1), Layout(2, 1, 1000), Layout(1, 2)
 SIZE_LARGE = 102_400_000  # bytes: the gradients of ResNet50
 WORKLOADS = {one.name: one for one in (
     Workload("resnet50", "ResNet50", PROGRAMS["resnet50"], "images_per_second", "images/s", True),
@@ -87,6 +87,7 @@ WORKLOADS = {one.name: one for one in (
 CELLS: dict[tuple[str, Layout], Sequence[str]] = {
     ("resnet50", PAIR): (LIMIT, *OTHERS, TOPO, TOPO_GLOO),
     ("large", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
+    ("large", ONE_NODE): (TOPO,),  # what it costs without messages: docs/simulation-validation.md
     ("small", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
     ("idle", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
     ("resnet50", PAIR_SLOW): (LIMIT, *OTHERS, TOPO, TOPO_BF16),

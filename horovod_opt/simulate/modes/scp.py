@@ -40,4 +40,5 @@ class PartitionedCores(Cores):
     def sharing(self, spinners: np.ndarray | float, real_work: bool = False
                 ) -> tuple[np.ndarray, np.ndarray]:
         share, _ = super().sharing(0.0, real_work)
-        return share, np.ones_like(share)
+        ranks = self.shape[1]
+        return share, np.minimum(1, ranks / np.maximum(spinners, ranks)) * np.ones_like(share)

@@ -1,9 +1,9 @@
 """Mode topo, graph topology (6.3.4): order and fusion of tensors are known beforehand, so buckets
 are reduced as they become complete, and rounds of negotiation are rare.
 
-The rules are those of docs/topo-reduction.md with MPI: between nodes CPUs exchange buckets by
-messages, which are tested with naps in between; what GPUs move needs an order on which one rank of
-each node agrees with the others.
+The rules are those of docs/topo-reduction.md, on one node and wherever GPUs move the data: that
+needs an order on which one rank of each node agrees with the others. What CPUs exchange between
+nodes is in topo_exchanges.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Generator
 import numpy as np
 
 from horovod_opt.simulate import costs
+from horovod_opt.simulate.modes.messages import Messages
 from horovod_opt.simulate.modes.topo_rounds import Listening
 from horovod_opt.simulate.training import Training
 
@@ -27,7 +28,8 @@ class Topo(Training):
     def begin(self) -> None:
         p = self.p
         self.groups, self.group = costs.groups(p, self.ranks)
-        self.listening = Listening(p.heartbeat_seconds, self.groups)
+        self.messages = Messages(p)
+        self.listening = Listening(p.heartbeat_seconds, self.groups, bool(p.tcp_messages))
         self.everyone = np.ones(self.cores.shape, bool)
         # Operations on GPUs and rounds share a thread and a communicator: rounds are in the queue.
         self.shared_thread = not p.data_cpu_seconds_per_byte
@@ -38,13 +40,11 @@ class Topo(Training):
         self.joined: np.ndarray | None = None  # when each leader came to the last agreement
         self.agreed = 0.0  # when it was over
         self.free = 0.0  # when the planned threads are through with the last bucket
-        self.exchanges = self.groups > 1 and not self.shared_thread
-        self.wire = 0.0  # when the network is through with the last bucket
         self.marks: deque[tuple[float, np.ndarray]] = deque(maxlen=MARKS)
 
     def train(self) -> None:
         p = self.p
-        buckets = math.ceil(p.gradient_bytes / p.bucket_bytes)
+        buckets = costs.buckets(p)
         now = self.step_start
         self.marks.clear()
         for bucket in range(1, buckets + 1):
@@ -62,7 +62,7 @@ class Topo(Training):
             begun += self.wake_up()
         self.record("asleep", self.data_end if self.moves else self.step_start, ordered)
         if self.shared_thread:
-            begun += self.hand_over()
+            begun += self.hand_over(self.ranks)
         self.record("overslept", ordered, begun)
         start = max(now, float(begun.max()))
         self.compute(now, start)
@@ -81,17 +81,17 @@ class Topo(Training):
         self.cores.background_seconds += self.p.poll_seconds * self.ranks
         return self.oversleeps(self.everyone, 0.0)
 
-    def hand_over(self) -> float:
-        """How much later the background thread runs than the planned one that wakes it: there is a
-        core for it, since that one goes to sleep."""
-        self.cores.background_seconds += self.p.poll_seconds * self.ranks
+    def hand_over(self, threads: int) -> float:
+        """How much later a thread runs than the one that wakes it: there is a core for it, since
+        that one goes to sleep. So on `threads` ranks."""
+        self.cores.background_seconds += self.p.poll_seconds * threads
         return self.p.timer_slack_seconds
 
     # The order of buckets
 
     def order(self, complete: np.ndarray) -> float:
         """When all ranks have it in the queues from which they reduce."""
-        if self.groups == 1 or self.exchanges:
+        if self.groups == 1:
             return float(complete.max())
         ready = complete.reshape(self.groups, self.group).max(axis=1)
         if self.joined is None or (ready > self.joined).any():
@@ -99,18 +99,16 @@ class Topo(Training):
         return self.agreed  # else it was ready everywhere when the last agreement began
 
     def agree(self, ready: np.ndarray) -> None:
-        """The leaders meet in an AND of what is ready on their groups, one after the other; those
-        that come early nap."""
-        p, naps = self.p, self.naps
+        """The leaders' threads meet in an AND of what is ready on their groups, one after the
+        other. The thread of the messages performs it for them, and wakes them at its end."""
         woken = np.zeros(self.ranks, bool)
         woken[::self.group] = ready > self.agreed
         late = self.oversleeps(woken.reshape(self.cores.shape), 0.0).ravel()[::self.group]
         self.joined = np.maximum(ready, self.agreed) + late
-        hops = costs.cross_hops(self.groups)
-        self.agreed = naps.meet(self.joined, hops, hops * p.hop_inter_seconds)
+        has_all, cpu = self.messages.add_up(self.joined + self.hand_over(self.groups))
+        self.agreed = float(has_all.max()) + self.hand_over(self.groups)
         self.result.agreements += 1
-        self.cores.background_seconds += self.groups * p.poll_seconds
-        self.cores.background_seconds += naps.share * float((self.agreed - self.joined).sum())
+        self.cores.background_seconds += cpu
 
     # The negotiated path
 
@@ -122,15 +120,15 @@ class Topo(Training):
         request = p.request_seconds or math.inf  # when somebody has the next one
         while True:
             due = now + max(self.listening.wait(now), p.cycle_seconds)
-            now = yield max(now, min(due, request)) if self.groups == 1 else due
+            now = yield max(now, min(due, request)) if self.listening.hears else due
             self.asked = now
-            arrivals = now + self.wake_up()
+            arrivals = now + self.wake_up() + self.ring()
             if self.shared_thread:  # the first of a group to wake up puts the round into its queue
                 first = arrivals.reshape(self.groups, self.group).min(axis=1)
                 if self.groups > 1:
                     self.agree(first)
                 now = yield self.agreed if self.groups > 1 else float(first[0])
-                arrivals = np.maximum(arrivals, now + self.wake_up() + self.hand_over())
+                arrivals = np.maximum(arrivals, now + self.wake_up() + self.hand_over(self.ranks))
             end = self.naps.meet(arrivals, hops, cost) + cost
             self.record("napping", arrivals, end)
             self.cores.background_seconds += 2 * p.poll_seconds * self.ranks
@@ -141,6 +139,14 @@ class Topo(Training):
             if request <= now:
                 self.listening.asked(now)
                 request = now + p.request_seconds
+
+    def ring(self) -> float:
+        """Seconds until the last group knows of a round: each tells its neighbours."""
+        if self.groups == 1 or not self.p.tcp_messages:
+            return 0.0
+        hops = costs.cross_hops(self.groups)
+        self.cores.background_seconds += 2 * hops * self.groups * self.p.message_cpu_seconds
+        return hops * self.messages.hop
 
     # The framework
 
@@ -187,23 +193,8 @@ class Topo(Training):
     # Moving the data
 
     def work(self, size: float) -> float:
-        barriers = costs.barriers(self.groups, self.group, size) if not self.shared_thread else 0
+        barriers = 0 if self.shared_thread else costs.barriers(self.group, size)
         return super().work(size) + barriers * self.p.poll_seconds
-
-    def move(self, start: float, size: float) -> float:
-        if not self.exchanges:
-            return super().move(start, size)
-        cores, everyone = self.cores, self.everyone
-        _, share = cores.sharing(cores.shape[1], real_work=True)
-        free = start + self.work(size) / float(share.min())
-        cores.advance(start, free, everyone, real_work=True)
-        begin = max(self.wire, free)
-        self.wire = begin + costs.exchange_wire(self.p, self.groups, size)
-        end = self.wire + costs.exchange_latency(self.p, self.groups, size)
-        self.data_end = max(self.data_end, end)
-        self.moves.append((begin, end))
-        self.record("data", start, end)
-        return free
 
     def network(self, size: float) -> float:
         return costs.data_allreduce(self.p, self.ranks, size)

@@ -75,12 +75,12 @@ def test_every_target_has_one_bound_and_is_measured():
         assert bool(target.over) == (target.of != "value"), str(target)
     for workload in WORKLOADS.values():
         assert (WORKERS / workload.program[0]).is_file(), workload.name
-    assert set(LAYOUTS) == {"2x1", "2x1@1000", "4x1", "2x2", "4x2"}
+    assert set(LAYOUTS) == {"2x1", "1x2", "2x1@1000", "4x1", "2x2", "4x2"}
 
 
 @pytest.mark.parametrize("argv, message", [
     (["--only", "resnet"], "'resnet' is not one of resnet50, large, small, idle"),
-    (["--layouts", "3x1"], "'3x1' is not one of 2x1, 2x1@1000, 4x1, 2x2, 4x2"),
+    (["--layouts", "3x1"], "'3x1' is not one of 2x1, 1x2, 2x1@1000, 4x1, 2x2, 4x2"),
     (["--rounds", "0"], "'0' is not a whole number of at least 1"),
     (["--seconds", "-1"], "'-1' is not a number of seconds above 0"),
 ])

@@ -10,15 +10,16 @@ import pytest
 pytest.importorskip("numpy")
 
 from horovod_opt.settings import Settings
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.modes import scp, topo_rounds
+from horovod_opt.simulate import costs, exchange_costs
+from horovod_opt.simulate.modes import messages, scp, topo_rounds
 
 CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
 
 
 def native(file: str, name: str) -> int:
     """The value of a constant: a whole number, shifted or not, or a duration in its unit."""
-    found = re.search(rf"constexpr [\w:]+ {name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
+    kind = r"(?:constexpr [\w:]+ (?:\w+\(\d+\), )?|int64_t )"
+    found = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
                       (CSRC / file).read_text())
     assert found, f"{file} has no {name}"
     return int(found[1]) << int(found[2] or 0)
@@ -31,6 +32,17 @@ def native(file: str, name: str) -> int:
     ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo_rounds.FIRST),
     ("binding/topo/rounds.cc", "kLongestListening", 1e3 * topo_rounds.LONGEST),
     ("binding/topo/rounds.cc", "kPartOfQuiet", 1 / topo_rounds.PART_OF_QUIET),
+    ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo_rounds.HEARTBEATS_BETWEEN_NODES),
+    ("core/nodes/schedule.cc", "kLittle", exchange_costs.LITTLE),
+    ("core/nodes/schedule.cc", "kLongestRing", exchange_costs.LONGEST_RING),
+    ("core/nodes/exchange.h", "kWindow", exchange_costs.WINDOW),
+    ("core/nodes/exchange.h", "first", exchange_costs.FIRST_CHUNK),
+    ("core/nodes/exchange.h", "chunk", exchange_costs.CHUNK),
+    ("binding/topo/mpi_transport.cc", "kNapPart", messages.NAP_PART),
+    ("binding/topo/mpi_transport.cc", "kShortestNap", 1e6 * messages.SHORTEST_NAP),
+    ("binding/topo/mpi_transport.cc", "kLongestNap", 1e6 * messages.LONGEST_NAP),
+    ("binding/topo/mpi_transport.cc", "kLongPart", messages.LONG_PART),
+    ("binding/topo/mpi_transport.cc", "kLongestOfAll", 1e3 * messages.LONGEST_OF_ALL),
 ])
 def test_the_simulation_has_the_numbers_of_what_it_simulates(file, name, number):
     assert native(file, name) == number

@@ -72,7 +72,8 @@ def machine():
             "batch": 4, "ranks_per_node": 2, "cores": 2, "shared_cores": 1, "compute_seconds": 0.05,
             "compute_threads": 1, "input_threads": 0, "input_duty": 0, "run_delay_seconds": 0.0015,
             "cycle_seconds": 0.001, "gradient_bytes": 102.4e6,
-            "data_cpu_seconds_per_byte": 1e-10}.items()}}).parameters
+            "data_cpu_seconds_per_byte": 1e-10,
+            "message_cpu_seconds_per_byte": 1e-10}.items()}}).parameters
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_half_a_file_and_another_kind_of_file_are_refused(tmp_path, capsys):
     assert "is not JSON, or only a part of it" in capsys.readouterr().err
     path.write_text(whole)
     assert run(tmp_path, "--validate", str(path)) == 2
-    assert "is no bench of horovod-opt" in capsys.readouterr().err
+    assert "is no bench or nodes of horovod-opt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option, document, lost", [
@@ -143,6 +144,7 @@ def test_a_profile_calibrates():
     # 20 ms a step, at 2 cores for 4 threads; two ranks go through it 4.5 times.
     assert p.data_cpu_seconds_per_byte == pytest.approx(0.02 * 0.5 / 4e6 / 4.5)
     assert p.cycle_seconds == 0.001
+    assert p.message_cpu_seconds_per_byte == p.data_cpu_seconds_per_byte  # assumed, between nodes
 
 
 def test_the_steady_part_of_a_profile_counts_if_it_tells_it():
@@ -221,7 +223,7 @@ def test_a_machine_that_behaves_otherwise_is_not(machine):
     found = validate.validate(bench(machine, ranks=(2,), noise=0.5), None, 0, lambda what: None)
     error = next(one["error"] for one in found["points"] if one["series"] == "topo")
     assert error == pytest.approx(1.0, abs=0.1)
-    grid, = tables.validation({"validation": found})
+    grid = tables.validation({"validation": found})[0]
     row = next(row for row in grid.rows if row[2] == "topo")
     assert row[-1] == "no"
 
@@ -269,5 +271,5 @@ def test_a_section_is_made_of_the_json_alone(tmp_path, machine):
                                          "timelines", "networks", "validation")}
     assert [grid.title.split(",")[0] for grid in made.grids] == [
         "Simulated training", "Beside the source", "Improvement of topo on other networks (6.4.2)",
-        "Predicted and measured", "Parameters"]
+        "Predicted and measured", "Fitted to these measurements", "Parameters"]
     assert "measured points that were not used for calibration" in made.summary

@@ -9,7 +9,7 @@ pytest.importorskip("numpy")
 
 from horovod_opt import cli
 from horovod_opt.measuring import documents, present
-from horovod_opt.simulate import model, simulation_pictures, summit, tables
+from horovod_opt.simulate import model, simulation_pictures, summit, summit_messages, tables
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
 
@@ -146,6 +146,48 @@ def test_fitted_and_predicted_figures_are_counted_apart():
         ("fitted", "yes"), ("fitted", "no"), ("predicted", "yes"), ("predicted", "no"),
         ("predicted", "no")]
     assert text in grid.note
+
+
+def test_topo_is_predicted_for_other_messages_between_nodes(tmp_path, monkeypatch):
+    monkeypatch.setattr(summit, "LARGEST", 12)
+    assert run(tmp_path, *QUICK, "--modes", "off,topo") == 0
+    document = result(tmp_path)
+    ways = {one["messages"]: one["simulated"] for one in document["ways"]}
+    assert set(ways) == {text for text, _ in summit_messages.WAYS}
+    topo = next(row for row in document["results"] if (row["mode"], row["ranks"]) == ("topo", 12))
+    assert ways["by MPI, tested with naps"] == pytest.approx(topo["improvement_over_off"])
+    assert ways["over TCP, 20 us a message"] >= ways["over TCP, 50 us a message"] > 0
+    grid = next(grid for grid in simulation_pictures.section(document).grids
+                if grid.title.startswith("topo by the way of messages"))
+    assert [row[-1] for row in grid.rows] == ["predicted"] * len(ways)
+    assert summit_messages.ways(document["results"][:1], 2, 0) == []  # of six ranks alone
+
+
+def test_files_that_do_not_say_what_was_fitted_are_read():
+    results = [{"mode": mode, "ranks": summit.LARGEST, "efficiency": 0.3, "background_cpu": 0.9,
+                "improvement_over_off": gain, "step_seconds": {"mean": 1.0},
+                "breakdown": {"compute": 0.3, "overhead": 0.46, "data": 0.24}}
+               for mode, gain in (("off", 0.0), ("gs", 0.1), ("scp", 0.1))]
+    source, networks = summit.compare(results), summit.networks(seed=0)
+    document = {"source": source, "networks": networks}
+    older = {key: [{name: value for name, value in row.items() if name not in ("fitted", "met")}
+                   for row in rows] for key, rows in document.items()}
+    for key, rows in document.items():
+        assert summit.complete(older[key]) == rows and rows, key
+    assert summit.complete(None) == []
+    fitted = {row["figure"] for row in summit.complete(older["source"]) if row["fitted"]}
+    assert fitted == {"weak-scaling efficiency, off", "improvement, gs"}
+
+
+def test_an_older_file_makes_the_same_tables_and_pictures(tmp_path):
+    assert run(tmp_path, *QUICK, "--modes", "off,topo") == 0
+    document = result(tmp_path)
+    for row in document["networks"]:
+        del row["fitted"], row["met"]
+    made = simulation_pictures.section(document)
+    assert "simulated-networks" in {picture.name for picture in made.pictures}
+    assert [grid.rows for grid in made.grids] == [
+        grid.rows for grid in simulation_pictures.section(result(tmp_path)).grids]
 
 
 def test_the_network_that_was_used_for_fitting_is_marked():

@@ -1,4 +1,5 @@
-"""What mode topo is charged in the simulation: agreement, exchanges, barriers, rounds."""
+"""What mode topo is charged in the simulation on one node and where GPUs move the data: agreement,
+barriers, rounds."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.modes.nbcs import Naps
 from horovod_opt.simulate.modes.topo import Topo
 from horovod_opt.simulate.modes.topo_rounds import Listening
 from horovod_opt.simulate.parameters import Parameters
@@ -50,29 +50,32 @@ def test_groups_are_equally_large_and_none_is_larger_than_a_node(ranks, groups):
 
 @pytest.mark.parametrize("ranks, hops", [(6, 0), (12, 1), (96, 4)])
 def test_a_bucket_begins_when_the_nodes_have_agreed(ranks, hops):
-    p = gpus(hop_inter_seconds=1e-3)
+    p = gpus(hop_inter_seconds=1e-3, tcp_messages=1)
     data = 2 * costs.data_allreduce(p, ranks, p.gradient_bytes / 2)
     packing = p.tensors * p.tensor_seconds / 2
     assert min(topo(p, ranks).steps) == pytest.approx(
         p.compute_seconds + hops * 1e-3 + packing + data)
 
 
-def test_a_leader_that_naps_holds_up_the_agreement_until_its_next_test():
+def test_a_leader_that_tests_holds_up_the_agreement_until_its_next_test():
     path = planned(gpus(), 12)
-    path.agree(np.array([0.0, 300e-6]))  # it tests after 20, 60, 140, 300, 620 us, and some
-    assert path.agreed == pytest.approx(300e-6 + 2e-6)
-    late = planned(gpus(), 12)
-    late.agree(np.array([0.0, 301e-6]))
-    assert late.agreed == pytest.approx(620e-6 + 2e-6)
-    assert late.cores.background_seconds == pytest.approx(
-        2 * 30e-6 + Naps(gpus()).share * (622e-6 + 622e-6 - 301e-6))
+    path.agree(np.array([0.0, 300e-6]))  # it naps for 10 us, or a quarter of what it has waited
+    waited = 50e-6
+    while waited < 302e-6:
+        waited *= 1.25
+    assert path.agreed == pytest.approx(waited)
+    told = planned(gpus(tcp_messages=1), 12)
+    told.agree(np.array([0.0, 300e-6]))
+    assert told.agreed == pytest.approx(302e-6)
 
 
 def test_a_leader_is_woken_unless_it_comes_from_the_last_agreement():
-    p = gpus(timer_slack_seconds=50e-6)
+    p = gpus(timer_slack_seconds=50e-6, tcp_messages=1)
     path = planned(p, 12)
     path.agree(np.full(2, 1e-3))
     assert path.joined == pytest.approx([1.05e-3] * 2)
+    # It wakes the thread of the messages, and that one wakes it again.
+    assert path.agreed == pytest.approx(1.05e-3 + 2 * 50e-6 + 2e-6)
     agreed = path.agreed
     path.agree(np.array([agreed / 2, agreed + 1e-3]))
     assert path.joined == pytest.approx([agreed, agreed + 1.05e-3])
@@ -98,49 +101,15 @@ def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
 
 # The reduction
 
-@pytest.mark.parametrize("groups, hops", [(2, 1), (3, 3), (4, 2), (5, 4), (8, 3)])
-def test_little_data_is_doubled(groups, hops):
-    p = cpus(hop_inter_seconds=100e-6)
-    assert costs.exchange_latency(p, groups, 1024) == pytest.approx(hops * 112.5e-6)
-    assert costs.exchange_wire(p, groups, 1024) == pytest.approx(
-        hops * 1024 / (2 * p.ring_bandwidth))
-
-
-@pytest.mark.parametrize("groups, hops", [(2, 1 + 2), (4, 2 + 6), (64, 6 + 2 * 6)])
-def test_much_data_goes_round_a_ring_or_is_halved(groups, hops):
-    p = cpus(hop_inter_seconds=2e-6)
-    assert costs.exchange_latency(p, groups, 2**20) == pytest.approx(hops * 7e-6)
-    assert costs.exchange_wire(p, groups, 2**20) == pytest.approx(2**20 / p.ring_bandwidth)
-
-
-def test_a_test_is_never_more_than_half_a_millisecond_late():
-    p = cpus(hop_inter_seconds=1.0)
-    assert costs.exchange_latency(p, 2, 1024) == pytest.approx(1.00025)
-
-
-def test_buckets_share_the_network_and_their_hops_overlap():
-    p = cpus(hop_inter_seconds=50e-3)
-    size = 4 * 2**20
-    path = planned(p, 4)
-    path.traced = False
-    first = path.move(0.0, size)
-    second = path.move(first, size)
-    work = path.work(size)
-    wire, latency = costs.exchange_wire(p, 2, size), costs.exchange_latency(p, 2, size)
-    assert first == pytest.approx(work) and second == pytest.approx(2 * work)
-    assert path.data_end == pytest.approx(max(work + wire, 2 * work) + wire + latency)
-
-
 def test_operations_of_gpus_are_not_tested():
     p = gpus()
     assert planned(p, 96).network(64e6) == costs.data_allreduce(p, 96, 64e6)
 
 
-@pytest.mark.parametrize("groups, group, size, barriers", [
-    (1, 2, 256 * 2**10, 0), (1, 2, 257 * 2**10, 2), (2, 2, 64 * 2**10, 2), (1, 2, 4 * 2**20, 3),
-    (2, 2, 4 * 2**20, 4), (2, 1, 4 * 2**20, 0)])
-def test_the_ranks_of_a_node_meet_for_large_buckets_only(groups, group, size, barriers):
-    assert costs.barriers(groups, group, size) == barriers
+@pytest.mark.parametrize("group, size, barriers", [
+    (2, 256 * 2**10, 0), (2, 257 * 2**10, 2), (2, 4 * 2**20, 3), (1, 4 * 2**20, 0)])
+def test_the_ranks_of_a_node_meet_for_large_buckets_only(group, size, barriers):
+    assert costs.barriers(group, size) == barriers
 
 
 def test_a_barrier_costs_a_wake_up():
@@ -154,7 +123,7 @@ def test_a_barrier_costs_a_wake_up():
 # Rounds of negotiation
 
 def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
-    alone, several = (Listening(0.1, groups) for groups in (1, 2))
+    alone, several = (Listening(0.1, groups, rings=False) for groups in (1, 2))
     assert [one.wait(now) for one in (alone, several) for now in (0.0, 1.0)] == [0.1] * 4
     for one in (alone, several):
         one.asked(5.0)
@@ -163,6 +132,23 @@ def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
     # One more of the last length; from then on each may be a twentieth of the quiet time.
     assert [several.wait(6.0) for _ in range(4)] == pytest.approx([10e-3, 20e-3, 40e-3, 50e-3])
     assert [several.wait(14.0) for _ in range(5)][-3:] == [0.1] * 3
+
+
+def test_where_messages_ring_a_request_is_heard_and_heartbeats_are_rare():
+    listening = Listening(0.1, 4, rings=True)
+    assert listening.hears and [listening.wait(now) for now in (0.0, 1.0)] == [1.0, 1.0]
+    listening.asked(5.0)
+    assert listening.wait(5.0) == 1.0
+    assert not Listening(0.1, 4, rings=False).hears
+    asked = topo(gpus(request_seconds=0.5, tcp_messages=1, heartbeat_seconds=60), 12, steps=20)
+    assert asked.rounds == pytest.approx(sum(asked.steps) / 0.5, abs=1)
+
+
+def test_the_last_group_hears_of_a_round_after_as_many_messages_as_it_is_away():
+    p = gpus(tcp_messages=1, hop_inter_seconds=1e-3)
+    assert planned(p, 6).ring() == 0
+    assert planned(p, 96).ring() == pytest.approx(4e-3)
+    assert planned(gpus(hop_inter_seconds=1e-3), 96).ring() == 0
 
 
 def test_a_round_comes_after_each_heartbeat_and_costs_cpu_time():
