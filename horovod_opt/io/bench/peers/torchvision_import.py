@@ -1,4 +1,4 @@
-"""MosaicML Streaming imports torchvision, whose wheel for CUDA does not go with a torch for CPUs."""
+"""MosaicML Streaming imports torchvision, whose wheel for CUDA does not fit a torch for CPUs."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ LOOK_SECONDS = 0.005
 
 
 class Meeting:
-    """Ends this process if the one that started it is gone: nobody would end it later."""
+    """`parent`: the process that started this one, which ends when that is gone: nobody would end
+    it later."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._parent = os.getppid()
+    def __init__(self, folder: Path, parent: int):
+        self._folder, self._parent = folder, parent
 
     def tell(self, name: str, value: Any) -> None:
         """Once; `value` is what JSON can hold."""

@@ -19,11 +19,11 @@ LEAD_SECONDS = 0.3  # for every rank to hear when it begins
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--meeting", type=Path, required=True)
-    parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--ranks", type=int, required=True)
+    for name in "records", "ranks", "parent":
+        parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args()
-    meeting = Meeting(options.meeting)
+    meeting = Meeting(options.meeting, options.parent)
     ready = meeting.hear_all("ready", options.ranks)
     used = _observe(meeting, [one["pid"] for one in ready], options.seconds, options.ranks)
     meeting.tell("result", {**used, **shuffle(
@@ -50,8 +50,8 @@ def _observe(meeting: Meeting, pids: list[int], seconds: float, ranks: int) -> d
 
 
 def shuffle(numbers: list[np.ndarray], sizes: list[list[int]], records: int) -> dict[str, float]:
-    """Of an epoch: `rl`, the relative entropy of its order over all ranks, who take their batches in
-    turn; `missing` and `repeated` records. By rank: the numbers of the records, the batches'
+    """Of an epoch: `rl`, the relative entropy of its order over all ranks, who take their batches
+    in turn; `missing` and `repeated` records. By rank: the numbers of the records, the batches'
     sizes."""
     stream = np.concatenate(in_turn(numbers, sizes))
     seen = len(np.unique(stream))

@@ -26,11 +26,11 @@ def main() -> None:
     parser.add_argument("--peer", choices=list(PEERS), required=True)
     for name in "data", "meeting":
         parser.add_argument(f"--{name}", type=Path, required=True)
-    for name in "records", "record-bytes", "batch", "rank", "ranks":
+    for name in "records", "record-bytes", "batch", "rank", "ranks", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     peer = PEERS[options.peer]
-    meeting = Meeting(options.meeting)
+    meeting = Meeting(options.meeting, options.parent)
     stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
                                    options.rank, options.ranks, options.meeting))
     try:
