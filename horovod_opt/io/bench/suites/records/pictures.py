@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from graph_analysis.palette import COLOURS, GREY
+from graph_analysis.palette import COLOURS
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.suites.records.results import Cell, cells, verdicts
 from horovod_opt.io.bench.suites.records.targets import MEMORY, SPEED
@@ -81,9 +81,10 @@ def _picture(found: Sequence[Cell]) -> Picture:
     figure = Figure(figsize=(11, 8), layout="constrained")
     axes = figure.subplots(2, 1, sharex=True)
     width = 0.85 / len(names)
-    for axis, key, label, factor in ((axes[0], SPEED, "samples/s of all ranks", 1),
+    for axis, key, label, factor in ((axes[0], SPEED, "samples/s of all ranks (logarithmic)", 1),
                                      (axes[1], MEMORY, "PSS of all processes, MiB", 1 / MIB)):
         for index, name in enumerate(names):
+            number = list(PEERS).index(name)  # of its colour, whichever others are there
             spreads = [cell.spread(name, key) for cell in found]
             places = np.arange(len(found)) + width * (index - (len(names) - 1) / 2)
             shown = [(place, _scaled(one, factor)) for place, one in zip(places, spreads) if one]
@@ -91,13 +92,16 @@ def _picture(found: Sequence[Cell]) -> Picture:
             axis.bar([place for place, _ in shown], medians, width * 0.9,
                      yerr=[[one.median - one.low for _, one in shown],
                            [one.high - one.median for _, one in shown]],
-                     color=_colour(index), hatch="//" if index >= len(COLOURS) else None,
+                     color=COLOURS[number % len(COLOURS)],
+                     hatch="//" if number >= len(COLOURS) else None,
                      edgecolor="white", capsize=2, label=PEERS[name].label)
         axis.set_ylabel(label)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)
         axis.set_axisbelow(True)
     axes[0].set_yscale("log")
+    axes[0].set_ylim(bottom=1000)
+    axes[0].yaxis.set_major_formatter("{x:,.0f}")
     axes[1].set_xticks(range(len(found)), [f"{cell.ranks} ranks" for cell in found])
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9, frameon=False)
@@ -105,6 +109,3 @@ def _picture(found: Sequence[Cell]) -> Picture:
                    "pipelines. Bars are medians, lines reach from the smallest to the largest job.",
                    figure)
 
-
-def _colour(index: int) -> str:
-    return (*COLOURS, GREY)[index % (len(COLOURS) + 1)]

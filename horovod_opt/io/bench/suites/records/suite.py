@@ -33,9 +33,8 @@ def run(options: argparse.Namespace) -> int:
         environment = find(options.peers)
         absent = {name: reason for name in options.only
                   if (reason := environment.missing(PEERS[name].needs))}
-        planned = order([name for name in options.only if name not in absent], options.ranks,
-                        options.rounds)
-        if not planned:
+        measured = [name for name in options.only if name not in absent]
+        if not measured:
             raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
@@ -50,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     for name, reason in absent.items():
         print(f"{NAME}: {PEERS[name].label} is not measured: {reason}", file=sys.stderr)
     document["not_measured"] = absent
+    planned = order(measured, options.ranks, options.rounds)
     return RecordsBenchmark(planned, document, path, options, environment).run()
 
 
