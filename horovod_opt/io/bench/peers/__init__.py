@@ -32,6 +32,7 @@ PEERS = {one.name: one for one in (
     Peer("torch-2", "DataLoader, 2 workers", "torch_data_loader", "TorchDataLoader", "lmdb",
          ("torch",), 2),
     Peer("webdataset", "WebDataset", "web_dataset", "WebDataset", "tar", ("webdataset",)),
+    Peer("tf-data", "tf.data", "tf_data", "TfData", "tfrecord", ("tensorflow-cpu",)),
     Peer("grain", "Grain", "grain_array_record", "Grain", "array_record",
          ("grain", "array-record")),
     Peer("mosaicml", "MosaicML Streaming", "mosaicml_streaming", "Mosaicml", "mds",

@@ -16,11 +16,15 @@ class Mosaicml(Stream):
     def __init__(self, place: Place):
         os.environ.update(RANK=str(place.rank), LOCAL_RANK=str(place.rank),
                           WORLD_SIZE=str(place.ranks), LOCAL_WORLD_SIZE=str(place.ranks))
+        # Another path for each job: the shared memory of one that was killed stays, and names it.
+        own = place.meeting / "mds"
+        if place.rank == 0:
+            own.symlink_to(place.folder)
         meet(place)
         torchvision_import.allow()
         from streaming import StreamingDataset
 
-        dataset = StreamingDataset(local=str(place.folder), batch_size=place.batch, shuffle=True)
+        dataset = StreamingDataset(local=str(own), batch_size=place.batch, shuffle=True)
         self._loader = DataLoader(
             dataset, place.batch, num_workers=place.workers, collate_fn=_values,
             persistent_workers=place.workers > 0)
