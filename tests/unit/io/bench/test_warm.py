@@ -47,6 +47,14 @@ def test_ranks_take_batches_for_the_time_that_is_given(data):
     assert 0 < result["cpu_seconds_per_million"] * result["samples"] / 1e6 < 2 * 0.3 + 0.3
 
 
+def test_packages_of_the_folder_that_it_is_run_in_are_not_taken(data, tmp_path, monkeypatch):
+    package = tmp_path / "clone" / "horovod_opt"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('nothing is compiled here')")
+    monkeypatch.chdir(package.parent)
+    assert run(data)["samples"] > 0
+
+
 def test_a_rank_that_fails_fails_the_series_with_its_message(tmp_path):
     with pytest.raises(launch.JobFailed, match=r"(?s)ended with exit code 1.*nowhere"):
         run(tmp_path / "nowhere")
