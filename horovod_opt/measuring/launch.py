@@ -16,8 +16,10 @@ class JobFailed(Exception):
     """The job hung, ended with an error, or printed no result; says which and why."""
 
 
-def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout: float) -> str:
-    """Runs the commands beside each other and returns their output (stdout).
+def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout: float,
+            folder: str | None = None) -> str:
+    """Runs the commands beside each other, in this folder or that of this process, and returns
+    their output (stdout).
 
     Raises:
         JobFailed: one failed, or they took longer than `timeout` seconds.
@@ -27,8 +29,8 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         try:
             for command in commands:
                 processes.append(subprocess.Popen(
-                    command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                    start_new_session=True))
+                    command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=errors, start_new_session=True))
             _wait(processes, timeout)
         except OSError as error:
             raise JobFailed(f"could not be started: {error}") from error

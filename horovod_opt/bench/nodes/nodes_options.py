@@ -6,7 +6,7 @@ import argparse
 
 from horovod_opt.arguments import some_of
 from horovod_opt.bench.nodes.rows import LAYOUTS, WORKLOADS
-from horovod_opt.bench.suite_options import add_length, add_output
+from horovod_opt.measuring.suite_options import add_length, add_output
 
 
 def add(suites: argparse._SubParsersAction) -> None:

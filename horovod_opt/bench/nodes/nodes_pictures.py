@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from horovod_opt.bench.nodes.results import Cell, cells, verdicts
 from horovod_opt.bench.nodes.rows import OFF_GLOO, OTHERS, TOPO_BF16, TOPO_GLOO, WAYS
-from horovod_opt.bench.verdict import in_two_lines
 from horovod_opt.bench.worker_job import LIMIT, YIELDING
 from horovod_opt.measuring.colours import mode_colour
 from horovod_opt.measuring.comparison import Spread
 from horovod_opt.measuring.present import Grid, Picture, Section
+from horovod_opt.measuring.verdict import in_two_lines
 
 TITLE = "Between nodes"
 COLOURS = {LIMIT: "black", YIELDING.name: "#555555", OFF_GLOO: mode_colour("off"),

@@ -13,11 +13,11 @@ from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.bench import worker_job
-from horovod_opt.bench.benchmark import NAME, Benchmark, begin
 from horovod_opt.bench.nodes.nodes_pictures import section
 from horovod_opt.bench.nodes.results import summary
 from horovod_opt.bench.nodes.rows import WORKLOADS, Job, Layout, order
 from horovod_opt.measuring import launch
+from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
 from horovod_opt.measuring.documents import DocumentError
 from horovod_opt.measuring.present import number
 from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts

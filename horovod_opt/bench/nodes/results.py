@@ -9,9 +9,9 @@ from typing import Any
 
 from horovod_opt.bench.nodes.rows import CELLS, WORKLOADS, Layout, Workload
 from horovod_opt.bench.nodes.targets import IDEAL, TARGETS, VALUE, Target
-from horovod_opt.bench.verdict import Verdict, verdict
 from horovod_opt.bench.worker_job import LIMIT
 from horovod_opt.measuring.comparison import Spread, by_round, compare
+from horovod_opt.measuring.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True)

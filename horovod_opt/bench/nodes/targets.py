@@ -15,8 +15,8 @@ from horovod_opt.bench.nodes.rows import (
     TOPO_GLOO,
     Layout,
 )
-from horovod_opt.bench.verdict import Bound
 from horovod_opt.bench.worker_job import LIMIT
+from horovod_opt.measuring.verdict import Bound
 
 BEST, VALUE, IDEAL = "best", "value", "ideal"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from horovod_opt.bench.steps.kinds import KINDS, OTHERS, TOPO, Kind
 from horovod_opt.bench.steps.targets import ROUNDS, SPEED, TARGETS, Target
-from horovod_opt.bench.verdict import Verdict, verdict
 from horovod_opt.bench.worker_job import BASE, limit_and_base_first
 from horovod_opt.measuring.comparison import Spread, by_round, compare, ratio
+from horovod_opt.measuring.verdict import Verdict, verdict
 
 NOT_SUPPORTED = "not supported by this build"
 

@@ -6,8 +6,8 @@ import argparse
 
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.bench.steps.kinds import KINDS, MODES
-from horovod_opt.bench.suite_options import add_length, add_output
 from horovod_opt.bench.worker_job import Series, of_modes
+from horovod_opt.measuring.suite_options import add_length, add_output
 from horovod_opt.settings import SettingsError
 
 

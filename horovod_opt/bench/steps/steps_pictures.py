@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from horovod_opt.bench.steps.results import Cell, cells, verdicts
-from horovod_opt.bench.verdict import Verdict, in_two_lines
 from horovod_opt.bench.worker_job import LIMIT, YIELDING, limit_and_base_first
 from horovod_opt.measuring.colours import mode_colour
 from horovod_opt.measuring.comparison import Spread
 from horovod_opt.measuring.present import Grid, Picture, Section
+from horovod_opt.measuring.verdict import Verdict, in_two_lines
 
 TITLE = "Kinds of training step"
 OF = "off, off with mpi_yield_when_idle, gs and nbcs"

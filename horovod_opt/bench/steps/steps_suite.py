@@ -9,11 +9,11 @@ from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.bench import worker_job
-from horovod_opt.bench.benchmark import NAME, Benchmark, begin
 from horovod_opt.bench.steps.kinds import KINDS, Job, order
 from horovod_opt.bench.steps.results import NOT_SUPPORTED, summary
 from horovod_opt.bench.steps.steps_pictures import section
 from horovod_opt.measuring import launch
+from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
 from horovod_opt.measuring.documents import DocumentError
 from horovod_opt.measuring.present import number
 

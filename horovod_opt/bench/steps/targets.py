@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from horovod_opt.bench.steps.kinds import KINDS, OTHERS
-from horovod_opt.bench.verdict import Bound
 from horovod_opt.bench.worker_job import BASE, LIMIT
+from horovod_opt.measuring.verdict import Bound
 
 SPEED, VALUE, ROUNDS = "speed", "value", "rounds"
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from horovod_opt.arguments import positive
-from horovod_opt.bench.suite_options import add_length, add_output
 from horovod_opt.bench.worker_job import MODES
+from horovod_opt.measuring.suite_options import add_length, add_output
 
 
 def add(suites: argparse._SubParsersAction) -> None:

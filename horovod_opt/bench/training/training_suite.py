@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from horovod_opt.arguments import Refused
-from horovod_opt.bench.benchmark import NAME, Benchmark, begin
 from horovod_opt.bench.training import jobs
 from horovod_opt.bench.training.hosts import HostsError
 from horovod_opt.bench.training.jobs import Job
@@ -16,6 +15,7 @@ from horovod_opt.bench.training.prepare import prepare
 from horovod_opt.bench.training.run_job import Setup, make_images, measure
 from horovod_opt.bench.training.scaling_pictures import section
 from horovod_opt.measuring import launch
+from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
 from horovod_opt.measuring.documents import DocumentError
 
 

@@ -59,7 +59,10 @@ def begin(path: Path, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 class Benchmark:
     """Runs those of the planned jobs that the document has no result of yet.
 
-    A suite says in a subclass how a job is measured and what is shown of it."""
+    A suite says in a subclass how a job is measured and what is shown of it; `name` is the
+    command's."""
+
+    name = NAME
 
     def __init__(self, planned: Sequence[Job], document: dict[str, Any], path: Path,
                  section: Callable[[dict[str, Any]], Section]):
@@ -105,7 +108,7 @@ class Benchmark:
         try:
             self.prepare()
         except launch.JobFailed as failure:
-            self._say(f"{NAME}: {failure}")
+            self._say(f"{self.name}: {failure}")
             return 2
         failed = 0
         with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -121,8 +124,8 @@ class Benchmark:
                     else self.outcome(measurement)))
                 progress.advance(task)
         if failed:
-            self._say(f"{NAME}: {failed} of {len(self.jobs)} jobs failed; the others are kept, and "
-                      "the same command tries them again")
+            self._say(f"{self.name}: {failed} of {len(self.jobs)} jobs failed; the others are "
+                      "kept, and the same command tries them again")
         return 2 if failed else 0
 
     def _one(self, job: Job) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The input side measured beside others: docs/io-bench.md."""

@@ -1,0 +1,43 @@
+"""Writes the records in one format, unless they are there; run by the Python that has its writer.
+
+    python -m horovod_opt.io.bench.data.prepare FORMAT FOLDER COUNT BYTES
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from horovod_opt.io.bench.data.formats import FORMATS
+from horovod_opt.io.bench.data.records import Records
+
+
+def folder_of(data: Path, form: str, records: Records) -> Path:
+    """Where they are: another folder for other records."""
+    return data / f"{form}-{records.count}x{records.size}-seed{records.seed}"
+
+
+def write(form: str, folder: Path, records: Records) -> None:
+    """The folder appears when it is complete."""
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    FORMATS[form](unfinished, records)
+    unfinished.rename(folder)
+
+
+def main(form: str, folder: str, count: str, size: str) -> None:
+    from horovod_opt.io.commands import progress_bar
+
+    with progress_bar.shown(f"Writing {form}") as progress:
+        write(form, Path(folder), _records(count, size, progress))
+
+
+def _records(count: str, size: str, progress: Callable[[int, int], None]) -> Records:
+    return Records(int(count), int(size), progress=progress)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

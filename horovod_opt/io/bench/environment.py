@@ -1,0 +1,73 @@
+"""The Python that runs the ranks: that of .venv-peers, where all peers are, or else this one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from horovod_opt.arguments import Refused
+
+FOLDER = Path(".venv-peers")  # where `make peers` makes it
+ELSEWHERE = "/"  # python -m takes packages of the folder that it is run in before its own
+
+
+@dataclass(frozen=True)
+class Environment:
+    """`lacks` says why a distribution that it does not have is missing."""
+
+    python: str
+    version: str
+    versions: dict[str, str]
+    lacks: str
+
+    def missing(self, needs: Iterable[str]) -> str:
+        """Why something that needs these distributions cannot run; "" if it can."""
+        absent = [name for name in needs if name not in self.versions]
+        return f"no {', '.join(absent)}: {self.lacks}" if absent else ""
+
+
+def find(folder: Path = FOLDER) -> Environment:
+    """Raises Refused if the one in `folder` cannot be used."""
+    python = folder.absolute() / "bin" / "python"
+    if not python.exists():
+        lacks = f"no {folder}; remedy: make peers"
+        return Environment(sys.executable, platform.python_version(), _versions(), lacks)
+    ended = subprocess.run([python, "-m", __name__], cwd=ELSEWHERE, stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True)
+    try:
+        told = json.loads(ended.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        reason = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise Refused(f"{python} cannot be used: {reason}; remedy: make peers") from None
+    if told["source"] != source():
+        raise Refused(f"{folder} has another horovod_opt.io than this command, so it would measure "
+                      "that one; remedy: make peers")
+    return Environment(str(python), told["version"], told["versions"],
+                       f"it is not in {folder}; remedy: make peers")
+
+
+def source() -> str:
+    """A digest of the input side's Python files."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    """By name, as it is normalized in pip's lists."""
+    return {one.metadata["Name"].lower().replace("_", "-"): one.version
+            for one in metadata.distributions() if one.metadata["Name"]}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"version": platform.python_version(), "versions": _versions(),
+                      "source": source()}))

@@ -1,0 +1,32 @@
+"""What every pipeline is to the benchmark: batches of one rank, epoch after epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which part of which data a rank takes. `workers`: processes of this rank that read for it; 0:
+    it reads itself, with or without threads. `meeting`: a folder of all ranks of this job."""
+
+    folder: Path
+    records: int
+    batch: int
+    workers: int
+    rank: int
+    ranks: int
+    meeting: Path
+
+
+class Stream:
+    """A pipeline, open on one rank."""
+
+    def epoch(self, number: int) -> Iterator[list[bytes]]:
+        """This rank's batches of an epoch, each a list of records."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Other ranks may go on for a moment."""

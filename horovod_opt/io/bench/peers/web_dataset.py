@@ -1,0 +1,30 @@
+"""WebDataset: each rank reads shards of its own, which change places each epoch, through a buffer
+that is shuffled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import webdataset
+
+from horovod_opt.io.bench.peers.stream import Place, Stream
+
+BUFFER = 1000  # samples, as in WebDataset's examples
+
+
+class WebDataset(Stream):
+    def __init__(self, place: Place):
+        os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.ranks))
+        shards = sorted(map(str, place.folder.glob("*.tar")))
+        self._samples = (
+            webdataset.WebDataset(shards, shardshuffle=len(shards), detshuffle=True, seed=1,
+                                  nodesplitter=webdataset.split_by_node)
+            .shuffle(BUFFER).map(_value).batched(place.batch, collation_fn=list))
+
+    def epoch(self, number: int) -> Iterator[list[bytes]]:
+        return iter(self._samples)
+
+
+def _value(sample: dict[str, bytes]) -> bytes:
+    return sample["bin"]

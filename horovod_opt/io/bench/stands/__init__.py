@@ -1,0 +1,1 @@
+"""The conditions under which a series is measured."""

@@ -1,0 +1,1 @@
+"""What is measured: a suite has its series, targets, tables and pictures."""

@@ -1,0 +1,92 @@
+"""The suite records: what an input pipeline itself costs, for records of a few KB."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from horovod_opt.arguments import Refused
+from horovod_opt.io.bench.data.prepare import folder_of
+from horovod_opt.io.bench.data.records import Records
+from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
+from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.stands import warm
+from horovod_opt.io.bench.suites.records.jobs import Job, order
+from horovod_opt.io.bench.suites.records.pictures import section
+from horovod_opt.io.bench.suites.records.results import summary
+from horovod_opt.io.bench.suites.records.targets import SPEED
+from horovod_opt.measuring import launch
+from horovod_opt.measuring.benchmark import Benchmark, begin
+from horovod_opt.measuring.documents import DocumentError
+from horovod_opt.measuring.present import number
+
+NAME = "horovod-opt io bench"
+
+
+def run(options: argparse.Namespace) -> int:
+    path = options.json or options.output / "io-records.json"
+    try:
+        environment = find(options.peers)
+        absent = {name: reason for name in options.only
+                  if (reason := environment.missing(PEERS[name].needs))}
+        measured = [name for name in options.only if name not in absent]
+        if not measured:
+            raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
+        names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
+        document = begin(path, "io-records", {
+            "stand": "W", "seconds": options.seconds, "records": options.records,
+            "record_bytes": options.record_bytes, "batch": options.batch,
+            "ranks_python": environment.version,
+            "ranks_versions": {name: environment.versions[name] for name in names
+                               if name in environment.versions}})
+    except (Refused, DocumentError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    for name, reason in absent.items():
+        print(f"{NAME}: {PEERS[name].label} is not measured: {reason}", file=sys.stderr)
+    document["not_measured"] = absent
+    planned = order(measured, options.ranks, options.rounds)
+    return RecordsBenchmark(planned, document, path, options, environment).run()
+
+
+class RecordsBenchmark(Benchmark):
+    name = NAME
+
+    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+                 options: argparse.Namespace, environment: Environment):
+        super().__init__(planned, document, path,
+                         functools.partial(section, targets=options.targets))
+        self._options, self._environment = options, environment
+        self._records = Records(options.records, options.record_bytes)
+        self._data = options.data or options.output / "io-data"
+
+    def prepare(self) -> None:
+        """Writes the data that is not there."""
+        for form in dict.fromkeys(job.peer.format for job in self.jobs):
+            folder = folder_of(self._data, form, self._records)
+            if folder.exists():
+                continue
+            self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
+                      f"{folder}")
+            ended = subprocess.run(
+                [self._environment.python, "-m", "horovod_opt.io.bench.data.prepare", form,
+                 str(folder.absolute()), str(self._records.count), str(self._records.size)],
+                cwd=ELSEWHERE, stdin=subprocess.DEVNULL)
+            if ended.returncode:
+                raise launch.JobFailed(f"{folder} could not be written (see above)")
+
+    def measure(self, job: Job) -> dict[str, Any]:
+        options = self._options
+        return warm.run(job.peer, job.ranks, folder_of(self._data, job.peer.format, self._records),
+                        self._records, options.batch, options.seconds, self._environment.python,
+                        options.timeout)
+
+    def outcome(self, measurement: dict[str, Any]) -> str:
+        return f"{number(measurement[SPEED])} samples/s"
+
+    def summary(self) -> dict[str, Any]:
+        return {"targets": summary(self.document)}

@@ -1,0 +1,40 @@
+"""What horovod_opt.io is meant to reach with small records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from horovod_opt.measuring.verdict import Bound
+
+SPEED, MEMORY = "samples_per_second", "pss_bytes"
+HIO = "hio-tfrecord"
+
+
+@dataclass(frozen=True)
+class Target(Bound):
+    """`series`, measured in `of`, as a multiple of `over` in pairs of a round; exactly one of
+    `least` and `most` is given. `ranks`: at which number, None for any."""
+
+    of: str
+    over: str
+    least: float | None = None
+    most: float | None = None
+    series: str = HIO
+    ranks: int | None = None
+
+    @property
+    def unit(self) -> str:
+        return f"x {self.over}"
+
+    @property
+    def what(self) -> str:
+        return {SPEED: "samples/s", MEMORY: "PSS"}[self.of]
+
+
+TARGETS = (
+    *(Target(SPEED, over, least, series=series)
+      for series in (HIO, "hio-lmdb")
+      for over, least in (("py-lmdb", 0.9), ("py-lmdb-in-order", 0.9), ("webdataset", 1.0),
+                          ("grain", 1.0))),
+    *(Target(MEMORY, over, most=0.35, ranks=8) for over in ("torch-2", "mosaicml")),
+)

@@ -1,0 +1,122 @@
+"""Medians, targets and tables of the suite records."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.suites.records.jobs import order
+from horovod_opt.io.bench.suites.records.pictures import section
+from horovod_opt.io.bench.suites.records.results import cells, summary, verdicts
+from horovod_opt.measuring.comparison import Spread
+
+MIB = 1 << 20
+
+
+def one(series: str, speed: float = 1000.0, ranks: int = 2, number: int = 0, pss: float = 100.0,
+        **more: object) -> dict:
+    return {"round": number, "ranks": ranks, "series": series, "samples_per_second": speed,
+            "cpu_seconds_per_million": 5.0, "pss_bytes": pss * MIB, "pss_file_bytes": 10 * MIB,
+            "processes": ranks, "rl": 0.93, "missing": 0, "repeated": 0, **more}
+
+
+def failed(series: str, ranks: int = 2) -> dict:
+    return {"round": 0, "ranks": ranks, "series": series, "failed": "ended with exit code 1"}
+
+
+def document(*measurements: dict, **absent: str) -> dict:
+    return {"measurements": list(measurements), "not_measured": absent}
+
+
+def verdict_of(found: dict, over: str, ranks: int, series: str = "hio-tfrecord"):
+    verdict, = (each for count, each in verdicts(found)
+                if (count, each.target.over, each.target.series) == (ranks, over, series))
+    return verdict
+
+
+def test_ratios_are_those_of_a_round():
+    found, = cells(document(*(one("hio-tfrecord", speed, number=number) for number, speed
+                              in enumerate((100, 400, 300))),
+                            *(one("grain", speed, number=number) for number, speed
+                              in enumerate((100, 200, 600)))))
+    assert found.ratio("hio-tfrecord", "grain") == Spread(1, 0.5, 2, 3)
+    assert found.spread("grain", "samples_per_second") == Spread(200, 100, 600, 3)
+
+
+@pytest.mark.parametrize("over, speed, met", [
+    ("py-lmdb", 1000 / 0.91, True), ("py-lmdb", 1000 / 0.89, False),
+    ("py-lmdb-in-order", 1000 / 0.89, False),
+    ("webdataset", 999, True), ("webdataset", 1001, False), ("grain", 1001, False)])
+def test_speed_is_judged_at_every_number_of_ranks(over, speed, met):
+    found = document(one("hio-tfrecord"), one(over, speed), one("hio-tfrecord", ranks=4),
+                     one(over, 1.0, 4))
+    assert verdict_of(found, over, 2).met is met
+    assert verdict_of(found, over, 4).met is True
+
+
+@pytest.mark.parametrize("pss, met", [(34.0, True), (36.0, False)])
+@pytest.mark.parametrize("over", ["torch-2", "mosaicml"])
+def test_memory_is_judged_at_eight_ranks(over, pss, met):
+    found = document(one("hio-tfrecord", ranks=8, pss=pss), one(over, ranks=8))
+    assert verdict_of(found, over, 8).met is met
+    other = document(one("hio-tfrecord", ranks=4, pss=pss), one(over, ranks=4))
+    assert verdict_of(other, over, 8).words() == "not measured: no job of 8 ranks"
+
+
+def test_what_is_absent_or_was_not_run_has_no_verdict():
+    found = document(one("hio-tfrecord"), one("py-lmdb"),
+                     grain="no .venv-peers; remedy: make peers")
+    assert verdict_of(found, "grain", 2).words() == (
+        "not measured: no .venv-peers; remedy: make peers")
+    assert verdict_of(found, "webdataset", 2).words() == "webdataset not measured"
+    assert verdict_of(found, "py-lmdb", 2).met is True
+
+
+def test_a_series_that_failed_meets_nothing():
+    verdict = verdict_of(document(one("hio-tfrecord"), failed("grain")), "grain", 2)
+    assert (verdict.met, verdict.words()) == (False, "no: grain failed")
+
+
+def test_the_summary_for_machines_has_a_line_for_each_target_and_number_of_ranks():
+    lines = summary(document(one("hio-tfrecord"), one("py-lmdb", 2000)))
+    line, = (each for each in lines if each["target"] == "≥ 0.9 x py-lmdb"
+             and each["series"] == "hio-tfrecord")
+    assert (line["ranks"], line["met"], line["value"]["median"]) == (2, False, 0.5)
+    assert len(lines) == 10
+
+
+def test_tables_show_medians_failures_and_what_is_absent():
+    found = document(one("hio-tfrecord", 2000), one("py-lmdb", 1000, missing=3), failed("torch"),
+                     grain="no .venv-peers")
+    table, = section(found, targets=False).grids
+    rows = {row[0]: row for row in table.rows}
+    assert list(rows) == ["hio, TFRecord", "py-lmdb", "DataLoader", "Grain"]
+    assert rows["py-lmdb"] == ("py-lmdb", "1000", "0.50", "5.00", "100", "10", "2", "93", "3, 0",
+                               "")
+    assert rows["DataLoader"][1] == "failed" and rows["DataLoader"][-1] == "1 failed"
+    assert rows["Grain"][-1] == "not measured: no .venv-peers"
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_targets_are_a_table_of_their_own():
+    shown = section(document(one("hio-tfrecord"), one("py-lmdb")), targets=True)
+    assert shown.grids[-1].columns == ("of", "ranks", "what", "target", "value", "met")
+    assert ("hio, TFRecord", "2", "samples/s", "≥ 0.9 x py-lmdb", "1.00", "yes"
+            ) in shown.grids[-1].rows
+    assert "1 of 10 targets met" in shown.summary
+
+
+def test_the_picture_has_a_bar_for_each_series_and_number_of_ranks():
+    found = document(*(one(name, ranks=ranks) for name in PEERS for ranks in (2, 8)))
+    picture, = section(found, targets=False).pictures
+    assert [len(axis.patches) for axis in picture.figure.axes] == [2 * len(PEERS)] * 2
+    assert not section(document(one("py-lmdb")), targets=False).pictures
+
+
+def test_every_series_runs_once_a_round_and_none_is_always_first():
+    jobs = order(["hio-lmdb", "py-lmdb"], [2, 4], 2)
+    assert [(job.round, job.ranks, job.peer.name) for job in jobs] == [
+        (0, 2, "hio-lmdb"), (0, 2, "py-lmdb"), (0, 4, "hio-lmdb"), (0, 4, "py-lmdb"),
+        (1, 2, "py-lmdb"), (1, 2, "hio-lmdb"), (1, 4, "py-lmdb"), (1, 4, "hio-lmdb")]
