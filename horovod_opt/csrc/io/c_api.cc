@@ -50,6 +50,17 @@ int Code(io::End end) {
   return HIO_CLOSED;
 }
 
+int Code(io::Gathered gathered, const io::Ring& ring) {
+  switch (gathered) {
+    case io::Gathered::kAll: return HIO_OK;
+    case io::Gathered::kTimeout: return HIO_TIMEOUT;
+    case io::Gathered::kOver: return HIO_OVER;
+    case io::Gathered::kTooFar: return HIO_TOO_FAR;
+    case io::Gathered::kEnded: break;
+  }
+  return Code(ring.end());
+}
+
 }  // namespace
 
 int hio_version(void) { return HIO_VERSION; }
@@ -126,14 +137,27 @@ int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records, const
   return Guarded(int{HIO_FAILED}, [&]() -> int {
     const io::Records wanted{records,  load,      place, size, checksum, static_cast<char*>(out),
                              out_place, status};
-    switch (io::Gather(ring->ring, rank, step, wanted, *begin,
-                       std::chrono::milliseconds(milliseconds))) {
-      case io::Gathered::kAll: return HIO_OK;
-      case io::Gathered::kTimeout: return HIO_TIMEOUT;
-      case io::Gathered::kOver: return HIO_OVER;
-      case io::Gathered::kEnded: break;
-    }
-    return Code(ring->ring.end());
+    return Code(io::Gather(ring->ring, rank, step, wanted, *begin,
+                           std::chrono::milliseconds(milliseconds)),
+                ring->ring);
+  });
+}
+
+int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
+             const int64_t* load, const int64_t* place, const int64_t* size,
+             const uint32_t* checksum, const int64_t* out_place, int32_t* status, void* out,
+             int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad, int64_t milliseconds) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    const io::Records wanted{0,         load,   place, size, checksum, static_cast<char*>(out),
+                             out_place, status, origin};
+    io::Progress progress{*taken, *begin, *bad};
+    const io::Gathered gathered =
+        io::GatherSteps(ring->ring, rank, first, steps, ends, wanted, progress,
+                        std::chrono::milliseconds(milliseconds));
+    *taken = progress.steps;
+    *begin = progress.records;
+    *bad = progress.bad;
+    return Code(gathered, ring->ring);
   });
 }
 

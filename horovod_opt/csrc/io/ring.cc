@@ -70,14 +70,15 @@ Ring::Presence Ring::Look(std::int64_t load) const {
   return (loaded < 0 ? -loaded : loaded) > load ? Presence::kOver : Presence::kNotYet;
 }
 
-Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank, std::chrono::nanoseconds longest) {
+Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank,
+                         EventCount::Clock::time_point deadline) {
   const auto seen = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
   bool in_time = true;
   if (!seen()) {
     WaitCounts counts;
     const auto begin = EventCount::Clock::now();
     in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever,
-                                            begin + longest, Waiters(load));
+                                            deadline, Waiters(load));
     const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
     memory_.rank(rank).waits += counts.waits;
     memory_.rank(rank).wait_ns += waited.count();
