@@ -47,7 +47,8 @@ def found(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
                                     steps.places)
     for taken, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
         samples = SampleBatch(data.index, data.order.seed, info.epoch, taken.samples,
-                              steps.positions[begin:end], taken.buffer, taken.begin, taken.size)
+                              steps.positions[begin:end], taken.buffer, taken.begin, taken.size,
+                              taken.are_equal)
         yield Found(samples, info, []) if taken.is_good else _without_bad(data, samples, info, taken)
         begin = end
 

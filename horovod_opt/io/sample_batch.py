@@ -30,10 +30,12 @@ class SampleBatch:
     """
 
     def __init__(self, index: Index, seed: int, epoch: int, numbers: np.ndarray,
-                 positions: np.ndarray, buffer: np.ndarray, begin: np.ndarray, size: np.ndarray):
+                 positions: np.ndarray, buffer: np.ndarray, begin: np.ndarray, size: np.ndarray,
+                 are_equal: bool = False):
         self._index, self._seed, self.epoch = index, seed, epoch
         self.numbers, self.positions = numbers, positions
         self.buffer, self.begin, self.size = buffer, begin, size
+        self._known_equal = are_equal
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -98,7 +100,8 @@ class SampleBatch:
             data = self.buffer.view(f"V{len(self.buffer) // len(self)}").tolist()
         else:
             data = [one.tobytes() for one in self]
-        return data if self.labels is None else list(zip(data, self.labels.tolist()))
+        labels = self.labels
+        return data if labels is None else list(zip(data, labels.tolist()))
 
     def chosen(self, which: Sequence[int]) -> SampleBatch:
         """Some of them, copied."""
@@ -113,4 +116,4 @@ class SampleBatch:
     @property
     def _are_equal(self) -> bool:
         """Whether parts are of the same sizes in all samples."""
-        return bool((self.size == self.size[:1]).all())
+        return self._known_equal or bool((self.size == self.size[:1]).all())

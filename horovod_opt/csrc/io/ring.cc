@@ -49,7 +49,9 @@ std::int64_t Ring::LowestStep() const {
 
 // If another rank is still there, it will notify.
 void Ring::NotifyIfLowest(std::int64_t before) {
-  if (LowestStep() > before) memory_.header().room.Notify();
+  Header& header = memory_.header();
+  const std::int64_t lowest = LowestStep();
+  if (lowest > before && lowest > header.room_after.load()) header.room.Notify();
 }
 
 void Ring::Publish(std::int64_t load, std::int64_t slot) {

@@ -16,7 +16,7 @@ from horovod_opt.io.reader.placement import Placement
 from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring, Wanted
 from horovod_opt.io.reader.taken import Taken
 
-AT_ONCE = 1 << 20  # bytes of steps that are taken together; at least one step is
+AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step is
 
 
 class Member:
@@ -106,7 +106,7 @@ class Member:
                              wanted.crc, buffer, wanted.begin.ravel())
         status = status.reshape(wanted.size.shape)
         return Taken(step, samples, buffer, wanted.begin, wanted.size, status,
-                     not status.any())
+                     not status.any(), wanted.are_equal)
 
     def take_steps(self, first: int, ends: np.ndarray, samples: np.ndarray, loads: np.ndarray,
                    places: np.ndarray) -> Iterator[Taken]:
@@ -136,7 +136,7 @@ class Member:
                 yield Taken(first + taken, samples[part],
                             out[before - start:int(end_bytes[taken]) - start],
                             wanted.begin[part] - before, wanted.size[part], status[part],
-                            is_good or not status[part].any())
+                            is_good or not status[part].any(), wanted.are_equal)
                 begin = ends[taken]
 
     def done(self, step: int) -> None:
@@ -184,6 +184,7 @@ class _Records:
 
     def __init__(self, index, samples: np.ndarray, loads: np.ndarray, places: np.ndarray):
         self.size = np.ascontiguousarray(index.size[samples])
+        self.are_equal = bool((self.size == self.size[:1]).all())
         ends = np.cumsum(self.size.ravel())
         self.bytes = int(ends[-1]) if len(ends) else 0
         self.begin = ends.reshape(self.size.shape) - self.size

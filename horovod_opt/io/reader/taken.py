@@ -10,15 +10,16 @@ from horovod_opt.io.reader.statuses import GOOD
 class Taken:
     """`samples` int64[k]: their numbers. `size` int64[k, P] and `status` int32[k, P] (statuses.py):
     of each part. Its bytes are `buffer[begin[i, p]:begin[i, p] + size[i, p]]`, uint8; nothing else
-    is in the buffer, and sample comes after sample, part after part."""
+    is in the buffer, and sample comes after sample, part after part. `is_good`: all are.
+    `are_equal`: samples are known to be of equal sizes."""
 
-    __slots__ = ("begin", "buffer", "is_good", "samples", "size", "status", "step")
+    __slots__ = ("are_equal", "begin", "buffer", "is_good", "samples", "size", "status", "step")
 
     def __init__(self, step: int, samples: np.ndarray, buffer: np.ndarray, begin: np.ndarray,
-                 size: np.ndarray, status: np.ndarray, is_good: bool):
+                 size: np.ndarray, status: np.ndarray, is_good: bool, are_equal: bool):
         self.step, self.samples, self.buffer = step, samples, buffer
         self.begin, self.size, self.status = begin, size, status
-        self.is_good = is_good  # all samples are
+        self.is_good, self.are_equal = is_good, are_equal
 
     def __len__(self) -> int:
         return len(self.samples)

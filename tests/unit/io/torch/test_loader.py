@@ -346,7 +346,8 @@ def test_no_data_is_the_same_error_on_all_ranks(tmp_path, monkeypatch):
     assert "no such files; remedy:" in str(errors[0])
 
 
-@pytest.mark.parametrize("options", [{"workers": -1}, {"threads": 0}, {"prefetch": 0},
+@pytest.mark.parametrize("options", [{"workers": -1}, {"threads": 0}, {"prefetch": -1},
+                                     {"prefetch": 0, "workers": 1},
                                      {"workers": 1, "threads": 2}, {"last": "none"},
                                      {"global_batch_size": 4}])
 def test_arguments_that_are_none(tfrecords, options):
