@@ -23,6 +23,8 @@ _TABLE = (
     ("hio_version", _INT, ()),
     ("hio_error", _TEXT, ()),
     ("hio_crc32c", ctypes.c_uint32, (ctypes.c_uint32, _POINTER, _INT64)),
+    ("hio_permute", _INT, (_INT64, _POINTER, _INT64, _POINTER, _INT64) + (_POINTER,) * 2
+     + (_INT, _POINTER)),
     ("hio_create", _POINTER, (_INT64,) * 5),
     ("hio_file", _INT, (_POINTER,)),
     ("hio_attach", _POINTER, (_INT,)),
