@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "horovod_opt/csrc/io/gather.h"
 #include "horovod_opt/csrc/io/loader.h"
 #include "horovod_opt/csrc/io/peer_watch.h"
+#include "horovod_opt/csrc/io/permutation.h"
 
 using horovod_opt::Descriptor;
 namespace io = horovod_opt::io;
@@ -69,6 +71,23 @@ const char* hio_error(void) { return last_error.c_str(); }
 
 uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes) {
   return io::Crc32c(crc, data, static_cast<std::size_t>(bytes));
+}
+
+int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n, int64_t keys,
+                const uint64_t* first, const uint64_t* step, int forward, uint64_t* out) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    const auto permuted = forward ? io::Permuted : io::Unpermuted;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t below = n[ns > 1 ? i : 0];
+      if (numbers[i] >= below || below > uint64_t{1} << 62) {
+        throw std::invalid_argument("there is no number " + std::to_string(numbers[i]) + " of " +
+                                    std::to_string(below) + " to permute");
+      }
+      const int64_t k = keys > 1 ? i : 0;
+      out[i] = permuted(numbers[i], below, {first[k], step[k]});
+    }
+    return int{HIO_OK};
+  });
 }
 
 HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,

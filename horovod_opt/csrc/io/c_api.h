@@ -37,6 +37,13 @@ HIO_API const char* hio_error(void);
 /* CRC-32C of `bytes` bytes that follow those that `crc` is of. */
 HIO_API uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes);
 
+/* Keyed permutations of range(n), see permutation.h: out[i] is where numbers[i] goes, or what goes to
+   it if `forward` is 0. `n` and the two parts of the key have one element, or one for each number.
+   HIO_FAILED, and `out` is undefined: n is not 1 to 2^62, or a number is not below it. */
+HIO_API int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n,
+                        int64_t keys, const uint64_t* first, const uint64_t* step, int forward,
+                        uint64_t* out);
+
 /* A new ring, of the leader: steps begin with `start`. */
 HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
                             int64_t start);
