@@ -49,19 +49,21 @@ def found(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
         samples = SampleBatch(data.index, data.order.seed, info.epoch, taken.samples,
                               steps.positions[begin:end], taken.buffer, taken.begin, taken.size,
                               taken.are_equal)
-        yield Found(samples, info, []) if taken.is_good else _without_bad(data, samples, info, taken)
+        one = Found(samples, info, [])
+        yield one if taken.is_good else _without_bad(data, one, taken)
         begin = end
 
 
-def _without_bad(data: Data, samples: SampleBatch, info: BatchInfo, taken: Taken) -> Found:
+def _without_bad(data: Data, one: Found, taken: Taken) -> Found:
     if data.bad == "raise":
         i, part = np.argwhere(taken.status != statuses.GOOD)[0]
         raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
                                           int(taken.status[i, part])))
     good = taken.good
     size = int(good.sum())
-    info = info._replace(size=size, weight=size * data.ranks.size / (info.end - info.start))
-    return Found(samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
+    weight = size * data.ranks.size / (one.info.end - one.info.start)
+    info = one.info._replace(size=size, weight=weight)
+    return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
 
 def decoded(data: Data, member: Member, step: StepSamples, decode: Optional[Decode],

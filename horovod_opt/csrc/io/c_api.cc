@@ -44,21 +44,30 @@ Result Guarded(Result failed, const Action& action) {
 
 int Code(io::End end) {
   switch (end) {
-    case io::End::kNone: return HIO_OK;
-    case io::End::kClosed: return HIO_CLOSED;
-    case io::End::kLeaderDied: return HIO_LEADER_DIED;
-    case io::End::kRankDied: return HIO_RANK_DIED;
+    case io::End::kNone:
+      return HIO_OK;
+    case io::End::kClosed:
+      return HIO_CLOSED;
+    case io::End::kLeaderDied:
+      return HIO_LEADER_DIED;
+    case io::End::kRankDied:
+      return HIO_RANK_DIED;
   }
   return HIO_CLOSED;
 }
 
 int Code(io::Gathered gathered, const io::Ring& ring) {
   switch (gathered) {
-    case io::Gathered::kAll: return HIO_OK;
-    case io::Gathered::kTimeout: return HIO_TIMEOUT;
-    case io::Gathered::kOver: return HIO_OVER;
-    case io::Gathered::kTooFar: return HIO_TOO_FAR;
-    case io::Gathered::kEnded: break;
+    case io::Gathered::kAll:
+      return HIO_OK;
+    case io::Gathered::kTimeout:
+      return HIO_TIMEOUT;
+    case io::Gathered::kOver:
+      return HIO_OVER;
+    case io::Gathered::kTooFar:
+      return HIO_TOO_FAR;
+    case io::Gathered::kEnded:
+      break;
   }
   return Code(ring.end());
 }
@@ -97,13 +106,11 @@ HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t me
   });
 }
 
-int hio_file(const HioRing* ring) {
-  return ring->ring.memory().file().number();
-}
+int hio_file(const HioRing* ring) { return ring->ring.memory().file().number(); }
 
 HioRing* hio_attach(int file) {
-  return Guarded<HioRing*>(
-      nullptr, [&] { return new HioRing(io::RingMemory::Attach(Descriptor(file))); });
+  return Guarded<HioRing*>(nullptr,
+                           [&] { return new HioRing(io::RingMemory::Attach(Descriptor(file))); });
 }
 
 int hio_watch(HioRing* ring, int socket) {
@@ -154,11 +161,11 @@ int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records, const
                const int64_t* place, const int64_t* size, const uint32_t* checksum, void* out,
                const int64_t* out_place, int32_t* status, int64_t* begin, int64_t milliseconds) {
   return Guarded(int{HIO_FAILED}, [&]() -> int {
-    const io::Records wanted{records,  load,      place, size, checksum, static_cast<char*>(out),
+    const io::Records wanted{records,   load,  place, size, checksum, static_cast<char*>(out),
                              out_place, status};
-    return Code(io::Gather(ring->ring, rank, step, wanted, *begin,
-                           std::chrono::milliseconds(milliseconds)),
-                ring->ring);
+    return Code(
+        io::Gather(ring->ring, rank, step, wanted, *begin, std::chrono::milliseconds(milliseconds)),
+        ring->ring);
   });
 }
 
@@ -203,8 +210,8 @@ int64_t hio_cursor(const HioRing* ring, int64_t rank) {
 void hio_leader_stats(const HioRing* ring, int64_t stats[7]) {
   const io::Counters& counters = ring->ring.memory().header().counters;
   const std::atomic<std::int64_t>* const in_order[] = {
-      &counters.bytes_read, &counters.requests,        &counters.loads,
-      &counters.skipped_loads, &counters.live_bytes, &counters.most_live_bytes,
+      &counters.bytes_read,     &counters.requests,   &counters.loads,
+      &counters.skipped_loads,  &counters.live_bytes, &counters.most_live_bytes,
       &counters.most_used_bytes};
   for (const auto* counter : in_order) *stats++ = *counter;
 }
@@ -218,9 +225,7 @@ void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]) {
 
 int hio_state(const HioRing* ring) { return Code(ring->ring.end()); }
 
-int64_t hio_dead_rank(const HioRing* ring) {
-  return ring->ring.memory().header().dead_rank;
-}
+int64_t hio_dead_rank(const HioRing* ring) { return ring->ring.memory().header().dead_rank; }
 
 void hio_end(HioRing* ring, int64_t dead_rank) {
   ring->ring.EndForAll(dead_rank < 0 ? io::End::kClosed : io::End::kRankDied, dead_rank);

@@ -40,9 +40,10 @@ Status CopyRecord(const char* slot, const Damages& damages, const Records& recor
   return damage != kGood ? damage : kChecksum;
 }
 
-// The first lines of a record: on their way from memory while the one before it is copied.
+// The first lines of a record, on their way from memory while the one before it is copied. Two are best:
+// the processor fetches the others by itself.
 void Prefetch(const RingMemory& memory, std::int64_t load, std::int64_t place) {
-  constexpr int kLines = 8, kLineBytes = 64;
+  constexpr int kLines = 2, kLineBytes = 64;
   const char* const record = memory.slot(memory.entry(load).slot) + place;
   for (int line = 0; line < kLines; ++line) __builtin_prefetch(record + line * kLineBytes);
 }
@@ -50,10 +51,14 @@ void Prefetch(const RingMemory& memory, std::int64_t load, std::int64_t place) {
 Gathered Wait(Ring& ring, std::int64_t load, std::int64_t rank,
               EventCount::Clock::time_point deadline) {
   switch (ring.Await(load, rank, deadline)) {
-    case Ring::Waited::kThere: return Gathered::kAll;
-    case Ring::Waited::kOver: return Gathered::kOver;
-    case Ring::Waited::kTimeout: return Gathered::kTimeout;
-    case Ring::Waited::kEnded: break;
+    case Ring::Waited::kThere:
+      return Gathered::kAll;
+    case Ring::Waited::kOver:
+      return Gathered::kOver;
+    case Ring::Waited::kTimeout:
+      return Gathered::kTimeout;
+    case Ring::Waited::kEnded:
+      break;
   }
   return Gathered::kEnded;
 }

@@ -17,7 +17,7 @@ struct Records {
   const std::uint32_t* checksums;  // CRC-32C, or null: not compared
   char* out;
   const std::int64_t* out_places;
-  Status* statuses;  // of each; its bytes are in `out` whatever it is
+  Status* statuses;         // of each; its bytes are in `out` whatever it is
   std::int64_t origin = 0;  // the place that `out` begins with
 };
 

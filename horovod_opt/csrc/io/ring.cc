@@ -79,8 +79,8 @@ Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank,
   if (!seen()) {
     WaitCounts counts;
     const auto begin = EventCount::Clock::now();
-    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever,
-                                            deadline, Waiters(load));
+    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever, deadline,
+                                            Waiters(load));
     const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
     memory_.rank(rank).waits += counts.waits;
     memory_.rank(rank).wait_ns += waited.count();

@@ -30,8 +30,7 @@ class LoaderTest : public testing::Test {
  protected:
   void Start(std::int64_t ranks, std::int64_t chunks, int threads = 3,
              ExtentReader::Read read = pread) {
-    ring_ = std::make_unique<Ring>(
-        RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
+    ring_ = std::make_unique<Ring>(RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
     loader_ = std::make_unique<Loader>(*ring_, data_.Table(), threads, std::move(read));
   }
 
@@ -45,9 +44,9 @@ class LoaderTest : public testing::Test {
     const std::int64_t zero = 0, size = kChunk;
     Status status = 1;
     std::int64_t begin = 0;
-    const Gathered result = Gather(
-        *ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status}, begin,
-        longest);
+    const Gathered result =
+        Gather(*ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status},
+               begin, longest);
     if (result == Gathered::kAll) {
       EXPECT_EQ(status, kGood);
       EXPECT_EQ(out, expected);
@@ -66,8 +65,8 @@ class LoaderTest : public testing::Test {
         places.push_back(place);
         sizes.push_back(kChunk / 2);
         out_places.push_back(step * kChunk + place);
-        checksums.push_back(Crc32c(0, &data_.contents[0][static_cast<std::size_t>(
-                                          step * kChunk + place)], kChunk / 2));
+        checksums.push_back(Crc32c(
+            0, &data_.contents[0][static_cast<std::size_t>(step * kChunk + place)], kChunk / 2));
       }
       ends.push_back(2 * (step + 1));
     }
@@ -197,9 +196,9 @@ TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
         for (std::int64_t step = 0; step <= loads.back().first + 3; ++step) {
           for (std::size_t i = loads.size(); i-- > 0;) {  // the last first
             if (loads[i].first > step || loads[i].last < step) continue;
-            ASSERT_EQ(Take(rank, step, static_cast<std::int64_t>(i),
-                           loads[i].extents[0].offset / kChunk),
-                      Gathered::kAll);
+            ASSERT_EQ(
+                Take(rank, step, static_cast<std::int64_t>(i), loads[i].extents[0].offset / kChunk),
+                Gathered::kAll);
           }
           ring_->Done(rank, step);
         }

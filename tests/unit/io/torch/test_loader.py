@@ -449,8 +449,9 @@ def test_decode_batch_makes_the_whole_batch(tfrecords, other):
 def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords, monkeypatch):
     def run(open_data, rank):
         data = open_data(tfrecords, seed=5, chunk_samples=16)
-        loader = hio.torch.loader(data, global_batch_size=24, collate=list, epochs=2,
-                                  decode=lambda sample: (sample.epoch, sample.position, sample.seed))
+        loader = hio.torch.loader(
+            data, global_batch_size=24, collate=list, epochs=2,
+            decode=lambda sample: (sample.epoch, sample.position, sample.seed))
         found = [one for _ in range(2) for batch in loader for one in batch]
         data.close()
         return found
