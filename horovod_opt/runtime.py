@@ -166,6 +166,9 @@ def _read(framework: str | None, function: str) -> tuple[_Native, structs.Native
 
 
 def stats(framework: str | None = None) -> counters.Stats:
+    input_side = sys.modules.get("horovod_opt.io.totals")
+    if input_side is not None:
+        input_side.refresh()
     _, out = _read(framework, "stats")
     return structs.from_native(out)
 

@@ -102,6 +102,7 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/loader.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/open_files.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/peer_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc

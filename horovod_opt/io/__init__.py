@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from horovod_opt.io.opening import open
     from horovod_opt.io.reader.errors import ReaderEnded
     from horovod_opt.io.sample import Sample
+    from horovod_opt.io.sample_batch import SampleBatch
 
 __all__ = ["BatchInfo", "Damaged", "Data", "DataError", "InputError", "Missing", "ReaderEnded",
-           "Sample", "Stale", "open", "torch"]
+           "Sample", "SampleBatch", "Stale", "open", "torch"]
 
 _MODULES = {"BatchInfo": "batch", "Data": "data", "ReaderEnded": "reader.errors",
-            "Sample": "sample", "open": "opening",
+            "Sample": "sample", "SampleBatch": "sample_batch", "open": "opening",
             **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "Stale"), "errors")}
 _ADAPTERS = ("torch",)
 

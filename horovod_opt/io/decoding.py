@@ -1,21 +1,25 @@
-"""From the bytes of a step to what the user's decode function makes of them."""
+"""From what the node's reader has of a step to its samples, and to what `decode` makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reading import StepSamples
-from horovod_opt.io.sample import Sample, sample_of, seed_of
+from horovod_opt.io.reader.taken import Taken
+from horovod_opt.io.reading import Steps, StepSamples
+from horovod_opt.io.sample import Sample
+from horovod_opt.io.sample_batch import SampleBatch
 
 Decode = Callable[[Sample], Any]
+DecodeBatch = Callable[[SampleBatch], Any]
 
 
 class Decoded(NamedTuple):
@@ -25,12 +29,41 @@ class Decoded(NamedTuple):
     holes: list[int]
 
 
-def plain(sample: Sample) -> Any:
-    """What a sample is without a decode function: its bytes; with its label in a folder of classes;
-    by part, and with "__key__", where it has several."""
-    if len(sample.parts) > 1:
-        return {"__key__": sample.key, **sample.parts}
-    return sample.data if sample.label is None else (sample.data, sample.label)
+class Found(NamedTuple):
+    """The good samples of a step, what the batch says of itself, and the numbers of the others."""
+
+    samples: SampleBatch
+    info: BatchInfo
+    holes: list[int]
+
+
+def found(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
+    """Waits for the bytes of each step.
+
+    Raises DataError for a damaged record, unless the data was opened with bad="skip".
+    """
+    begin = 0
+    taken_steps = member.take_steps(steps.ring_step, steps.ends, steps.samples, steps.loads,
+                                    steps.places)
+    for taken, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
+        samples = SampleBatch(data.index, data.order.seed, info.epoch, taken.samples,
+                              steps.positions[begin:end], taken.buffer, taken.begin, taken.size,
+                              taken.are_equal)
+        one = Found(samples, info, [])
+        yield one if taken.is_good else _without_bad(data, one, taken)
+        begin = end
+
+
+def _without_bad(data: Data, one: Found, taken: Taken) -> Found:
+    if data.bad == "raise":
+        i, part = np.argwhere(taken.status != statuses.GOOD)[0]
+        raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
+                                          int(taken.status[i, part])))
+    good = taken.good
+    size = int(good.sum())
+    weight = size * data.ranks.size / (one.info.end - one.info.start)
+    info = one.info._replace(size=size, weight=weight)
+    return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
 
 def decoded(data: Data, member: Member, step: StepSamples, decode: Optional[Decode],
@@ -40,27 +73,25 @@ def decoded(data: Data, member: Member, step: StepSamples, decode: Optional[Deco
     Raises DataError for a damaged record, unless the data was opened with bad="skip"; and what
     `decode` raises, with the sample named.
     """
-    taken = member.take_at(step.ring_step, step.samples, step.loads, step.places)
-    member.done(step.ring_step)
-    good = taken.good
-    if not good.all() and data.bad == "raise":
-        i, part = np.argwhere(taken.status != statuses.GOOD)[0]
-        raise DataError(statuses.describe(data.index, int(step.samples[i]), int(part),
-                                          int(taken.status[i, part])))
-    index, act = data.index, decode or plain
+    one, = found(data, member, step.alone())
+    return Decoded(items_of(data, one.samples, decode, pool), one.holes)
 
-    def one(i: int) -> Any:
-        number, position = int(step.samples[i]), int(step.positions[i])
-        sample = sample_of(index, number, [*map(bytes, taken.parts(i))], step.info.epoch, position,
-                           seed_of(data.order.seed, step.info.epoch, position))
+
+def items_of(data: Data, samples: SampleBatch, decode: Optional[Decode],
+             pool: Optional[Executor] = None) -> list[Any]:
+    """Each sample as `decode` makes it, or plain. Raises DataError for what `decode` raises."""
+    if decode is None:
+        return samples.plain()
+
+    def one(sample: Sample) -> Any:
         try:
-            return act(sample)
+            return decode(sample)
         except Exception as error:
             # Python 3.9 has no add_note().
+            number = sample.number
             raise DataError(f"decoding sample {number} {sample.key!r} of "
-                            f"{index.path(int(index.file[number, 0]))}: {type(error).__name__}: "
-                            f"{error}; remedy: correct decode=, or the sample") from error
+                            f"{data.index.path(int(data.index.file[number, 0]))}: "
+                            f"{type(error).__name__}: {error}; remedy: correct decode=, or the "
+                            "sample") from error
 
-    wanted = np.flatnonzero(good).tolist()
-    items = list(pool.map(one, wanted) if pool else map(one, wanted))
-    return Decoded(items, step.samples[~good].tolist())
+    return list((pool.map if pool else map)(one, samples.samples()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
@@ -16,7 +17,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for_any_epoch
-from horovod_opt.io.order.schedule import Loads, schedule, take
+from horovod_opt.io.order.schedule import PIECE, Loads, next_piece, schedule, take_steps
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.layout import chunk_bytes
 from horovod_opt.io.reader.leader import Leader
@@ -24,6 +25,9 @@ from horovod_opt.io.reader.member import Member
 
 # By default a node's reader gets what an epoch needs and this part of it, to read ahead.
 AHEAD_PART, AHEAD_LEAST = 4, 64 << 20
+# Samples of a rank whose order is computed together: of many, each costs little.
+TOGETHER = 1 << 13
+PUBLISH_SECONDS = 0.5
 
 
 class Epoch(NamedTuple):
@@ -44,6 +48,31 @@ class StepSamples(NamedTuple):
     loads: np.ndarray
     places: np.ndarray
     info: BatchInfo
+
+    def alone(self) -> Steps:
+        """As the only one of several."""
+        return Steps(self.ring_step, np.array([len(self.samples)]), self.positions, self.samples,
+                     self.loads, self.places, [self.info])
+
+
+class Steps(NamedTuple):
+    """What this rank takes in steps that follow each other, as StepSamples has it of one: step i
+    is ring_step + i, and has the samples before ends[i] (int64[steps])."""
+
+    ring_step: int
+    ends: np.ndarray
+    positions: np.ndarray
+    samples: np.ndarray
+    loads: np.ndarray
+    places: np.ndarray
+    infos: list[BatchInfo]
+
+    def one_by_one(self) -> Iterator[StepSamples]:
+        begin = 0
+        for i, (end, info) in enumerate(zip(self.ends.tolist(), self.infos)):
+            part = slice(begin, end)
+            yield StepSamples(self.ring_step + i, *(each[part] for each in self[2:6]), info)
+            begin = end
 
 
 class Reading:
@@ -74,6 +103,8 @@ class Reading:
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._last_stats: dict[str, float] = {}
+        self._published = time.monotonic()
+        self._total = totals.add(self.publish)
         self._next_step = 0
         self._ahead: Optional[Epoch] = None
         self._begun = 0
@@ -141,15 +172,25 @@ class Reading:
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
+        for steps in self.steps_together(epoch):
+            yield from steps.one_by_one()
+
+    def steps_together(self, epoch: Epoch) -> Iterator[Steps]:
+        """The same, of many steps at a time."""
         data, batches, rank = self.data, epoch.batches, self.data.ranks.rank
-        for step in range(batches.steps):
-            taken = take(data.order, batches, epoch.epoch, step, rank)
-            first, end = batches.bounds(step)
-            loads, places = self._member.locate(epoch.base + step, taken.samples)
-            yield StepSamples(
-                epoch.base + step, taken.positions, taken.samples, loads, places,
-                BatchInfo(epoch.epoch, step, first, end, len(taken.samples),
-                          batches.slots(step, rank), batches.weight(step, rank)))
+        begin = 0
+        while begin < batches.steps:
+            end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
+            taken = take_steps(data.order, batches, epoch.epoch, begin, end, rank)
+            loads, places = self._member.locate(epoch.base + begin, taken.samples)
+            size, first = batches.size(begin, rank), batches.bounds(begin)[0]
+            each = batches.bounds(begin)[1] - first  # of the global batch; equal in all these steps
+            slots, weight = batches.slots(begin, rank), batches.weight(begin, rank)
+            infos = [BatchInfo(epoch.epoch, begin + i, first + i * each, first + (i + 1) * each,
+                               size, slots, weight) for i in range(end - begin)]
+            yield Steps(epoch.base + begin, np.arange(1, end - begin + 1) * size, taken.positions,
+                        taken.samples, loads, places, infos)
+            begin = end
 
     @property
     def member(self) -> Member:
@@ -170,10 +211,17 @@ class Reading:
 
     def publish(self) -> None:
         """Brings horovod_opt.stats() up to date."""
+        self._published = time.monotonic()
         stats = self.stats()
         if not self.data.node.leads:  # they are counted where they are read
             stats = {name: value for name, value in stats.items() if not name.startswith("node_")}
-        totals.publish(id(self), stats)
+        totals.publish(self._total, stats)
+
+    def publish_now_and_then(self) -> None:
+        """The same, if it was not done lately: for the table that hvd.shutdown() prints, which asks
+        nobody."""
+        if time.monotonic() - self._published > PUBLISH_SECONDS:
+            self.publish()
 
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from horovod_opt.io.index import Index
+    from horovod_opt.io.sample_batch import SampleBatch
 
 
-@dataclass(frozen=True)
 class Sample:
-    """One sample as it is stored.
+    """One sample as it is stored; what is not asked for costs nothing.
 
     `parts`: bytes by name: "jpg", "cls" and so on in a tar, one named "" in other formats. `label`:
-    the number of its class in a folder of files, else None. `key`: its path in a folder, its key in
-    tar and LMDB, "" in TFRecord. `number`: in the data set, from 0 on. `epoch` and `position`: when
-    it comes. `seed`: a 64-bit number of the data set's seed, the epoch and the position alone.
+    the number of its class in a folder of classes, else None. `key`: its path in a folder, its key
+    in tar and LMDB, "" in TFRecord. `number`: in the data set, from 0 on. `epoch` and `position`:
+    when it comes. `seed`: a 64-bit number of the data set's seed, the epoch and the position alone.
     """
 
-    parts: Mapping[str, bytes]
-    label: Optional[int]
-    key: str
-    number: int
-    epoch: int
-    position: int
-    seed: int
+    __slots__ = ("_batch", "_i", "_parts", "_random")
+
+    def __init__(self, batch: SampleBatch, i: int):
+        self._batch, self._i = batch, i
+        self._parts: Optional[dict[str, bytes]] = None
+        self._random: Optional[np.random.Generator] = None
+
+    def __reduce__(self):
+        """Without the samples beside it."""
+        return Sample, (self._batch.chosen([self._i]), 0)
+
+    @property
+    def parts(self) -> Mapping[str, bytes]:
+        if self._parts is None:
+            self._parts = dict(zip(self._batch.parts, map(bytes, self._batch.parts_of(self._i))))
+        return self._parts
 
     @property
     def data(self) -> bytes:
@@ -40,21 +45,34 @@ class Sample:
                              "sample.parts[...] of one of them")
         return next(iter(self.parts.values()))
 
-    @cached_property
+    @property
+    def label(self) -> Optional[int]:
+        labels = self._batch.labels
+        return None if labels is None else int(labels[self._i])
+
+    @property
+    def key(self) -> str:
+        return self._batch.keys[self._i]
+
+    @property
+    def number(self) -> int:
+        return int(self._batch.numbers[self._i])
+
+    @property
+    def epoch(self) -> int:
+        return self._batch.epoch
+
+    @property
+    def position(self) -> int:
+        return int(self._batch.positions[self._i])
+
+    @property
+    def seed(self) -> int:
+        return int(self._batch.seeds[self._i])
+
+    @property
     def random(self) -> np.random.Generator:
         """For augmentation: the same numbers in every run, whichever rank or worker decodes it."""
-        return np.random.default_rng(self.seed)
-
-
-def sample_of(index: Index, number: int, parts: Sequence[bytes], epoch: int, position: int,
-              seed: int) -> Sample:
-    """Sample `number` of an index, with the bytes of its parts."""
-    return Sample(dict(zip(index.parts, parts)),
-                  None if index.label is None else int(index.label[number]), index.key(number),
-                  number, epoch, position, seed)
-
-
-def seed_of(seed: int, epoch: int, position: int) -> int:
-    """The seed of a sample, 0 to 2**64 - 1."""
-    numbers = b"".join(one.to_bytes(8, "little") for one in (seed, epoch, position))
-    return int.from_bytes(blake2b(numbers, digest_size=8, person=b"hio.sample").digest(), "little")
+        if self._random is None:
+            self._random = np.random.default_rng(self.seed)
+        return self._random

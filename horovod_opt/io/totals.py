@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 
 # By the counter of horovod_opt.Stats: the name in Reading.stats().
 COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
@@ -12,16 +13,33 @@ COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
             "input_node_requests": "node_requests"}
 
 _lock = threading.Lock()
-_by_reading: dict[int, Mapping[str, float]] = {}
+_stats: list[Mapping[str, float]] = []  # by the number of the loader
+_publishers: list[weakref.WeakMethod] = []  # the same; they call publish()
 
 
-def publish(reading: int, stats: Mapping[str, float]) -> None:
+def add(publisher: Callable[[], None]) -> int:
+    """The number of a new loader, whose method `publisher` calls publish() with it; the loader may
+    end meanwhile."""
+    with _lock:
+        _stats.append({})
+        _publishers.append(weakref.WeakMethod(publisher))
+        return len(_stats) - 1
+
+
+def publish(number: int, stats: Mapping[str, float]) -> None:
     """The latest of one loader. Goes to Horovod's counters, if this process has any."""
     with _lock:
-        _by_reading[reading] = stats
+        _stats[number] = stats
         runtime = sys.modules.get("horovod_opt.runtime")
         if runtime is None:
             return
-        runtime.set_input({
-            counter: sum(one.get(name, 0) for one in _by_reading.values())
-            for counter, name in COUNTERS.items()})
+        runtime.set_input({counter: sum(one.get(name, 0) for one in _stats)
+                           for counter, name in COUNTERS.items()})
+
+
+def refresh() -> None:
+    """Asks all loaders for their latest."""
+    for publisher in list(_publishers):
+        publish_one = publisher()
+        if publish_one is not None:
+            publish_one()

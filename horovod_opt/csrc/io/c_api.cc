@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "horovod_opt/csrc/io/gather.h"
 #include "horovod_opt/csrc/io/loader.h"
 #include "horovod_opt/csrc/io/peer_watch.h"
+#include "horovod_opt/csrc/io/permutation.h"
 
 using horovod_opt::Descriptor;
 namespace io = horovod_opt::io;
@@ -42,12 +44,32 @@ Result Guarded(Result failed, const Action& action) {
 
 int Code(io::End end) {
   switch (end) {
-    case io::End::kNone: return HIO_OK;
-    case io::End::kClosed: return HIO_CLOSED;
-    case io::End::kLeaderDied: return HIO_LEADER_DIED;
-    case io::End::kRankDied: return HIO_RANK_DIED;
+    case io::End::kNone:
+      return HIO_OK;
+    case io::End::kClosed:
+      return HIO_CLOSED;
+    case io::End::kLeaderDied:
+      return HIO_LEADER_DIED;
+    case io::End::kRankDied:
+      return HIO_RANK_DIED;
   }
   return HIO_CLOSED;
+}
+
+int Code(io::Gathered gathered, const io::Ring& ring) {
+  switch (gathered) {
+    case io::Gathered::kAll:
+      return HIO_OK;
+    case io::Gathered::kTimeout:
+      return HIO_TIMEOUT;
+    case io::Gathered::kOver:
+      return HIO_OVER;
+    case io::Gathered::kTooFar:
+      return HIO_TOO_FAR;
+    case io::Gathered::kEnded:
+      break;
+  }
+  return Code(ring.end());
 }
 
 }  // namespace
@@ -60,6 +82,23 @@ uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes) {
   return io::Crc32c(crc, data, static_cast<std::size_t>(bytes));
 }
 
+int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n, int64_t keys,
+                const uint64_t* first, const uint64_t* step, int forward, uint64_t* out) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    const auto permuted = forward ? io::Permuted : io::Unpermuted;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t below = n[ns > 1 ? i : 0];
+      if (numbers[i] >= below || below > uint64_t{1} << 62) {
+        throw std::invalid_argument("there is no number " + std::to_string(numbers[i]) + " of " +
+                                    std::to_string(below) + " to permute");
+      }
+      const int64_t k = keys > 1 ? i : 0;
+      out[i] = permuted(numbers[i], below, {first[k], step[k]});
+    }
+    return int{HIO_OK};
+  });
+}
+
 HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
                     int64_t start) {
   return Guarded<HioRing*>(nullptr, [&] {
@@ -67,13 +106,11 @@ HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t me
   });
 }
 
-int hio_file(const HioRing* ring) {
-  return ring->ring.memory().file().number();
-}
+int hio_file(const HioRing* ring) { return ring->ring.memory().file().number(); }
 
 HioRing* hio_attach(int file) {
-  return Guarded<HioRing*>(
-      nullptr, [&] { return new HioRing(io::RingMemory::Attach(Descriptor(file))); });
+  return Guarded<HioRing*>(nullptr,
+                           [&] { return new HioRing(io::RingMemory::Attach(Descriptor(file))); });
 }
 
 int hio_watch(HioRing* ring, int socket) {
@@ -124,16 +161,29 @@ int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records, const
                const int64_t* place, const int64_t* size, const uint32_t* checksum, void* out,
                const int64_t* out_place, int32_t* status, int64_t* begin, int64_t milliseconds) {
   return Guarded(int{HIO_FAILED}, [&]() -> int {
-    const io::Records wanted{records,  load,      place, size, checksum, static_cast<char*>(out),
+    const io::Records wanted{records,   load,  place, size, checksum, static_cast<char*>(out),
                              out_place, status};
-    switch (io::Gather(ring->ring, rank, step, wanted, *begin,
-                       std::chrono::milliseconds(milliseconds))) {
-      case io::Gathered::kAll: return HIO_OK;
-      case io::Gathered::kTimeout: return HIO_TIMEOUT;
-      case io::Gathered::kOver: return HIO_OVER;
-      case io::Gathered::kEnded: break;
-    }
-    return Code(ring->ring.end());
+    return Code(
+        io::Gather(ring->ring, rank, step, wanted, *begin, std::chrono::milliseconds(milliseconds)),
+        ring->ring);
+  });
+}
+
+int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
+             const int64_t* load, const int64_t* place, const int64_t* size,
+             const uint32_t* checksum, const int64_t* out_place, int32_t* status, void* out,
+             int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad, int64_t milliseconds) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    const io::Records wanted{0,         load,   place, size, checksum, static_cast<char*>(out),
+                             out_place, status, origin};
+    io::Progress progress{*taken, *begin, *bad};
+    const io::Gathered gathered =
+        io::GatherSteps(ring->ring, rank, first, steps, ends, wanted, progress,
+                        std::chrono::milliseconds(milliseconds));
+    *taken = progress.steps;
+    *begin = progress.records;
+    *bad = progress.bad;
+    return Code(gathered, ring->ring);
   });
 }
 
@@ -160,8 +210,8 @@ int64_t hio_cursor(const HioRing* ring, int64_t rank) {
 void hio_leader_stats(const HioRing* ring, int64_t stats[7]) {
   const io::Counters& counters = ring->ring.memory().header().counters;
   const std::atomic<std::int64_t>* const in_order[] = {
-      &counters.bytes_read, &counters.requests,        &counters.loads,
-      &counters.skipped_loads, &counters.live_bytes, &counters.most_live_bytes,
+      &counters.bytes_read,     &counters.requests,   &counters.loads,
+      &counters.skipped_loads,  &counters.live_bytes, &counters.most_live_bytes,
       &counters.most_used_bytes};
   for (const auto* counter : in_order) *stats++ = *counter;
 }
@@ -175,9 +225,7 @@ void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]) {
 
 int hio_state(const HioRing* ring) { return Code(ring->ring.end()); }
 
-int64_t hio_dead_rank(const HioRing* ring) {
-  return ring->ring.memory().header().dead_rank;
-}
+int64_t hio_dead_rank(const HioRing* ring) { return ring->ring.memory().header().dead_rank; }
 
 void hio_end(HioRing* ring, int64_t dead_rank) {
   ring->ring.EndForAll(dead_rank < 0 ? io::End::kClosed : io::End::kRankDied, dead_rank);

@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 1
+#define HIO_VERSION 2
 
 enum {
   HIO_OK = 0,
@@ -36,6 +36,13 @@ HIO_API const char* hio_error(void);
 
 /* CRC-32C of `bytes` bytes that follow those that `crc` is of. */
 HIO_API uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes);
+
+/* Keyed permutations of range(n), see permutation.h: out[i] is where numbers[i] goes, or what goes to
+   it if `forward` is 0. `n` and the two parts of the key have one element, or one for each number.
+   HIO_FAILED, and `out` is undefined: n is not 1 to 2^62, or a number is not below it. */
+HIO_API int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n,
+                        int64_t keys, const uint64_t* first, const uint64_t* step, int forward,
+                        uint64_t* out);
 
 /* A new ring, of the leader: steps begin with `start`. */
 HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
@@ -70,6 +77,16 @@ HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t record
                        const int64_t* load, const int64_t* place, const int64_t* size,
                        const uint32_t* checksum, void* out, const int64_t* out_place,
                        int32_t* status, int64_t* begin, int64_t milliseconds);
+/* Takes whole steps, from *taken to `steps` - 1, and is done with each: step i is `first` + i in the
+   ring, its records end before ends[i] and come to out + out_place[] - origin. Waits for the first
+   one, as hio_gather(); each of those behind it is taken if all of it is there already. *taken, *begin (the
+   next record) and *bad (the number of records whose status is not 0) go on.
+   HIO_TIMEOUT: the first step was not there within `milliseconds`; call it again, with the same `out`. */
+HIO_API int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
+                     const int64_t* load, const int64_t* place, const int64_t* size,
+                     const uint32_t* checksum, const int64_t* out_place, int32_t* status, void* out,
+                     int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad,
+                     int64_t milliseconds);
 HIO_API int hio_done(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_skip_to(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_leave(HioRing* ring, int64_t rank);

@@ -17,7 +17,8 @@ struct Records {
   const std::uint32_t* checksums;  // CRC-32C, or null: not compared
   char* out;
   const std::int64_t* out_places;
-  Status* statuses;  // of each; its bytes are in `out` whatever it is
+  Status* statuses;         // of each; its bytes are in `out` whatever it is
+  std::int64_t origin = 0;  // the place that `out` begins with
 };
 
 enum class Gathered {
@@ -25,12 +26,27 @@ enum class Gathered {
   kTimeout,  // records from `begin` on are still to come
   kOver,     // the rank is done with the step, or the load, already
   kEnded,
+  kTooFar,  // see Ring::Done
 };
 
 // Copies and checks the records from `begin` on, and moves `begin` behind the last one that is
 // there. Waits asleep for what is not loaded yet, in all for `longest` at most.
 Gathered Gather(Ring& ring, std::int64_t rank, std::int64_t step, const Records& records,
                 std::int64_t& begin, std::chrono::nanoseconds longest);
+
+struct Progress {
+  std::int64_t steps, records;  // taken
+  std::int64_t bad;             // records whose status is not kGood
+};
+
+// Whole steps from progress.steps on, up to `count`: their numbers in the ring begin with `first`,
+// and the records of step i end before ends[i]. Waits for the first one as Gather does; takes those
+// after it as far as all of their records are there already; and is done with each.
+//
+// A step that has begun to be copied is not begun anew: `progress` goes on in it after kTimeout.
+Gathered GatherSteps(Ring& ring, std::int64_t rank, std::int64_t first, std::int64_t count,
+                     const std::int64_t* ends, Records records, Progress& progress,
+                     std::chrono::nanoseconds longest);
 
 }  // namespace io
 }  // namespace horovod_opt

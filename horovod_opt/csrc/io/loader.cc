@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -102,15 +103,21 @@ bool Loader::TryBegin(Begun& begun) {
       load = &queue_.front();  // stays where it is: only the turn's holder takes it away
     }
     const std::int64_t before = next_ - ring_.memory().entries();
-    if (before >= 0 && ring_.Look(before) != Ring::Presence::kOver) return false;
-    if (load->last < lowest_step) {  // skipped by all ranks
+    const bool has_entry = before < 0 || ring_.Look(before) == Ring::Presence::kOver;
+    if (has_entry && load->last < lowest_step) {  // skipped by all ranks
       ring_.Withdraw(next_++);
       ++counters.skipped_loads;
       Pop();
       continue;
     }
-    const std::int64_t slot = slots_.Take(load->bytes);
-    if (slot < 0) return false;
+    const std::int64_t slot = has_entry ? slots_.Take(load->bytes) : -1;
+    if (slot < 0) {
+      // Whoever changes the lowest step does so before it looks at this: one sees the other.
+      ring_.memory().header().room_after =
+          live_.empty() ? load->last : std::min(load->last, live_.begin()->first);
+      if (ring_.LowestStep() == lowest_step) return false;
+      continue;
+    }
     begun = {next_++, slot, std::move(*load)};
     Pop();
     live_.emplace(begun.load.last, Live{begun.number, slot});

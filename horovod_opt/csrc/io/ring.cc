@@ -49,7 +49,9 @@ std::int64_t Ring::LowestStep() const {
 
 // If another rank is still there, it will notify.
 void Ring::NotifyIfLowest(std::int64_t before) {
-  if (LowestStep() > before) memory_.header().room.Notify();
+  Header& header = memory_.header();
+  const std::int64_t lowest = LowestStep();
+  if (lowest > before && lowest > header.room_after.load()) header.room.Notify();
 }
 
 void Ring::Publish(std::int64_t load, std::int64_t slot) {
@@ -70,14 +72,15 @@ Ring::Presence Ring::Look(std::int64_t load) const {
   return (loaded < 0 ? -loaded : loaded) > load ? Presence::kOver : Presence::kNotYet;
 }
 
-Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank, std::chrono::nanoseconds longest) {
+Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank,
+                         EventCount::Clock::time_point deadline) {
   const auto seen = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
   bool in_time = true;
   if (!seen()) {
     WaitCounts counts;
     const auto begin = EventCount::Clock::now();
-    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever,
-                                            begin + longest, Waiters(load));
+    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever, deadline,
+                                            Waiters(load));
     const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
     memory_.rank(rank).waits += counts.waits;
     memory_.rank(rank).wait_ns += waited.count();

@@ -39,7 +39,7 @@ class Ring {
 
   enum class Waited { kThere, kOver, kTimeout, kEnded };
   // Sleeps until the load is there. The time counts as the rank's.
-  Waited Await(std::int64_t load, std::int64_t rank, std::chrono::nanoseconds longest);
+  Waited Await(std::int64_t load, std::int64_t rank, EventCount::Clock::time_point deadline);
 
   // Ends it for all processes, and for this one. Whoever waits is woken; the first reason stays.
   void EndForAll(End why, std::int64_t dead_rank);

@@ -40,7 +40,8 @@ struct Header {
   std::atomic<std::uint64_t> version;
   Shape shape;
   EventCount loaded;  // a chunk is there: for ranks; who: Waiters(load)
-  EventCount room;    // the lowest step has changed, or there is a new load: for the leader
+  EventCount room;    // a chunk may be over, or there is a new load: for the leader
+  std::atomic<std::int64_t> room_after;  // no chunk is over before the lowest step is beyond this
   std::atomic<End> end;
   std::atomic<std::int64_t> dead_rank;
   Counters counters;

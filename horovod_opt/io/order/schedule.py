@@ -31,10 +31,24 @@ class Loads(NamedTuple):
 
 def take(order: Order, batches: Batches, epoch: int, step: int, rank: int) -> Take:
     """The rank's share of the step's global batch."""
+    return take_steps(order, batches, epoch, step, step + 1, rank)
+
+
+def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
+               rank: int) -> Take:
+    """The same of the steps `begin` to `end` - 1, which are of one size, one after the other."""
     one = order.epoch(epoch)
-    first, end = batches.share(step, rank)
-    places = np.sort(one.shards.place_of(np.arange(*batches.bounds(step))))[first:end]
+    places = _node_places(one, batches, [rank], begin, end)[1]
     return Take(one.shards.position_of(places), one.sample_at(places))
+
+
+def next_piece(batches: Batches, begin: int, positions: int = PIECE) -> int:
+    """The end of a piece of the epoch that begins with step `begin`: steps of one size with about
+    so many positions, at least one step; or one step that is of another size."""
+    regular = max(0, batches.steps - 2)
+    if begin >= regular:
+        return begin + 1
+    return min(regular, begin + max(1, positions // batches.global_batch_size))
 
 
 def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -> Loads:
@@ -56,7 +70,7 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int,
     ends = _last_steps(one, batches)
     begin = 0
     while begin < batches.steps:
-        end = _piece_end(batches, begin)
+        end = next_piece(batches, begin)
         steps, places = _node_places(one, batches, ranks, begin, end)
         turns = one.chunks.turn_at(one.windows.forward(places))
         np.minimum.at(first, turns, steps)
@@ -94,14 +108,6 @@ def _last_steps(one: Epoch, batches: Batches) -> np.ndarray:
     end = one.windows.turns(np.arange(one.chunks.count))[1]
     positions = one.shards.position_of(one.chunks.first_place(end) - 1)
     return batches.step_of(np.clip(positions, batches.start, batches.end - 1))
-
-
-def _piece_end(batches: Batches, begin: int) -> int:
-    """Steps of one size, a piece of them, or one step that is of another size."""
-    regular = max(0, batches.steps - 2)
-    if begin >= regular:
-        return begin + 1
-    return min(regular, begin + max(1, PIECE // batches.global_batch_size))
 
 
 def _node_places(one: Epoch, batches: Batches, ranks: Sequence[int], begin: int,

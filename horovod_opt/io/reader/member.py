@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from horovod_opt.io.reader import closing
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.handover import RANK, WORKER, Taker
 from horovod_opt.io.reader.placement import Placement
-from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring
+from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring, Wanted
 from horovod_opt.io.reader.taken import Taken
+
+AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step is
 
 
 class Member:
@@ -22,7 +25,7 @@ class Member:
     It may be used by several threads. In a process that was forked, or that it was pickled to, as
     DataLoader's workers are, it attaches itself again on first use, as a worker of the same rank:
     the rank's death ends the reading, a worker's does not. What it was fed does not go along with a
-    copy: workers use take_at().
+    copy: workers use take_steps().
     """
 
     def __init__(self, index, chunk_samples: int, address: str, rank: int):
@@ -95,25 +98,46 @@ class Member:
         Raises ReaderEnded when the leader or a rank of the node has ended, InputError for a sample
         that is not among the step's loads, or a step that is done.
         """
-        self._here()
-        return self.take_at(step, samples, *self.locate(step, samples))
-
-    def take_at(self, step: int, samples: np.ndarray, loads: np.ndarray, places: np.ndarray
-                ) -> Taken:
-        """The same where locate() has found them, perhaps in another process: nothing has to be fed
-        here."""
         ring = self._here()
         samples = np.ascontiguousarray(samples, np.int64)
-        size = self._index.size[samples]
-        ends = np.cumsum(size.ravel())
-        begin = ends - size.ravel()
-        buffer = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        crc = None if self._index.crc is None else self._index.crc[samples].ravel()
-        status = ring.gather(self.rank, step, np.repeat(loads, size.shape[1]),
-                             np.ascontiguousarray(places.ravel()),
-                             np.ascontiguousarray(size.ravel()), crc, buffer, begin)
-        return Taken(step, samples, buffer, begin.reshape(size.shape), size,
-                     status.reshape(size.shape))
+        wanted = _Records(self._index, samples, *self.locate(step, samples))
+        buffer = np.empty(wanted.bytes, np.uint8)
+        status = ring.gather(self.rank, step, wanted.loads, wanted.places, wanted.size.ravel(),
+                             wanted.crc, buffer, wanted.begin.ravel())
+        status = status.reshape(wanted.size.shape)
+        return Taken(step, samples, buffer, wanted.begin, wanted.size, status,
+                     not status.any(), wanted.are_equal)
+
+    def take_steps(self, first: int, ends: np.ndarray, samples: np.ndarray, loads: np.ndarray,
+                   places: np.ndarray) -> Iterator[Taken]:
+        """All samples of the steps from `first` on: step first + i has those (int64[k]) before
+        ends[i] (int64[steps]), where locate() has found them, perhaps in another process: nothing
+        has to be fed here. A step is done when it is taken: what is there of steps to come is taken
+        along, up to AT_ONCE bytes.
+
+        Raises as take() does, and InputError for a step that is far ahead of one that is not done.
+        """
+        ring = self._here()
+        wanted = _Records(self._index, samples, loads, places)
+        parts = wanted.size.shape[1]
+        records = Wanted(np.ascontiguousarray(ends * parts), wanted.loads, wanted.places,
+                         wanted.size.ravel(), wanted.crc, wanted.begin.ravel())
+        status = records.status.reshape(wanted.size.shape)
+        end_bytes = np.append(wanted.begin[:, 0], wanted.bytes)[ends]
+        ends, begin = ends.tolist(), 0
+        while (step := records.steps_taken) < len(ends):
+            start, bad = int(end_bytes[step - 1]) if step else 0, records.bad
+            steps = max(int(np.searchsorted(end_bytes, start + AT_ONCE, side="right")), step + 1)
+            out = np.empty(int(end_bytes[steps - 1]) - start, np.uint8)
+            ring.take(self.rank, first, records, steps, out, start)
+            is_good = records.bad == bad
+            for taken in range(step, records.steps_taken):
+                part, before = slice(begin, ends[taken]), int(end_bytes[taken - 1]) if taken else 0
+                yield Taken(first + taken, samples[part],
+                            out[before - start:int(end_bytes[taken]) - start],
+                            wanted.begin[part] - before, wanted.size[part], status[part],
+                            is_good or not status[part].any(), wanted.are_equal)
+                begin = ends[taken]
 
     def done(self, step: int) -> None:
         """The rank, its workers included, needs nothing more of the step. Steps may be done in any
@@ -153,3 +177,17 @@ class Member:
             if placement.first_step <= step:
                 return placement
         raise InputError(f"step {step} was not fed; remedy: feed its loads first")
+
+
+class _Records:
+    """Of samples that were located: what the ring is asked for, and where it comes."""
+
+    def __init__(self, index, samples: np.ndarray, loads: np.ndarray, places: np.ndarray):
+        self.size = np.ascontiguousarray(index.size[samples])
+        self.are_equal = bool((self.size == self.size[:1]).all())
+        ends = np.cumsum(self.size.ravel())
+        self.bytes = int(ends[-1]) if len(ends) else 0
+        self.begin = ends.reshape(self.size.shape) - self.size
+        self.loads = np.repeat(loads, self.size.shape[1])
+        self.places = np.ascontiguousarray(places).ravel()
+        self.crc = None if index.crc is None else np.ascontiguousarray(index.crc[samples]).ravel()

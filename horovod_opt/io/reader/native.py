@@ -12,7 +12,7 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 1  # HIO_VERSION
+VERSION = 2  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR = range(7)
 
@@ -23,6 +23,8 @@ _TABLE = (
     ("hio_version", _INT, ()),
     ("hio_error", _TEXT, ()),
     ("hio_crc32c", ctypes.c_uint32, (ctypes.c_uint32, _POINTER, _INT64)),
+    ("hio_permute", _INT, (_INT64, _POINTER, _INT64, _POINTER, _INT64) + (_POINTER,) * 2
+     + (_INT, _POINTER)),
     ("hio_create", _POINTER, (_INT64,) * 5),
     ("hio_file", _INT, (_POINTER,)),
     ("hio_attach", _POINTER, (_INT,)),
@@ -31,6 +33,8 @@ _TABLE = (
     ("hio_announce", _INT, (_POINTER, _INT64, _POINTER, _POINTER, _POINTER)),
     ("hio_loads", _INT, (_POINTER, _INT64) + (_POINTER,) * 8),
     ("hio_gather", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 8 + (_INT64,)),
+    ("hio_take", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 8 + (_INT64,)
+     + (_POINTER,) * 3 + (_INT64,)),
     ("hio_done", _INT, (_POINTER, _INT64, _INT64)),
     ("hio_skip_to", _INT, (_POINTER, _INT64, _INT64)),
     ("hio_leave", _INT, (_POINTER, _INT64)),

@@ -41,6 +41,33 @@ class RankStats(NamedTuple):
     bytes: int
 
 
+class Wanted:
+    """Records of steps that follow each other, as Ring.take() gets them, and how far it is.
+
+    `ends` int64[steps]: step i has the records before ends[i]. Of each record, int64[n]: `load`,
+    `place` in its slot, `size`, and `out_place`, where it comes; and `crc`, uint32[n] or None.
+    """
+
+    def __init__(self, ends: np.ndarray, load: np.ndarray, place: np.ndarray, size: np.ndarray,
+                 crc: np.ndarray | None, out_place: np.ndarray):
+        self.status = np.empty(len(load), np.int32)  # of each record that was taken (statuses.py)
+        self._arrays = (ends, load, place, size, crc, out_place, self.status)  # they must stay
+        self.addresses = [None if one is None else one.ctypes.data for one in self._arrays]
+        self._taken = (ctypes.c_int64 * 3)()
+        each = ctypes.sizeof(ctypes.c_int64)
+        self.progress = [ctypes.addressof(self._taken) + i * each for i in range(3)]
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps that were taken, from the first one on."""
+        return self._taken[0]
+
+    @property
+    def bad(self) -> int:
+        """How many of the records that were taken are not good."""
+        return self._taken[2]
+
+
 class Ring:
     """Raises ReaderEnded from every call after close(), and from those that close() interrupts."""
 
@@ -108,10 +135,27 @@ class Ring:
         self._checked(code, f"step {step} of rank {rank}")
         return status
 
+    def take(self, rank: int, first: int, wanted: Wanted, steps: int, out: np.ndarray,
+             origin: int) -> None:
+        """Copies records of the wanted steps up to number `steps` - 1 to `out`, and is done with
+        each: those from `wanted.steps_taken` on that are there, and at least one, which is waited
+        for. Step 0 is `first` in the ring; `out` begins with the place `origin`."""
+        code = native.TIMEOUT
+        while code == native.TIMEOUT:  # here Python's signal handlers run
+            code = self._call(self._lib.hio_take, rank, first, steps, *wanted.addresses,
+                              out.ctypes.data, origin, *wanted.progress, PATIENCE_MS)
+        if code != native.OK:
+            step = first + wanted.steps_taken
+            self._check_distance(code, rank, step)
+            self._checked(code, f"step {step} of rank {rank}")
+
     def done(self, rank: int, step: int) -> None:
         """The rank needs nothing more of the step. Raises InputError far ahead of its first step
         that is not done."""
-        if self._call(self._lib.hio_done, rank, step) == native.TOO_FAR:
+        self._check_distance(self._call(self._lib.hio_done, rank, step), rank, step)
+
+    def _check_distance(self, code: int, rank: int, step: int) -> None:
+        if code == native.TOO_FAR:
             raise InputError(f"rank {rank} ends step {step}, but has not ended step "
                              f"{self.cursor(rank)}; remedy: end each step, or skip to a later one")
 

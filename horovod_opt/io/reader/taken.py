@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from horovod_opt.io.reader.statuses import GOOD
 
 
-@dataclass(frozen=True, eq=False)
 class Taken:
     """`samples` int64[k]: their numbers. `size` int64[k, P] and `status` int32[k, P] (statuses.py):
-    of each part. Its bytes are `buffer[begin[i, p]:begin[i, p] + size[i, p]]`, uint8."""
+    of each part. Its bytes are `buffer[begin[i, p]:begin[i, p] + size[i, p]]`, uint8; nothing else
+    is in the buffer, and sample comes after sample, part after part. `is_good`: all are.
+    `are_equal`: samples are known to be of equal sizes."""
 
-    step: int
-    samples: np.ndarray
-    buffer: np.ndarray
-    begin: np.ndarray
-    size: np.ndarray
-    status: np.ndarray
-    _view: memoryview = field(init=False, repr=False)
+    __slots__ = ("are_equal", "begin", "buffer", "is_good", "samples", "size", "status", "step")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_view", memoryview(self.buffer))
+    def __init__(self, step: int, samples: np.ndarray, buffer: np.ndarray, begin: np.ndarray,
+                 size: np.ndarray, status: np.ndarray, is_good: bool, are_equal: bool):
+        self.step, self.samples, self.buffer = step, samples, buffer
+        self.begin, self.size, self.status = begin, size, status
+        self.is_good, self.are_equal = is_good, are_equal
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -31,7 +27,7 @@ class Taken:
     def part(self, i: int, part: int = 0) -> memoryview:
         """The bytes of a part of the i-th sample; whatever its status is."""
         begin = int(self.begin[i, part])
-        return self._view[begin:begin + int(self.size[i, part])]
+        return memoryview(self.buffer)[begin:begin + int(self.size[i, part])]
 
     def parts(self, i: int) -> tuple[memoryview, ...]:
         """All parts of the i-th sample."""

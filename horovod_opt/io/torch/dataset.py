@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Optional
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from torch.utils.data import get_worker_info
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, decoded, plain
+from horovod_opt.io.decoding import Decode, DecodeBatch, decoded, items_of
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.direct import read_directly
-from horovod_opt.io.sample import Sample, sample_of, seed_of
+from horovod_opt.io.sample import Sample
+from horovod_opt.io.sample_batch import SampleBatch
 from horovod_opt.io.torch.batch_sampler import Chosen
 
 
@@ -33,8 +35,8 @@ class Dataset(torch.utils.data.Dataset):
         return len(self._data)
 
     def __getitem__(self, number: int) -> Any:
-        """Sample `number` as decode makes it, or plain. Its epoch and position count as 0. Raises
-        IndexError, and DataError for a damaged one."""
+        """Sample `number` as decode makes it, or plain. Its epoch counts as 0, its number as its
+        position. Raises IndexError, and DataError for a damaged one."""
         data = self._data
         if not -len(self) <= number < len(self):
             raise IndexError(f"sample {number} of {len(self)}")
@@ -43,26 +45,49 @@ class Dataset(torch.utils.data.Dataset):
         for part, one in enumerate(status):
             if one != statuses.GOOD:
                 raise DataError(statuses.describe(data.index, number, part, one))
-        return (self._decode or plain)(sample_of(
-            data.index, number, parts, 0, 0, seed_of(data.order.seed, 0, number)))
+        item, = items_of(data, alone(data, number, parts), self._decode)
+        return item
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         if not isinstance(numbers, Chosen):
             return [self[number] for number in numbers]
         return decoded(self._data, self._data.members[numbers.reading], numbers.step,
-                       seeding(self._decode or plain)).items
+                       self._decode and seeding(self._decode)).items
+
+
+def alone(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:
+    """A batch of one sample."""
+    size = np.array([[len(part) for part in parts]], np.int64)
+    numbers = np.array([number])
+    return SampleBatch(data.index, data.order.seed, 0, numbers, numbers,
+                       np.frombuffer(bytearray(b"".join(parts)), np.uint8),
+                       np.cumsum(size, axis=1) - size, size)
 
 
 def seeding(decode: Decode) -> Decode:
-    """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample,
-    too; in the training's own process they are the training's."""
-    if get_worker_info() is None:
-        return decode
+    """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample, too;
+    in the training's own process they are the training's."""
+    return partial(_seeded, decode)
 
-    def seeded(sample: Sample) -> Any:
-        random.seed(sample.seed)
-        np.random.seed(sample.seed % 2**32)
-        torch.manual_seed(sample.seed)
-        return decode(sample)
 
-    return seeded
+def seeding_batch(decode_batch: DecodeBatch) -> DecodeBatch:
+    """The same: they follow the first sample."""
+    return partial(_seeded_batch, decode_batch)
+
+
+def _seeded(decode: Decode, sample: Sample) -> Any:
+    if get_worker_info() is not None:
+        _seed(sample.seed)
+    return decode(sample)
+
+
+def _seeded_batch(decode_batch: DecodeBatch, samples: SampleBatch) -> Any:
+    if get_worker_info() is not None and len(samples):
+        _seed(int(samples.seeds[0]))
+    return decode_batch(samples)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any, Optional
 
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from horovod_opt.io.batch import BatchInfo, with_info
+from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, Decoded, decoded, plain
+from horovod_opt.io.decoding import Decode, DecodeBatch, found
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.prefetching import prefetched
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.reading import Epoch, Reading
 from horovod_opt.io.torch.batch_sampler import Chosen, chosen
-from horovod_opt.io.torch.dataset import seeding
+from horovod_opt.io.torch.dataset import seeding, seeding_batch
+from horovod_opt.io.torch.making import Collate, Made, Making
 
-Collate = Callable[[Sequence[Any]], Any]
+SMALL_BATCH = 1 << 20  # bytes whose copying costs less than another thread
 
 
 class Loader:
@@ -41,7 +41,12 @@ class Loader:
         decode: takes a `Sample`; without, a sample is its bytes (decoding.plain).
         workers: processes that decode; 0: threads of this one do.
         threads: that decode, without workers; for functions that do not hold Python's lock.
-        prefetch: batches that are ready before they are asked for; of each worker.
+        decode_batch: takes all samples of the batch at once, a `SampleBatch`, and returns the
+            batch; instead of decode, collate and threads. The fastest way for small records.
+        prefetch: batches that are ready before they are asked for, made by a thread, or by each
+            worker. 0: they are made when they are asked for, which costs least where that is no
+            more than copying. By default 2; 0 without workers, decode, decode_batch and collate
+            where a batch has at most 1 MiB.
         last: of the remainder of an epoch: "spread", "drop" or "mask".
         epochs: after so many nothing is read ahead.
         context: how workers start, such as "fork" or "forkserver"; by default as DataLoader's do.
@@ -49,78 +54,83 @@ class Loader:
 
     def __init__(self, data: Data, batch_size: Optional[int] = None, *,
                  global_batch_size: Optional[int] = None, decode: Optional[Decode] = None,
-                 collate: Optional[Collate] = None, workers: int = 0, threads: int = 1,
-                 prefetch: int = 2, last: str = "spread", epochs: Optional[int] = None,
+                 decode_batch: Optional[DecodeBatch] = None, collate: Optional[Collate] = None,
+                 workers: int = 0, threads: int = 1, prefetch: Optional[int] = None,
+                 last: str = "spread", epochs: Optional[int] = None,
                  context: Optional[str] = None):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
-                                   ("prefetch", prefetch, 1)):
+                                   ("prefetch", prefetch, 1 if workers else 0)):
+            if prefetch is None and name == "prefetch":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name}={value!r}; remedy: a whole number of at least {least}")
         if workers and threads > 1:
             raise InputError(f"workers={workers} and threads={threads}; remedy: one of them")
-        self._data, self._decode = data, decode
-        self._collate = collate or default_collate
-        self._threads, self._prefetch = threads, prefetch
+        if decode_batch is not None and (decode or collate or threads > 1):
+            others = {"decode": decode, "collate": collate, "threads": threads}
+            raise InputError(
+                "decode_batch= makes the whole batch, and was given with "
+                f"{', '.join(name for name, value in others.items() if value not in (None, 1))}; "
+                "remedy: one or the other")
+        self._data = data
+        self._threads = threads
         self._reading = Reading(data, batch_size, global_batch_size, last, epochs)
+        is_cheap = decode is decode_batch is collate is None and self._batch_bytes() <= SMALL_BATCH
+        self._prefetch = (0 if is_cheap and not workers else 2) if prefetch is None else prefetch
+        collate = collate or default_collate
+        self._making = Making(data, decode, decode_batch, collate)
         self._loader = None
         if workers:
+            in_worker = Making(data, decode and seeding(decode),
+                               decode_batch and seeding_batch(decode_batch), collate)
             self._loader = DataLoader(
-                _Steps(data, decode), batch_sampler=_Sampler(self._reading), num_workers=workers,
-                collate_fn=_Collate(self._collate), prefetch_factor=prefetch,
+                _Steps(data, in_worker), batch_sampler=_Sampler(self._reading), num_workers=workers,
+                collate_fn=_as_it_is, prefetch_factor=self._prefetch,
                 persistent_workers=True, multiprocessing_context=context)
 
     def __len__(self) -> int:
         return self._reading.steps
 
+    def _batch_bytes(self) -> float:
+        """Of a rank's records, on average."""
+        data = self._data
+        all_ranks = data.index.size.sum() / len(data) * self._reading.global_batch_size
+        return all_ranks / data.ranks.size
+
     def __iter__(self) -> Iterator[Any]:
-        batches = self._by_threads() if self._loader is None else self._by_workers()
-        with closing(batches):
+        data, reading = self._data, self._reading
+        batches = self._by_threads() if self._loader is None else iter(self._loader)
+        try:
             while True:
                 start = time.perf_counter()
-                item = next(batches, None)
-                self._reading.training_waited += time.perf_counter() - start
-                if item is None:
+                made = next(batches, None)
+                reading.training_waited += time.perf_counter() - start
+                if made is None:
                     return
-                batch, info, holes = item
+                batch, info, holes = made
                 if holes:
-                    self._data.holes.setdefault(info.epoch, []).extend(holes)
-                self._data.advance(info.epoch, info.end)
-                self._reading.publish()
+                    data.holes.setdefault(info.epoch, []).extend(holes)
+                data.advance(info.epoch, info.end)
+                reading.publish_now_and_then()
                 yield with_info(batch, info)
+        finally:
+            reading.publish()
+            if self._loader is None:
+                batches.close()
 
-    def _by_threads(self) -> Iterator[tuple[Any, BatchInfo, list[int]]]:
-        reading = self._reading
-        epoch = reading.begin()
+    def _by_threads(self) -> Iterator[Made]:
+        epoch = self._reading.begin()
+        return prefetched(self._made(epoch), self._prefetch)
 
-        def batches() -> Iterator[tuple[Any, BatchInfo, list[int]]]:
-            pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
-            try:
-                for step in reading.samples(epoch):
-                    found = decoded(self._data, reading.member, step, self._decode, pool)
-                    yield collated(found, step.info, self._data.ranks.size, self._collate)
-            finally:
-                if pool is not None:
-                    pool.shutdown(cancel_futures=True)
-
-        return prefetched(batches(), self._prefetch)
-
-    def _by_workers(self) -> Iterator[tuple[Any, BatchInfo, list[int]]]:
-        yield from self._loader
-
-
-def collated(found: Decoded, info: BatchInfo, ranks: int, collate: Collate
-             ) -> tuple[Any, BatchInfo, list[int]]:
-    """The batch, what it says of itself, and the samples that were left out."""
-    if found.holes:
-        good = len(found.items)
-        info = info._replace(size=good, weight=good * ranks / (info.end - info.start))
-    try:
-        batch = collate(found.items)
-    except Exception:
-        if found.items:
-            raise
-        batch = None
-    return batch, info, found.holes
+    def _made(self, epoch: Epoch) -> Iterator[Made]:
+        pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        try:
+            for steps in self._reading.steps_together(epoch):
+                for one in found(self._data, self._reading.member, steps):
+                    yield self._making(one, pool)
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
 
 
 class _Sampler:
@@ -137,23 +147,15 @@ class _Sampler:
 
 
 class _Steps(Dataset):
-    """In a worker: from a step to its samples."""
+    """In a worker: from a step to its batch."""
 
-    def __init__(self, data: Data, decode: Optional[Decode]):
-        self._data, self._decode = data, decode
+    def __init__(self, data: Data, making: Making):
+        self._data, self._making = data, making
 
-    def __getitems__(self, chosen: Chosen) -> tuple[Decoded, BatchInfo, int]:
-        found = decoded(self._data, self._data.members[chosen.reading], chosen.step,
-                        seeding(self._decode or plain))
-        return found, chosen.step.info, self._data.ranks.size
+    def __getitems__(self, chosen: Chosen) -> Made:
+        one, = found(self._data, self._data.members[chosen.reading], chosen.step.alone())
+        return self._making(one)
 
 
-class _Collate:
-    """In a worker: the whole batch, so that tensors go through memory that is shared."""
-
-    def __init__(self, collate: Collate):
-        self._collate = collate
-
-    def __call__(self, step: tuple[Decoded, BatchInfo, int]) -> tuple[Any, BatchInfo, list[int]]:
-        found, info, ranks = step
-        return collated(found, info, ranks, self._collate)
+def _as_it_is(made: Made) -> Made:
+    return made

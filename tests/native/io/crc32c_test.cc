@@ -25,10 +25,10 @@ TEST(Crc32c, IsThatOfTheStandard) {
 
 TEST(Crc32c, TablesAndInstructionAgreeAtAnyLengthAndAlignment) {
   std::mt19937 random(1);
-  std::vector<char> bytes(200);
+  std::vector<char> bytes(8000);  // several turns of all lanes, and what is left
   for (char& byte : bytes) byte = static_cast<char>(random());
   for (std::size_t begin = 0; begin < 9; ++begin) {
-    for (std::size_t length = 0; begin + length < bytes.size(); ++length) {
+    for (std::size_t length = 0; begin + length < bytes.size(); length += length < 200 ? 1 : 7) {
       ASSERT_EQ(Crc32c(7, bytes.data() + begin, length),
                 Crc32cByTables(7, bytes.data() + begin, length));
     }

@@ -30,8 +30,7 @@ class LoaderTest : public testing::Test {
  protected:
   void Start(std::int64_t ranks, std::int64_t chunks, int threads = 3,
              ExtentReader::Read read = pread) {
-    ring_ = std::make_unique<Ring>(
-        RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
+    ring_ = std::make_unique<Ring>(RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
     loader_ = std::make_unique<Loader>(*ring_, data_.Table(), threads, std::move(read));
   }
 
@@ -45,14 +44,40 @@ class LoaderTest : public testing::Test {
     const std::int64_t zero = 0, size = kChunk;
     Status status = 1;
     std::int64_t begin = 0;
-    const Gathered result = Gather(
-        *ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status}, begin,
-        longest);
+    const Gathered result =
+        Gather(*ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status},
+               begin, longest);
     if (result == Gathered::kAll) {
       EXPECT_EQ(status, kGood);
       EXPECT_EQ(out, expected);
     }
     return result;
+  }
+
+  // Takes steps `from` to count - 1, step i being load and chunk i, two records of each.
+  Gathered TakeSteps(std::int64_t count, Progress& progress, std::string& out,
+                     std::chrono::nanoseconds longest = 20s) {
+    std::vector<std::int64_t> ends, loads, places, sizes, out_places;
+    std::vector<std::uint32_t> checksums;
+    for (std::int64_t step = 0; step < count; ++step) {
+      for (const std::int64_t place : {std::int64_t{0}, kChunk / 2}) {
+        loads.push_back(step);
+        places.push_back(place);
+        sizes.push_back(kChunk / 2);
+        out_places.push_back(step * kChunk + place);
+        checksums.push_back(Crc32c(
+            0, &data_.contents[0][static_cast<std::size_t>(step * kChunk + place)], kChunk / 2));
+      }
+      ends.push_back(2 * (step + 1));
+    }
+    checksums[2] ^= 1;  // of step 1
+    statuses_.assign(loads.size(), 1);
+    const std::int64_t origin = progress.steps * kChunk;
+    out.assign(static_cast<std::size_t>(count * kChunk - origin), '\0');
+    return GatherSteps(*ring_, 0, 0, count, ends.data(),
+                       {0, loads.data(), places.data(), sizes.data(), checksums.data(), out.data(),
+                        out_places.data(), statuses_.data(), origin},
+                       progress, longest);
   }
 
   std::int64_t Loaded() { return ring_->memory().header().counters.loads; }
@@ -66,7 +91,45 @@ class LoaderTest : public testing::Test {
   TestFiles data_{1, 200 * kChunk};
   std::unique_ptr<Ring> ring_;
   std::unique_ptr<Loader> loader_;
+  std::vector<Status> statuses_;
 };
+
+TEST_F(LoaderTest, StepsThatAreThereAreTakenTogether) {
+  Start(1, 3);
+  ASSERT_TRUE(loader_->Add({ChunkLoad(0, 0, 0), ChunkLoad(1, 1, 1), ChunkLoad(2, 2, 2)}));
+  ExpectLoaded(3);
+  Progress progress{};
+  std::string out;
+  // Step 3 is not there: nobody waits for it.
+  EXPECT_EQ(TakeSteps(4, progress, out), Gathered::kAll);
+  EXPECT_EQ(progress.steps, 3);
+  EXPECT_EQ(progress.records, 6);
+  EXPECT_EQ(progress.bad, 1);
+  EXPECT_EQ(statuses_, (std::vector<Status>{0, 0, kChecksum, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(out.substr(0, 3 * kChunk), data_.contents[0].substr(0, 3 * kChunk));
+  EXPECT_EQ(ring_->memory().rank(0).cursor, 3);  // they are done
+  EXPECT_EQ(ring_->memory().rank(0).records, 6);
+  EXPECT_EQ(TakeSteps(4, progress, out, 20ms), Gathered::kTimeout);
+  EXPECT_EQ(progress.steps, 3);
+  ASSERT_TRUE(loader_->Add({ChunkLoad(3, 3, 3)}));
+  EXPECT_EQ(TakeSteps(4, progress, out), Gathered::kAll);
+  EXPECT_EQ(progress.steps, 4);
+  EXPECT_EQ(out, data_.contents[0].substr(3 * kChunk, kChunk));
+  progress = {1, 2, 0};
+  EXPECT_EQ(TakeSteps(2, progress, out), Gathered::kOver);
+}
+
+// With room for one chunk, the next step comes only when the one before it is done.
+TEST_F(LoaderTest, StepsTakenTogetherNeverWaitForEachOther) {
+  Start(1, 1);
+  std::vector<Load> loads;
+  for (std::int64_t i = 0; i < 50; ++i) loads.push_back(ChunkLoad(i, i, i));
+  ASSERT_TRUE(loader_->Add(loads));
+  Progress progress{};
+  std::string out;
+  while (progress.steps < 50) ASSERT_EQ(TakeSteps(50, progress, out), Gathered::kAll);
+  EXPECT_EQ(progress.bad, 1);
+}
 
 // (1)
 TEST_F(LoaderTest, LoadsBeginInTheirOrder) {
@@ -133,9 +196,9 @@ TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
         for (std::int64_t step = 0; step <= loads.back().first + 3; ++step) {
           for (std::size_t i = loads.size(); i-- > 0;) {  // the last first
             if (loads[i].first > step || loads[i].last < step) continue;
-            ASSERT_EQ(Take(rank, step, static_cast<std::int64_t>(i),
-                           loads[i].extents[0].offset / kChunk),
-                      Gathered::kAll);
+            ASSERT_EQ(
+                Take(rank, step, static_cast<std::int64_t>(i), loads[i].extents[0].offset / kChunk),
+                Gathered::kAll);
           }
           ring_->Done(rank, step);
         }

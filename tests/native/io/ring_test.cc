@@ -17,6 +17,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kLong = std::chrono::seconds(20);
 
+EventCount::Clock::time_point After(std::chrono::nanoseconds time) {
+  return EventCount::Clock::now() + time;
+}
+
 class RingTest : public testing::Test {
  protected:
   Ring ring_{RingMemory::Create({3, 4, 5000, 100000, 10})};
@@ -84,8 +88,8 @@ TEST_F(RingTest, ALoadIsNotYetThereThereAndOver) {
 
 TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
   std::thread rank([this] {
-    EXPECT_EQ(ring_.Await(7, 1, kLong), Ring::Waited::kThere);
-    EXPECT_EQ(ring_.Await(39, 1, 20ms), Ring::Waited::kTimeout);
+    EXPECT_EQ(ring_.Await(7, 1, After(kLong)), Ring::Waited::kThere);
+    EXPECT_EQ(ring_.Await(39, 1, After(20ms)), Ring::Waited::kTimeout);
   });
   std::this_thread::sleep_for(30ms);
   ring_.Publish(6, 0);
@@ -95,7 +99,7 @@ TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
 }
 
 TEST_F(RingTest, TheEndWakesWhoWaits) {
-  std::thread rank([this] { EXPECT_EQ(ring_.Await(7, 1, kLong), Ring::Waited::kEnded); });
+  std::thread rank([this] { EXPECT_EQ(ring_.Await(7, 1, After(kLong)), Ring::Waited::kEnded); });
   std::this_thread::sleep_for(20ms);
   ring_.EndForAll(End::kRankDied, 2);
   rank.join();
@@ -105,7 +109,7 @@ TEST_F(RingTest, TheEndWakesWhoWaits) {
 
 TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
   Ring other(RingMemory::Attach(Descriptor(dup(ring_.memory().file().number()))));
-  std::thread waits([&] { EXPECT_EQ(other.Await(7, 1, kLong), Ring::Waited::kEnded); });
+  std::thread waits([&] { EXPECT_EQ(other.Await(7, 1, After(kLong)), Ring::Waited::kEnded); });
   std::this_thread::sleep_for(20ms);
   other.EndHere(End::kLeaderDied);
   waits.join();

@@ -238,7 +238,7 @@ def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
 def work(say: Callable, member: Member, located: dict[int, tuple], hold_at: int = -1) -> None:
     """A DataLoader's worker, forked or with a copy: takes whole steps of its rank."""
     for step, where in located.items():
-        taken = member.take_at(step, *where)
+        taken, = member.take_steps(step, np.array([len(where[0])]), *where)
         say((step, taken.good.all(), [bytes(taken.part(i)) for i in range(len(taken))]))
         if step == hold_at:
             time.sleep(60)

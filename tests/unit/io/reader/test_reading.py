@@ -406,3 +406,42 @@ def test_several_rings_in_one_process(tmp_path):
         for node, data in ((training, sets[0]), (validation, sets[1])):
             taken = node.members[0].take(0, np.arange(8))
             assert [bytes(taken.part(i)) for i in range(8)] == [row[0] for row in data.records]
+
+
+def test_steps_are_taken_together_in_the_least_memory(tmp_path):
+    """Sizes from nothing on; a step without samples; and a step is done when it is taken."""
+    data = one_file(tmp_path, np.arange(60) % 7 * 100).with_checksums()
+    steps = [np.arange(6 * step, 6 * step + 6)[::-1] for step in range(10)]
+    steps[4] = steps[4][:0]
+    loads = loads_of(steps, 3)
+    samples, ends = np.concatenate(steps), np.cumsum([len(step) for step in steps])
+    probe = Leader(data, 3, 1 << 30, 1)
+    probe.stop()
+    with Node(data, 3, live_bytes(loads, probe.chunk_bytes)) as node:
+        node.feed(loads)
+        member, = node.members
+        located = [member.locate(step, each) for step, each in enumerate(steps)]
+        found = member.take_steps(0, ends, samples, *map(np.concatenate, zip(*located)))
+        for step, taken in enumerate(found):
+            assert taken.step == step and taken.samples.tolist() == steps[step].tolist()
+            assert taken.is_good and taken.good.all()
+            assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+                data.records[sample][0] for sample in steps[step]]
+            assert bytes(taken.buffer) == b"".join(data.records[s][0] for s in steps[step])
+        assert step == 9
+        assert member.stats().records == len(samples)
+        with pytest.raises(InputError, match="step 9 of rank 0: over already"):
+            next(member.take_steps(9, np.array([6]), steps[9], *located[9]))
+
+
+def test_a_bad_record_is_bad_in_its_step_alone(tmp_path):
+    data = one_file(tmp_path, [100] * 12).with_checksums()
+    data.crc[5] ^= 1
+    with Node(data, 12, 1 << 20) as node:
+        node.feed(Loads.of([(0, 0, 3)]))
+        member, = node.members
+        samples = np.arange(12)
+        found = list(member.take_steps(0, np.array([3, 6, 9, 12]), samples,
+                                       *member.locate(0, samples)))
+        assert [taken.is_good for taken in found] == [True, False, True, True]
+        assert found[1].good.tolist() == [True, True, False]

@@ -42,7 +42,7 @@ def taken(loader) -> list[list[int]]:
     return [batch.tolist() for batch in loader]
 
 
-@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"threads": 3}])
+@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"threads": 3}, {"prefetch": 0}])
 def test_every_sample_once_in_each_epoch(tfrecords, options):
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         loader = hio.torch.loader(data, 32, decode=number, epochs=2, **options)
@@ -346,7 +346,8 @@ def test_no_data_is_the_same_error_on_all_ranks(tmp_path, monkeypatch):
     assert "no such files; remedy:" in str(errors[0])
 
 
-@pytest.mark.parametrize("options", [{"workers": -1}, {"threads": 0}, {"prefetch": 0},
+@pytest.mark.parametrize("options", [{"workers": -1}, {"threads": 0}, {"prefetch": -1},
+                                     {"prefetch": 0, "workers": 1},
                                      {"workers": 1, "threads": 2}, {"last": "none"},
                                      {"global_batch_size": 4}])
 def test_arguments_that_are_none(tfrecords, options):
@@ -361,3 +362,113 @@ def test_files_that_changed_are_indexed_anew(tfrecords, capfd):
     with pytest.warns(UserWarning, match="damaged"):
         hio.open(tfrecords).close()
     assert "this index is of other files: 1.tfrecord" in capfd.readouterr().err
+
+
+def sums(samples: hio.SampleBatch) -> torch.Tensor:
+    return torch.tensor([sum(one) for one in samples])
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"prefetch": 0}])
+def test_a_whole_batch_is_decoded_at_once(tfrecords, options):
+    with hio.open(tfrecords, seed=5) as data:
+        expected = taken(hio.torch.loader(data, 32, decode=lambda sample: sum(sample.data)))
+    with hio.open(tfrecords, seed=5) as data:
+        batches = list(hio.torch.loader(data, 32, decode_batch=sums, **options))
+        assert [batch.tolist() for batch in batches] == expected
+        assert [batch.info.step for batch in batches] == list(range(10))
+
+
+def test_what_decode_batch_gets(tmp_path):
+    files(tmp_path / "data", {f"{kind}/{i}.jpg": f"{kind}{i}".encode() * (i + 1)
+                              for kind in ("cat", "dog") for i in range(2)})
+    seen = []
+    with hio.open(tmp_path / "data", seed=3) as data:
+        batch, = hio.torch.loader(data, 4, decode_batch=lambda samples: seen.append(samples) or 1)
+        one_by_one, = hio.torch.loader(data, 4, decode=lambda sample: sample, collate=list)
+        assert batch == 1 and batch.info.size == 4
+    samples, = seen
+    assert len(samples) == 4 and samples.epoch == 0
+    stored = [b"cat0", b"cat1cat1", b"dog0", b"dog1dog1"]
+    for i, number in enumerate(samples.numbers.tolist()):
+        begin, size = samples.begin[i, 0], samples.size[i, 0]
+        assert bytes(samples.buffer[begin:begin + size]) == samples[i] == stored[number]
+        assert samples.labels[i] == number // 2
+        assert samples.keys[i] == ["cat/0.jpg", "cat/1.jpg", "dog/0.jpg", "dog/1.jpg"][number]
+    assert list(samples) == [samples[i] for i in range(4)]
+    with pytest.raises(hio.DataError, match="4 to 8 bytes"):
+        samples.stacked()
+    # The same samples one by one; the second epoch has the same data in another order.
+    assert {(sample.number, sample.key, sample.label, sample.data) for sample in one_by_one} == {
+        (number, samples.keys[i], samples.labels[i], bytes(samples[i]))
+        for i, number in enumerate(samples.numbers.tolist())}
+    assert [sample.epoch for sample in one_by_one] == [1] * 4
+
+
+def test_samples_of_equal_size_are_one_array(tmp_path):
+    stored = np.random.default_rng(0).integers(0, 256, (64, 5), np.uint8)
+    tfrecord(tmp_path / "a.tfrecord", [row.tobytes() for row in stored])
+    with hio.open(tmp_path / "a.tfrecord", seed=1) as data:
+        for batch in hio.torch.loader(
+                data, 8, decode_batch=lambda samples: (samples.stacked(), samples.numbers)):
+            array, numbers = batch
+            assert (array == stored[numbers]).all() and array.shape == (8, 5)
+        for batch in hio.torch.loader(data, 8, decode_batch=lambda samples: torch.from_numpy(
+                samples.stacked())):
+            batch += 1  # it is the training's own
+    assert plain_batches(tmp_path / "a.tfrecord")[1] == [stored[2].tobytes(), stored[3].tobytes()]
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1}])
+def test_decode_batch_gets_no_damaged_sample(tfrecords, options):
+    hio.open(tfrecords).close()
+    damage(tfrecords)
+    with hio.open(tfrecords, shuffle=False, bad="skip") as data:
+        batches = list(hio.torch.loader(data, 32, decode_batch=sums, epochs=1, **options))
+        hole, = data.holes[0]
+        assert torch.cat(batches).tolist() == [
+            sum(record) for i, record in enumerate(records(300)) if i != hole]
+        assert batches[hole // 32].info.size == 31
+
+
+def test_an_error_of_decode_batch_names_the_step(tfrecords):
+    def fails(samples: hio.SampleBatch) -> None:
+        raise KeyError("shape")
+
+    with hio.open(tfrecords, shuffle=False) as data:
+        with pytest.raises(hio.DataError, match=r"step 0 of epoch 0, samples \[0, 1, .*'shape'"):
+            list(hio.torch.loader(data, 32, decode_batch=fails))
+
+
+@pytest.mark.parametrize("other", [{"decode": number}, {"collate": list}, {"threads": 2}])
+def test_decode_batch_makes_the_whole_batch(tfrecords, other):
+    with hio.open(tfrecords) as data:
+        with pytest.raises(hio.InputError, match=f"was given with {next(iter(other))}; remedy"):
+            hio.torch.loader(data, 16, decode_batch=sums, **other)
+
+
+def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords, monkeypatch):
+    def run(open_data, rank):
+        data = open_data(tfrecords, seed=5, chunk_samples=16)
+        loader = hio.torch.loader(
+            data, global_batch_size=24, collate=list, epochs=2,
+            decode=lambda sample: (sample.epoch, sample.position, sample.seed))
+        found = [one for _ in range(2) for batch in loader for one in batch]
+        data.close()
+        return found
+
+    def seeds(ranks: int) -> dict[tuple[int, int], int]:
+        return {(epoch, position): seed
+                for one in checked(on_thread_ranks(monkeypatch, ranks, run))
+                for epoch, position, seed in one}
+
+    of_one = seeds(1)
+    assert len(of_one) == len(set(of_one.values())) == 600
+    assert seeds(3) == of_one
+
+
+def test_samples_can_be_sent_to_other_processes(tfrecords):
+    with hio.open(tfrecords, shuffle=False) as data:
+        loader = hio.torch.loader(data, 32, decode=lambda sample: sample, collate=list, workers=1)
+        samples = [sample for batch in loader for sample in batch]
+    assert [sample.data for sample in samples] == records(300)
+    assert [sample.position for sample in samples] == list(range(300))

@@ -1,0 +1,55 @@
+"""From the samples of a step to the batch that the training gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, Optional
+
+from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.data import Data
+from horovod_opt.io.decoding import Decode, DecodeBatch, Found, items_of
+from horovod_opt.io.errors import DataError
+
+Collate = Callable[[Sequence[Any]], Any]
+
+
+class Made(NamedTuple):
+    """A batch, what it says of itself, and the samples that were left out of it as damaged."""
+
+    batch: Any
+    info: BatchInfo
+    holes: list[int]
+
+
+class Making:
+    """By `decode_batch`, if there is one; else each sample by `decode`, and all by `collate`."""
+
+    def __init__(self, data: Data, decode: Optional[Decode], decode_batch: Optional[DecodeBatch],
+                 collate: Collate):
+        self._data, self._decode = data, decode
+        self._decode_batch, self._collate = decode_batch, collate
+
+    def __call__(self, found: Found, pool: Optional[Executor] = None) -> Made:
+        """Raises DataError for what `decode` and `decode_batch` raise."""
+        if self._decode_batch is None:
+            items = items_of(self._data, found.samples, self._decode, pool)
+            return Made(_unless_empty(self._collate, items), found.info, found.holes)
+        try:
+            batch = _unless_empty(self._decode_batch, found.samples)
+        except Exception as error:
+            raise DataError(
+                f"decoding step {found.info.step} of epoch {found.info.epoch}, samples "
+                f"{found.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
+                "remedy: correct decode_batch=, or the samples") from error
+        return Made(batch, found.info, found.holes)
+
+
+def _unless_empty(function: Callable[[Any], Any], samples: Any) -> Any:
+    """Of no samples a batch is made if `function` can."""
+    try:
+        return function(samples)
+    except Exception:
+        if len(samples):
+            raise
+        return None
