@@ -13,10 +13,11 @@ from horovod_opt.io import memory_limit, totals
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for_any_epoch
-from horovod_opt.io.order.schedule import Loads, schedule, take
+from horovod_opt.io.order.schedule import Loads, schedule_in_pieces, take
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.layout import chunk_bytes
 from horovod_opt.io.reader.leader import Leader
@@ -71,6 +72,7 @@ class Reading:
         self._member = together(data.ranks, lambda: Member(
             data.index, data.order.chunk_samples, addresses[data.node.ranks[0]],
             data.node.local_rank))
+        self._feeding = Feeding(self._member)
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._last_stats: dict[str, float] = {}
@@ -127,17 +129,18 @@ class Reading:
             return now
 
     def _feed(self, epoch: int, position: int) -> Epoch:
-        data = self.data
         batches = self._batches(position)
-        loads = schedule(data.order, batches, epoch, data.node.ranks)
-        base = self._next_step
+        fed = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
-        moved = Loads(loads.chunk, loads.first + base, loads.last + base)
-        if len(moved.chunk):
-            if self._leader is not None:
-                self._leader.feed(moved)
-            self._member.feed(moved)
-        return Epoch(epoch, batches, base)
+        if self._leader is not None:
+            self._leader.feed_pieces(self._pieces(fed))
+        self._feeding.add(self._pieces(fed))
+        return fed
+
+    def _pieces(self, fed: Epoch) -> Iterator[Loads]:
+        for loads in schedule_in_pieces(self.data.order, fed.batches, fed.epoch,
+                                        self.data.node.ranks):
+            yield Loads(loads.chunk, loads.first + fed.base, loads.last + fed.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
@@ -145,6 +148,7 @@ class Reading:
         for step in range(batches.steps):
             taken = take(data.order, batches, epoch.epoch, step, rank)
             first, end = batches.bounds(step)
+            self._feeding.up_to(epoch.base + step)
             loads, places = self._member.locate(epoch.base + step, taken.samples)
             yield StepSamples(
                 epoch.base + step, taken.positions, taken.samples, loads, places,
