@@ -16,7 +16,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.order.batches import Batches
-from horovod_opt.io.order.memory import enough_for_any_epoch
+from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.schedule import Loads, schedule_in_pieces, take
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.layout import chunk_bytes
@@ -89,8 +89,10 @@ class Reading:
         if not data.node.leads:
             return None
         sizes = chunk_bytes(data.index, data.order.chunk_samples)
-        need = enough_for_any_epoch(data.order, batches, data.node.ranks, sizes)
         memory = data.memory
+        need = enough_for(
+            data.order, (batches, self._batches(data.position)), data.node.ranks, sizes,
+            range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
         if memory is None:
             memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
         most = memory_limit.limit()

@@ -20,7 +20,7 @@ from horovod_opt.io.decoding import decoded
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.reading import Reading
 
-EXAMPLES = int(os.environ.get("HIO_EXAMPLES", 150))  # more by hand
+EXAMPLES = int(os.environ.get("HIO_EXAMPLES", 100))  # more by hand
 
 
 class Job(NamedTuple):
