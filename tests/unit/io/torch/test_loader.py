@@ -49,7 +49,7 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
             assert sorted(sum(epoch, [])) == list(range(300))
             assert len(epoch) == len(loader) == 10
         assert first != second
-        assert data.stats()["samples"] == 600
+        assert data.stats()["samples"] == data.stats()["samples_from_storage"] == 600
         assert data.stats()["node_chunks"] == 2 * 19
 
 
