@@ -86,6 +86,9 @@ class Stats:
     )
     input_samples: int = _counter("i", "samples that this rank took (horovod_opt.io)")
     input_bytes: int = _counter("i", "bytes of those samples")
+    input_samples_from_storage: int = _counter(
+        "i", "of those samples, the ones that this rank's node has read from storage"
+    )
     input_wait_seconds: float = _counter(
         "d", "seconds that this rank's training waited for its next batch"
     )

@@ -111,6 +111,7 @@ GROUPS = {
     "Input": (
         Row("samples taken", "", lambda r: r.input_samples, _count),
         Row("  their bytes", "MiB", lambda r: r.input_bytes / 2**20, _tenths),
+        Row("  from storage", "", lambda r: r.input_samples_from_storage, _count),
         Row("training waited for them", "s", lambda r: r.input_wait_seconds, _seconds, "bold"),
         Row("read from storage", "MiB", lambda r: r.input_node_bytes / 2**20, _tenths),
         Row("  in requests", "", lambda r: r.input_node_requests, _count),

@@ -92,7 +92,8 @@ class Data:
         return len(self.members) - 1
 
     def stats(self) -> dict[str, float]:
-        """Sums over the loaders. `samples`, `bytes`: that this rank took. `training_wait_seconds`:
+        """Sums over the loaders. `samples`, `bytes`: that this rank took; `samples_from_storage`:
+        of those, what its own node read from storage. `training_wait_seconds`:
         that its training waited for the next batch; `reader_wait_seconds` in `reader_waits`: that
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory: of the node."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
+import google_crc32c
+
 from horovod_opt.io import formats, memory_limit
 from horovod_opt.io import index as indexes
 from horovod_opt.io.data import BAD, Data
@@ -12,11 +14,13 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import Pattern
 from horovod_opt.io.index import Index
 from horovod_opt.io.job import nodes
-from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.agreement import agreeing, equal, together
 from horovod_opt.io.job.communication import ALONE, Communication, find
 from horovod_opt.io.job.saying import Progress, say
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.window_size import default_chunk_samples
+
+AT_ONCE = 1 << 20  # samples whose checksums are looked at together
 
 
 def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
@@ -99,4 +103,16 @@ def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
     equal(ranks, {"data": f"{found.samples} samples in {len(found.files)} files of "
                           f"{int(found.files.sizes.sum())} bytes, identity {found.digest.hex()}"},
           "give every node the same files: names, sizes and numbers of samples must agree")
+    agreeing(ranks, "contents", _contents(found) if node.leads else None,
+             "give every node the same files: their checksums must agree")
     return found
+
+
+def _contents(found: Index) -> Optional[str]:
+    """A checksum of all checksums; None without any."""
+    if found.crc is None:
+        return None
+    whole = google_crc32c.Checksum()
+    for first in range(0, found.samples, AT_ONCE):
+        whole.update(found.crc[first:first + AT_ONCE].tobytes())
+    return whole.hexdigest().decode()

@@ -14,10 +14,17 @@ from horovod_opt.io import memory_limit, totals
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.order.batches import Batches
-from horovod_opt.io.order.memory import enough_for_any_epoch
-from horovod_opt.io.order.schedule import PIECE, Loads, next_piece, schedule, take_steps
+from horovod_opt.io.order.memory import enough_for
+from horovod_opt.io.order.schedule import (
+    PIECE,
+    Loads,
+    next_piece,
+    schedule_in_pieces,
+    take_steps,
+)
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.layout import chunk_bytes
 from horovod_opt.io.reader.leader import Leader
@@ -100,6 +107,7 @@ class Reading:
         self._member = together(data.ranks, lambda: Member(
             data.index, data.order.chunk_samples, addresses[data.node.ranks[0]],
             data.node.local_rank))
+        self._feeding = Feeding(self._member)
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._last_stats: dict[str, float] = {}
@@ -118,8 +126,10 @@ class Reading:
         if not data.node.leads:
             return None
         sizes = chunk_bytes(data.index, data.order.chunk_samples)
-        need = enough_for_any_epoch(data.order, batches, data.node.ranks, sizes)
         memory = data.memory
+        need = enough_for(
+            data.order, (batches, self._batches(data.position)), data.node.ranks, sizes,
+            range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
         if memory is None:
             memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
         most = memory_limit.limit()
@@ -158,17 +168,18 @@ class Reading:
             return now
 
     def _feed(self, epoch: int, position: int) -> Epoch:
-        data = self.data
         batches = self._batches(position)
-        loads = schedule(data.order, batches, epoch, data.node.ranks)
-        base = self._next_step
+        fed = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
-        moved = Loads(loads.chunk, loads.first + base, loads.last + base)
-        if len(moved.chunk):
-            if self._leader is not None:
-                self._leader.feed(moved)
-            self._member.feed(moved)
-        return Epoch(epoch, batches, base)
+        if self._leader is not None:
+            self._leader.feed_pieces(self._pieces(fed))
+        self._feeding.add(self._pieces(fed))
+        return fed
+
+    def _pieces(self, fed: Epoch) -> Iterator[Loads]:
+        for loads in schedule_in_pieces(self.data.order, fed.batches, fed.epoch,
+                                        self.data.node.ranks):
+            yield Loads(loads.chunk, loads.first + fed.base, loads.last + fed.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
@@ -182,6 +193,7 @@ class Reading:
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
             taken = take_steps(data.order, batches, epoch.epoch, begin, end, rank)
+            self._feeding.up_to(epoch.base + end - 1)
             loads, places = self._member.locate(epoch.base + begin, taken.samples)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
             each = batches.bounds(begin)[1] - first  # of the global batch; equal in all these steps
@@ -201,12 +213,13 @@ class Reading:
         """See Data.stats()."""
         with suppress(ReaderEnded):  # then they are those of its end
             rank, leader = self._member.stats(), self._member.leader_stats()
+            samples = rank.records // len(self.data.index.parts)
             self._last_stats = {
-                "samples": rank.records // len(self.data.index.parts), "bytes": rank.bytes,
-                "reader_waits": rank.waits,
-                "reader_wait_seconds": rank.wait_seconds, "node_bytes_read": leader.bytes_read,
-                "node_requests": leader.requests, "node_chunks": leader.loads,
-                "node_most_live_bytes": leader.most_live_bytes}
+                "samples": samples, "bytes": rank.bytes,
+                "samples_from_storage": samples,  # all that a ring has was read by its leader
+                "reader_waits": rank.waits, "reader_wait_seconds": rank.wait_seconds,
+                "node_bytes_read": leader.bytes_read, "node_requests": leader.requests,
+                "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes}
         return {**self._last_stats, "training_wait_seconds": self.training_waited}
 
     def publish(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 # By the counter of horovod_opt.Stats: the name in Reading.stats().
 COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
+            "input_samples_from_storage": "samples_from_storage",
             "input_wait_seconds": "training_wait_seconds", "input_node_bytes": "node_bytes_read",
             "input_node_requests": "node_requests"}
 

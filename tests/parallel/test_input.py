@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
-import signal
-import socket
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from data_sets import tfrecord
+from gloo_ranks import GlooRanks
 from jobs import BIN
+
+from building import source_tree, upstream
 
 TRAINING, VALIDATION = 403, 57
 FRAME = 16  # bytes around a record
@@ -105,13 +109,14 @@ DIES = """
 import os, signal, sys, time
 import torch
 import horovod_opt.io as hio
+folder, dies = sys.argv[2:]
 torch.distributed.init_process_group("gloo")
 rank = torch.distributed.get_rank()
-loader = hio.torch.loader(hio.open(sys.argv[1] + "/train-*.tfrecord", seed=1, chunk_samples=8), 2)
+loader = hio.torch.loader(hio.open(folder + "/train-*.tfrecord", seed=1, chunk_samples=8), 2)
 try:
     for batch in loader:
         if batch.info.step == 5:
-            if rank == int(sys.argv[2]):
+            if rank == int(dies):
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(1)
 except hio.ReaderEnded as ended:
@@ -127,17 +132,47 @@ def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, die
     """No launcher ends the other one here."""
     need("torch")
     (tmp_path / "train.py").write_text(DIES)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    ranks = [subprocess.Popen(
-        [sys.executable, "train.py", data, str(dies)], cwd=tmp_path, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": "2",
-             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
-    outputs = [rank.communicate(timeout=200) for rank in ranks]
-    assert ranks[dies].returncode == -signal.SIGKILL
-    assert ranks[1 - dies].returncode == 5, outputs
-    assert said in outputs[1 - dies][0]
+    ended = GlooRanks(tmp_path, tmp_path / "train.py", data, dies, ranks=2).ended(200)
+    assert ended[dies].was_killed
+    assert ended[1 - dies].code == 5, ended
+    assert said in ended[1 - dies].output
+
+
+UPSTREAMS = """
+import json, sys
+folder, data = sys.argv[1:]
+sys.path.insert(0, folder)
+import horovod.torch as hvd
+import horovod_opt.io as hio
+hvd.init()
+assert hvd.__file__.startswith(folder) and "horovod_opt.runtime" not in sys.modules
+with hio.open(data + "/train-*.tfrecord", seed=1) as opened:
+    loader = hio.torch.loader(
+        opened, 16, decode=lambda sample: int.from_bytes(sample.data[:4], "little"), epochs=1)
+    with open(f"{folder}/seen-{hvd.rank()}.json", "w") as file:
+        json.dump([number for batch in loader for number in batch.tolist()], file)
+hvd.shutdown()
+"""
+
+
+def test_upstreams_horovod(need, data, tmp_path):
+    """Its Python files as they were released, over this project's library, in mode off."""
+    need("torch")
+    released = source_tree.unpack(upstream.obtain(), tmp_path / "released")
+    installed = Path(importlib.util.find_spec("horovod").origin).parent
+    shutil.copytree(installed, tmp_path / "horovod", ignore=shutil.ignore_patterns("*.py*"))
+    for path in (released / "horovod").rglob("*.py"):
+        there = tmp_path / path.relative_to(released)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, there)
+    (tmp_path / "train.py").write_text(UPSTREAMS)
+    ended = subprocess.run(
+        [BIN / "horovodrun", "-np", "2", sys.executable, tmp_path / "train.py", tmp_path, data],
+        cwd=tmp_path, text=True, capture_output=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    seen = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2)]
+    assert all(seen) and sorted(seen[0] + seen[1]) == list(range(TRAINING))
 
 
 def test_example(need, tmp_path):

@@ -19,10 +19,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import SystemRandom
 
+import input_trials
 import psutil
+from input_trials import InputTrial
 from jobs import HANG_SECONDS, PYTHONPATH, run_job
 from rich.console import Console
 from rich.markup import escape
@@ -52,8 +55,11 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=_seed, help="of the first trial (random)")
     which.add_argument("--replay", type=_seed, metavar="SEED", help="run this one trial, once")
-    parser.add_argument("--groups", action="store_true",
-                        help="mode topo only, and ranks that reduce as if on 2, 3 or 4 nodes")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--groups", action="store_true",
+                      help="mode topo only, and ranks that reduce as if on 2, 3 or 4 nodes")
+    kind.add_argument("--input", action="store_true",
+                      help="the input side: ranks and workers that are killed, and jobs that go on")
     parser.add_argument("--json", type=Path, default=Path("build/soak.jsonl"), metavar="FILE",
                         help="a line for each trial; folders of what went wrong go to a folder of "
                         "that name without its ending (%(default)s)")
@@ -94,8 +100,10 @@ def trials_from(seed: int, groups: bool, frameworks: list[str],
         seed = (seed + 1) % SEEDS
 
 
-def perform(one: Trial, folder: Path) -> dict:
+def perform(one: Trial | InputTrial, folder: Path) -> dict:
     """Runs a trial; what a line of the results holds. Its folder stays if something is wrong."""
+    if isinstance(one, InputTrial):
+        return input_trials.perform(one, folder)
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.monotonic()
     try:
@@ -117,7 +125,8 @@ def perform(one: Trial, folder: Path) -> dict:
             "planned_iterations": sum(seen["planned"] for seen in rounds)}
 
 
-def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Console) -> list[dict]:
+def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
+         console: Console) -> list[dict]:
     """The trials that went wrong; all that have ended are in the file."""
     folder = arguments.json.absolute().with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,42 +148,54 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial], console: Consol
             iterations += seen["planned_iterations"]
             if seen["found"]:
                 wrong.append(seen)
-                _show(seen, one.groups, folder, console)
+                _show(seen, arguments, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
     console.print(f"{ended} trials, {results} results compared, {iterations} planned iterations")
     return wrong
 
 
-def _show(seen: dict, groups: bool, folder: Path, console: Console) -> None:
+def _show(seen: dict, arguments: argparse.Namespace, folder: Path, console: Console) -> None:
     for problem in seen["found"]:
         console.print(f"  [red]{escape(problem)}[/]", soft_wrap=True)
-    console.print(f"  see {folder / str(seen['seed'])}; again: {_replay(seen['seed'], groups)}",
+    console.print(f"  see {folder / str(seen['seed'])}; again: "
+                  f"{_replay(seen['seed'], arguments)}",
                   soft_wrap=True)
 
 
-def _replay(seed: int | str, groups: bool) -> str:
-    return f"make soak SOAK_ARGS='{'--groups ' * groups}--replay {seed}'"
+def _replay(seed: int | str, arguments: argparse.Namespace) -> str:
+    kind = "--groups " * arguments.groups + "--input " * arguments.input
+    return f"make soak SOAK_ARGS='{kind}--replay {seed}'"
+
+
+def chosen_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
+    """Raises Unusable if this Horovod cannot run them."""
+    frameworks, controllers = built()
+    if arguments.input:
+        if "torch" not in frameworks:
+            raise Unusable("trials of the input side need PyTorch")
+        first = arguments.seed if arguments.replay is None else arguments.replay
+        return (input_trials.trial((first + number) % SEEDS) for number in count())
+    if arguments.replay is None:
+        return trials_from(arguments.seed, arguments.groups, frameworks, controllers)
+    one = trial(arguments.replay, arguments.groups)
+    if one.framework not in frameworks or one.controller not in controllers:
+        raise Unusable(f"this Horovod was built without what the trial needs: {one.framework}, "
+                       f"{one.controller}")
+    return iter([one])
 
 
 def main() -> int:
     arguments = parse_arguments()
     console = Console(highlight=False)
     try:
-        frameworks, controllers = built()
-        if arguments.replay is not None:
-            one = trial(arguments.replay, arguments.groups)
-            if one.framework not in frameworks or one.controller not in controllers:
-                raise Unusable(f"this Horovod was built without what the trial needs: "
-                               f"{one.framework}, {one.controller}")
-            chosen = iter([one])
-        else:
-            chosen = trials_from(arguments.seed, arguments.groups, frameworks, controllers)
-            console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
-                          f"{_replay('SEED', arguments.groups)}")
+        chosen = chosen_trials(arguments)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if arguments.replay is None:
+        console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
+                      f"{_replay('SEED', arguments)}")
     for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
         signal.signal(ending, signal.default_int_handler)
     try:

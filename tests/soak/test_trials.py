@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import input_trials
 import pytest
 import soak_command
 import trials
 
 SEEDS = (77, 149, 222, 376)
 GROUPED = ((1, True), (2, True))
+INPUT = (1, 2, 3, 4)
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +48,21 @@ def test_nothing_is_wrong(seed, groups, runnable, tmp_path):
         if needed not in built:
             pytest.skip(f"this Horovod was built without {needed}")
     assert soak_command.perform(one, tmp_path / str(seed))["found"] == []
+
+
+def test_of_the_input_side_all_kinds_are_killed():
+    some = [input_trials.trial(seed) for seed in INPUT]
+    assert {run.victim for one in some for run in one.runs} == {"", *input_trials.VICTIMS}
+    assert {name for one in some for name in one.batch} == {
+        "batch_size", "global_batch_size", "last"}
+    assert any(run.ranks != other.ranks for one in some for run, other in zip(
+        one.runs, one.runs[1:]))
+
+
+@pytest.mark.parametrize("seed", INPUT)
+def test_nothing_is_lost_when_ranks_are_killed(seed, runnable, tmp_path):
+    if "torch" not in runnable[0]:
+        pytest.skip("this Horovod was built without torch")
+    one = input_trials.trial(seed)
+    seen = soak_command.perform(one, tmp_path / str(seed))
+    assert seen["found"] == [] and seen["killed"] > 0

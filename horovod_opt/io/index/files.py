@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -100,7 +101,20 @@ def _statuses(root: str, names: Sequence[str]) -> Iterable[os.stat_result | OSEr
 
 
 def _status(root: str, name: str) -> os.stat_result | OSError:
+    path = os.path.join(root, name)
     try:
-        return os.stat(os.path.join(root, name))
+        status = os.stat(path)
     except OSError as error:
         return error
+    if _may_read(status) or os.access(path, os.R_OK, effective_ids=True):
+        return status
+    return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _may_read(status: os.stat_result) -> bool:
+    """By the mode, which is known already; asking costs a request on some file systems."""
+    if os.geteuid() == status.st_uid:
+        return bool(status.st_mode & stat.S_IRUSR)
+    if status.st_gid == os.getegid() or status.st_gid in os.getgroups():
+        return bool(status.st_mode & stat.S_IRGRP)
+    return bool(status.st_mode & stat.S_IROTH)

@@ -33,12 +33,22 @@ def equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
     """Raises InputError on all ranks if one of `values`, which JSON can hold, differs."""
     rows = [json.loads(row) for row in ranks.allgather(json.dumps(dict(values)).encode())]
     for name in values:
-        by_value: dict[str, list[int]] = {}
-        for rank, row in enumerate(rows):
-            by_value.setdefault(json.dumps(row.get(name)), []).append(rank)
-        if len(by_value) > 1:
-            listed = "; ".join(f"{value} on {_ranks(who)}" for value, who in by_value.items())
-            raise InputError(f"{name} differs between the ranks: {listed}; remedy: {remedy}")
+        _equal(name, {rank: row.get(name) for rank, row in enumerate(rows)}, remedy)
+
+
+def agreeing(ranks: Communication, name: str, value: Any, remedy: str) -> None:
+    """The same for one value, which ranks that have None do not know."""
+    values = map(json.loads, ranks.allgather(json.dumps(value).encode()))
+    _equal(name, {rank: one for rank, one in enumerate(values) if one is not None}, remedy)
+
+
+def _equal(name: str, values: Mapping[int, Any], remedy: str) -> None:
+    by_value: dict[str, list[int]] = {}
+    for rank, value in values.items():
+        by_value.setdefault(json.dumps(value), []).append(rank)
+    if len(by_value) > 1:
+        listed = "; ".join(f"{value} on {_ranks(who)}" for value, who in by_value.items())
+        raise InputError(f"{name} differs between the ranks: {listed}; remedy: {remedy}")
 
 
 class _Ended:

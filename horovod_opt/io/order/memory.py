@@ -10,6 +10,7 @@ worst step, and as many of the largest chunks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Optional
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from horovod_opt.io.order.node_shards import (
     whole_rows,
 )
 from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.schedule import needed, schedule
 
 
 def enough_for_any_epoch(order: Order, batches: Batches, ranks: Sequence[int],
@@ -33,6 +35,21 @@ def enough_for_any_epoch(order: Order, batches: Batches, ranks: Sequence[int],
     live = most_live_chunks(order, batches, ranks)
     sizes = np.asarray(chunk_bytes, np.int64)
     return int(np.sort(sizes)[len(sizes) - live:].sum())
+
+
+def enough_for(order: Order, batches: Sequence[Batches], ranks: Sequence[int],
+               chunk_bytes: np.ndarray, epochs: Optional[Sequence[int]],
+               memory: Optional[int]) -> int:
+    """Bytes that suffice for a node with these ranks, in these epochs (None: in any), each cut
+    as each of `batches`.
+
+    Where `memory` is less than that, and the epochs can be gone through, because they are few or
+    all alike, it is what they really need. That takes 0.2 s for a million samples of each."""
+    enough = max(enough_for_any_epoch(order, one, ranks, chunk_bytes) for one in batches)
+    if memory is None or memory >= enough or epochs is None and order.shuffle:
+        return enough
+    return max(needed(schedule(order, one, epoch, ranks), chunk_bytes)
+               for one in batches for epoch in (epochs if order.shuffle else (0,)))
 
 
 def most_live_chunks(order: Order, batches: Batches, ranks: Sequence[int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -73,7 +74,15 @@ class Leader:
             raise InputError(f"loads of the chunks {chunk.min()} to {chunk.max()}, of "
                              f"{len(self.chunk_bytes)}")
         self._here().announce(first, last, self.chunk_bytes[chunk])
-        self._fed.put((chunk, first, last))
+        self.feed_pieces(iter([loads]))
+
+    def feed_pieces(self, pieces: Iterator) -> None:
+        """The same in pieces, each taken when the ones before it have been begun: by a thread, so
+        that no rank waits for what another rank does. What is wrong with them ends the reading."""
+        if self._failure is not None:
+            raise self._failure
+        self._here()
+        self._fed.put(pieces)
 
     def stats(self) -> LeaderStats:
         """What has been read until now."""
@@ -136,20 +145,21 @@ class Leader:
     def _feed(self) -> None:
         ring = self._here()
         try:
-            while True:
-                fed = self._fed.get()
-                if fed is None:
-                    return
-                chunk, first, last = fed
-                for begin in range(0, len(chunk), _LOADS_AT_ONCE):
-                    part = slice(begin, begin + _LOADS_AT_ONCE)
-                    extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples,
-                                                          chunk[part])
-                    ring.add(first[part], last[part], extents)
+            for pieces in iter(self._fed.get, None):
+                for loads in pieces:
+                    self._add(ring, loads)
         except BaseException as error:
             self._failure = error
             if ring is self._ring:  # not stopped: nobody may wait for what will not come
                 ring.end()
+
+    def _add(self, ring: Ring, loads) -> None:
+        chunk, first, last = (np.ascontiguousarray(each, np.int64)
+                              for each in (loads.chunk, loads.first, loads.last))
+        for begin in range(0, len(chunk), _LOADS_AT_ONCE):
+            part = slice(begin, begin + _LOADS_AT_ONCE)
+            extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part])
+            ring.add(first[part], last[part], extents)
 
 
 def slots_for(chunk_bytes: np.ndarray, memory: int) -> int:

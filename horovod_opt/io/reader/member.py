@@ -63,8 +63,9 @@ class Member:
     def feed(self, loads, number: int | None = None) -> None:
         """What the leader was fed, in the same order: arrays `chunk`, `first`, `last`, int64[n].
 
-        `number` is that of the first load, where that is not the next one: in a worker that was not
-        told of earlier ones. Raises InputError if their steps overlap with those of earlier ones.
+        All of an epoch, or pieces of it, one after the other. `number` is that of the first load,
+        where that is not the next one: in a worker that was not told of earlier ones. Raises
+        InputError for a chunk that an earlier load is still there for.
         """
         self._here()
         chunk, first, last = (np.ascontiguousarray(each, np.int64)
@@ -73,13 +74,13 @@ class Member:
             return
         begin = self.next_load if number is None else number
         with self._lock:
+            step = self._ring.cursor(self.rank)
             if self._placements and first.min() <= self._placements[-1].last_step:
-                raise InputError(f"loads for step {first.min()} on, but earlier ones are for up to "
-                                 f"step {self._placements[-1].last_step}")
-            cursor = self._ring.cursor(self.rank)
-            kept = [each for each in self._placements if each.last_step >= cursor]
-            self._placements = (*kept, Placement(self._index, self._chunk_samples, begin, chunk,
-                                                 first, last))
+                self._placements[-1].extend(begin, chunk, first, last, step)
+            else:
+                kept = [each for each in self._placements if each.last_step >= step]
+                self._placements = (*kept, Placement(self._index, self._chunk_samples, begin,
+                                                     chunk, first, last))
             self.next_load = begin + len(chunk)
 
     def locate(self, step: int, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -88,6 +89,8 @@ class Member:
         Raises InputError for a sample that is not among the loads that were fed for the step.
         """
         samples = np.ascontiguousarray(samples, np.int64)
+        if not len(samples):  # so perhaps nothing was fed
+            return samples, np.zeros((0, len(self._index.size[:1].T)), np.int64)
         with self._lock:
             return self._placement(step).find(step, samples, self._index.size[samples])
 

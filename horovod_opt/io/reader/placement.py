@@ -9,7 +9,7 @@ from horovod_opt.io.reader.layout import extents_of_chunks
 
 
 class Placement:
-    """Of loads that belong together, as a rule those of an epoch.
+    """Of loads of one epoch, as far as they have been fed and are not over.
 
     `number` is the first load's; load `number + i` brings chunk `chunk[i]`, for steps `first[i]` to
     `last[i]` (int64[loads]). Where a chunk is one extent, as in most formats, all its parts are
@@ -20,16 +20,37 @@ class Placement:
                  first: np.ndarray, last: np.ndarray):
         self._index = index
         self._chunk_samples = chunk_samples
-        self._load = np.argsort(chunk, kind="stable")
-        self._sorted = chunk[self._load]
-        self._chunk, self._last = chunk, last
-        self._shift = np.zeros(len(chunk), np.int64)
-        self._known = np.zeros(len(chunk), bool)
-        self._is_scattered = np.zeros(len(chunk), bool)
-        self._scattered: dict[int, np.ndarray] = {}
-        self.number = number
+        # A row for each load, sorted by chunk.
+        self._number, self._chunk, self._last = (np.zeros(0, np.int64) for _ in range(3))
+        self._shift = np.zeros(0, np.int64)
+        self._known, self._is_scattered = np.zeros(0, bool), np.zeros(0, bool)
+        self._scattered: dict[int, np.ndarray] = {}  # by number
         self.first_step = int(first.min())
-        self.last_step = int(last.max())
+        self.last_step = self.first_step
+        self.extend(number, chunk, first, last, self.first_step)
+
+    def extend(self, number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
+               step: int) -> None:
+        """The next loads; what is over before `step` is forgotten.
+
+        Raises InputError for a chunk that is there already.
+        """
+        kept = self._last >= step
+        chunks = np.concatenate([self._chunk[kept], chunk])
+        order = np.argsort(chunks, kind="stable")
+        again = np.flatnonzero(np.diff(chunks[order]) == 0)
+        if len(again):
+            raise InputError(f"a load of chunk {chunks[order][again[0]]} for step {first.min()} "
+                             f"on, but another one is for up to step {self.last_step}")
+        for one in set(self._number[~kept].tolist()) & self._scattered.keys():
+            del self._scattered[one]
+        new = np.zeros(len(chunk), np.int64)
+        self._chunk = chunks[order]
+        self._number, self._last, self._shift, self._known, self._is_scattered = (
+            np.concatenate([old[kept], more.astype(old.dtype)])[order] for old, more in (
+                (self._number, number + np.arange(len(chunk))), (self._last, last),
+                (self._shift, new), (self._known, new), (self._is_scattered, new)))
+        self.last_step = max(self.last_step, int(last.max()))
 
     def find(self, step: int, samples: np.ndarray, size: np.ndarray
              ) -> tuple[np.ndarray, np.ndarray]:
@@ -39,36 +60,35 @@ class Placement:
         Raises InputError for a sample that is of none of the chunks.
         """
         chunk = samples // self._chunk_samples
-        at = np.minimum(np.searchsorted(self._sorted, chunk), len(self._sorted) - 1)
-        missing = np.flatnonzero(self._sorted[at] != chunk)
+        row = np.minimum(np.searchsorted(self._chunk, chunk), len(self._chunk) - 1)
+        missing = np.flatnonzero(self._chunk[row] != chunk)
         if len(missing):
             raise InputError(f"step {step} takes sample {samples[missing[0]]} of chunk "
                              f"{chunk[missing[0]]}, which this node was not told to read; remedy: "
                              "feed leader and ranks with the schedule of the same order and ranks")
-        load = self._load[at]
-        if not self._known[load].all():
-            self._learn(np.unique(load[~self._known[load]]), step)
-        places = self._index.offset[samples] + self._shift[load][:, None]
-        for i in np.flatnonzero(self._is_scattered[load]):
+        if not self._known[row].all():
+            self._learn(np.unique(row[~self._known[row]]), step)
+        places = self._index.offset[samples] + self._shift[row][:, None]
+        for i in np.flatnonzero(self._is_scattered[row]):
             within = samples[i] - chunk[i] * self._chunk_samples
-            places[i] = self._scattered[int(load[i])][within]
+            places[i] = self._scattered[int(self._number[row[i]])][within]
         places[size == 0] = 0  # nothing is nowhere
-        return load + self.number, places
+        return self._number[row], places
 
-    def _learn(self, loads: np.ndarray, step: int) -> None:
-        for over in [load for load in self._scattered if self._last[load] < step]:
-            del self._scattered[over]
-            self._known[over] = False
-        extents, places = extents_of_chunks(self._index, self._chunk_samples, self._chunk[loads])
+    def _learn(self, rows: np.ndarray, step: int) -> None:
+        for row in np.flatnonzero(self._is_scattered & self._known & (self._last < step)):
+            del self._scattered[int(self._number[row])]
+            self._known[row] = False
+        extents, places = extents_of_chunks(self._index, self._chunk_samples, self._chunk[rows])
         one = np.diff(extents.begin) == 1
-        self._shift[loads[one]] = -extents.offset[extents.begin[:-1][one]]
-        self._known[loads] = True
-        self._is_scattered[loads] = ~one
-        rows = np.cumsum(self._samples_in(loads))[:-1]
-        for load, is_one, each in zip(loads.tolist(), one, np.split(places, rows)):
+        self._shift[rows[one]] = -extents.offset[extents.begin[:-1][one]]
+        self._known[rows] = True
+        self._is_scattered[rows] = ~one
+        ends = np.cumsum(self._samples_in(rows))[:-1]
+        for row, is_one, each in zip(rows.tolist(), one, np.split(places, ends)):
             if not is_one:
-                self._scattered[load] = each.copy()
+                self._scattered[int(self._number[row])] = each.copy()
 
-    def _samples_in(self, loads: np.ndarray) -> np.ndarray:
-        first = self._chunk[loads] * self._chunk_samples
+    def _samples_in(self, rows: np.ndarray) -> np.ndarray:
+        first = self._chunk[rows] * self._chunk_samples
         return np.minimum(first + self._chunk_samples, len(self._index.offset)) - first

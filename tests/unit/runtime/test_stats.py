@@ -97,9 +97,11 @@ def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
 def test_input_is_shown_where_there_is_any(make_stats):
     assert "Input" not in printed([make_stats(input_samples=0)])
     text = printed([make_stats(input_samples=12_345, input_bytes=3 << 20, input_wait_seconds=0.25,
+                               input_samples_from_storage=12_000,
                                input_node_bytes=4 << 20, input_node_requests=9)])
     assert cells(text, "samples taken") == ["", "12,345"]
     assert cells(text, "their bytes") == ["MiB", "3.0"]
+    assert "12,000" in text
     assert cells(text, "training waited for them") == ["s", "0.250"]
     assert cells(text, "read from storage") == ["MiB", "4.0"]
     assert cells(text, "in requests") == ["", "9"]

@@ -65,6 +65,7 @@ HorovodOptStats ReadStats(State& state) {
         Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
     out.input_samples = state.input.input_samples;
     out.input_bytes = state.input.input_bytes;
+    out.input_samples_from_storage = state.input.input_samples_from_storage;
     out.input_wait_seconds = state.input.input_wait_seconds;
     out.input_node_bytes = state.input.input_node_bytes;
     out.input_node_requests = state.input.input_node_requests;

@@ -8,7 +8,7 @@ import pytest
 from thread_ranks import on_ranks
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.agreement import agreeing, equal, together
 from horovod_opt.io.job.communication import ALONE
 
 
@@ -90,3 +90,11 @@ def test_values_that_differ_are_named_with_their_ranks():
     assert [type(one) for one in errors] == [InputError] * 3
     assert {str(one) for one in errors} == {
         "seed differs between the ranks: 1 on ranks 0, 2; 7 on rank 1; remedy: give one seed"}
+
+
+def test_ranks_that_do_not_know_a_value_agree():
+    assert on_ranks(3, lambda ranks: agreeing(ranks, "x", (None, 1, 1)[ranks.rank], "-")) == [
+        None] * 3
+    errors = on_ranks(3, lambda ranks: agreeing(ranks, "x", (1, None, 2)[ranks.rank], "look"))
+    assert {str(one) for one in errors} == {
+        "x differs between the ranks: 1 on rank 0; 2 on rank 2; remedy: look"}

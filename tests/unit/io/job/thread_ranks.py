@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
+
+import horovod_opt.io as hio
+from horovod_opt.io import opening
+from horovod_opt.io.job import nodes
 from horovod_opt.io.job.communication import Communication
 
 
@@ -36,4 +42,32 @@ def on_ranks(size: int, function: Callable[[Communication], Any]) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join()
+    return results
+
+
+def in_job(size: int, function: Callable[[Callable, int], Any], node_ranks: int = 0) -> list[Any]:
+    """What `function(open, rank)` returns or raises on each rank, by rank; `open` is hio.open as
+    the rank calls it. Nodes have `node_ranks` ranks each, the last one perhaps fewer; 0: all."""
+    local = threading.local()
+
+    def open_as(ranks: Communication, *arguments: object, **options: object) -> hio.Data:
+        local.ranks = ranks
+        return hio.open(*arguments, **options)
+
+    def node_of(ranks: Communication) -> nodes.Node:
+        each = node_ranks or size
+        first = ranks.rank // each * each
+        return nodes.Node(tuple(range(first, min(first + each, size))), ranks.rank - first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "find", lambda: local.ranks)
+        patch.setattr(nodes, "find", node_of)
+        return on_ranks(size, lambda ranks: function(partial(open_as, ranks), ranks.rank))
+
+
+def succeeded(results: list[Any]) -> list[Any]:
+    """The same results. Raises the first error among them."""
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
     return results

@@ -8,7 +8,7 @@ from orders import jobs, orders
 
 from horovod_opt.io.order import schedule as schedules
 from horovod_opt.io.order.batches import Batches
-from horovod_opt.io.order.memory import _windows, enough_for_any_epoch
+from horovod_opt.io.order.memory import _windows, enough_for, enough_for_any_epoch
 from horovod_opt.io.order.node_reads import node_reads
 from horovod_opt.io.order.node_shards import (
     _below,
@@ -213,3 +213,26 @@ def test_nothing_is_left_to_load_at_the_end_of_an_epoch():
     assert needed(loads, np.full(10, 7)) == 0
     assert enough_for_any_epoch(order, Batches(order, 2, batch_size=5, start=100), [0],
                                 np.full(10, 7)) == 0
+
+
+def test_memory_that_would_do_is_not_too_little():
+    """Two large chunks, never needed at once: without shuffling, and in given epochs."""
+    sizes = np.ones(16, np.int64)
+    sizes[[2, 9]] = 100
+    for order, epochs in ((Order(160, 10, shuffle=False), None),
+                          (Order(160, 10, shards=1, window=2, seed=3), range(5, 8))):
+        batches = Batches(order, 1, batch_size=7)
+        really = max(needed(schedule(order, batches, epoch, [0]), sizes)
+                     for epoch in epochs or (0, 1, 2))
+        any_epoch = enough_for_any_epoch(order, batches, [0], sizes)
+        assert really < any_epoch
+        for memory, enough in ((None, any_epoch), (any_epoch, any_epoch), (really, really),
+                               (really - 1, really)):
+            assert enough_for(order, [batches], [0], sizes, epochs, memory) == enough
+
+
+def test_memory_for_all_epochs_is_what_any_may_need():
+    order, sizes = Order(160, 10, shards=1, window=2), np.arange(16)
+    batches = [Batches(order, 1, batch_size=7, start=start) for start in (0, 33)]
+    assert enough_for(order, batches, [0], sizes, None, 1) == max(
+        enough_for_any_epoch(order, one, [0], sizes) for one in batches)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from data_sets import environment, files, tar, tfrecord
-from thread_ranks import on_ranks
+from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io import opening
 
 
 def records(count: int) -> list[bytes]:
@@ -51,7 +49,7 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
             assert sorted(sum(epoch, [])) == list(range(300))
             assert len(epoch) == len(loader) == 10
         assert first != second
-        assert data.stats()["samples"] == 600
+        assert data.stats()["samples"] == data.stats()["samples_from_storage"] == 600
         assert data.stats()["node_chunks"] == 2 * 19
 
 
@@ -237,32 +235,8 @@ def test_an_lmdb_gives_its_values(tmp_path):
         [b"value0", b"value1"], [b"value2", b"value3"]]
 
 
-def on_thread_ranks(monkeypatch, size: int, function) -> list:
-    """Each rank calls function(rank) with open() bound to its communication."""
-    def run(ranks):
-        opened = partial(open_as, ranks)
-        return function(opened, ranks.rank)
-
-    def open_as(ranks, *arguments, **options):
-        local.ranks = ranks
-        return hio.open(*arguments, **options)
-
-    import threading
-
-    local = threading.local()
-    monkeypatch.setattr(opening, "find", lambda: local.ranks)
-    return on_ranks(size, run)
-
-
-def checked(results: list) -> list:
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
-
-
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_ranks_share_an_epoch(tfrecords, monkeypatch, size):
+def test_ranks_share_an_epoch(tfrecords, size):
     def run(open_data, rank):
         data = open_data(tfrecords, seed=5, chunk_samples=16)
         loader = hio.torch.loader(data, 16, decode=number, epochs=2)
@@ -271,7 +245,7 @@ def test_ranks_share_an_epoch(tfrecords, monkeypatch, size):
         data.close()
         return epochs, stats
 
-    results = checked(on_thread_ranks(monkeypatch, size, run))
+    results = succeeded(in_job(size, run))
     for epoch in range(2):
         of_ranks = [epochs[epoch] for epochs, _ in results]
         assert {len(one) for one in of_ranks} == {len(of_ranks[0])}
@@ -286,7 +260,7 @@ def test_ranks_share_an_epoch(tfrecords, monkeypatch, size):
         (2 * pieces, 2 * read)}
 
 
-def test_the_same_batches_for_any_number_of_ranks(tfrecords, monkeypatch):
+def test_the_same_batches_for_any_number_of_ranks(tfrecords):
     def batches(size: int) -> list[list[int]]:
         def run(open_data, rank):
             data = open_data(tfrecords, seed=5, chunk_samples=16)
@@ -295,7 +269,7 @@ def test_the_same_batches_for_any_number_of_ranks(tfrecords, monkeypatch):
             return found
 
         return [sorted(sum(step, [])) for step in
-                zip(*checked(on_thread_ranks(monkeypatch, size, run)))]
+                zip(*succeeded(in_job(size, run)))]
 
     one = batches(1)
     assert len(one) == 13
@@ -308,24 +282,24 @@ def test_the_same_batches_for_any_number_of_ranks(tfrecords, monkeypatch):
     ({"memory": lambda rank: "1GiB" if rank else None}, "memory differs between the ranks"),
     ({"bad": lambda rank: "ignore" if rank else "raise"}, "rank 1: bad='ignore'; remedy: one of"),
 ])
-def test_ranks_that_differ_all_get_the_same_error(tfrecords, monkeypatch, options, said):
-    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: open_data(
+def test_ranks_that_differ_all_get_the_same_error(tfrecords, options, said):
+    errors = in_job(2, lambda open_data, rank: open_data(
         tfrecords, **{name: value(rank) for name, value in options.items()}))
     assert [type(one) for one in errors] == [hio.InputError] * 2
     assert str(errors[0]) == str(errors[1])
     assert said in str(errors[0])
 
 
-def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords, monkeypatch):
-    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: hio.torch.loader(
+def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords):
+    errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords), 16 + rank))
     assert [type(one) for one in errors] == [hio.InputError] * 2
     assert "batch_size differs between the ranks: 16 on rank 0; 17 on rank 1" in str(errors[0])
     assert str(errors[0]) == str(errors[1])
 
 
-def test_too_little_memory_is_refused_with_both_figures(tfrecords, monkeypatch):
-    errors = on_thread_ranks(monkeypatch, 2, lambda open_data, rank: hio.torch.loader(
+def test_too_little_memory_is_refused_with_both_figures(tfrecords):
+    errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords, memory=20000, chunk_samples=16), 16))
     assert {type(one) for one in errors} == {hio.InputError}
     assert "memory=19.53 KiB is less than the " in str(errors[1])
@@ -338,8 +312,8 @@ def test_memory_that_is_none(tfrecords, memory):
         hio.open(tfrecords, memory=memory)
 
 
-def test_no_data_is_the_same_error_on_all_ranks(tmp_path, monkeypatch):
-    errors = on_thread_ranks(monkeypatch, 3, lambda open_data, rank: open_data(
+def test_no_data_is_the_same_error_on_all_ranks(tmp_path):
+    errors = in_job(3, lambda open_data, rank: open_data(
         str(tmp_path / "*.tfrecord")))
     assert {type(one) for one in errors} == {hio.DataError}
     assert len({str(one) for one in errors}) == 1
@@ -446,7 +420,7 @@ def test_decode_batch_makes_the_whole_batch(tfrecords, other):
             hio.torch.loader(data, 16, decode_batch=sums, **other)
 
 
-def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords, monkeypatch):
+def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords):
     def run(open_data, rank):
         data = open_data(tfrecords, seed=5, chunk_samples=16)
         loader = hio.torch.loader(
@@ -458,7 +432,7 @@ def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords, monkeypatch):
 
     def seeds(ranks: int) -> dict[tuple[int, int], int]:
         return {(epoch, position): seed
-                for one in checked(on_thread_ranks(monkeypatch, ranks, run))
+                for one in succeeded(in_job(ranks, run))
                 for epoch, position, seed in one}
 
     of_one = seeds(1)

@@ -1,0 +1,59 @@
+"""Ranks of torch.distributed without a launcher: nobody ends those that are left when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs import HANG_SECONDS, PYTHONPATH, worker_file
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a rank has ended."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class GlooRanks:
+    """Starts workers/*/<worker>.py, once for each rank."""
+
+    def __init__(self, folder: Path, worker: str | Path, *arguments: object, ranks: int,
+                 **environment: str):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
+        self.processes = [subprocess.Popen(
+            [sys.executable, worker_file(worker), folder, *map(str, arguments)], cwd=folder,
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+                 "PYTHONPATH": PYTHONPATH, "RANK": str(rank), "WORLD_SIZE": str(ranks),
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment})
+            for rank in range(ranks)]
+
+    def ended(self, seconds: float = HANG_SECONDS) -> list[Ended]:
+        """Of each rank. Raises TimeoutExpired if one hangs, once none is left."""
+        try:
+            outputs = [process.communicate(timeout=seconds) for process in self.processes]
+        finally:
+            self.kill()
+        return [Ended(process.returncode, *texts)
+                for process, texts in zip(self.processes, outputs)]
+
+    def kill(self) -> None:
+        """All that are left."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()

@@ -1,0 +1,189 @@
+"""Trials of the input side: ranks and workers are killed, and others go on from the last state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import google_crc32c
+import numpy as np
+import psutil
+from gloo_ranks import GlooRanks
+from input_reports import said
+
+from horovod_opt.io import index
+from horovod_opt.io.order.order import Order
+
+WORKER = Path(__file__).parent / "workers" / "soak_input.py"
+VICTIMS = ("leader", "member", "worker", "all")
+START_SECONDS = 120  # in which the first batch comes
+END_SECONDS = 60  # in which the others end
+RUN_SECONDS = 3  # from the first to the last batch, if nobody is killed
+
+
+class Run(NamedTuple):
+    """A job of so many ranks, and who is killed how long after its first batch; "": nobody."""
+
+    ranks: int
+    workers: int
+    victim: str
+    seconds: float
+
+
+class InputTrial(NamedTuple):
+    seed: int
+    samples: int
+    options: dict
+    batch: dict
+    epochs: int
+    save_every: int
+    runs: tuple[Run, ...]
+
+    def describe(self) -> str:
+        runs = ", ".join(f"{run.ranks} ranks" + f" with workers {run.workers}" * (run.workers > 0)
+                         + f" until {run.victim} killed" * bool(run.victim) for run in self.runs)
+        return f"{self.samples} samples, {self.options}, {self.batch}, {runs}"
+
+
+def trial(seed: int) -> InputTrial:
+    random = Random(seed)
+    samples = random.choice((random.randint(4, 60), random.randint(200, 900)))
+    options = {"seed": random.randrange(1000), "shuffle": random.random() < 0.8,
+               "chunk_samples": random.randint(1, 40)}
+    batch = {"batch_size": random.randint(1, 12)} if random.random() < 0.5 else {
+        "global_batch_size": random.randint(4, 24)}
+    runs = [_run(random, random.choice(VICTIMS)) for _ in range(random.randint(1, 3))]
+    return InputTrial(seed, samples, options, {**batch, "last": random.choice(("spread", "mask"))},
+                      random.randint(2, 3), random.randint(1, 5),
+                      (*runs, _run(random, "")))
+
+
+def _run(random: Random, victim: str) -> Run:
+    ranks = random.randint(2 if victim == "member" else 1, 4)
+    workers = 1 if victim == "worker" else random.choice((0, 0, 1))
+    return Run(ranks, workers, victim, random.uniform(0, RUN_SECONDS / 2))
+
+
+def perform(one: InputTrial, folder: Path) -> dict:
+    """What a line of the soak run's results holds. The folder stays if something is wrong."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    begun = time.monotonic()
+    _write(folder / "data.tfrecord", one.samples)
+    state, found, taken, killed = folder / "state.json", [], [], 0
+    for number, run in enumerate(one.runs):
+        before = _position(state)
+        part = folder / f"run-{number}"
+        problems, was_killed = _perform(one, run, part, state)
+        found += [f"run {number}: {problem}" for problem in problems]
+        killed += was_killed
+        taken += _counted(said(part, run.ranks), before, _position(state))
+    if not found:
+        found = _wrong(one, taken, _position(state), folder / "data.tfrecord")
+    if not found:
+        shutil.rmtree(folder)
+    return {"seed": one.seed, "trial": one.describe(), "found": found,
+            "seconds": round(time.monotonic() - begun, 1),
+            "results": sum(len(line["numbers"]) for line in taken), "killed": killed,
+            "planned_iterations": 0}
+
+
+def _write(path: Path, samples: int) -> None:
+    def masked(data: bytes) -> bytes:
+        crc = google_crc32c.value(data)
+        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+    with path.open("wb") as file:
+        for number in range(samples):
+            data = number.to_bytes(4, "little") + bytes(number % 50)
+            length = len(data).to_bytes(8, "little")
+            file.write(length + masked(length) + data + masked(data))
+
+
+def _position(state: Path) -> tuple[int, int]:
+    if not state.exists():
+        return 0, 0
+    kept = json.loads(state.read_text())
+    return kept["epoch"], kept["position"]
+
+
+def _perform(one: InputTrial, run: Run, folder: Path, state: Path) -> tuple[list[str], bool]:
+    """What went wrong: ranks that do not end when one was killed, or fail when none was. And
+    whether somebody was: a job may be over before."""
+    folder.mkdir()
+    batch = one.batch.get("global_batch_size") or run.ranks * one.batch["batch_size"]
+    settings = {"open": one.options, "loader": {**one.batch, "workers": run.workers},
+                "epochs": one.epochs, "save_every": one.save_every,
+                "step_seconds": RUN_SECONDS * batch / (one.samples * one.epochs)}
+    job = GlooRanks(folder, WORKER, folder.parent / "data.tfrecord", json.dumps(settings), state,
+                    ranks=run.ranks)
+    try:
+        workers = _kill(job, run, folder) if run.victim else []
+        ended = job.ended(END_SECONDS if run.victim else START_SECONDS)
+    except subprocess.TimeoutExpired:
+        return [f"hangs, with {run.victim or 'nobody'} killed"], bool(run.victim)
+    finally:
+        job.kill()
+    _, left = psutil.wait_procs(workers, timeout=15)
+    found = [f"outlives its rank: {process}" for process in left]
+    failed = [f"rank {rank}: {each.errors[-2000:]}" for rank, each in enumerate(ended) if each.code]
+    return found + failed * (not run.victim), bool(failed and run.victim)
+
+
+def _kill(job: GlooRanks, run: Run, folder: Path) -> list[psutil.Process]:
+    """Returns the workers that were there."""
+    deadline = time.monotonic() + START_SECONDS
+    while not all(said(folder, run.ranks)) and time.monotonic() < deadline and any(
+            process.poll() is None for process in job.processes):
+        time.sleep(0.02)
+    time.sleep(run.seconds)
+    processes = [psutil.Process(process.pid) for process in job.processes if process.poll() is None]
+    workers = [child for process in processes for child in _children(process)]
+    victims = {"leader": processes[:1], "member": processes[1:][-1:], "worker": workers[:1],
+               "all": processes}[run.victim]
+    for victim in victims:
+        victim.kill()
+    return workers
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _counted(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
+             end: tuple[int, int]) -> list[dict]:
+    """What ranks took between two states; later steps are not in the state and come again."""
+    return [line for lines in reports for line in lines
+            if begin <= (line["epoch"], line["start"]) < end]
+
+
+def _wrong(one: InputTrial, taken: Sequence[dict], end: tuple[int, int],
+           data: Path) -> list[str]:
+    """What was lost or came twice, and steps with other samples than the order has for them."""
+    order = Order(one.samples, one.options["chunk_samples"], None, None, one.options["seed"],
+                  index.load(data).digest, one.options["shuffle"])
+    found = []
+    if end != (one.epochs, 0):
+        found.append(f"the last state is at {end}, not at the end of epoch {one.epochs - 1}")
+    for epoch in range(one.epochs):
+        steps: dict[tuple[int, int], list[int]] = {}
+        for line in taken:
+            if line["epoch"] == epoch:
+                steps.setdefault((line["start"], line["end"]), []).extend(line["numbers"])
+        numbers = [number for step in steps.values() for number in step]
+        if sorted(numbers) != list(range(one.samples)):
+            found.append(f"epoch {epoch}: lost {sorted({*range(one.samples)} - {*numbers})}, "
+                         f"{len(numbers) - len({*numbers})} come twice")
+        found += [f"epoch {epoch}, positions {start} to {end}: other samples"
+                  for (start, end), step in steps.items()
+                  if sorted(step) != sorted(order.at(epoch, np.arange(start, end)).tolist())]
+    return found

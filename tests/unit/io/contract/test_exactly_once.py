@@ -1,0 +1,174 @@
+"""Each sample once an epoch and equally many steps on every rank: random data, ranks, batches,
+windows, and stops after which other ranks go on from the state."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import numpy as np
+from data_sets import tfrecord
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thread_ranks import in_job, succeeded
+
+from horovod_opt.io.data import Data
+from horovod_opt.io.decoding import decoded
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.reading import Reading
+
+EXAMPLES = int(os.environ.get("HIO_EXAMPLES", 100))  # more by hand
+
+
+class Job(NamedTuple):
+    """Ranks, of which `node_ranks` share a node, that leave after `steps`; None: at the end of the
+    epoch after the one that they begin with."""
+
+    ranks: int
+    node_ranks: int
+    steps: Optional[int]
+
+
+class Program(NamedTuple):
+    """Jobs that follow each other, each from the state of the one before."""
+
+    sizes: list[int]
+    options: dict
+    batch: dict
+    jobs: list[Job]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    sizes = draw(st.lists(st.integers(0, 300), min_size=1, max_size=70))
+    options = {"seed": draw(st.integers(0, 99)), "shuffle": draw(st.booleans()),
+               "chunk_samples": draw(st.integers(1, 12))}
+    if options["shuffle"]:
+        chunks = -(-len(sizes) // options["chunk_samples"])
+        options |= {"shards": draw(st.integers(1, chunks)), "window": draw(st.integers(1, 6))}
+    last = draw(st.sampled_from(["spread", "spread", "drop", "mask"]))
+    most = draw(st.sampled_from([1, 3, 8]))
+    batch = draw(st.integers(1, 8).map(lambda size: {"batch_size": size})
+                 | st.integers(8, 24).map(lambda size: {"global_batch_size": size}))
+    jobs = [Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), draw(st.integers(0, 9)))
+            for _ in range(draw(st.integers(0, 2)))]
+    return Program(sizes, options, {**batch, "last": last},
+                   [*jobs, Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), None)])
+
+
+class Taken(NamedTuple):
+    """A step of a rank: what it says of itself, and the records' numbers."""
+
+    epoch: int
+    start: int
+    end: int
+    size: int
+    slots: int
+    weight: float
+    numbers: list[int]
+
+
+def take_steps(data: Data, batch: dict, steps: Optional[int]) -> list[Taken]:
+    """What this rank takes; as many steps as are asked for, or to the end of the next epoch."""
+    reading = Reading(data, **{"batch_size": None, "global_batch_size": None, **batch})
+    taken: list[Taken] = []
+    last_epoch = data.epoch + 1
+    while steps is None and data.epoch <= last_epoch or steps is not None and len(taken) < steps:
+        epoch = reading.begin()
+        for step in reading.samples(epoch):
+            found = decoded(data, reading.member, step, lambda sample: (sample.number, sample.data))
+            for number, contents in found.items:
+                assert contents == record(number, len(contents))
+            info = step.info
+            taken.append(Taken(info.epoch, info.start, info.end, info.size, info.slots, info.weight,
+                               [number for number, _ in found.items]))
+            data.advance(info.epoch, info.end)
+            if len(taken) == steps:
+                break
+        else:
+            data.advance(epoch.epoch + 1, 0)  # with last="drop" some samples are left
+    return taken
+
+
+def record(number: int, size: int) -> bytes:
+    return (number.to_bytes(2, "little") * 150)[:size]
+
+
+def can_be(samples: int, batch: dict, ranks: int) -> bool:
+    whole = batch.get("global_batch_size", ranks * batch.get("batch_size", 0))
+    return ranks <= samples and (batch["last"] != "drop" or whole <= samples)
+
+
+def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tuple:
+    """Steps of each rank, and the state after them."""
+    def on_rank(open_data, rank: int):
+        with open_data(pattern, threads=1, **program.options) as data:
+            if state is not None:
+                data.load_state_dict(state)
+            return take_steps(data, program.batch, job.steps), data.order, data.state_dict()
+
+    results = in_job(job.ranks, on_rank, job.node_ranks)
+    if not can_be(len(program.sizes), program.batch, job.ranks):
+        assert {type(one) for one in results} == {InputError}
+        assert len({str(one) for one in results}) == 1
+        return None
+    taken, orders, states = zip(*succeeded(results))
+    assert all(one == states[0] for one in states)
+    return taken, orders[0], json.loads(json.dumps(states[0]))
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+@given(programs())
+def test_nothing_is_lost_and_nothing_comes_twice(program):
+    samples = len(program.sizes)
+    seen: dict[int, list[int]] = {}
+    position = {"epoch": 0, "position": 0}
+    state = None
+    with tempfile.TemporaryDirectory() as folder:
+        pattern = tfrecord(Path(folder) / "a.tfrecord", [
+            record(number, size) for number, size in enumerate(program.sizes)])
+        for job in program.jobs:
+            done = run(pattern, program, job, state)
+            if done is None:
+                continue
+            taken, order, state = done
+            assert len({len(of_rank) for of_rank in taken}) == 1  # equally many steps
+            for step in zip(*taken):
+                check_step(step, position, order, program, job)
+                first = step[0]
+                seen.setdefault(first.epoch, []).extend(
+                    number for one in step for number in one.numbers)
+                position = {"epoch": first.epoch, "position": first.end}
+    last_epoch = max(seen, default=-1)
+    for epoch, numbers in seen.items():
+        assert len(set(numbers)) == len(numbers)
+        if program.batch["last"] != "drop" and epoch < last_epoch:
+            assert sorted(numbers) == list(range(samples))
+    if can_be(samples, program.batch, program.jobs[-1].ranks):
+        assert last_epoch >= 1
+        if program.batch["last"] != "drop":
+            assert sorted(seen[last_epoch]) == list(range(samples))
+
+
+def check_step(step: tuple[Taken, ...], position: dict, order, program: Program, job: Job) -> None:
+    """Its ranks have what the order has at its positions, in shares of nearly one size."""
+    first = step[0]
+    assert {(one.epoch, one.start, one.end) for one in step} == {
+        (first.epoch, first.start, first.end)}
+    if first.epoch == position["epoch"]:
+        assert first.start == position["position"]
+    else:
+        assert (first.epoch, first.start) == (position["epoch"] + 1, 0)
+    together = [number for one in step for number in one.numbers]
+    assert sorted(together) == sorted(
+        order.at(first.epoch, np.arange(first.start, first.end)).tolist())
+    sizes = [one.size for one in step]
+    assert max(sizes) - min(sizes) <= 1
+    assert abs(sum(one.weight for one in step) - job.ranks) < 1e-9
+    if program.batch["last"] != "spread":
+        whole = program.batch.get("global_batch_size",
+                                  job.ranks * program.batch.get("batch_size", 0))
+        assert sum(one.slots for one in step) == whole

@@ -1,0 +1,78 @@
+"""The ranks' small allgather, over what Horovod offers: upstream's as well as this project's."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.job import communication
+
+# What horovod.torch of upstream's 0.28.1 has of those that the adapter could ask for.
+UPSTREAM = ("init", "shutdown", "is_initialized", "size", "rank", "local_size", "local_rank",
+            "cross_size", "cross_rank", "allgather_object", "broadcast_object", "mpi_built",
+            "gloo_built")
+
+
+class Upstream(ModuleType):
+    """Only these names, as functions; anything else fails the test."""
+
+    def __init__(self, name: str, is_initialized: bool = True, rank: int = 1, size: int = 3):
+        super().__init__(name)
+        self._values = {"is_initialized": is_initialized, "rank": rank, "size": size}
+        self.names_seen: list[str] = []
+
+    def __getattr__(self, name: str):
+        if name not in UPSTREAM:
+            raise AttributeError(f"upstream's Horovod has no {name}")
+        if name == "allgather_object":
+            return self._allgather_object
+        return lambda: self._values[name]
+
+    def _allgather_object(self, obj, session=None, process_set=None, name=None):
+        """Signatures: (obj, name, process_set) in PyTorch, (obj, session, name, ...) in
+        TensorFlow, so that only names of arguments are safe."""
+        assert session is None and process_set is None
+        self.names_seen.append(name)
+        return [obj + bytes([rank]) for rank in range(self._values["size"])]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for name in (*communication.SIZES, "torch"):
+        monkeypatch.delenv(name, raising=False)
+    for name in [*(f"horovod.{each}" for each in communication.FRAMEWORKS), "torch"]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.mark.parametrize("framework", communication.FRAMEWORKS)
+def test_upstreams_horovod(monkeypatch, framework):
+    hvd = Upstream(f"horovod.{framework}")
+    monkeypatch.setitem(sys.modules, hvd.__name__, hvd)
+    found = communication.find()
+    assert (found.rank, found.size) == (1, 3)
+    assert found.allgather(b"x") == [b"x\0", b"x\1", b"x\2"]
+    assert hvd.names_seen == ["horovod_opt.io"]
+
+
+def test_of_several_frameworks_the_one_that_is_initialized(monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod.torch", Upstream("horovod.torch", False))
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", Upstream("horovod.tensorflow", rank=2))
+    assert communication.find().rank == 2
+
+
+def test_one_rank_is_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod.torch", Upstream("horovod.torch", rank=0, size=1))
+    assert communication.find() is communication.ALONE
+
+
+@pytest.mark.parametrize("name", communication.SIZES)
+def test_a_job_whose_ranks_have_not_met(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "horovod.torch", Upstream("horovod.torch", False))
+    monkeypatch.setenv(name, "4")
+    with pytest.raises(InputError, match=f"{name}=4, but neither Horovod nor torch.distributed is"):
+        communication.find()
+    monkeypatch.setenv(name, "1")
+    assert communication.find() is communication.ALONE

@@ -1,0 +1,87 @@
+"""Processes that a rank starts after it has opened data: forks, and workers that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+
+import psutil
+import pytest
+from data_sets import tfrecord
+
+import horovod_opt.io as hio
+
+SAMPLES = 200
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tfrecord(tmp_path / "a.tfrecord", [i.to_bytes(2, "little") * 9 for i in range(SAMPLES)])
+
+
+def number(sample: hio.Sample) -> int:
+    return int.from_bytes(sample.data[:2], "little")
+
+
+def in_child(function) -> int:
+    """Its exit status: 0 if `function` returns."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_that_goes_on_with_its_parents_loader_is_told(path):
+    with hio.open(path, chunk_samples=8) as data:
+        loader = hio.torch.loader(data, 8, decode=number)
+        loop = iter(loader)
+        seen = next(loop).tolist()
+
+        def go_on() -> None:
+            with pytest.raises(hio.ReaderEnded, match="opened before this process was forked; "
+                                                      "remedy: open it here"):
+                next(iter(loader))
+
+        assert in_child(go_on) == 0
+        seen += sum((batch.tolist() for batch in loop), [])
+    assert sorted(seen) == list(range(SAMPLES))
+
+
+def test_a_child_may_open_the_data_itself(path):
+    with hio.open(path, seed=1) as data:
+        loop = iter(hio.torch.loader(data, 8, decode=number))
+        seen = next(loop).tolist()
+
+        def read_all() -> None:
+            with hio.open(path, seed=1) as own:
+                (batch,) = hio.torch.loader(own, SAMPLES, decode=number, epochs=1)
+            assert sorted(batch.tolist()) == list(range(SAMPLES))
+
+        assert in_child(read_all) == 0
+        seen += sum((batch.tolist() for batch in loop), [])
+    assert sorted(seen) == list(range(SAMPLES))
+
+
+def test_a_killed_worker_is_an_error_and_nothing_is_lost(path):
+    seen, state = [], {}
+    # PyTorch raises from a signal handler, so anywhere.
+    with pytest.raises(RuntimeError, match="worker.*(killed|exited)"):
+        with hio.open(path, seed=1, chunk_samples=8) as data:
+            before = psutil.Process().children()
+            for batch in hio.torch.loader(data, 8, decode=number, workers=2, epochs=1):
+                taken, place = batch.tolist(), json.loads(json.dumps(data.state_dict()))
+                seen, state = seen + taken, place
+                if len(seen) == 8:
+                    next(one for one in psutil.Process().children() if one not in before).kill()
+    assert 8 <= state["position"] == len(seen) < SAMPLES
+    with hio.open(path, seed=1, chunk_samples=8) as data:
+        data.load_state_dict(state)
+        for batch in hio.torch.loader(data, 8, decode=number, workers=1, epochs=1):
+            seen += batch.tolist()
+    assert sorted(seen) == list(range(SAMPLES))
