@@ -194,8 +194,9 @@ class Reading:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
             taken = take_steps(data.order, batches, epoch.epoch, begin, end, rank)
             self._feeding.up_to(epoch.base + end - 1)
-            loads, places = self._member.locate(epoch.base + begin, taken.samples)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
+            steps = epoch.base + np.repeat(np.arange(begin, end), size)
+            loads, places = self._member.locate(steps, taken.samples)
             each = batches.bounds(begin)[1] - first  # of the global batch; equal in all these steps
             slots, weight = batches.slots(begin, rank), batches.weight(begin, rank)
             infos = [BatchInfo(epoch.epoch, begin + i, first + i * each, first + (i + 1) * each,

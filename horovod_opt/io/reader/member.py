@@ -83,16 +83,27 @@ class Member:
                                                      chunk, first, last))
             self.next_load = begin + len(chunk)
 
-    def locate(self, step: int, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where samples (int64[k]) of this step are: loads int64[k], places in slots int64[k, P].
+    def locate(self, steps: int | np.ndarray, samples: np.ndarray
+               ) -> tuple[np.ndarray, np.ndarray]:
+        """Where samples (int64[k]) of this step, or of steps (int64[k], ascending), are: loads
+        int64[k], places in slots int64[k, P].
 
         Raises InputError for a sample that is not among the loads that were fed for the step.
         """
         samples = np.ascontiguousarray(samples, np.int64)
         if not len(samples):  # so perhaps nothing was fed
             return samples, np.zeros((0, len(self._index.size[:1].T)), np.int64)
+        steps = np.broadcast_to(steps, samples.shape)
         with self._lock:
-            return self._placement(step).find(step, samples, self._index.size[samples])
+            begins = [each.first_step for each in self._placements]
+            which = np.searchsorted(begins, steps, side="right") - 1
+            if which[0] < 0:
+                raise InputError(f"step {steps[0]} was not fed; remedy: feed its loads first")
+            ends = [*(np.flatnonzero(np.diff(which)) + 1), len(samples)]
+            found = [self._placements[which[begin]].find(
+                steps[begin:end], samples[begin:end], self._index.size[samples[begin:end]])
+                for begin, end in zip([0, *ends], ends)]
+        return tuple(map(np.concatenate, zip(*found)))
 
     def take(self, step: int, samples: np.ndarray) -> Taken:
         """The bytes of these samples (int64[k]), which the rank needs in this step. Waits asleep
@@ -174,12 +185,6 @@ class Member:
     def __del__(self) -> None:
         if hasattr(self, "_taker"):  # not where attaching has failed
             self.close()
-
-    def _placement(self, step: int) -> Placement:
-        for placement in reversed(self._placements):
-            if placement.first_step <= step:
-                return placement
-        raise InputError(f"step {step} was not fed; remedy: feed its loads first")
 
 
 class _Records:

@@ -78,10 +78,9 @@ def _candidates() -> Iterator[Path]:
         yield Path(os.environ[PATH])
         return
     yield Path(__file__).parents[1] / LIBRARY
-    try:  # a checkout comes first on the path, and what is installed has been built
-        yield Path(str(metadata.distribution("horovod-opt").locate_file(FOLDER / LIBRARY)))
-    except metadata.PackageNotFoundError:
-        pass
+    # A checkout comes first on the path; what is installed has been built.
+    for distribution in metadata.distributions(name="horovod-opt"):
+        yield Path(str(distribution.locate_file(FOLDER / LIBRARY)))
 
 
 def _stale(path: Path, what: str) -> ImportError:

@@ -52,10 +52,10 @@ class Placement:
                 (self._shift, new), (self._known, new), (self._is_scattered, new)))
         self.last_step = max(self.last_step, int(last.max()))
 
-    def find(self, step: int, samples: np.ndarray, size: np.ndarray
+    def find(self, steps: np.ndarray, samples: np.ndarray, size: np.ndarray
              ) -> tuple[np.ndarray, np.ndarray]:
-        """Loads int64[k], and places in their slots int64[k, P], of samples int64[k] with parts of
-        `size` bytes int64[k, P].
+        """Loads int64[k], and places in their slots int64[k, P], of samples int64[k] that are
+        needed in `steps` int64[k], ascending, with parts of `size` bytes int64[k, P].
 
         Raises InputError for a sample that is of none of the chunks.
         """
@@ -63,11 +63,12 @@ class Placement:
         row = np.minimum(np.searchsorted(self._chunk, chunk), len(self._chunk) - 1)
         missing = np.flatnonzero(self._chunk[row] != chunk)
         if len(missing):
-            raise InputError(f"step {step} takes sample {samples[missing[0]]} of chunk "
-                             f"{chunk[missing[0]]}, which this node was not told to read; remedy: "
-                             "feed leader and ranks with the schedule of the same order and ranks")
+            which = missing[0]
+            raise InputError(f"step {steps[which]} takes sample {samples[which]} of chunk "
+                             f"{chunk[which]}, which this node was not told to read; remedy: feed "
+                             "leader and ranks with the schedule of the same order and ranks")
         if not self._known[row].all():
-            self._learn(np.unique(row[~self._known[row]]), step)
+            self._learn(np.unique(row[~self._known[row]]), int(steps[0]))
         places = self._index.offset[samples] + self._shift[row][:, None]
         for i in np.flatnonzero(self._is_scattered[row]):
             within = samples[i] - chunk[i] * self._chunk_samples

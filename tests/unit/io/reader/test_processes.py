@@ -22,6 +22,7 @@ from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.handover import RANK, Taker
 from horovod_opt.io.reader.leader import Leader
 from horovod_opt.io.reader.member import Member
+from horovod_opt.io.reader.taken import Taken
 
 FORK = multiprocessing.get_context("fork")
 SAMPLES, CHUNK, BATCH = 96, 4, 8
@@ -235,14 +236,21 @@ def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
         os.kill(child, signal.SIGKILL)
 
 
-def work(say: Callable, member: Member, located: dict[int, tuple], hold_at: int = -1) -> None:
+def said_of(taken: Taken) -> tuple:
+    return (taken.step, taken.good.all(), [bytes(taken.part(i)) for i in range(len(taken))])
+
+
+def work(say: Callable, member: Member, located: dict[int, tuple]) -> None:
     """A DataLoader's worker, forked or with a copy: takes whole steps of its rank."""
     for step, where in located.items():
         taken, = member.take_steps(step, np.array([len(where[0])]), *where)
-        say((step, taken.good.all(), [bytes(taken.part(i)) for i in range(len(taken))]))
-        if step == hold_at:
-            time.sleep(60)
-        member.done(step)
+        say(said_of(taken))
+
+
+def hold_step(say: Callable, member: Member, step: int) -> None:
+    """A worker that does not come to the end of a step."""
+    say(said_of(member.take(step, steps_of(1)[step][0])))
+    time.sleep(60)
 
 
 def located(member: Member, steps: range) -> dict[int, tuple]:
@@ -283,7 +291,7 @@ def test_a_dead_worker_ends_nothing(data, start):
     member = Member(data, CHUNK, leader.address, 0)
     leader.feed(loads(1))
     member.feed(loads(1))
-    worker = start(work, member, located(member, range(1)), 0)
+    worker = start(hold_step, member, 0)
     assert worker.hear() == expected(data, 0)
     worker.kill()
     worker.process.join()
