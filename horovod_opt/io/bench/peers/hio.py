@@ -14,8 +14,7 @@ class Hio(Stream):
         meet(place)
         files = sorted(map(str, place.folder.glob("*.tfrecord"))) or str(place.folder)
         self._data = hio.open(files, seed=1)
-        self._loader = hio.torch.loader(self._data, batch_size=place.batch, workers=place.workers,
-                                        collate=list)
+        self._loader = hio.torch.loader(self._data, batch_size=place.batch, workers=place.workers)
 
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         return iter(self._loader)
