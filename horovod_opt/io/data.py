@@ -34,6 +34,7 @@ class Data:
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.memory, self.bad, self.threads = memory, bad, threads
         self.epoch = self.position = 0
+        self.epoch_end = order.samples  # the position; before that with last="drop"
         self.holes: dict[int, list[int]] = {}
         self.is_resumed = False
         self._readings: list[Reading] = []
@@ -60,7 +61,7 @@ class Data:
 
     def advance(self, epoch: int, position: int) -> None:
         """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""
-        if position >= self.order.samples:
+        if position >= self.epoch_end:
             epoch, position = epoch + 1, 0
         self.epoch, self.position, self.is_resumed = epoch, position, False
 
@@ -81,6 +82,7 @@ class Data:
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
             raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
+        self.epoch_end = self.order.samples
         self.advance(place.epoch, place.position)
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0

@@ -153,6 +153,8 @@ class Reading:
         data = self.data
         if not data.is_resumed:
             data.advance(data.epoch, 0)
+        if not self._batches(data.position).steps:  # last="drop": too few are left
+            data.advance(data.epoch + 1, 0)
         data.is_resumed = False
         with self._lock:
             wanted = (data.epoch, data.position)
@@ -161,6 +163,7 @@ class Reading:
                 now = ahead
             else:
                 now = self._feed(*wanted)
+            data.epoch_end = now.batches.end
             self._member.skip_to(now.base)
             self._begun += 1
             if self._epochs is None or self._begun < self._epochs:

@@ -66,6 +66,20 @@ def test_without_shuffle_in_the_order_of_the_data(tfrecords):
         assert sum(taken(hio.torch.loader(data, 32, decode=number)), []) == list(range(300))
 
 
+def test_where_a_remainder_is_dropped_the_next_epoch_comes(tfrecords):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        loader = hio.torch.loader(data, 70, decode=number, last="drop")
+        first = taken(loader)
+        assert (data.epoch, data.position) == (1, 0)
+        state = data.state_dict()
+        second = taken(loader)
+        assert [len(batch) for batch in first + second] == [70] * 8
+        assert first != second
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        data.load_state_dict({**state, "epoch": 0, "position": 280})  # 20 samples are left
+        assert taken(hio.torch.loader(data, 70, decode=number, last="drop")) == second
+
+
 def test_what_a_batch_says_of_itself(tfrecords):
     with hio.open(tfrecords, seed=5) as data:
         infos = [batch.info for batch in hio.torch.loader(data, 70, decode=number)]
