@@ -41,8 +41,7 @@ def main() -> None:
                      {"pid": os.getpid(), "numbers": numbers, "sizes": sizes})
         window = meeting.hear("go")
         meeting.tell(f"done.{options.rank}", counted(batches, **window))
-        while not meeting.told("stop"):
-            next(batches)
+        go_on(batches, meeting)
     except WrongRecord as error:
         sys.exit(f"{options.peer}, rank {options.rank}: {error}")
     stream.close()
@@ -77,6 +76,17 @@ def counted(batches: Iterator[list[bytes]], start: float, end: float) -> dict[st
         samples += len(next(batches))
         now = time.monotonic()
     return {"samples": samples, "seconds": now - start}
+
+
+def go_on(batches: Iterator[list[bytes]], meeting: Meeting) -> None:
+    """Until the observer says stop. Ranks do not meet in steps: one that is ahead may wait for a
+    batch that never comes because another rank has stopped, and is ended by that."""
+    try:
+        while not meeting.told("stop"):
+            next(batches)
+    except Exception:
+        if not meeting.told("stop"):
+            raise
 
 
 if __name__ == "__main__":

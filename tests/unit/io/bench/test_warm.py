@@ -104,6 +104,23 @@ def test_what_is_told_is_heard_by_rank(tmp_path):
     assert meeting.hear_all("ready", 2) == [{"pid": 0}, {"pid": 1}]
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_rank_that_is_ahead_may_be_ended_by_one_that_has_stopped(tmp_path, is_stopped):
+    meeting = Meeting(tmp_path, os.getppid())
+
+    def batches():
+        yield [b"a"]
+        if is_stopped:
+            meeting.tell("stop", None)
+        raise ConnectionError("another rank has ended")
+
+    if is_stopped:
+        rank.go_on(batches(), meeting)
+    else:
+        with pytest.raises(ConnectionError, match="another rank has ended"):
+            rank.go_on(batches(), meeting)
+
+
 class Epochs(Stream):
     def __init__(self, *epochs):
         self._epochs = epochs
