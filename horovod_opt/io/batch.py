@@ -31,13 +31,12 @@ def with_info(batch: Any, info: BatchInfo) -> Any:
     Lists, tuples, dicts and so on become instances of a class derived from their own, for theirs
     take no attributes.
     """
+    try:
+        batch.info = info
+        return batch
+    except AttributeError:
+        pass
     kind = type(batch)
-    if kind is not list:  # the most frequent kind that takes none
-        try:
-            batch.info = info
-            return batch
-        except AttributeError:
-            pass
     try:
         known = _with_attributes(kind)
         if isinstance(batch, np.ndarray):

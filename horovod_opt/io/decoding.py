@@ -22,13 +22,6 @@ Decode = Callable[[Sample], Any]
 DecodeBatch = Callable[[SampleBatch], Any]
 
 
-class Decoded(NamedTuple):
-    """The good samples of a step, in order, and the numbers of the others."""
-
-    items: list[Any]
-    holes: list[int]
-
-
 class Found(NamedTuple):
     """The good samples of a step, what the batch says of itself, and the numbers of the others."""
 
@@ -66,20 +59,16 @@ def _without_bad(data: Data, one: Found, taken: Taken) -> Found:
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
 
-def decoded(data: Data, member: Member, step: StepSamples, decode: Optional[Decode],
-            pool: Optional[Executor] = None) -> Decoded:
-    """Waits for the step's bytes, and decodes them, in `pool` if there is one.
-
-    Raises DataError for a damaged record, unless the data was opened with bad="skip"; and what
-    `decode` raises, with the sample named.
-    """
+def found_in(data: Data, member: Member, step: StepSamples) -> Found:
+    """The same of one step."""
     one, = found(data, member, step.alone())
-    return Decoded(items_of(data, one.samples, decode, pool), one.holes)
+    return one
 
 
 def items_of(data: Data, samples: SampleBatch, decode: Optional[Decode],
              pool: Optional[Executor] = None) -> list[Any]:
-    """Each sample as `decode` makes it, or plain. Raises DataError for what `decode` raises."""
+    """Each sample as `decode` makes it, or plain; in `pool`, if there is one. Raises DataError for
+    what `decode` raises, with the sample named."""
     if decode is None:
         return samples.plain()
 

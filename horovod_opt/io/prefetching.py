@@ -12,14 +12,7 @@ LOOK_SECONDS = 0.5  # a wait of Python's hears of a signal only when it ends
 
 
 def prefetched(items: Iterator[Item], count: int) -> Iterator[Item]:
-    """The same items, `count` of them made ahead by a thread, or none; closing the generator ends
-    it."""
-    if not count:
-        return items
-    return _prefetched(items, count)
-
-
-def _prefetched(items: Iterator[Item], count: int) -> Iterator[Item]:
+    """The same items, `count` of them made ahead by a thread; closing the generator ends it."""
     ready: queue.Queue = queue.Queue(count)
     stopped = threading.Event()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from horovod_opt.bench.worker_job import LIMIT
@@ -85,15 +85,21 @@ def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
             if ranks % p.ranks_per_domain or not study.possible(p, series):
                 continue
             done(f"{name}: {series}, {ranks} ranks")
-            rates = sorted(ranks * batch / one for one in measured)
-            predicted = _rate(p, series, ranks, seed)
             points.append({
-                "cell": name, "series": series, "ranks": ranks, "n": len(rates),
-                "measured": statistics.median(rates), "low": rates[0], "high": rates[-1],
-                "predicted": predicted, "error": predicted / statistics.median(rates) - 1,
-                "calibrated": (series, ranks) in used})
+                "cell": name, "series": series, "ranks": ranks,
+                "calibrated": (series, ranks) in used,
+                **beside((ranks * batch / one for one in measured),
+                         _rate(p, series, ranks, seed))})
     return {"band": BAND, "points": points, "parameters": setups,
             "calibrated_on": "; ".join(dict.fromkeys(calibrated_on)) or "the profile"}
+
+
+def beside(values: Iterable[float], predicted: float) -> dict[str, float]:
+    """Of a point: the measurements, and how far their prediction is from their median."""
+    ordered = sorted(values)
+    median = statistics.median(ordered)
+    return {"n": len(ordered), "measured": median, "low": ordered[0], "high": ordered[-1],
+            "predicted": predicted, "error": predicted / median - 1}
 
 
 def _rate(p: Any, series: str, ranks: int, seed: int) -> float:

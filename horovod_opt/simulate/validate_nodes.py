@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from horovod_opt.bench.nodes.results import Cell, cells
@@ -14,7 +14,7 @@ from horovod_opt.bench.worker_job import LIMIT
 from horovod_opt.simulate import calibrate_nodes, model, study
 from horovod_opt.simulate.calibrate_nodes import ALONE, Calibrating, horovods_cpu
 from horovod_opt.simulate.parameters import ParameterError, Parameters, Setup
-from horovod_opt.simulate.validate import BAND
+from horovod_opt.simulate.validate import BAND, beside
 
 STEPS = 30
 PREDICTED = (LIMIT, TOPO, TOPO_GLOO, TOPO_BF16)
@@ -42,20 +42,13 @@ def validate(document: dict[str, Any], seed: int, done: Callable[[str], None]) -
         about = {"cell": f"{cell.workload.label}, {cell.layout}", "series": series,
                  "ranks": cell.layout.ranks, "calibrated": place in calibrate_nodes.CELLS}
         points.append({**about, "calibrated": place == ALONE, "unit": cell.workload.unit,
-                       **_beside(cell.values[series].values(), predicted)})
+                       **beside(cell.values[series].values(), predicted)})
         if spent is not None and (counted := calibrate_nodes.of_cell(document, place)):
             times = [1e3 * horovods_cpu(one, "planned_iterations") for one in counted]
-            cpu.append({**about, "unit": "ms a step", **_beside(times, 1e3 * spent)})
+            cpu.append({**about, "unit": "ms a step", **beside(times, 1e3 * spent)})
     return {"band": BAND, "points": points, "cpu": cpu,
             "parameters": {"virtual hosts": setup.to_json()},
             "calibrated_on": ", ".join(map(str, calibrate_nodes.CELLS))}
-
-
-def _beside(values: Iterable[float], predicted: float) -> dict[str, float]:
-    ordered = sorted(values)
-    median = statistics.median(ordered)
-    return {"n": len(ordered), "measured": median, "low": ordered[0], "high": ordered[-1],
-            "predicted": predicted, "error": predicted / median - 1}
 
 
 def _measured(document: dict[str, Any]) -> Iterator[tuple[Cell, str]]:

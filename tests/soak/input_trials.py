@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import google_crc32c
 import numpy as np
 import psutil
+from data_sets import tfrecord
 from gloo_ranks import GlooRanks
 from input_reports import said
 
@@ -75,7 +75,8 @@ def perform(one: InputTrial, folder: Path) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
-    _write(folder / "data.tfrecord", one.samples)
+    tfrecord(folder / "data.tfrecord",
+             (number.to_bytes(4, "little") + bytes(number % 50) for number in range(one.samples)))
     state, found, taken, killed = folder / "state.json", [], [], 0
     for number, run in enumerate(one.runs):
         before = _position(state)
@@ -92,18 +93,6 @@ def perform(one: InputTrial, folder: Path) -> dict:
             "seconds": round(time.monotonic() - begun, 1),
             "results": sum(len(line["numbers"]) for line in taken), "killed": killed,
             "planned_iterations": 0}
-
-
-def _write(path: Path, samples: int) -> None:
-    def masked(data: bytes) -> bytes:
-        crc = google_crc32c.value(data)
-        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-    with path.open("wb") as file:
-        for number in range(samples):
-            data = number.to_bytes(4, "little") + bytes(number % 50)
-            length = len(data).to_bytes(8, "little")
-            file.write(length + masked(length) + data + masked(data))
 
 
 def _position(state: Path) -> tuple[int, int]:

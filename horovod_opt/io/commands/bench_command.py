@@ -9,8 +9,6 @@ from horovod_opt.arguments import positive, some_of
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.measuring.suite_options import add_length, add_output
 
-NAME = "horovod-opt io bench"
-LEAST_BYTES = 13  # a number, a checksum, and something between
 SUITES = ("records",)
 
 
@@ -49,17 +47,6 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import sys
-
-    least = options.batch * max(options.ranks)
-    if options.records < least:
-        print(f"{NAME}: --records {options.records} is less than a batch of {options.batch} for "
-              f"each of {max(options.ranks)} ranks; remedy: at least {least}", file=sys.stderr)
-        return 2
-    if options.record_bytes < LEAST_BYTES:
-        print(f"{NAME}: --record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES}, for "
-              "a number and a checksum", file=sys.stderr)
-        return 2
     from horovod_opt.io.bench.suites.records import suite
 
     return suite.run(options)

@@ -14,7 +14,7 @@ PIECE = 1 << 18  # positions that are looked at together
 
 
 class Take(NamedTuple):
-    """What a rank takes in a step, sorted by place; int64[k] each."""
+    """What a rank takes in steps, each sorted by place; int64[k] each."""
 
     positions: np.ndarray
     samples: np.ndarray
@@ -29,14 +29,10 @@ class Loads(NamedTuple):
     last: np.ndarray
 
 
-def take(order: Order, batches: Batches, epoch: int, step: int, rank: int) -> Take:
-    """The rank's share of the step's global batch."""
-    return take_steps(order, batches, epoch, step, step + 1, rank)
-
-
 def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
                rank: int) -> Take:
-    """The same of the steps `begin` to `end` - 1, which are of one size, one after the other."""
+    """The rank's shares of the global batches of the steps `begin` to `end` - 1, which are of one
+    size, one after the other."""
     one = order.epoch(epoch)
     places = _node_places(one, batches, [rank], begin, end)[1]
     return Take(one.shards.position_of(places), one.sample_at(places))

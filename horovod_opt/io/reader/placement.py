@@ -9,7 +9,7 @@ from horovod_opt.io.reader.layout import extents_of_chunks
 
 
 class Placement:
-    """Of loads of one epoch, as far as they have been fed and are not over.
+    """Of loads of one epoch, or of pieces of it that overlap, as far as they are not over.
 
     `number` is the first load's; load `number + i` brings chunk `chunk[i]`, for steps `first[i]` to
     `last[i]` (int64[loads]). Where a chunk is one extent, as in most formats, all its parts are

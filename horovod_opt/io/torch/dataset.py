@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, DecodeBatch, decoded, items_of
+from horovod_opt.io.decoding import Decode, DecodeBatch, found_in, items_of
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.direct import read_directly
@@ -51,8 +51,8 @@ class Dataset(torch.utils.data.Dataset):
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         if not isinstance(numbers, Chosen):
             return [self[number] for number in numbers]
-        return decoded(self._data, self._data.members[numbers.reading], numbers.step,
-                       self._decode and seeding(self._decode)).items
+        one = found_in(self._data, self._data.members[numbers.reading], numbers.step)
+        return items_of(self._data, one.samples, self._decode and seeding(self._decode))
 
 
 def alone(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:

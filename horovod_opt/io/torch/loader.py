@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, DecodeBatch, found
+from horovod_opt.io.decoding import Decode, DecodeBatch, found, found_in
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.prefetching import prefetched
 from horovod_opt.io.reading import Epoch, Reading
@@ -19,6 +19,7 @@ from horovod_opt.io.torch.batch_sampler import Chosen, chosen
 from horovod_opt.io.torch.dataset import seeding, seeding_batch
 from horovod_opt.io.torch.making import Collate, Made, Making
 
+AHEAD = 2  # batches, by default
 SMALL_BATCH = 1 << 20  # bytes whose copying costs less than another thread
 
 
@@ -38,7 +39,7 @@ class Loader:
         data: what `hio.open` returned.
         batch_size: samples of a rank's batch; or
         global_batch_size: of all ranks' together, which stays as it is when ranks come or go.
-        decode: takes a `Sample`; without, a sample is its bytes (decoding.plain).
+        decode: takes a `Sample`; without, a sample is as SampleBatch.plain() has it.
         workers: processes that decode; 0: threads of this one do.
         threads: that decode, without workers; for functions that do not hold Python's lock.
         decode_batch: takes all samples of the batch at once, a `SampleBatch`, and returns the
@@ -59,9 +60,8 @@ class Loader:
                  last: str = "spread", epochs: Optional[int] = None,
                  context: Optional[str] = None):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
-                                   ("prefetch", prefetch, 1 if workers else 0)):
-            if prefetch is None and name == "prefetch":
-                continue
+                                   ("prefetch", AHEAD if prefetch is None else prefetch,
+                                    1 if workers else 0)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name}={value!r}; remedy: a whole number of at least {least}")
         if workers and threads > 1:
@@ -75,8 +75,11 @@ class Loader:
         self._data = data
         self._threads = threads
         self._reading = Reading(data, batch_size, global_batch_size, last, epochs)
-        is_cheap = decode is decode_batch is collate is None and self._batch_bytes() <= SMALL_BATCH
-        self._prefetch = (0 if is_cheap and not workers else 2) if prefetch is None else prefetch
+        if prefetch is None:
+            is_cheap = (not workers and decode is decode_batch is collate is None
+                        and self._batch_bytes() <= SMALL_BATCH)
+            prefetch = 0 if is_cheap else AHEAD
+        self._prefetch = prefetch
         collate = collate or default_collate
         self._making = Making(data, decode, decode_batch, collate)
         self._loader = None
@@ -120,7 +123,8 @@ class Loader:
 
     def _by_threads(self) -> Iterator[Made]:
         epoch = self._reading.begin()
-        return prefetched(self._made(epoch), self._prefetch)
+        made = self._made(epoch)
+        return prefetched(made, self._prefetch) if self._prefetch else made
 
     def _made(self, epoch: Epoch) -> Iterator[Made]:
         pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
@@ -153,8 +157,8 @@ class _Steps(Dataset):
         self._data, self._making = data, making
 
     def __getitems__(self, chosen: Chosen) -> Made:
-        one, = found(self._data, self._data.members[chosen.reading], chosen.step.alone())
-        return self._making(one)
+        return self._making(
+            found_in(self._data, self._data.members[chosen.reading], chosen.step))
 
 
 def _as_it_is(made: Made) -> Made:

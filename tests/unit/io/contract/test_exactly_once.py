@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from thread_ranks import in_job, succeeded
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import decoded
+from horovod_opt.io.decoding import found_in, items_of
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.reading import Reading
 
@@ -79,17 +79,16 @@ def take_steps(data: Data, batch: dict, steps: Optional[int]) -> list[Taken]:
     while steps is None and data.epoch <= last_epoch or steps is not None and len(taken) < steps:
         epoch = reading.begin()
         for step in reading.samples(epoch):
-            found = decoded(data, reading.member, step, lambda sample: (sample.number, sample.data))
-            for number, contents in found.items:
+            items = items_of(data, found_in(data, reading.member, step).samples,
+                             lambda sample: (sample.number, sample.data))
+            for number, contents in items:
                 assert contents == record(number, len(contents))
             info = step.info
             taken.append(Taken(info.epoch, info.start, info.end, info.size, info.slots, info.weight,
-                               [number for number, _ in found.items]))
+                               [number for number, _ in items]))
             data.advance(info.epoch, info.end)
             if len(taken) == steps:
                 break
-        else:
-            data.advance(epoch.epoch + 1, 0)  # with last="drop" some samples are left
     return taken
 
 

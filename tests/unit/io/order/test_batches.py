@@ -9,7 +9,7 @@ from orders import jobs, orders
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import take
+from horovod_opt.io.order.schedule import take_steps
 
 
 def sizes(samples: int, ranks: int, **arguments) -> list[list[int]]:
@@ -22,7 +22,7 @@ def sizes(samples: int, ranks: int, **arguments) -> list[list[int]]:
 @given(jobs(), st.integers(0, 3))
 def test_every_sample_is_taken_exactly_once(job, epoch):
     order, batches = job
-    taken = [take(order, batches, epoch, step, rank)
+    taken = [take_steps(order, batches, epoch, step, step + 1, rank)
              for step in range(batches.steps) for rank in range(batches.ranks)]
     positions = np.concatenate([one.positions for one in taken]) if taken else np.zeros(0)
     left = (order.samples - batches.start) % batches.global_batch_size
@@ -58,7 +58,7 @@ def test_a_global_batch_is_the_same_for_any_number_of_ranks(order, data):
     mine, theirs = (Batches(order, ranks, global_batch_size=size) for ranks in (one, other))
     assert mine.steps == theirs.steps
     for step in range(mine.steps):
-        assert [sorted(np.concatenate([take(order, batches, 0, step, rank).samples
+        assert [sorted(np.concatenate([take_steps(order, batches, 0, step, step + 1, rank).samples
                                        for rank in range(batches.ranks)]).tolist())
                 for batches in (mine, theirs)].count(
                     sorted(order.at(0, np.arange(*mine.bounds(step))).tolist())) == 2

@@ -17,7 +17,7 @@ from horovod_opt.io.order.node_shards import (
     turns_before,
 )
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take
+from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take_steps
 from horovod_opt.io.order.shards import digit_reversed
 
 
@@ -26,7 +26,7 @@ def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[i
     found = {}
     for step in range(batches.steps):
         for rank in ranks:
-            for sample in take(order, batches, epoch, step, rank).samples:
+            for sample in take_steps(order, batches, epoch, step, step + 1, rank).samples:
                 chunk = int(sample) // order.chunk_samples
                 found[chunk] = (found.get(chunk, (step, step))[0], step)
     return sorted((first, chunk, last) for chunk, (first, last) in found.items())
@@ -124,8 +124,9 @@ def test_a_node_takes_of_the_shards_that_memory_says(job, data):
     for epoch in range(3):
         one = order.epoch(epoch)
         for step in range(batches.steps):
-            positions = np.concatenate([take(order, batches, epoch, step, rank).positions
-                                        for rank in ranks])
+            positions = np.concatenate(
+                [take_steps(order, batches, epoch, step, step + 1, rank).positions
+                 for rank in ranks])
             turns = one.chunks.turn_at(one.shards.place_of(positions))
             own = one.shards.turn_of_shard[one.shards.shard_of_chunk(turns)]
             if step < irregular:

@@ -11,7 +11,7 @@ from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.io.bench.data.prepare import folder_of
-from horovod_opt.io.bench.data.records import Records
+from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
 from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.stands import warm
@@ -30,6 +30,7 @@ NAME = "horovod-opt io bench"
 def run(options: argparse.Namespace) -> int:
     path = options.json or options.output / "io-records.json"
     try:
+        _check(options)
         environment = find(options.peers)
         absent = {name: reason for name in options.only
                   if (reason := environment.missing(PEERS[name].needs))}
@@ -51,6 +52,17 @@ def run(options: argparse.Namespace) -> int:
     document["not_measured"] = absent
     planned = order(measured, options.ranks, options.rounds)
     return RecordsBenchmark(planned, document, path, options, environment).run()
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises Refused for data that cannot be measured with."""
+    least = options.batch * max(options.ranks)
+    if options.records < least:
+        raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
+                      f"each of {max(options.ranks)} ranks; remedy: at least {least}")
+    if options.record_bytes <= LEAST_BYTES:
+        raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
+                      "for a number, a checksum, and something between")
 
 
 class RecordsBenchmark(Benchmark):
