@@ -15,6 +15,8 @@
 namespace horovod_opt {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr int kIds = 32;
 const Arithmetic kInts{4, &elementwise::Reduce<std::int32_t, elementwise::Sum>, nullptr};
 
@@ -34,7 +36,8 @@ struct Node {
 
 class Rank {
  public:
-  Rank(Node& node, int rank, int ranks)
+  Rank(Node& node, int rank, int ranks,
+       std::chrono::nanoseconds spin = std::chrono::nanoseconds(0))
       : queue_(node.queue.As<ReadyQueue>()),
         places_(node.places.data(), rank, ranks),
         rank_(rank),
@@ -44,12 +47,15 @@ class Rank {
                    Reduce(work);
                    done();
                    CallBack(work);
-                 }}) {
+                 }},
+                spin) {
     plans_.UseDirectPath(direct_, BucketPlaces::kMemory);
   }
 
   PlanTable& plans() { return plans_; }
   int performed() const { return performed_; }
+  // By the thread of the planned path.
+  int taken() const { return taken_; }
 
   void StartThread() {
     thread_ = std::thread([this] {
@@ -59,6 +65,7 @@ class Rank {
         direct_.CameTo(++position);
         Work work = plans_.Take(bucket_id);
         if (work.slots.empty()) continue;
+        ++taken_;
         for (const ArrivalPtr& arrival : work.arrivals) {
           while (!arrival->DataReady()) std::this_thread::yield();
         }
@@ -76,21 +83,31 @@ class Rank {
     thread_.join();
   }
 
+  void Send(std::int64_t key, int value) { Send(key, value, 0, never_done_); }
+  // A tensor is in a bucket, and the thread that sent it spins, if it does.
+  void AwaitTensor() const {
+    while (plans_.AllWaiting().empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(20ms);
+  }
+
   // Sends a tensor and waits for its sum; -1 if it is not planned.
   int Allreduce(std::int64_t key, int value, int late_looks = 0) {
     std::atomic<bool> done{false};
-    auto number = std::make_unique<Number>();
-    Number& own = *number;
-    own.value = value;
-    own.late_looks = late_looks;
-    own.done = &done;
-    ArrivalPtr arrival = std::move(number);
-    if (plans_.Arrive(key, 4, {}, "", arrival) != Route::kPlanned) return -1;
+    if (!Send(key, value, late_looks, done)) return -1;
     while (!done.load()) std::this_thread::yield();
     return sums_[key].load();
   }
 
  private:
+  bool Send(std::int64_t key, int value, int late_looks, std::atomic<bool>& done) {
+    auto number = std::make_unique<Number>();
+    number->value = value;
+    number->late_looks = late_looks;
+    number->done = &done;
+    ArrivalPtr arrival = std::move(number);
+    return plans_.Arrive(key, 4, {}, "", arrival) == Route::kPlanned;
+  }
+
   static BucketReduction ReductionOf(const Plan&, const std::vector<int>&,
                                      const std::vector<ArrivalPtr>& arrivals) {
     std::vector<Segment> segments;
@@ -131,9 +148,10 @@ class Rank {
   ReadyQueue& queue_;
   BucketPlaces places_;
   const int rank_;
-  std::atomic<int> performed_{0};
+  std::atomic<int> performed_{0}, taken_{0};
   std::atomic<bool> end_{false};
   const std::atomic<bool> never_{false};
+  std::atomic<bool> never_done_{false};
   std::map<std::string, std::int64_t> keys_;  // of a plan's first slot
   std::array<std::atomic<int>, 64> sums_{};   // by key
   PlanTable plans_{kIds, [](const auto&) { ADD_FAILURE() << "a bucket without a place"; }, [] {}};
@@ -149,15 +167,18 @@ Plan Call(const std::string& hash, int slots, std::int64_t first_key) {
   return plan;
 }
 
-class DirectBucketsRanks : public testing::TestWithParam<int> {};
+constexpr auto kLong = 30s;
+
+// How many ranks, and for how many us their threads spin.
+class DirectBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(DirectBucketsRanks, EveryTensorGetsItsSum) {
-  const int ranks = GetParam();
+  const auto [ranks, spin] = GetParam();
   constexpr int kIterations = 1500;
   Node node(ranks);
   std::vector<std::unique_ptr<Rank>> all;
   for (int rank = 0; rank < ranks; ++rank) {
-    all.push_back(std::make_unique<Rank>(node, rank, ranks));
+    all.push_back(std::make_unique<Rank>(node, rank, ranks, std::chrono::microseconds(spin)));
     all[rank]->Learn(Call("alone", 1, 1));
     all[rank]->Learn(Call("pair", 2, 11));  // filled by both threads
     all[rank]->StartThread();
@@ -183,10 +204,92 @@ TEST_P(DirectBucketsRanks, EveryTensorGetsItsSum) {
     EXPECT_TRUE(rank->plans().Close().empty());
   }
   EXPECT_GT(performed, 0);
-  EXPECT_LE(performed, 2 * kIterations) << "one rank alone performs a bucket ahead";
+  if (spin == 0) {
+    EXPECT_LE(performed, 2 * kIterations) << "one rank alone performs a bucket ahead";
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DirectBucketsRanks, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, DirectBucketsRanks,
+                         testing::Combine(testing::Values(1, 2, 3, 4),
+                                          testing::Values(0, 5, 50, 1000)));
+
+// Without the thread of any rank.
+TEST(DirectBuckets, WhoSpinsPerformsTheBucket) {
+  constexpr int kIterations = 5;
+  Node node(2);
+  Rank first(node, 0, 2, kLong), second(node, 1, 2, kLong);
+  for (Rank* rank : {&first, &second}) rank->Learn(Call("p", 1, 1));
+  OnRanks(2, [&](int rank) {
+    for (int i = 1; i <= kIterations; ++i) {
+      ASSERT_EQ((rank == 0 ? first : second).Allreduce(1, i + rank), 2 * i + 1);
+    }
+  });
+  for (Rank* rank : {&first, &second}) {
+    EXPECT_EQ(rank->performed(), kIterations);
+    rank->StartThread();
+    rank->Finish();
+    EXPECT_EQ(rank->taken(), 0) << "it passes by what has been performed";
+  }
+}
+
+// Invariant 4: the entry comes while a thread spins, and nobody is woken. But the other rank has not
+// contributed, as its data is late, and the spin is in vain.
+TEST(DirectBuckets, WhoSpinsInVainWakesTheThread) {
+  Node node(2);
+  Rank first(node, 0, 2, 200ms), last(node, 1, 2);
+  for (Rank* rank : {&first, &last}) rank->Learn(Call("p", 1, 1));
+  first.StartThread();
+  Sleeper spinner([&] { EXPECT_EQ(first.Allreduce(1, 1), 11); });
+  first.AwaitTensor();
+  Sleeper late([&] { EXPECT_EQ(last.Allreduce(1, 10, 1), 11); });
+  last.AwaitTensor();
+  std::this_thread::sleep_for(300ms);
+  last.StartThread();  // contributes
+  spinner.Join();
+  late.Join();
+  EXPECT_EQ(first.performed(), 0);
+  EXPECT_EQ(first.taken(), 1);
+  for (Rank* rank : {&first, &last}) rank->Finish();
+}
+
+// Invariant 5: another bucket wakes the thread, which performs the first one, too.
+TEST(DirectBuckets, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
+  Node node(2);
+  Rank first(node, 0, 2, kLong), last(node, 1, 2);
+  for (Rank* rank : {&first, &last}) {
+    rank->Learn(Call("p", 1, 1));
+    rank->Learn(Call("q", 1, 2));
+  }
+  first.StartThread();
+  Sleeper spinner([&] { EXPECT_EQ(first.Allreduce(1, 1), 11); });
+  first.AwaitTensor();
+  Sleeper late([&] { EXPECT_EQ(last.Allreduce(1, 10, 1), 11); });
+  last.AwaitTensor();
+  Sleeper other([&] { EXPECT_EQ(first.Allreduce(2, 2), 22); });
+  Sleeper wakes([&] { EXPECT_EQ(last.Allreduce(2, 20, 1), 22); });
+  while (first.taken() == 0) std::this_thread::yield();
+  last.StartThread();  // contributes
+  for (Sleeper* thread : {&spinner, &late, &other, &wakes}) thread->Join();
+  EXPECT_EQ(first.performed(), 0);
+  EXPECT_EQ(first.taken(), 2);
+  for (Rank* rank : {&first, &last}) rank->Finish();
+}
+
+// Invariant 5: a vote ends the plan meanwhile, and takes the bucket back.
+TEST(DirectBuckets, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
+  Node node(2);
+  Rank first(node, 0, 2, 300ms), last(node, 1, 2);
+  for (Rank* rank : {&first, &last}) rank->Learn(Call("p", 1, 1));
+  Sleeper spinner([&] { first.Send(1, 1); });
+  first.AwaitTensor();
+  first.plans().Reject("p", "for a test");
+  const auto rows =
+      ByRank({first.plans().VoteRow(true, false), last.plans().VoteRow(false, false)});
+  EXPECT_EQ(first.plans().Apply(rows).negotiated.size(), 1u);
+  EXPECT_TRUE(last.plans().Apply(rows).negotiated.empty());
+  spinner.Join();
+  EXPECT_EQ(first.performed(), 0);
+}
 
 // Invariant 2: the thread has come across nothing for as long as is allowed. Then it has to.
 TEST(DirectBuckets, TheThreadIsNeverFartherBehindThanTheQueueHasRoom) {

@@ -157,6 +157,80 @@ TEST_F(ReadyQueueTest, NoWakeUpIsLost) {
   appender.join();
 }
 
+// Invariant 5.
+TEST_F(ReadyQueueTest, AReaderIsNotWokenForWhatItsRankSpinsFor) {
+  int bucket_id = -1;
+  ASSERT_TRUE(queue_.Spin(7, 2));
+  Sleeper reader([&] { EXPECT_TRUE(queue_.Next(0, bucket_id, go_on_, counts_, 2)); });
+  reader.AwaitSleep();
+  queue_.Append(7);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  reader.AwaitSleep();
+  queue_.EndSpin(7, 2, true, 0);  // performed: there is nothing to tell
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  reader.AwaitSleep();
+  queue_.Append(8);
+  reader.Join();
+  EXPECT_EQ(bucket_id, 7);
+}
+
+TEST_F(ReadyQueueTest, AReaderIsWokenOnceItsRankSpinsNoLonger) {
+  for (const bool for_another : {false, true}) {
+    const std::uint64_t position = queue_.Size();
+    int bucket_id = -1;
+    ASSERT_TRUE(queue_.Spin(7, 2));
+    Sleeper reader([&] { EXPECT_TRUE(queue_.Next(position, bucket_id, go_on_, counts_, 2)); });
+    reader.AwaitSleep();
+    if (for_another) {
+      queue_.Append(8);
+    } else {
+      queue_.Append(7);
+      queue_.EndSpin(7, 2, false, position);
+    }
+    reader.Join();
+    EXPECT_EQ(bucket_id, for_another ? 8 : 7);
+  }
+}
+
+TEST_F(ReadyQueueTest, ManyReadersShareABitAndAreAlwaysWoken) {
+  EXPECT_TRUE(queue_.Spin(7, 30));
+  EXPECT_FALSE(queue_.Spin(7, 31));
+  EXPECT_FALSE(queue_.Spin(7, ReadyQueue::kNobody));
+  int bucket_id = -1;
+  Sleeper reader([&] { EXPECT_TRUE(queue_.Next(0, bucket_id, go_on_, counts_, 31)); });
+  reader.AwaitSleep();
+  queue_.Append(7);
+  reader.Join();
+  EXPECT_EQ(bucket_id, 7);
+}
+
+// The reader's rank stops spinning at the moment when another one appends. No wait has a timeout.
+TEST_F(ReadyQueueTest, NoEntryIsSleptThroughAtTheEndOfASpin) {
+  constexpr std::uint64_t kTurns = 20'000;
+  std::atomic<std::uint64_t> turn{0};
+  std::thread appender([&] {
+    for (std::uint64_t position = 0; position < kTurns; ++position) {
+      while (turn <= position) std::this_thread::yield();
+      for (volatile std::uint64_t delay = position % 64; delay > 0;) delay = delay - 1;
+      queue_.Append(7);
+    }
+  });
+  std::thread reader([&] {
+    for (std::uint64_t position = 0; position < kTurns; ++position) {
+      int bucket_id;
+      ASSERT_TRUE(queue_.Next(position, bucket_id, go_on_, counts_, 2));
+    }
+  });
+  for (std::uint64_t position = 0; position < kTurns; ++position) {
+    queue_.Spin(7, 2);
+    ++turn;
+    for (volatile std::uint64_t delay = position % 37; delay > 0;) delay = delay - 1;
+    queue_.EndSpin(7, 2, false, position);
+  }
+  reader.join();
+  appender.join();
+}
+
 TEST_F(ReadyQueueTest, OneOfManyConcurrentCallsAppends) {
   constexpr int kRanks = 8;
   std::atomic<int> started{0};

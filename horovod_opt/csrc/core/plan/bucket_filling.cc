@@ -127,6 +127,14 @@ bool BucketFilling::Holds(int bucket_id) const {
   return holds;
 }
 
+bool BucketFilling::IsComplete(int bucket_id, std::uint64_t count) const {
+  bool is_complete = false;
+  ForEach([&](const Bucket& bucket) {
+    if (bucket.id == bucket_id) is_complete = bucket.missing == 0 && bucket.completed == count;
+  });
+  return is_complete;
+}
+
 bool BucketFilling::UnderWay() const {
   bool begun = outstanding_ > 0;
   ForEach([&](const Bucket& bucket) {

@@ -62,6 +62,8 @@ class BucketFilling {
   // Complete buckets that are not taken, of which `completed` is what Completed() says: their IDs.
   std::vector<int> NotTaken(const std::vector<std::uint64_t>& completed) const;
   bool Holds(int bucket_id) const;  // it is not empty
+  // It can be taken, and is complete for the `count`-th time.
+  bool IsComplete(int bucket_id, std::uint64_t count) const;
   // Something is in a bucket, or complete and not reduced.
   bool UnderWay() const;
   // Takes back the arrivals of each bucket that is complete neither on every rank nor on all of the

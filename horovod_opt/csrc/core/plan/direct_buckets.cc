@@ -5,12 +5,16 @@
 #include <exception>
 #include <utility>
 
+#include "horovod_opt/csrc/core/waiting/pause.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::microseconds kShortly(50);
+constexpr int kPauses = 8;  // between two looks at the clock
 
 // A callback that sends the next tensor must not perform that one as well, and so on: the stack
 // would grow with every tensor.
@@ -18,26 +22,47 @@ thread_local bool within_callback = false;
 
 }  // namespace
 
-bool DirectBuckets::Announce(const CompleteBucket& bucket) {
+// Only one thread of the rank changes for which bucket it spins, and says so before it counts.
+bool DirectBuckets::MaySpin(int bucket_id) {
+  return ranks_ > 1 && !stopped_ && !within_callback && KeepsUp() && history_[bucket_id].Pays() &&
+         !spinning_.exchange(true);
+}
+
+DirectPath::Announced DirectBuckets::Announce(const CompleteBucket& bucket, bool can_spin) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
     return arrival == nullptr || arrival->DataReady();
   };
   const auto& arrivals = bucket.arrivals;
   const int bucket_id = bucket.turn.bucket_id;
+  const bool spins = can_spin && MaySpin(bucket_id);
+  bool has_contributed = false;
   try {
     if (!arrivals.empty() && std::all_of(arrivals.begin(), arrivals.end(), is_ready)) {
-      places_.Contribute(bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
-                         binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
+      has_contributed = places_.Contribute(
+          bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
+          binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
     }
   } catch (const std::exception&) {
     // Reduce() tries again, and fails where errors are told to all ranks.
   }
-  return queue_.Count(bucket_id, ranks_);
+  if (spins) {
+    queue_.Spin(bucket_id, rank_);
+  } else {
+    queue_.EndSpin(bucket_id, rank_, true, position_);  // of a thread that has just performed it
+  }
+  const bool is_last = queue_.Count(bucket_id, ranks_);
+  if (!spins) return is_last ? Announced::kLast : Announced::kOthers;
+  if (!is_last && has_contributed) {
+    ++performing_;
+    return Announced::kSoon;
+  }
+  queue_.EndSpin(bucket_id, rank_, false, position_);
+  spinning_ = false;
+  return is_last ? Announced::kLast : Announced::kOthers;
 }
 
 bool DirectBuckets::MayPerform(const CompleteBucket& bucket) {
-  const bool may = !bucket.arrivals.empty() && !stopped_ && !within_callback &&
-                   queue_.Size() - position_ < kMostBehind &&
+  const bool may = !bucket.arrivals.empty() && !stopped_ && !within_callback && KeepsUp() &&
                    places_.AllHaveContributed(bucket.turn);
   performing_ += may ? 1 : 0;
   return may;
@@ -51,6 +76,22 @@ void DirectBuckets::Perform(Work work) {
   within_callback = true;
   binding_.perform(std::move(work), [this] { --performing_; });
   within_callback = false;
+}
+
+bool DirectBuckets::Spin(const Turn& turn) {
+  const auto end = Clock::now() + spin_;
+  while (!places_.AllHaveContributed(turn)) {
+    if (Clock::now() > end) return false;
+    for (int i = 0; i < kPauses; ++i) Pause();
+  }
+  return true;
+}
+
+void DirectBuckets::EndSpin(const Turn& turn, bool in_vain, bool performed) {
+  history_[turn.bucket_id].Note(in_vain);
+  queue_.EndSpin(turn.bucket_id, rank_, performed, position_);
+  spinning_ = false;
+  if (!performed) --performing_;
 }
 
 bool DirectBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,

@@ -1,17 +1,28 @@
 // The direct path of one rank: small buckets that the framework's threads contribute when they are
 // complete, and that the last rank's thread adds up at once (direct_path.h).
 //
+// The thread of another rank spins for the last one for up to kSpin, if that has not been in vain
+// lately. Of two dependent buckets each then costs what it takes to add it up, where two threads
+// would have to wake each other: the one of the planned path, and then one of the framework.
+//
 // Invariants:
-// 1. A bucket that MayPerform() is whole in the memory: whoever performs it waits for nobody, so a
-//    framework's thread never waits for another rank.
+// 1. A bucket that MayPerform(), or that Spin() has seen complete, is whole in the memory: whoever
+//    performs it waits for nobody. So a framework's thread never waits for another rank but in
+//    Spin(), which ends.
 // 2. The ready queue has an entry for it all the same, which the other ranks need. On this rank the
 //    thread of the planned path comes across it later, and passes it by (PlanTable::Take()). It may
 //    lag behind, but never so far that the queue's ring overtakes it.
 // 3. When Close() has returned, no framework's thread is in the memory of the group. PlanTable has
 //    finished before, so none comes again.
+// 4. From Count() on, either the thread of the planned path is woken for the bucket, or a thread
+//    spins for it. One that spins in vain makes up for it (ready_queue.h, invariant 5). One thread
+//    of a rank spins at a time.
+// 5. Whoever spins holds no lock, so a vote may take the bucket back, or the thread of the planned
+//    path may perform it. A bucket is only performed if it is still the one of that turn.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -19,6 +30,7 @@
 #include "horovod_opt/csrc/core/plan/direct_path.h"
 #include "horovod_opt/csrc/core/shm/bucket_places.h"
 #include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/waiting/spin_history.h"
 
 namespace horovod_opt {
 
@@ -37,18 +49,30 @@ class DirectBuckets : public DirectPath {
     std::function<void(Work work, const std::function<void()>& done)> perform;
   };
 
-  // `rank`, `ranks`: in the group.
-  DirectBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding)
-      : queue_(queue), places_(places), rank_(rank), ranks_(ranks), binding_(std::move(binding)) {}
+  // About what it takes to wake two threads one after the other.
+  static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
+
+  // `rank`, `ranks`: in the group. `spin`: how long a framework's thread spins at most.
+  DirectBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding,
+                std::chrono::nanoseconds spin = kSpin)
+      : queue_(queue),
+        places_(places),
+        rank_(rank),
+        ranks_(ranks),
+        binding_(std::move(binding)),
+        spin_(spin),
+        history_(ReadyQueue::kIds) {}
 
   // --- framework threads ---
   std::int64_t PlaceBytes(std::int64_t bytes) const override {
     return BucketPlaces::PlaceBytes(bytes, ranks_);
   }
-  bool Announce(const CompleteBucket& bucket) override;
+  Announced Announce(const CompleteBucket& bucket, bool can_spin) override;
   bool MayPerform(const CompleteBucket& bucket) override;
   void Append(int bucket_id, bool here) override;
   void Perform(Work work) override;
+  bool Spin(const Turn& turn) override;
+  void EndSpin(const Turn& turn, bool in_vain, bool performed) override;
 
   // --- any thread ---
   // Adds up the bucket, to whose place all ranks contribute. Waits for those that have not yet;
@@ -66,6 +90,10 @@ class DirectBuckets : public DirectPath {
   void Close() const;
 
  private:
+  bool MaySpin(int bucket_id);
+  // The thread of the planned path is not too far behind (invariant 2).
+  bool KeepsUp() const { return queue_.Size() - position_ < kMostBehind; }
+
   // Entries of the ready queue that the thread need not have come across. With one of each bucket
   // ID they are fewer than the queue has room for.
   static constexpr std::uint64_t kMostBehind = ReadyQueue::kEntries - ReadyQueue::kIds - 1024;
@@ -75,9 +103,12 @@ class DirectBuckets : public DirectPath {
   const int rank_;
   const int ranks_;
   const Binding binding_;
+  const std::chrono::nanoseconds spin_;
   std::atomic<std::uint64_t> position_{0};
   std::atomic<int> performing_{0};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> spinning_{false};
+  std::vector<SpinHistory> history_;  // by bucket ID
 };
 
 }  // namespace horovod_opt

@@ -158,16 +158,50 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
   if (arrived.news) WantVote();
   if (arrived.bucket_id == kNoBucket) return arrived.route;
   Work here;
-  Announce(entry, arrived.bucket_id, &here);
+  const auto turn = Announce(entry, arrived.bucket_id, &here);
   lock.unlock();  // its callbacks may send other tensors
   if (here.plan != nullptr) direct_->Perform(std::move(here));
+  if (turn) SpinFor(*turn);
   return arrived.route;
 }
 
-void PlanTable::Announce(Entry& entry, int bucket_id, Work* here) {
+void PlanTable::SpinFor(const Turn& turn) {
+  const bool all_there = direct_->Spin(turn);
+  Work work;
+  if (all_there) work = TakeIfLeft(turn);
+  const bool is_left = work.plan != nullptr;
+  if (is_left) direct_->Perform(std::move(work));
+  direct_->EndSpin(turn, !all_there, is_left);
+}
+
+Work PlanTable::TakeIfLeft(const Turn& turn) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  Work work;
+  Entry* const entry = owners_[turn.bucket_id];
+  if (entry == nullptr || ids_.TurnOf(turn.bucket_id, turn.count).owner != turn.owner) return work;
+  std::vector<int> completed;
+  {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    if (!entry->run.filling().IsComplete(turn.bucket_id, turn.count)) return work;
+    work = TakeFrom(*entry, turn.bucket_id, completed);
+    ++performed_[turn.bucket_id];
+  }
+  if (!finishing_) {
+    for (int next : completed) Announce(*entry, next);
+  }
+  return work;
+}
+
+std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* here) {
   const CompleteBucket bucket = LookAt(entry, bucket_id);
-  if (!ids_.HasPlace(bucket_id)) return ready_(bucket);
-  if (!direct_->Announce(bucket)) return;
+  if (!ids_.HasPlace(bucket_id)) {
+    ready_(bucket);
+    return {};
+  }
+  const Turn turn = bucket.turn;
+  const auto announced = direct_->Announce(bucket, here != nullptr);
+  if (announced == DirectPath::Announced::kSoon) return turn;
+  if (announced == DirectPath::Announced::kOthers) return {};
   std::vector<int> completed;
   const bool take = here != nullptr && direct_->MayPerform(bucket);
   if (take) {
@@ -177,6 +211,7 @@ void PlanTable::Announce(Entry& entry, int bucket_id, Work* here) {
   }
   direct_->Append(bucket_id, take);
   for (int next : completed) Announce(entry, next);
+  return {};
 }
 
 CompleteBucket PlanTable::LookAt(Entry& entry, int bucket_id) const {

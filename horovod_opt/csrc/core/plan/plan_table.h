@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <string>
@@ -158,7 +159,11 @@ class PlanTable {
   // IDs for these buckets, the same ones on every rank; none if fewer are free.
   std::vector<int> Allocate(const Plan& plan, const Buckets& buckets);
   // `here`: gets the bucket if it is to be performed here, which is possible if it is not nullptr.
-  void Announce(Entry& entry, int bucket_id, Work* here = nullptr);
+  // Returns the turn for which the caller spins then.
+  std::optional<Turn> Announce(Entry& entry, int bucket_id, Work* here = nullptr);
+  // The bucket, for a framework's thread to perform; nothing if another thread has taken it.
+  Work TakeIfLeft(const Turn& turn);
+  void SpinFor(const Turn& turn);
   CompleteBucket LookAt(Entry& entry, int bucket_id) const;
   void PayOwed();
   Work TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed);  // under its mutex

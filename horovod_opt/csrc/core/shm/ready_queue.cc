@@ -13,13 +13,6 @@ std::uint64_t Entry(std::uint64_t position, int bucket_id) {
   return (position + 1) * ReadyQueue::kNumbers + static_cast<std::uint64_t>(bucket_id);
 }
 
-// The first readers have bits of their own, by which they are woken or not; all others share one.
-constexpr int kBits = 31;
-
-bool HasBit(int reader) { return 0 <= reader && reader < kBits; }
-
-futex::Sleepers Bit(int reader) { return futex::Sleepers{1} << (HasBit(reader) ? reader : kBits); }
-
 }  // namespace
 
 std::size_t ReadyQueue::Bytes() { return sizeof(ReadyQueue); }
@@ -36,7 +29,30 @@ bool ReadyQueue::Count(int bucket_id, int ranks) {
 void ReadyQueue::Append(int bucket_id, int all_but) {
   const std::uint64_t position = size_.fetch_add(1);
   entries_[position % kEntries].store(Entry(position, bucket_id));
-  appended_.Notify(HasBit(all_but) ? ~Bit(all_but) : futex::kAll);
+  const futex::Sleepers known = HasBit(all_but) ? Bit(all_but) : 0;
+  const futex::Sleepers asleep = futex::kAll & ~known & ~Spinning(bucket_id);
+  appended_.Notify(asleep);
+}
+
+futex::Sleepers ReadyQueue::Spinning(int bucket_id) const {
+  futex::Sleepers spinning = 0;
+  for (int reader = 0; reader < kBits; ++reader) {
+    if (spins_for_[reader].load() == bucket_id + 1) spinning |= Bit(reader);
+  }
+  return spinning;
+}
+
+bool ReadyQueue::Spin(int bucket_id, int reader) {
+  if (!HasBit(reader)) return false;
+  spins_for_[reader].store(bucket_id + 1);
+  return true;
+}
+
+void ReadyQueue::EndSpin(int bucket_id, int reader, bool performed, std::uint64_t position) {
+  if (!HasBit(reader)) return;
+  int spins = bucket_id + 1;
+  if (!spins_for_[reader].compare_exchange_strong(spins, 0)) return;
+  if (!performed && size_.load() > position) appended_.Kick(Bit(reader));
 }
 
 bool ReadyQueue::Next(std::uint64_t position, int& bucket_id, const std::atomic<bool>& stop,

@@ -27,6 +27,9 @@ namespace horovod_opt {
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
 //    what a place held before is not mistaken for what is still to come.
 // 4. What a rank wrote before Ready() is visible to whoever got the entry from Next().
+// 5. No reader sleeps through an entry. One that spins for a bucket is not woken for it; but
+//    Append() stores the entry and then looks at who spins, and EndSpin() says that nobody does
+//    and then looks at the size. All are sequentially consistent, so one of them sees the other.
 class ReadyQueue {
  public:
   static constexpr int kIds = 4096;
@@ -49,6 +52,14 @@ class ReadyQueue {
   bool Count(int bucket_id, int ranks);
   void Append(int bucket_id, int all_but = kNobody);
 
+  // From before its Count() on, a thread of the rank spins for this bucket: `reader` need not be
+  // woken for it. One bucket at a time. False: this reader is always woken.
+  bool Spin(int bucket_id, int reader);
+  // If the rank spins for this bucket, it does not any more. `performed`: another thread has
+  // performed the bucket, so the reader need not know of it; else it is woken if it has not come to
+  // the end of the queue, which is at `position`.
+  void EndSpin(int bucket_id, int reader, bool performed, std::uint64_t position);
+
   // Blocks until the ready queue has an entry at `position` and returns its bucket ID. False once
   // `stop` is set and the entry is not there; whoever sets `stop` then calls Kick(). Throws
   // std::logic_error if the entry is overwritten, that is, if invariant 1 was broken. `reader`:
@@ -63,8 +74,18 @@ class ReadyQueue {
   std::uint64_t Size() const;
 
  private:
+  // The first readers have bits of their own, by which they are woken or not; all others share one.
+  static constexpr int kBits = 31;
+  static bool HasBit(int reader) { return 0 <= reader && reader < kBits; }
+  static futex::Sleepers Bit(int reader) {
+    return futex::Sleepers{1} << (HasBit(reader) ? reader : kBits);
+  }
+  futex::Sleepers Spinning(int bucket_id) const;
+
   EventCount appended_;
   alignas(64) std::atomic<std::uint64_t> size_{0};
+  // By reader: the bucket that it spins for, its ID + 1; 0: none.
+  alignas(64) std::atomic<int> spins_for_[kBits]{};
   // 0, or (position + 1) * kNumbers + bucket ID.
   alignas(64) std::atomic<std::uint64_t> entries_[kEntries]{};
   // Calls of Ready(). Never reset: the call that makes it a multiple of the ranks is the last.

@@ -1,0 +1,38 @@
+// Whether a thread that waits had better spin at first, by what came of it: competitive spinning
+// (Karlin, Li, Manasse and Owicki 1991, DOI 10.1145/121132.286599). It spins for about as long as
+// a sleep and the way out of it take, and not if that was in vain the last times.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace horovod_opt {
+
+// Of waits that are alike. Any threads; that one of two at a time may be forgotten does not matter.
+class SpinHistory {
+ public:
+  // To be asked once a wait. After n spins in vain one after the other, 2^n - 1 waits go without:
+  // with many of them, one in 128 spins.
+  bool Pays() {
+    const std::uint8_t left = without_.load(std::memory_order_relaxed);
+    if (left == 0) return true;
+    without_.store(static_cast<std::uint8_t>(left - 1), std::memory_order_relaxed);
+    return false;
+  }
+
+  void Note(bool in_vain) {
+    const std::uint8_t before = in_vain_.load(std::memory_order_relaxed);
+    const int times = in_vain ? std::min(before + 1, kMost) : 0;
+    in_vain_.store(static_cast<std::uint8_t>(times), std::memory_order_relaxed);
+    without_.store(static_cast<std::uint8_t>((1 << times) - 1), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr int kMost = 7;
+
+  std::atomic<std::uint8_t> in_vain_{0};  // times, since the last that was not
+  std::atomic<std::uint8_t> without_{0};  // waits to come that do not spin
+};
+
+}  // namespace horovod_opt
