@@ -5,7 +5,11 @@
 // hear of the failure.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
+#include "horovod_opt/csrc/core/plan/step_watches.h"
 
 namespace horovod_opt {
 
@@ -16,23 +20,25 @@ class StepWatch {
   // `key` as for EnqueueTensorAllreduce().
   StepWatch(Context* context, std::int64_t key)
       : manager_(key == 0 ? nullptr : context->cancellation_manager()) {
-    if (manager_ == nullptr) return;
-    token_ = manager_->get_cancellation_token();
-    if (manager_->RegisterCallback(token_, [key] { StepFailed(key); })) return;
-    manager_ = nullptr;
-    StepFailed(key);  // already
+    if (manager_ != nullptr && !Watches().Begin(manager_, key)) manager_ = nullptr;
   }
 
   // The tensor is reduced.
   void End() const {
-    if (manager_ != nullptr) manager_->TryDeregisterCallback(token_);
+    if (manager_ != nullptr) Watches().End(manager_);
   }
 
  private:
-  using Manager = decltype(static_cast<Context*>(nullptr)->cancellation_manager());
+  using Manager = std::remove_pointer_t<
+      decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
 
-  Manager manager_;
-  decltype(static_cast<Manager>(nullptr)->get_cancellation_token()) token_{};
+  // Never destroyed: threads of TensorFlow may outlive main().
+  static StepWatches<Manager>& Watches() {
+    static auto& watches = *new StepWatches<Manager>(&StepFailed);
+    return watches;
+  }
+
+  Manager* manager_;
 };
 
 }  // namespace horovod_opt
