@@ -36,6 +36,8 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_reports.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_votes.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/bucket_places.cc

@@ -1,0 +1,74 @@
+// What PlanTable tells of its plans: to users, and to those who look for what is late.
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+
+namespace horovod_opt {
+namespace {
+
+const char* StateName(PlanState state) {
+  switch (state) {
+    case PlanState::kCaptured:
+      return "warming up";
+    case PlanState::kResting:
+    case PlanState::kReady:
+      return "ready";
+    case PlanState::kFailed:
+    case PlanState::kEnded:
+      return "negotiated";
+    default:
+      return "active";
+  }
+}
+
+}  // namespace
+
+std::vector<PlanTable::Report> PlanTable::Reports() const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  std::vector<Report> reports;
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    const PlanRun& run = entry->run;
+    Report report;
+    report.hash = hash;
+    report.name = run.plan().name;
+    report.state = StateName(run.state());
+    report.reason = run.reason();
+    report.iterations = run.iterations_done();
+    report.buckets = run.buckets();
+    for (const Slot& slot : run.plan().slots) report.slots.push_back(slot.name);
+    report.times_last = run.filling().times_last();
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::vector<PlanTable::Waiting> PlanTable::AllWaiting() const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  std::vector<Waiting> waiting;
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    for (const auto& [slot, arrival] : entry->run.filling().AllHeld()) {
+      const Slot& planned = entry->run.plan().slots[slot];
+      waiting.push_back({hash, arrival.Name(), planned.collective, planned.reduction, arrival.shape,
+                         arrival.since});
+    }
+  }
+  return waiting;
+}
+
+std::vector<PlanTable::Late> PlanTable::LateSince(Clock::time_point since) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  std::vector<Late> late;
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    const auto name = [&](int slot) { return entry->run.plan().slots[slot].name; };
+    for (const auto& waiting : entry->run.filling().WaitingSince(since)) {
+      Late one{entry->run.plan().name, waiting.iteration, {}, {}};
+      for (int slot : waiting.here) one.here.push_back(name(slot));
+      for (int slot : waiting.missing) one.missing.push_back(name(slot));
+      late.push_back(std::move(one));
+    }
+  }
+  return late;
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,226 @@
+// Votes of PlanTable: it says what this rank has, and carries out what all have decided.
+#include <algorithm>
+
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
+
+namespace horovod_opt {
+namespace {
+
+// A plan rests only if it was not used for so long: not plans that are used in turn.
+constexpr std::int64_t kIdleMs = 1000;
+
+}  // namespace
+
+void PlanTable::Join() {
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  joined_ = true;
+  WantVote();
+}
+
+bool PlanTable::Joined() const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  return joined_;
+}
+
+void PlanTable::Restart() {
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  joined_ = false;
+  for (auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    entry->run.Restart();
+  }
+}
+
+std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now) {
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  wants_vote_.store(false, std::memory_order_release);
+  std::vector<Vote> votes;
+  for (auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    votes.push_back(entry->run.CastVote(joined_, times, now));
+    votes.back().bound = entry->graphs > 0;
+    if (!first) votes.back().idle_ms = 0;
+  }
+  return ToRow(votes);
+}
+
+std::vector<int> PlanTable::Allocate(const Plan& plan, const Buckets& buckets) {
+  std::vector<std::int64_t> place_bytes;
+  for (const std::vector<int>& bucket : buckets) {
+    std::int64_t bytes = 0;
+    bool is_direct = direct_ != nullptr;
+    for (int slot : bucket) {
+      const Slot& one = plan.slots[slot];
+      bytes += one.bytes;
+      is_direct = is_direct && one.collective == Collective::kAllreduce && !one.reduction.OnGpu();
+    }
+    place_bytes.push_back(is_direct ? direct_->PlaceBytes(bytes) : 0);
+  }
+  return ids_.Allocate(place_bytes);
+}
+
+// Takes bucket IDs from those plans that were not used for the longest time until `buckets` are
+// free. A call is forgotten: it may never come again.
+void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome) {
+  std::vector<Decision*> candidates;
+  for (Decision& decision : decisions) {
+    if (decision.kind != Decision::kWait || !decision.may_rest) continue;
+    if (decision.idle_ms >= kIdleMs) candidates.push_back(&decision);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Decision* a, const Decision* b) { return a->idle_ms > b->idle_ms; });
+  for (Decision* decision : candidates) {
+    if (ids_.available() >= static_cast<int>(buckets)) return;
+    Entry& entry = *plans_.at(decision->hash);
+    if (entry.run.plan().is_call) {
+      decision->kind = Decision::kForget;
+      std::vector<std::int64_t> keys;
+      for (const Slot& slot : entry.run.plan().slots) keys.push_back(slot.key);
+      Unbind(&entry, keys);
+      entry.graphs = 0;
+      Forget(*decision, outcome);
+    } else {
+      decision->kind = Decision::kRest;
+      decision->reason =
+          "its place was given to other plans; active again after its next iteration";
+      CarryOut(&entry, *decision, {}, {}, outcome);
+    }
+  }
+}
+
+// Of a plan that no rank has a graph of any more.
+void PlanTable::Forget(const Decision& decision, Outcome& outcome) {
+  const auto found = plans_.find(decision.hash);
+  if (found == plans_.end()) return;
+  Entry* const entry = found->second.get();
+  CarryOut(entry, decision, {}, {}, outcome);
+  said_.erase(decision.hash);
+  if (entry->graphs > 0) return;
+  const auto is_its = [&](const auto& graph) {
+    if (graph.first == entry) Unbind(entry, graph.second);
+    return graph.first == entry;
+  };
+  removed_.erase(std::remove_if(removed_.begin(), removed_.end(), is_its), removed_.end());
+  plans_.erase(found);
+}
+
+void PlanTable::Say(const Entry* entry, const Decision& decision, Outcome& outcome) const {
+  const std::string name = entry == nullptr ? "" : " (" + entry->run.plan().name + ")";
+  outcome.rejected.push_back("plan " + decision.hash + name + ": " + decision.reason);
+}
+
+void PlanTable::SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome) {
+  if (said_.insert(decision.hash).second) Say(entry, decision, outcome);
+}
+
+void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
+                         Buckets rebuilt, Outcome& outcome) {
+  if (entry == nullptr) return;
+  std::lock_guard<std::mutex> guard(entry->mutex);
+  for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
+  auto released = entry->run.Apply(decision, std::move(bucket_ids), std::move(rebuilt));
+  for (int bucket_id : released.freed) {
+    owners_[bucket_id] = nullptr;
+    ids_.Free(bucket_id);
+  }
+  owed_.insert(owed_.end(), released.owed.begin(), released.owed.end());
+  for (int bucket_id : released.bucket_ids) Announce(*entry, bucket_id);
+  for (ArrivalPtr& arrival : released.negotiated) outcome.negotiated.push_back(std::move(arrival));
+  for (ArrivalPtr& arrival : released.overlapping) {
+    outcome.overlapping.push_back(std::move(arrival));
+  }
+  if (released.news) WantVote();
+}
+
+// Every rank of the group has taken back, in an earlier vote, what these buckets held.
+void PlanTable::PayOwed() {
+  for (int bucket_id : std::exchange(owed_, {})) {
+    Entry& entry = *owners_[bucket_id];
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    if (entry.run.Owe(bucket_id)) {
+      Announce(entry, bucket_id);
+    } else {
+      owed_.push_back(bucket_id);
+      WantVote();
+    }
+  }
+}
+
+// All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
+// those that free some, then those that need some, which may let others rest.
+PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
+  Outcome outcome;
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  PayOwed();
+  std::vector<Decision> decisions = Decide(rows, group_);
+  const auto entry_of = [&](const Decision& decision) {
+    const auto found = plans_.find(decision.hash);
+    return found == plans_.end() ? nullptr : found->second.get();
+  };
+  const auto needs_ids = [](const Decision& decision) {
+    return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
+  };
+  for (const Decision& decision : decisions) {
+    if (decision.kind == Decision::kWait || needs_ids(decision)) continue;
+    if (decision.kind == Decision::kForget) {
+      Forget(decision, outcome);
+      continue;
+    }
+    Entry* const entry = entry_of(decision);
+    const bool ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
+    if (decision.kind == Decision::kEnd && !ended) Say(entry, decision, outcome);
+    CarryOut(entry, decision, {}, {}, outcome);
+  }
+  for (Decision& decision : decisions) {
+    if (!needs_ids(decision)) continue;
+    Entry* const entry = entry_of(decision);  // all ranks have the plan
+    Buckets rebuilt;
+    if (decision.kind == Decision::kRebuild)
+      rebuilt = RebuildBuckets(entry->run.plan(), decision.times);
+    Buckets buckets = rebuilt;
+    if (decision.kind == Decision::kCommit && !entry->run.Committed()) {
+      buckets = entry->run.buckets();
+    }
+    Rest(decisions, buckets.size(), outcome);
+    std::vector<int> bucket_ids = Allocate(entry->run.plan(), buckets);
+    if (bucket_ids.size() < buckets.size()) {
+      decision.kind = Decision::kWait;
+      decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
+                        " of " + std::to_string(ids_.capacity()) + " buckets, and this one needs " +
+                        std::to_string(buckets.size());
+      SayOnce(entry, decision, outcome);
+      continue;
+    }
+    CarryOut(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
+  }
+  Rest(decisions, std::exchange(wanted_, 0), outcome);
+  for (const Decision& decision : decisions) {
+    if (decision.kind != Decision::kWait) continue;
+    Entry* const entry = entry_of(decision);
+    if (!decision.reason.empty() && decision.from_iteration > kPatientIterations) {
+      SayOnce(entry, decision, outcome);
+    }
+    CarryOut(entry, decision, {}, {}, outcome);
+  }
+  if (!joined_) return outcome;
+  for (auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    for (int bucket_id : entry->run.SupplyZeros()) Announce(*entry, bucket_id);
+  }
+  return outcome;
+}
+
+bool PlanTable::AnyCommitted(bool anywhere) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  for (const auto& [hash, entry] : plans_) {
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    if (!entry->run.Committed()) continue;
+    for (const Slot& slot : entry->run.plan().slots) {
+      if (anywhere || slot.reduction.OnGpu()) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace horovod_opt
