@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -60,6 +61,39 @@ def _call(*command: object) -> str:
     return ended.stdout
 
 
+def namespaces() -> list[str]:
+    """Names of all network namespaces of this machine that have one."""
+    return [line.split()[0] for line in _call("ip", "netns", "list").splitlines()]
+
+
+def processes_in(space: str) -> list[psutil.Process]:
+    found = []
+    for pid in _call("ip", "netns", "pids", space).split():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(int(pid)))
+    return found
+
+
+def remove_leftovers() -> None:
+    """Ends the hosts of processes that were killed: nothing else does, since namespaces that have
+    names stay."""
+    for space in namespaces():
+        made = re.fullmatch(r"(?:switch|h\d+)-(\d+)", space)
+        if made and not psutil.pid_exists(int(made[1])):
+            with contextlib.suppress(OSError):  # another process has just done it
+                _end(space)
+
+
+def _end(space: str) -> None:
+    """Of a namespace and all that runs in it."""
+    processes = processes_in(space)
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=10)
+    _call("ip", "netns", "delete", space)
+
+
 class VirtualHosts:
     """So many hosts, started by the constructor; gone after close(), or when a `with` ends.
 
@@ -76,6 +110,7 @@ class VirtualHosts:
         if missing:
             raise NoHosts(f"hosts of their own need {', '.join(missing)}")
         self._folder = folder
+        remove_leftovers()
         # Names of namespaces are global; those of links and addresses are not.
         self._switch = f"switch-{os.getpid()}"
         self._addresses = {f"h{one}": ADDRESS.format(one) for one in range(1, number + 1)}
@@ -188,9 +223,7 @@ class VirtualHosts:
     def _all_processes(self) -> list[psutil.Process]:
         found = []
         for space in self._spaces.values():
-            for pid in _call("ip", "netns", "pids", space).split():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    found.append(psutil.Process(int(pid)))
+            found += processes_in(space)
         return found
 
     def stop_jobs(self) -> None:
@@ -200,13 +233,11 @@ class VirtualHosts:
                 process.kill()
 
     def close(self) -> None:
-        for process in self._all_processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        for space in self._spaces.values():
+            _end(space)
         for daemon in self._daemons.values():
             daemon.wait()
         self._daemons.clear()
-        for space in (*self._spaces.values(), self._switch):
-            with contextlib.suppress(OSError):  # it was never made
-                _call("ip", "netns", "delete", space)
         self._spaces.clear()
+        with contextlib.suppress(OSError):  # it was never made
+            _end(self._switch)

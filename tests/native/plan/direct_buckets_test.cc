@@ -275,6 +275,60 @@ TEST(DirectBuckets, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
   for (Rank* rank : {&first, &last}) rank->Finish();
 }
 
+// Others come soon, and have when Spin() returns.
+class AllComeSoon : public DirectPath {
+ public:
+  AllComeSoon(PlanTable& plans, std::atomic<int>& spun) : plans_(plans), spun_(spun) {}
+  std::int64_t PlaceBytes(std::int64_t) const override { return 64; }
+  Announced Announce(const CompleteBucket&, bool) override { return Announced::kSoon; }
+  bool MayPerform(const CompleteBucket&) override { return false; }
+  void Append(int, bool) override {}
+  void Perform(Work work) override {
+    ++performed_;
+    plans_.Finished(work);
+  }
+  bool Spin(const Turn&) override {
+    ++spun_;
+    return true;
+  }
+  void EndSpin(const Turn&, bool, bool) override {}
+  int performed() const { return performed_; }
+
+ private:
+  PlanTable& plans_;
+  std::atomic<int>& spun_;
+  std::atomic<int> performed_{0};
+};
+
+// Invariant 5: the thread finds the entry just when the one that has spun takes the bucket.
+TEST(DirectBuckets, OneOfTwoThreadsTakesTheBucket) {
+  constexpr int kRounds = 20000;
+  std::atomic<int> spun{0}, taken{0}, rounds{0};
+  PlanTable plans(
+      kIds, [](const auto&) {}, [] {});
+  AllComeSoon direct(plans, spun);
+  plans.UseDirectPath(direct, BucketPlaces::kMemory);
+  ASSERT_TRUE(plans.Learn(Call("p", 1, 1)));
+  std::thread planned([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (spun < round) continue;
+      const Work work = plans.Take(0);
+      if (!work.slots.empty()) {
+        ++taken;
+        plans.Finished(work);
+      }
+      rounds = round;
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    ArrivalPtr arrival = std::make_unique<Number>();
+    ASSERT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
+    while (rounds < round) std::this_thread::yield();
+  }
+  planned.join();
+  EXPECT_EQ(taken + direct.performed(), kRounds);
+}
+
 // Invariant 5: a vote ends the plan meanwhile, and takes the bucket back.
 TEST(DirectBuckets, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
   Node node(2);

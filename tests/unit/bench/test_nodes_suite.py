@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -37,7 +39,13 @@ from horovod_opt.bench.nodes.targets import TARGETS
 from horovod_opt.bench.worker_job import LIMIT, WORKERS, YIELDING
 from horovod_opt.measuring import documents, launch
 from horovod_opt.measuring.present import save_pictures
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+from horovod_opt.measuring.virtual_hosts import (
+    NoHosts,
+    VirtualHosts,
+    namespaces,
+    processes_in,
+    remove_leftovers,
+)
 
 YIELD = YIELDING.name
 
@@ -281,8 +289,31 @@ def test_virtual_hosts_leave_nothing_behind(tmp_path):
     except NoHosts as missing:
         pytest.skip(str(missing))
     assert not any(process.is_running() for process in processes)
-    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
-    assert f"-{os.getpid()}" not in spaces
+    assert not [space for space in namespaces() if space.endswith(f"-{os.getpid()}")]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from horovod_opt.measuring.virtual_hosts import VirtualHosts
+VirtualHosts(pathlib.Path(sys.argv[1]), 2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_virtual_hosts_of_a_killed_process_end_when_others_begin(hosts, tmp_path):
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, folder])
+    assert killed.wait(60) == -signal.SIGKILL
+    mine, its = f"-{os.getpid()}", f"-{killed.pid}"
+    spaces = namespaces()
+    assert sum(one.endswith(its) for one in spaces) == 3
+    left = [process for space in spaces if space.endswith(its) for process in processes_in(space)]
+    assert len(left) == 2
+    remove_leftovers()
+    assert not any(process.is_running() for process in left)
+    assert [one for one in spaces if not one.endswith(its)] == namespaces()
+    assert sum(one.endswith(mine) for one in namespaces()) == 4
 
 
 @pytest.mark.parametrize("number", [0, 255])

@@ -18,7 +18,8 @@
 //    spins for it. One that spins in vain makes up for it (ready_queue.h, invariant 5). One thread
 //    of a rank spins at a time.
 // 5. Whoever spins holds no lock, so a vote may take the bucket back, or the thread of the planned
-//    path may perform it. A bucket is only performed if it is still the one of that turn.
+//    path may perform it. A bucket is only performed if it is still the one of that turn; who takes
+//    it is decided under the mutex of its plan, and the thread passes by what has been performed.
 #pragma once
 
 #include <atomic>

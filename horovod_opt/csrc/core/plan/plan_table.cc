@@ -229,17 +229,19 @@ Work PlanTable::Take(int bucket_id) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   std::vector<int> completed;
   Work work;
-  if (performed_[bucket_id] > 0) {
-    --performed_[bucket_id];
-    return work;
-  }
-  Entry& entry = EntryOf(bucket_id);
+  Entry* const owner = owners_.at(bucket_id);
   {
-    std::lock_guard<std::mutex> guard(entry.mutex);
-    work = TakeFrom(entry, bucket_id, completed);
+    // A thread that spins takes the bucket under the same mutex, while its entry is in the queue.
+    std::unique_lock<std::mutex> guard;
+    if (owner != nullptr) guard = std::unique_lock<std::mutex>(owner->mutex);
+    if (performed_[bucket_id] > 0) {
+      --performed_[bucket_id];
+      return work;
+    }
+    work = TakeFrom(EntryOf(bucket_id), bucket_id, completed);
   }
   if (!finishing_) {
-    for (int next : completed) Announce(entry, next);
+    for (int next : completed) Announce(*owner, next);
   }
   return work;
 }
