@@ -34,7 +34,7 @@ class Counter:
         self._pass = epoch
 
     def is_rest_over(self, count: int) -> bool:
-        """Whether the pass began in the middle of an epoch, and has no more than `count` batches."""
+        """Whether the pass is the rest of an epoch, and has no more than `count` batches."""
         return (self._pass is not None and self._pass.batches.start > 0
                 and count >= self._pass.batches.steps)
 

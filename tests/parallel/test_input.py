@@ -19,6 +19,7 @@ from building import source_tree, upstream
 
 TRAINING, VALIDATION = 403, 57
 FRAME = 16  # bytes around a record
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def record(number: int) -> bytes:
@@ -199,13 +200,14 @@ def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
     assert after[0]["iterations"] == stop - 1 + steps.pop()
 
 
-def test_example(need, tmp_path):
-    """On real photographs; two ranks and a worker each."""
-    need("torch")
-    examples = Path(__file__).parents[2] / "examples"
+@pytest.mark.parametrize("framework, options", [("torch", ("--workers", "1")), ("tensorflow", ())])
+def test_example(need, tmp_path, framework, options):
+    """On real photographs, with two ranks."""
+    need(framework)
+    example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework] + "_photographs.py"
     ended = subprocess.run(
-        [BIN / "horovodrun", "-np", "2", sys.executable, examples / "pytorch_photographs.py",
-         "--folder", tmp_path, "--images", "120", "--epochs", "2", "--workers", "1"],
+        [BIN / "horovodrun", "-np", "2", sys.executable, EXAMPLES / example,
+         "--folder", tmp_path, "--images", "120", "--epochs", "2", *options],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HOROVOD_OPT_MODE": "topo"})
     assert ended.returncode == 0, ended.stderr

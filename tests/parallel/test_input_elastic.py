@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from data_sets import tfrecord
-from jobs import elastic, run_job
+from jobs import BIN, elastic, run_job
 
 SAMPLES = 211
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -89,6 +93,19 @@ def check_batches(in_order, steps, batch) -> None:
             assert max(sizes) - min(sizes) <= 1
 
 
+def test_fit_goes_on_when_a_rank_has_died(need, tmp_path, pattern):
+    need("tensorflow", "gloo")
+    options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n127.1:1\n")
+    run_job(tmp_path, "input_elastic_keras", pattern, options=options).succeeded()
+    assert (tmp_path / "died").exists()
+    numbers = [number for lines in notes(tmp_path) for batches in lines for batch in batches
+               for number in batch]
+    assert sorted(numbers) == sorted(2 * list(range(SAMPLES)))
+    steps = 2 * 14  # 13 x 16 and what is left
+    assert [json.loads((tmp_path / f"end.{rank}").read_text()) for rank in range(2)] == [
+        [2, 0, steps, steps]] * 2
+
+
 def test_the_position_follows_every_state(need, tmp_path, pattern):
     need("torch", "tensorflow", "gloo")
     report, = run_job(tmp_path, "input_elastic_states", pattern, ranks=1,
@@ -99,3 +116,22 @@ def test_the_position_follows_every_state(need, tmp_path, pattern):
         assert found == [30, 20, 2, 20, 40], name
     assert "remedy: hio.open(..., elastic=True)" in report["refusals"]["opened together"]
     assert "remedy: a state of hvd.elastic" in report["refusals"]["none"]
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_examples_show_what_the_last_batches_weigh(need, tmp_path, framework):
+    need(framework, "gloo")
+    example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework]
+    ended = subprocess.run(
+        [BIN / "horovodrun", *map(str, elastic(tmp_path, "localhost:2\n")), sys.executable,
+         EXAMPLES / f"{example}_photographs_elastic.py",
+         "--folder", tmp_path, "--images", "121", "--epochs", "1"],
+        cwd=tmp_path, text=True, capture_output=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stderr
+    # 242 samples are 2 x 64 and 2 x 57; of 57 one rank has 29.
+    for part in ("128 to 184", "185 to 241"):
+        for rank, size, weight in ((0, 29, "1.018"), (1, 28, "0.982")):
+            assert (f"rank {rank} of 2, epoch 1: {size} of the samples {part}, weight {weight}"
+                    in ended.stdout)
+    assert "1 epochs of 242 samples" in ended.stdout

@@ -1,4 +1,4 @@
-"""The source of batches where the library of TensorFlow operations is not there: a generator."""
+"""The source of batches: a generator of Python, which needs its lock for each of them."""
 
 from __future__ import annotations
 
