@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
 from data_sets import environment, files, tar, tfrecord
-from thread_ranks import on_ranks
+from thread_ranks import in_job, on_ranks
 
 tf = pytest.importorskip("tensorflow")
 
@@ -183,3 +184,44 @@ def test_ranks_share_an_epoch(tfrecords, monkeypatch, ranks):
         range(COUNT))
     for step in zip(*results):
         assert sum(weight for _, weight in step) == pytest.approx(ranks)
+
+
+def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
+    """Rank 0 is as far ahead of rank 1 as the node's memory lets it."""
+    tfrecord(tmp_path / "a.tfrecord", [bytes(1000)] * 400)
+    is_over = threading.Event()
+
+    def rank_of(open_data, rank: int) -> int:
+        data = open_data(tmp_path / "a.tfrecord", chunk_samples=8, shards=1, window=1, memory=50000)
+        ds = hio.tensorflow.dataset(data, 4)
+        taken = 0
+        try:
+            if rank == 1:
+                assert is_over.wait(60)
+                return taken
+            threading.Timer(1.5, data.close).start()
+            with pytest.raises(tf.errors.OpError, match="closed"):
+                for _ in ds:
+                    taken += 1
+            return taken
+        finally:
+            is_over.set()
+            data.close()
+
+    ahead, none = in_job(2, rank_of)
+    assert none == 0 and 0 < ahead < 25  # of 50 steps
+
+
+def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
+    def threads() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name == "hio-decode"]
+
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        batches = iter(hio.tensorflow.dataset(data, 8).prefetch(2))
+        next(batches)
+        assert threads()
+        del batches
+        deadline = time.monotonic() + 20
+        while threads() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not threads()
