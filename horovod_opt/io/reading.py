@@ -250,9 +250,12 @@ class Reading:
             self.publish()
 
     def part(self) -> None:
-        """Of ranks that are no longer those of the job."""
+        """Of ranks that are no longer those of the job: none of them takes anything more, and one
+        that has died will never leave."""
         self._has_parted = True
         self.close()
+        if self._leader is not None:
+            self._leader.stop()
 
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""
