@@ -27,6 +27,8 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     batches by `last`. With `with_info` it is (batch, info): a dict of scalars, which are those of
     BatchInfo, float32 for `weight` and int64 for the others.
 
+    Batches are made in Python, whose lock each needs for a moment.
+
     TensorFlow fetches ahead, so the position in `data` does not move as batches are fetched:
     `hio.keras.Resume(data)` counts those that fit() has trained on; `data.taken(info)` does in a
     loop of one's own. Until one of them is used, each loop is the next epoch.
