@@ -89,7 +89,8 @@ def _runs(text: str) -> int:
 
 def simulate(runs: int) -> int:
     """The exit status of so many random runs of the contract's test."""
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", CONTRACT], cwd=ROOT, check=False,
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "--timeout=0", CONTRACT],
+                          cwd=ROOT, check=False,
                           env={**os.environ, "HIO_EXAMPLES": str(runs)}).returncode
 
 
