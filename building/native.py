@@ -50,7 +50,14 @@ def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, out
            "-DCMAKE_BUILD_TYPE="
            + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo")], variables)
     _call([_tool("cmake"), "--build", folder, "--target", "horovod_opt_io"], variables)
-    shutil.copytree(folder / "libraries", output, dirs_exist_ok=True)
+    shutil.copytree(folder / "libraries", output, dirs_exist_ok=True, copy_function=put)
+
+
+def put(source: str, target: str) -> None:
+    """Copies a file in the place of another one; a process that has loaded that keeps it."""
+    part = f"{target}.{os.getpid()}"
+    shutil.copy2(source, part)
+    os.replace(part, target)
 
 
 def _write_header(path: Path) -> None:

@@ -4,9 +4,9 @@
     data = hio.open("/data/train-*.tfrecord", seed=1)
     for batch in hio.torch.loader(data, batch_size=64, decode=decode): ...
 
-docs/io.md is the page for users. No framework, MPI or Horovod is imported here; hio.torch imports
-PyTorch. Whatever it is, it is imported when it is first used: the command horovod-opt, which has a
-part here, is to start at once.
+docs/io.md is the page for users. No framework, MPI or Horovod is imported here; hio.torch,
+hio.tensorflow and hio.keras import theirs. Whatever it is, it is imported when it is first used:
+the command horovod-opt, which has a part here, is to start at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from horovod_opt.io import torch
+    from horovod_opt.io import elastic, keras, tensorflow, torch
     from horovod_opt.io.batch import BatchInfo
     from horovod_opt.io.data import Data
     from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from horovod_opt.io.sample_batch import SampleBatch
 
 __all__ = ["BatchInfo", "Damaged", "Data", "DataError", "InputError", "Missing", "ReaderEnded",
-           "Sample", "SampleBatch", "Stale", "open", "torch"]
+           "Sample", "SampleBatch", "Stale", "elastic", "keras", "open", "tensorflow", "torch"]
 
 _MODULES = {"BatchInfo": "batch", "Data": "data", "ReaderEnded": "reader.errors",
             "Sample": "sample", "SampleBatch": "sample_batch", "open": "opening",
             **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "Stale"), "errors")}
-_ADAPTERS = ("torch",)
+_ADAPTERS = ("elastic", "keras", "tensorflow", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,9 +54,17 @@ class Anything(NamedTuple("Anything", [("data", Any)])):
     """A batch of a type that can take no attribute and cannot be derived from, such as None."""
 
 
+def without_holes(info: BatchInfo, good: int, ranks: int) -> BatchInfo:
+    """Of the same batch with `good` samples, as the others are damaged and left out."""
+    return info._replace(size=good, weight=good * ranks / (info.end - info.start))
+
+
 def info_of(batch: Any) -> BatchInfo:
-    """Of a batch of this package. Raises InputError for another one."""
-    info = getattr(batch, "info", None)
+    """Of a batch of this package, its info itself, or the dict of an element of
+    hio.tensorflow.dataset(with_info=True). Raises InputError for another one."""
+    info = getattr(batch, "info", batch)
+    if isinstance(batch, Mapping) and set(batch) == set(BatchInfo._fields):
+        return BatchInfo(**{name: value.numpy().item() for name, value in batch.items()})
     if not isinstance(info, BatchInfo):
         raise InputError(f"this {type(batch).__name__} does not say which samples it has; remedy: "
                          "give the batch as the loader has made it")

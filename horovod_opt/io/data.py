@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.agreement import equal
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.state import check_state, state_of
+from horovod_opt.io.reader.errors import ReaderEnded
 
 if TYPE_CHECKING:
+    from horovod_opt.io.counting import Counter
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
@@ -30,19 +34,25 @@ class Data:
     """
 
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
-                 memory: Optional[int], bad: str, threads: int):
+                 memory: Optional[int], bad: str, threads: int, is_elastic: bool = False):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.memory, self.bad, self.threads = memory, bad, threads
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
         self.holes: dict[int, list[int]] = {}
         self.is_resumed = False
+        self.counter: Optional[Counter] = None  # who counts batches, where loaders cannot
+        self.is_elastic, self.has_met = is_elastic, not is_elastic
+        # What the end of a rank becomes for elastic training, instead of ReaderEnded.
+        self.interruption: Optional[type[Exception]] = None
+        self._is_closed = False
         self._readings: list[Reading] = []
         self.members: list[Member] = []  # by the number of the loader that reads through it
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_readings": [], "ranks": replace(self.ranks, allgather=None)}
+        return {**self.__dict__, "_readings": [], "counter": None,
+                "ranks": replace(self.ranks, allgather=None)}
 
     def __len__(self) -> int:
         """Samples."""
@@ -57,7 +67,7 @@ class Data:
         """The training has used this batch, and all before it. Loaders say so themselves when they
         hand a batch out. Raises InputError for one that no loader made."""
         info = batches.info_of(batch)
-        self.advance(info.epoch, info.end)
+        self.advance(int(info.epoch), int(info.end))
 
     def advance(self, epoch: int, position: int) -> None:
         """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""
@@ -93,6 +103,32 @@ class Data:
         self.members.append(member)
         return len(self.members) - 1
 
+    def meet(self, ranks: Communication, node: Node) -> None:
+        """Collective: these ranks read it from now on. Raises InputError on all of them if they
+        have opened different data, or with different arguments."""
+        equal(ranks, {**state_of(self.order, 0, 0), "memory": self.memory, "bad": self.bad},
+              "call open() with the same arguments on every rank, on the same files")
+        self.ranks, self.node, self.has_met = ranks, node, True
+
+    def part(self) -> None:
+        """The ranks are about to change, in an elastic job: its loaders end, and the next ones go
+        on here. Needs no other rank."""
+        for reading in self._readings:
+            reading.part()
+        self._readings, self.members, self.counter = [], [], None
+        self.has_met = False
+        self.is_resumed = self.position > 0
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around what waits for other ranks: where training is elastic, it survives their end."""
+        try:
+            yield
+        except ReaderEnded as ended:
+            if self.interruption is None or self._is_closed:
+                raise
+            raise self.interruption(str(ended)) from ended
+
     def stats(self) -> dict[str, float]:
         """Sums over the loaders. `samples`, `bytes`: that this rank took; `samples_from_storage`:
         of those, what its own node read from storage. `training_wait_seconds`:
@@ -107,6 +143,7 @@ class Data:
 
     def close(self) -> None:
         """Ends all reading; open loaders then raise. Ranks may close at different times."""
+        self._is_closed = True
         for reading in self._readings:
             reading.close()
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.batch import BatchInfo, without_holes
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.reader import statuses
@@ -53,9 +53,7 @@ def _without_bad(data: Data, one: Found, taken: Taken) -> Found:
         raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
                                           int(taken.status[i, part])))
     good = taken.good
-    size = int(good.sum())
-    weight = size * data.ranks.size / (one.info.end - one.info.start)
-    info = one.info._replace(size=size, weight=weight)
+    info = without_holes(one.info, int(good.sum()), data.ranks.size)
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
 

@@ -27,7 +27,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          memory: Union[int, str, None] = None, window: Optional[int] = None,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
-         alone: bool = False) -> Data:
+         alone: bool = False, elastic: bool = False) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -45,12 +45,14 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         checksums: False: an index that has to be built is built without reading all data once.
         threads: of the node's reader.
         alone: True: only this rank opens it, and reads all of it: an evaluation on rank 0.
+        elastic: True: this rank opens it without the others, of which some may be in the middle of
+            the training; they compare what they have when a loader is made. For hio.elastic.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
         DataError: the data or its index cannot be used; on every rank, whichever it is that cannot.
     """
-    ranks = ALONE if alone else find()
+    ranks = ALONE if alone or elastic else find()
 
     def check() -> tuple[Optional[int], tuple[str, ...]]:
         if bad not in BAD:
@@ -72,7 +74,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
             each = default_chunk_samples(found.samples, int(found.size.sum()))
         return Order(found.samples, each, shards, window, seed, found.digest, shuffle)
 
-    return Data(found, together(ranks, ordered), ranks, node, memory_bytes, bad, threads)
+    return Data(found, together(ranks, ordered), ranks, node, memory_bytes, bad, threads,
+                is_elastic=elastic)
 
 
 def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,

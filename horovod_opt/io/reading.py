@@ -15,7 +15,9 @@ from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.feeding import Feeding
+from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.communication import find
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.schedule import (
@@ -92,6 +94,9 @@ class Reading:
 
     def __init__(self, data: Data, batch_size: Optional[int], global_batch_size: Optional[int],
                  last: str, epochs: Optional[int] = None):
+        if not data.has_met:
+            ranks = find()
+            data.meet(ranks, nodes.find(ranks))
         self.data, self._epochs = data, epochs
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
@@ -117,6 +122,7 @@ class Reading:
         self._ahead: Optional[Epoch] = None
         self._begun = 0
         self._lock = threading.Lock()
+        self._has_parted = False
 
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
@@ -151,6 +157,9 @@ class Reading:
         """The epoch that comes next, or what is left of it after a state was loaded. One that was
         left early begins anew."""
         data = self.data
+        if self._has_parted:
+            raise InputError("this loader was made for other ranks, before a reset; remedy: make "
+                             "loaders in the function that hvd.elastic.run calls")
         if not data.is_resumed:
             data.advance(data.epoch, 0)
         if not self._batches(data.position).steps:  # last="drop": too few are left
@@ -239,6 +248,14 @@ class Reading:
         nobody."""
         if time.monotonic() - self._published > PUBLISH_SECONDS:
             self.publish()
+
+    def part(self) -> None:
+        """Of ranks that are no longer those of the job: none of them takes anything more, and one
+        that has died will never leave."""
+        self._has_parted = True
+        self.close()
+        if self._leader is not None:
+            self._leader.stop()
 
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""

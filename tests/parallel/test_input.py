@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from data_sets import tfrecord
 from gloo_ranks import GlooRanks
-from jobs import BIN
+from jobs import BIN, run_job
 
 from building import source_tree, upstream
 
 TRAINING, VALIDATION = 403, 57
 FRAME = 16  # bytes around a record
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def record(number: int) -> bytes:
@@ -175,13 +176,38 @@ def test_upstreams_horovod(need, data, tmp_path):
     assert all(seen) and sorted(seen[0] + seen[1]) == list(range(TRAINING))
 
 
-def test_example(need, tmp_path):
-    """On real photographs; two ranks and a worker each."""
-    need("torch")
-    examples = Path(__file__).parents[2] / "examples"
+def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
+    """Two ranks stop in the second epoch, between two checkpoints; three go on with the newest.
+    Rank 0 evaluates alone meanwhile, which moves nobody's position."""
+    need("tensorflow", "gloo")
+    checkpoints, stop = tmp_path / "checkpoints", 13 + 5  # an epoch of two ranks has 13 steps
+    before = run_job(tmp_path / "before", "input_keras", data, checkpoints, stop,
+                     controller="gloo").succeeded().of_each(2)
+    assert [rank["place"] for rank in before] == [[1, 5 * 32]] * 2
+    kept, = checkpoints.iterdir()
+    assert kept.name == f"1-{4 * 32}"
+    after = run_job(tmp_path / "after", "input_keras", data, checkpoints, 0, ranks=3,
+                    controller="gloo").succeeded().of_each(3)
+    assert [rank["place"] for rank in after] == [[3, 0]] * 3
+    counted = [batch for rank in before for batch in rank["seen"][:stop - 1]]
+    counted += [batch for rank in after for batch in rank["seen"]]
+    for epoch in range(3):
+        numbers = [number for one, batch in counted if one == epoch for number in batch]
+        assert sorted(numbers) == list(range(TRAINING))
+    assert before[0]["alone"] == [VALIDATION] and after[0]["alone"] == [VALIDATION] * 2
+    steps = {len(rank["seen"]) for rank in after}
+    assert len(steps) == 1
+    assert after[0]["iterations"] == stop - 1 + steps.pop()
+
+
+@pytest.mark.parametrize("framework, options", [("torch", ("--workers", "1")), ("tensorflow", ())])
+def test_example(need, tmp_path, framework, options):
+    """On real photographs, with two ranks."""
+    need(framework)
+    example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework] + "_photographs.py"
     ended = subprocess.run(
-        [BIN / "horovodrun", "-np", "2", sys.executable, examples / "pytorch_photographs.py",
-         "--folder", tmp_path, "--images", "120", "--epochs", "2", "--workers", "1"],
+        [BIN / "horovodrun", "-np", "2", sys.executable, EXAMPLES / example,
+         "--folder", tmp_path, "--images", "120", "--epochs", "2", *options],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HOROVOD_OPT_MODE": "topo"})
     assert ended.returncode == 0, ended.stderr

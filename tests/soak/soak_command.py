@@ -1,6 +1,7 @@
 """Runs random trials for some time, and says which of them went wrong.
 
     make soak SOAK_ARGS="--minutes 60"
+    make soak SOAK_ARGS="--runs 10000"
     python tests/soak/run --replay 4711
 
 A trial is a job under horovodrun whose program, settings and faults follow from its seed; the run's
@@ -16,6 +17,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +38,8 @@ from verdict import problems
 from horovod_opt.arguments import INTERRUPTED, above_zero
 
 HERE = Path(__file__).parent
+ROOT = HERE.resolve().parents[1]
+CONTRACT = ROOT / "tests" / "unit" / "io" / "contract"
 WORKER = HERE / "workers" / "soak_rank.py"
 # Time for the stacks to be written before the job is killed.
 STACKS_SECONDS = HANG_SECONDS - 25
@@ -60,6 +64,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                       help="mode topo only, and ranks that reduce as if on 2, 3 or 4 nodes")
     kind.add_argument("--input", action="store_true",
                       help="the input side: ranks and workers that are killed, and jobs that go on")
+    kind.add_argument("--runs", type=_runs, metavar="COUNT",
+                      help="so many runs of the input side in one process, and nothing else")
     parser.add_argument("--json", type=Path, default=Path("build/soak.jsonl"), metavar="FILE",
                         help="a line for each trial; folders of what went wrong go to a folder of "
                         "that name without its ending (%(default)s)")
@@ -73,6 +79,19 @@ def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) >= SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number below {SEEDS}")
     return int(text)
+
+
+def _runs(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def simulate(runs: int) -> int:
+    """The exit status of so many random runs of the contract's test."""
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "--timeout=0", CONTRACT],
+                          cwd=ROOT, check=False,
+                          env={**os.environ, "HIO_EXAMPLES": str(runs)}).returncode
 
 
 def built() -> tuple[list[str], list[str]]:
@@ -187,6 +206,8 @@ def chosen_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]
 
 def main() -> int:
     arguments = parse_arguments()
+    if arguments.runs is not None:
+        return simulate(arguments.runs)
     console = Console(highlight=False)
     try:
         chosen = chosen_trials(arguments)

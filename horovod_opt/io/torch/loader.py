@@ -106,7 +106,8 @@ class Loader:
         try:
             while True:
                 start = time.perf_counter()
-                made = next(batches, None)
+                with data.interruptible():
+                    made = next(batches, None)
                 reading.training_waited += time.perf_counter() - start
                 if made is None:
                     return

@@ -1,0 +1,105 @@
+"""A callback that counts what fit() has trained on, and saves it with the weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import keras
+
+from horovod_opt.io.counting import Counter
+from horovod_opt.io.data import Data
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.keras.checkpoints import Checkpoints
+
+_EPOCH_IS_OVER = "the epoch is over"  # of stop_training: as good as True for fit()
+
+
+class Resume(keras.callbacks.Callback):
+    """`model.fit(hio.tensorflow.dataset(data, 64).map(parse), callbacks=[Resume(data, folder)])`.
+
+    On every rank. The position in `data` follows the batches that fit() has trained on, never those
+    that were fetched ahead; with `steps_per_execution` it moves after each execution. The epochs of
+    fit() become those of the data: it begins with `data.epoch`, in the middle of it if need be.
+
+    With a `folder`, which all ranks share, rank 0 saves weights, optimizer and position there,
+    together: after each epoch and after every `every` batches. fit() goes on with the newest, on
+    any number of ranks. Other callbacks that look at the position, such as
+    CommitStateCallback, come after this one.
+
+    Args:
+        data: what the training reads; not that of validation.
+        folder: where checkpoints are kept; without, nothing is saved or loaded.
+        every: batches; None: only after each epoch.
+
+    Raises:
+        InputError: on all ranks, if one cannot load; for a dataset whose batches cannot be counted.
+    """
+
+    def __init__(self, data: Data, folder: Union[str, os.PathLike, None] = None,
+                 every: Optional[int] = None):
+        super().__init__()
+        if every is not None and (not isinstance(every, int) or every < 1 or folder is None):
+            raise InputError(f"every={every!r} with folder={folder!r}; remedy: a whole number of "
+                             "at least 1, and a folder")
+        self._data, self._every = data, every
+        self._checkpoints = None if folder is None else Checkpoints(Path(folder))
+        self._counter = Counter(data)
+        self._taken = self._saved = 0
+
+    def on_train_begin(self, logs: Optional[dict] = None) -> None:
+        if self._checkpoints is not None:
+            self._load(self._checkpoints)
+        self._counter.next_pass()
+        # As keras.callbacks.BackupAndRestore does; fit() looks at it after this.
+        self.model._initial_epoch = self._data.epoch
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict] = None) -> None:
+        self._counter.next_pass()
+        self._taken = self._saved = 0
+
+    def on_train_batch_end(self, batch: int, logs: Optional[dict] = None) -> None:
+        self._taken = batch + 1
+        self._counter.taken(self._taken)
+        if self._every is not None and self._taken - self._saved >= self._every:
+            self._saved = self._taken
+            self._save()
+        # An epoch that was begun earlier is shorter than fit() expects. Where it runs into the end
+        # of the data, it counts one more step of the optimizer.
+        if self._counter.is_rest_over(self._taken):
+            self.model.stop_training = self.model.stop_training or _EPOCH_IS_OVER
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict] = None) -> None:
+        if self.model.stop_training is _EPOCH_IS_OVER:  # and nobody has ended the training since
+            self.model.stop_training = False
+        if not self.model.stop_training and not self.params.get("steps_per_epoch"):
+            self._counter.ended(self._taken)
+        self._save()
+
+    def on_train_end(self, logs: Optional[dict] = None) -> None:
+        self._counter.stop()
+        self.model._initial_epoch = None
+
+    def _save(self) -> None:
+        if self._checkpoints is not None and self._data.ranks.rank == 0:
+            self._checkpoints.save(self.model, self._data.state_dict())
+
+    def _load(self, checkpoints: Checkpoints) -> None:
+        """Rank 0 says which."""
+        data, model = self._data, self.model
+        newest = together(data.ranks, checkpoints.newest) if data.ranks.rank == 0 else together(
+            data.ranks, lambda: None)
+        name = data.ranks.allgather(b"" if newest is None else newest.name.encode())[0].decode()
+        if not name:
+            return
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(model.trainable_variables)  # else nothing of it is loaded
+
+        state: dict[str, Any] = together(
+            data.ranks, lambda: checkpoints.load(checkpoints.folder / name, model))
+        together(data.ranks, lambda: data.load_state_dict(state))
+        equal(data.ranks, {"epoch": data.epoch, "position": data.position},
+              "a folder that all ranks share")

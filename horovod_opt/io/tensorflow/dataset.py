@@ -1,0 +1,50 @@
+"""`dataset`: this rank's batches as a tf.data.Dataset."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow as tf
+
+from horovod_opt.io.data import Data
+from horovod_opt.io.reading import Reading
+from horovod_opt.io.tensorflow.elements import Elements
+from horovod_opt.io.tensorflow.generator import generated
+from horovod_opt.io.tensorflow.passes import Passes
+
+
+def dataset(data: Data, batch_size: Optional[int] = None, *,
+            global_batch_size: Optional[int] = None, last: str = "spread",
+            epochs: Optional[int] = None, with_info: bool = False) -> tf.data.Dataset:
+    """This rank's batches of the records as they are stored; parse them with `.map()`.
+
+    Every rank makes one with the same arguments, and loops over it equally often: each loop is an
+    epoch, and after `data.load_state_dict()` what is left of one. Its cardinality is the number of
+    batches of a whole epoch, equal on all ranks.
+
+    A batch is a tensor of records, tf.string[k]; in a folder of classes (records, labels) with
+    int64[k]; where samples have several parts, a dict of such tensors by part. k differs between
+    batches by `last`. With `with_info` it is (batch, info): a dict of scalars, which are those of
+    BatchInfo, float32 for `weight` and int64 for the others.
+
+    Batches are made in Python, whose lock each needs for a moment.
+
+    TensorFlow fetches ahead, so the position in `data` does not move as batches are fetched:
+    `hio.keras.Resume(data)` counts those that fit() has trained on; `data.taken(info)` does in a
+    loop of one's own. Until one of them is used, each loop is the next epoch.
+
+    Args:
+        data: what `hio.open` returned.
+        batch_size: samples of a rank's batch; or
+        global_batch_size: of all ranks' together, which stays as it is when ranks come or go.
+        last: of the remainder of an epoch: "spread", "drop" or "mask".
+        epochs: after so many nothing is read ahead.
+        with_info: batches say which they are.
+
+    Raises:
+        InputError: an argument cannot be used, or differs between ranks.
+    """
+    reading = Reading(data, batch_size, global_batch_size, last, epochs)
+    elements = Elements(data.index, with_info)
+    flat = generated(Passes(data, reading), elements)
+    return flat.map(elements.shaped, num_parallel_calls=1, deterministic=True)

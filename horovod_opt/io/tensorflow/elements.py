@@ -1,0 +1,50 @@
+"""What a batch is in TensorFlow, and how it goes through operations that know flat lists only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.decoding import Found
+from horovod_opt.io.index import Index
+
+WHOLE = BatchInfo._fields[:-1]  # those that are whole numbers
+
+
+class Elements:
+    """Of one data set: a flat element has the records of each part (tf.string[k]), labels
+    (int64[k]) where the data has them, the whole numbers of BatchInfo (int64[6]) and
+    the weight (float32)."""
+
+    def __init__(self, index: Index, with_info: bool):
+        self._parts, self._has_labels = index.parts, index.label is not None
+        self._with_info = with_info
+
+    @property
+    def signature(self) -> tuple[tf.TensorSpec, ...]:
+        """Of a flat element."""
+        labels = [tf.TensorSpec([None], tf.int64)] if self._has_labels else []
+        return (*(tf.TensorSpec([None], tf.string) for _ in self._parts), *labels,
+                tf.TensorSpec([len(WHOLE)], tf.int64), tf.TensorSpec([], tf.float32))
+
+    def flat(self, found: Found) -> tuple:
+        """The element that is this batch."""
+        samples, info = found.samples, found.info
+        each = [samples.parts_of(i) for i in range(len(samples))]
+        parts = [np.array([bytes(one[part]) for one in each], object)
+                 for part in range(len(self._parts))]
+        return (*parts, *([samples.labels] if self._has_labels else []),
+                np.array(info[:-1], np.int64), np.float32(info.weight))
+
+    def shaped(self, *flat: tf.Tensor) -> Any:
+        """The batch as users get it."""
+        parts, (info, weight) = flat[:len(self._parts)], flat[-2:]
+        batch: Any = dict(zip(self._parts, parts)) if len(parts) > 1 else parts[0]
+        if self._has_labels:
+            batch = (batch, flat[len(parts)])
+        if not self._with_info:
+            return batch
+        return batch, {**{name: info[i] for i, name in enumerate(WHOLE)}, "weight": weight}

@@ -1,0 +1,137 @@
+"""Trains elastically on files: rank 1 dies between two commits, a third rank comes, and goes again.
+
+FOLDER DATA FRAMEWORK BATCH: BATCH is the size of a batch for hio.*.loader, as JSON. Each process
+notes the steps that it has committed; what it took after its last commit does not count.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+from common import FOLDER
+
+import horovod_opt.io as hio
+
+PATTERN, FRAMEWORK, BATCH = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+COMMIT_EVERY, DEATH, GROWTH = 3, 7, 13
+OF_THREE, OF_TWO_AGAIN = 9, 6  # steps that the job has to have before its last epoch ends
+STEP_SECONDS = 0.05  # the launcher looks for hosts every second
+
+hvd = importlib.import_module(f"horovod.{FRAMEWORK}")
+hvd.init()
+data = hio.open(PATTERN, seed=1, chunk_samples=8, elastic=True)
+died = FOLDER / "died"
+pending: list[dict] = []  # steps since the last commit
+
+
+def note(line: dict) -> None:
+    with open(FOLDER / f"notes.{os.getpid()}", "a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def change_hosts(*lines: str) -> None:
+    part = FOLDER / "hosts.part"
+    part.write_text("".join(f"{line}\n" for line in lines))
+    part.rename(FOLDER / "hosts")  # it is read at any time
+
+
+def number(sample: hio.Sample) -> int:
+    return int.from_bytes(sample.data[:4], "little")
+
+
+def batches_of_torch() -> Iterator[tuple[list[int], hio.BatchInfo]]:
+    """Of one epoch after the other."""
+    loader = hio.torch.loader(data, **BATCH, decode=number)
+    while True:
+        for batch in loader:
+            yield batch.tolist(), batch.info
+
+
+def batches_of_tensorflow() -> Iterator[tuple[list[int], hio.BatchInfo]]:
+    from horovod_opt.io.batch import info_of
+
+    dataset = hio.tensorflow.dataset(data, **BATCH, with_info=True).prefetch(4)
+    while True:
+        for records, info in dataset:
+            yield [int.from_bytes(one[:4], "little") for one in records.numpy()], info_of(info)
+
+
+def total(numbers: list[int]) -> int:
+    """Where ranks meet, as they do for their gradients."""
+    if FRAMEWORK == "torch":
+        import torch
+
+        return int(hvd.allreduce(torch.tensor(sum(numbers)), op=hvd.Sum, name="total"))
+    import tensorflow as tf
+
+    return int(hvd.allreduce(tf.constant(sum(numbers), tf.int64), op=hvd.Sum, name="total"))
+
+
+def make_state():
+    if FRAMEWORK == "torch":
+        import torch
+
+        return hvd.elastic.TorchState(torch.nn.Linear(2, 2), step=0, total=0, of_three=0, again=0)
+    from horovod.common.elastic import ObjectState
+
+    # TensorFlowState broadcasts when it is made, which a rank that joins does alone.
+    return ObjectState(hvd.broadcast_object, hvd.rank, step=0, total=0, of_three=0, again=0)
+
+
+state = make_state()
+hio.elastic.attach(state, data)
+
+
+def prepare_step() -> None:
+    """What happens to the job."""
+    if state.step == DEATH and hvd.rank() == 1 and not died.exists():
+        died.touch()
+        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if hvd.rank() == 0 and state.step == GROWTH:
+        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1", "127.0.1:1")
+    if hvd.rank() == 0 and state.of_three == OF_THREE:
+        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1")
+    if state.step >= GROWTH:
+        time.sleep(STEP_SECONDS)
+
+
+def commit() -> None:
+    try:
+        state.commit()
+    finally:  # it asks for other hosts after it has saved
+        for line in pending:
+            note(line)
+        pending.clear()
+
+
+@hvd.elastic.run
+def train(state) -> None:
+    pending.clear()
+    batches = batches_of_torch() if FRAMEWORK == "torch" else batches_of_tensorflow()
+    for numbers, info in batches:
+        prepare_step()
+        state.total += total(numbers)
+        data.taken(info)
+        state.step += 1
+        state.of_three += hvd.size() == 3
+        state.again += hvd.size() == 2 and state.of_three > 0
+        pending.append({"rank": hvd.rank(), "ranks": hvd.size(), "epoch": info.epoch,
+                        "start": info.start, "end": info.end, "weight": info.weight,
+                        "numbers": numbers, "step": state.step})
+        is_over = state.again >= OF_TWO_AGAIN and data.position == 0
+        if state.step % COMMIT_EVERY == 0 or is_over:
+            commit()
+        if is_over:
+            return
+
+
+train(state)
+note({"total": state.total, "state": data.state_dict()})
+hvd.shutdown()

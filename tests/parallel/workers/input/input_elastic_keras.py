@@ -1,0 +1,89 @@
+"""fit() on files in an elastic job: rank 1 dies between two commits and is replaced.
+
+FOLDER DATA: each process notes the batches that it has committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import horovod.tensorflow.keras as hvd
+import keras
+import tensorflow as tf
+from common import FOLDER
+
+import horovod_opt.io as hio
+
+EPOCHS, COMMIT_EVERY, DEATH = 2, 3, 7
+died = FOLDER / "died"
+taken: list[list[int]] = []  # numbers of each batch since the last commit
+
+
+class Model(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self(tf.zeros((1, 1)))
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, batch):
+        taken.append(batch[1].numpy().tolist())
+        return super().train_step(batch)
+
+
+class Commit(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if state.step == DEATH and hvd.rank() == 1 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_train_batch_end(self, batch, logs=None):
+        state.step += 1
+        if state.step % COMMIT_EVERY == 0:
+            commit()
+
+    def on_train_end(self, logs=None):
+        commit()
+
+
+def commit() -> None:
+    try:
+        state.commit()
+    finally:  # it asks for other hosts after it has saved
+        with open(FOLDER / f"notes.{os.getpid()}", "a") as file:
+            file.write(json.dumps(taken) + "\n")
+        taken.clear()
+
+
+def parse(records):
+    numbers = tf.map_fn(lambda one: tf.io.decode_raw(tf.strings.substr(one, 0, 4), tf.int32)[0],
+                        records, fn_output_signature=tf.int32)
+    return tf.cast(numbers[:, None], tf.float32) / 1000, numbers
+
+
+hvd.init()
+keras.utils.set_random_seed(1)
+model = Model()
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse", run_eagerly=True)
+data = hio.open(sys.argv[2], seed=1, chunk_samples=8, elastic=True)
+state = hvd.elastic.KerasState(model, step=0)
+hio.elastic.attach(state, data)
+
+
+@hvd.elastic.run
+def train(state: hvd.elastic.KerasState) -> None:
+    taken.clear()
+    dataset = hio.tensorflow.dataset(data, 8).map(parse).prefetch(4)
+    model.fit(dataset, epochs=EPOCHS, verbose=0, shuffle=False,
+              callbacks=[hio.keras.Resume(data), Commit()])
+
+
+train(state)
+(FOLDER / f"end.{hvd.rank()}").write_text(
+    json.dumps([data.epoch, data.position, state.step, int(model.optimizer.iterations)]))
+hvd.shutdown()

@@ -1,0 +1,203 @@
+"""fit() that goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+from data_sets import tfrecord
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+
+import horovod_opt.io as hio
+
+COUNT = 100
+
+
+@pytest.fixture
+def tfrecords(tmp_path) -> str:
+    tfrecord(tmp_path / "a.tfrecord", [i.to_bytes(4, "little") for i in range(COUNT)])
+    tfrecord(tmp_path / "valid.tfrecord", [i.to_bytes(4, "little") for i in range(30)])
+    return str(tmp_path / "a.tfrecord")
+
+
+def parse(records):
+    numbers = tf.io.decode_raw(records, tf.int32)[:, 0]
+    return tf.cast(numbers[:, None], tf.float32), numbers % 2
+
+
+class Counting(keras.Model):
+    """How often each sample was trained on; validation does not count."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+        self(tf.zeros((1, 1)))
+        self.counts = tf.Variable(tf.zeros(COUNT, tf.int32))
+        self.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                     **options)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        inputs, _ = data
+        numbers = tf.cast(inputs[:, 0], tf.int32)
+        self.counts.scatter_add(tf.IndexedSlices(tf.ones_like(numbers), numbers))
+        return super().train_step(data)
+
+
+class Stopped(Exception):
+    pass
+
+
+class Stop(keras.callbacks.Callback):
+    """As a kill would, after a batch of an epoch."""
+
+    def __init__(self, epoch: int, batch: int):
+        super().__init__()
+        self._when, self._epoch = (epoch, batch), 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._epoch == self._when[0] and batch >= self._when[1]:
+            raise Stopped
+
+
+def fitted(pattern: str, epochs: int, *callbacks, resume=(), steps_per_execution: int = 1,
+           validation=None) -> tuple[list[int], int, hio.Data]:
+    """How often each sample was trained on, steps of the optimizer, and the data."""
+    model = Counting(steps_per_execution=steps_per_execution)
+    with hio.open(pattern, seed=5, chunk_samples=8) as data:
+        ds = hio.tensorflow.dataset(data, 8).map(parse).prefetch(4)
+        try:
+            model.fit(ds, epochs=epochs, verbose=0, shuffle=False, validation_data=validation,
+                      callbacks=[hio.keras.Resume(data, *resume), *callbacks])
+        except Stopped:
+            pass
+        return model.counts.numpy().tolist(), int(model.optimizer.iterations), data
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+def test_the_position_is_what_was_trained_on(tfrecords, steps_per_execution):
+    counts, steps, data = fitted(tfrecords, 3, Stop(1, 4), steps_per_execution=steps_per_execution)
+    taken = 5 if steps_per_execution == 1 else 8
+    assert steps == 13 + taken
+    assert (data.epoch, data.position) == (1, 8 * taken)
+    assert sum(counts) == COUNT + 8 * taken
+
+
+@pytest.mark.parametrize("every, taken", [(1, 5), (2, 4), (None, 0)])
+def test_goes_on_with_the_newest_checkpoint(tfrecords, tmp_path, every, taken):
+    resume = (tmp_path / "checkpoints", every)
+    before, steps, _ = fitted(tfrecords, 3, Stop(1, 4), resume=resume)
+    assert steps == 13 + 5
+    whole, = (tmp_path / "checkpoints").iterdir()
+    assert whole.name == f"1-{8 * taken}"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Your input ran out of data")
+        after, steps, data = fitted(tfrecords, 3, resume=resume)
+    assert steps == 3 * 13  # the optimizer's, loaded with the weights
+    assert data.epoch == 3
+    # From the checkpoint on: what is left of epoch 1, and all of epoch 2.
+    assert sum(after) == 2 * COUNT - 8 * taken
+    assert set(after) <= {1, 2}
+    if every == 1:  # nothing was trained on twice
+        assert [a + b for a, b in zip(before, after)] == [3] * COUNT
+
+
+def test_a_finished_training_has_nothing_to_do(tfrecords, tmp_path):
+    fitted(tfrecords, 2, resume=(tmp_path / "checkpoints",))
+    counts, steps, _ = fitted(tfrecords, 2, resume=(tmp_path / "checkpoints",))
+    assert sum(counts) == 0 and steps == 2 * 13
+
+
+def test_validation_does_not_count(tfrecords, tmp_path):
+    with hio.open(tmp_path / "valid.tfrecord", shuffle=False, alone=True) as valid:
+        checks = hio.tensorflow.dataset(valid, 8).map(parse)
+        counts, _, data = fitted(tfrecords, 2, validation=checks)
+        assert counts == [2] * COUNT
+        assert (data.epoch, data.position) == (2, 0)
+        assert valid.stats()["samples"] == 60
+
+
+def test_a_dataset_batched_anew_is_refused(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        model = Counting()
+        ds = hio.tensorflow.dataset(data, 8).map(parse).unbatch().batch(50)
+        with pytest.raises(hio.InputError, match="taken 2 batches in epoch 0, .* has 13"):
+            model.fit(ds, epochs=2, verbose=0, shuffle=False, callbacks=[hio.keras.Resume(data)])
+
+
+def test_a_dataset_that_is_repeated_is_refused(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        model = Counting()
+        ds = hio.tensorflow.dataset(data, 8).map(parse).repeat()
+        with pytest.raises(tf.errors.OpError, match=r"no \.repeat\(\)"):
+            model.fit(ds, epochs=1, steps_per_epoch=20, verbose=0, shuffle=False,
+                      callbacks=[hio.keras.Resume(data)])
+
+
+def test_a_checkpoint_of_other_data_is_refused(tfrecords, tmp_path):
+    fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
+    state = next((tmp_path / "checkpoints").iterdir()) / "data.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "seed": 6}))
+    with pytest.raises(hio.InputError, match="seed: 6 in the state, 5 here"):
+        fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
+
+
+def test_what_was_not_saved_to_its_end_is_not_loaded(tfrecords, tmp_path):
+    fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
+    (tmp_path / "checkpoints" / ".9-9.17").mkdir()
+    _, steps, _ = fitted(tfrecords, 2, resume=(tmp_path / "checkpoints",))
+    assert steps == 2 * 13
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["2-0"]
+
+
+def test_a_resumed_training_is_the_uninterrupted_one(tfrecords, tmp_path):
+    """Also in the middle of an accumulation of gradients, whose sums are the optimizer's."""
+    def trained(*callbacks, resume=()) -> list:
+        keras.utils.set_random_seed(3)
+        model = Counting()
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=4),
+                      keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        with hio.open(tfrecords, seed=5, chunk_samples=8) as data:
+            try:
+                model.fit(hio.tensorflow.dataset(data, 8).map(parse).prefetch(4), epochs=2,
+                          verbose=0, shuffle=False,
+                          callbacks=[hio.keras.Resume(data, *resume), *callbacks])
+            except Stopped:
+                pass
+        return [weights.tolist() for weights in model.dense.get_weights()]
+
+    whole, resume = trained(), (tmp_path / "checkpoints", 1)
+    stopped = trained(Stop(1, 4), resume=resume)  # 18 batches: two of the fifth sum
+    assert stopped != whole
+    assert trained(resume=resume) == whole
+
+
+class StopEarly(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 4:
+            self.model.stop_training = True
+
+
+def test_a_training_that_stops_early_goes_on_where_it_stopped(tfrecords, tmp_path):
+    resume = (tmp_path / "checkpoints",)
+    before, steps, data = fitted(tfrecords, 2, StopEarly(), resume=resume)
+    assert steps == 5 and (data.epoch, data.position) == (0, 40)
+    after, steps, data = fitted(tfrecords, 2, resume=resume)
+    assert steps == 2 * 13 and (data.epoch, data.position) == (2, 0)
+    assert [a + b for a, b in zip(before, after)] == [2] * COUNT
+
+
+def test_early_stopping_of_keras_ends_with_an_epoch(tfrecords):
+    """A loss that is never good enough."""
+    stopping = keras.callbacks.EarlyStopping("loss", mode="max", baseline=1e9, patience=0)
+    counts, steps, data = fitted(tfrecords, 3, stopping)
+    assert steps == 2 * 13 and counts == [2] * COUNT  # Keras never stops after the first epoch
+    assert (data.epoch, data.position) == (2, 0)

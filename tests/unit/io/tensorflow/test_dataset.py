@@ -1,0 +1,227 @@
+"""Batches for TensorFlow, in one process and on ranks that are threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+from data_sets import environment, files, tar, tfrecord
+from thread_ranks import in_job, on_ranks
+
+tf = pytest.importorskip("tensorflow")
+
+import horovod_opt.io as hio
+from horovod_opt.io import opening
+
+COUNT = 300
+
+
+@pytest.fixture
+def tfrecords(tmp_path) -> str:
+    """300 records whose last four bytes are their numbers."""
+    random = np.random.default_rng(3)
+    tfrecord(tmp_path / "a.tfrecord",
+             [bytes(int(random.integers(0, 900))) + i.to_bytes(4, "little") for i in range(COUNT)])
+    return str(tmp_path / "*.tfrecord")
+
+
+def numbers(records: tf.Tensor) -> list[int]:
+    return [int.from_bytes(record[-4:], "little") for record in records.numpy()]
+
+
+def loop(ds) -> list[list[int]]:
+    return [numbers(batch) for batch in ds]
+
+
+def test_every_sample_once_in_each_epoch_though_nobody_counts(tfrecords):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds = hio.tensorflow.dataset(data, 32, epochs=2).prefetch(4)
+        epochs = [loop(ds), loop(ds)]
+        assert epochs[0] != epochs[1]
+        for epoch in epochs:
+            assert len(epoch) == int(ds.cardinality()) == 10
+            assert sorted(sum(epoch, [])) == list(range(COUNT))
+        assert data.stats()["samples"] == 2 * COUNT
+
+
+def test_the_order_is_pytorchs(tfrecords):
+    torch = pytest.importorskip("torch")
+    with hio.open(tfrecords, seed=5) as data:
+        expected = [batch.tolist() for batch in hio.torch.loader(
+            data, 32, epochs=1, decode=lambda sample: torch.tensor(
+                int.from_bytes(sample.data[-4:], "little")))]
+    with hio.open(tfrecords, seed=5) as data:
+        assert loop(hio.tensorflow.dataset(data, 32)) == expected
+
+
+def test_what_was_fetched_ahead_does_not_count(tfrecords):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        batches = iter(hio.tensorflow.dataset(data, 32, with_info=True).prefetch(8))
+        before = []
+        for _ in range(3):
+            records, info = next(batches)
+            before += numbers(records)
+            assert data.position == info["start"]
+            data.taken(info)
+        state = json.loads(json.dumps(data.state_dict()))
+        assert state["position"] == 96
+        rest = [numbers(records) for records, _ in batches]
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        data.load_state_dict(state)
+        ds = hio.tensorflow.dataset(data, 32).prefetch(2)
+        assert int(ds.cardinality()) == 10
+        assert loop(ds) == rest and len(rest) == 7
+        assert sorted(before + sum(rest, [])) == list(range(COUNT))
+        assert sorted(sum(loop(ds), [])) == list(range(COUNT))  # a whole epoch again
+        assert data.epoch == 1
+
+
+def test_info(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        ds = hio.tensorflow.dataset(data, 70, with_info=True)
+        infos = [{name: value.numpy().item() for name, value in info.items()} for _, info in ds]
+    assert infos[0] == dict(epoch=0, step=0, start=0, end=70, size=70, slots=70, weight=1.0)
+    assert [info["size"] for info in infos] == [70, 70, 70, 45, 45]
+
+
+def test_parse_gets_a_batch(tfrecords):
+    def parse(records):
+        return tf.strings.length(records)
+
+    with hio.open(tfrecords, shuffle=False) as data:
+        ds = hio.tensorflow.dataset(data, 32).map(parse)
+        assert ds.element_spec == tf.TensorSpec([None], tf.int32)
+        assert sum(len(batch) for batch in ds) == COUNT
+
+
+def test_drop_ends_the_epoch(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        ds = hio.tensorflow.dataset(data, 32, last="drop", with_info=True)
+        epochs = []
+        for _ in range(2):
+            for records, info in ds:
+                data.taken(info)
+                epochs.append(int(info["epoch"]))
+        assert epochs == [0] * 9 + [1] * 9
+        assert (data.epoch, data.position) == (2, 0)
+
+
+def test_a_folder_of_classes(tmp_path):
+    files(tmp_path, {f"{kind}/{i}": f"{kind}{i}".encode() for kind in "ab" for i in range(5)})
+    with hio.open(tmp_path, shuffle=False) as data:
+        (records, labels), = hio.tensorflow.dataset(data, 10)
+    assert records.numpy().tolist() == [f"{kind}{i}".encode() for kind in "ab" for i in range(5)]
+    assert labels.dtype == tf.int64 and labels.numpy().tolist() == [0] * 5 + [1] * 5
+
+
+def test_samples_of_several_parts(tmp_path):
+    tar(tmp_path / "a.tar", [(f"{i}.{part}", f"{part}{i}".encode())
+                             for i in range(4) for part in ("cls", "txt")])
+    with hio.open(tmp_path / "a.tar", shuffle=False) as data:
+        batch, = hio.tensorflow.dataset(data, 4)
+    assert {name: records.numpy().tolist() for name, records in batch.items()} == {
+        part: [f"{part}{i}".encode() for i in range(4)] for part in ("cls", "txt")}
+
+
+def test_an_lmdb(tmp_path):
+    environment(tmp_path / "lmdb", {f"{i:03}".encode(): bytes(i) for i in range(20)})
+    with hio.open(tmp_path / "lmdb", shuffle=False) as data:
+        batches = list(hio.tensorflow.dataset(data, 8))
+    assert [len(record) for batch in batches for record in batch.numpy()] == list(range(20))
+
+
+def damage(tmp_path) -> None:
+    path = tmp_path / "a.tfrecord"
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_damaged_record_is_an_error_that_names_it(tfrecords, tmp_path):
+    hio.open(tfrecords).close()
+    damage(tmp_path)
+    with hio.open(tfrecords, seed=5) as data:
+        with pytest.raises(tf.errors.OpError, match=r"a\.tfrecord, offset \d+, sample 1\d\d: its "
+                                                    "checksum is not the one that was indexed"):
+            loop(hio.tensorflow.dataset(data, 32))
+
+
+def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
+    hio.open(tfrecords).close()
+    damage(tmp_path)
+    with hio.open(tfrecords, seed=5, bad="skip") as data:
+        batches = list(hio.tensorflow.dataset(data, 32, with_info=True))
+        hole, = data.holes[0]
+        assert sorted(sum((numbers(records) for records, _ in batches), [])) == [
+            i for i in range(COUNT) if i != hole]
+        short, = (info for _, info in batches if info["weight"] != 1)
+        size = int(short["end"] - short["start"])
+        assert int(short["size"]) == size - 1
+        assert float(short["weight"]) == pytest.approx((size - 1) / size)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_an_epoch(tfrecords, monkeypatch, ranks):
+    local = threading.local()
+    monkeypatch.setattr(opening, "find", lambda: local.ranks)
+
+    def epoch(communication) -> list:
+        local.ranks = communication
+        with hio.open(tfrecords, seed=5) as data:
+            ds = hio.tensorflow.dataset(data, global_batch_size=32, with_info=True)
+            return [(numbers(records), float(info["weight"])) for records, info in ds]
+
+    results = on_ranks(ranks, epoch)
+    assert all(isinstance(result, list) for result in results), results
+    assert len({len(result) for result in results}) == 1 and results[0]
+    assert sorted(number for result in results for batch, _ in result for number in batch) == list(
+        range(COUNT))
+    for step in zip(*results):
+        assert sum(weight for _, weight in step) == pytest.approx(ranks)
+
+
+def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
+    """Rank 0 is as far ahead of rank 1 as the node's memory lets it."""
+    tfrecord(tmp_path / "a.tfrecord", [bytes(1000)] * 400)
+    is_over = threading.Event()
+
+    def rank_of(open_data, rank: int) -> int:
+        data = open_data(tmp_path / "a.tfrecord", chunk_samples=8, shards=1, window=1, memory=50000)
+        ds = hio.tensorflow.dataset(data, 4)
+        taken = 0
+        try:
+            if rank == 1:
+                assert is_over.wait(60)
+                return taken
+            threading.Timer(1.5, data.close).start()
+            with pytest.raises(tf.errors.OpError, match="closed"):
+                for _ in ds:
+                    taken += 1
+            return taken
+        finally:
+            is_over.set()
+            data.close()
+
+    ahead, none = in_job(2, rank_of)
+    assert none == 0 and 0 < ahead < 25  # of 50 steps
+
+
+def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
+    def threads() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name == "hio-decode"]
+
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        batches = iter(hio.tensorflow.dataset(data, 8).prefetch(2))
+        next(batches)
+        assert threads()
+        del batches
+        deadline = time.monotonic() + 20
+        while threads() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not threads()
