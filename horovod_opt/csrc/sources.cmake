@@ -108,7 +108,8 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/step_order.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)

@@ -15,6 +15,7 @@
 #include "horovod_opt/csrc/io/loader.h"
 #include "horovod_opt/csrc/io/peer_watch.h"
 #include "horovod_opt/csrc/io/permutation.h"
+#include "horovod_opt/csrc/io/step_order.h"
 
 using horovod_opt::Descriptor;
 namespace io = horovod_opt::io;
@@ -85,7 +86,6 @@ uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes) {
 int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n, int64_t keys,
                 const uint64_t* first, const uint64_t* step, int forward, uint64_t* out) {
   return Guarded(int{HIO_FAILED}, [&] {
-    const auto permuted = forward ? io::Permuted : io::Unpermuted;
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t below = n[ns > 1 ? i : 0];
       if (numbers[i] >= below || below > uint64_t{1} << 62) {
@@ -93,8 +93,25 @@ int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64
                                     std::to_string(below) + " to permute");
       }
       const int64_t k = keys > 1 ? i : 0;
-      out[i] = permuted(numbers[i], below, {first[k], step[k]});
+      const io::Permutation permutation(below, {first[k], step[k]});
+      out[i] = forward ? permutation.Forward(numbers[i]) : permutation.Backward(numbers[i]);
     }
+    return int{HIO_OK};
+  });
+}
+
+int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                   int64_t first, int64_t end, int64_t* taken_positions, int64_t* samples) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    io::StepOrder(*order).Take({begin, positions, steps}, first, end, taken_positions, samples);
+    return int{HIO_OK};
+  });
+}
+
+int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                   int64_t first, int64_t end, int64_t number, int64_t* firsts, int64_t* lasts) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    io::StepOrder(*order).Mark({begin, positions, steps}, first, end, number, firsts, lasts);
     return int{HIO_OK};
   });
 }

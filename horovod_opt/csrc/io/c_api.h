@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 2
+#define HIO_VERSION 3
 
 enum {
   HIO_OK = 0,
@@ -43,6 +43,29 @@ HIO_API uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes);
 HIO_API int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n,
                         int64_t keys, const uint64_t* first, const uint64_t* step, int forward,
                         uint64_t* out);
+
+/* The order of an epoch, as horovod_opt/io/order/step_order.py fills it in: of chunks, their number,
+   samples, the turn of the short one and what it lacks; of each shard, its first chunk (by turn), its
+   first place and the chunks of its first window (shard_chunk has one element more); of each stage
+   of the round robin, its first position and row, its width, and the turn of each shard in it, -1 for
+   one that has ended (stage_start has one element more). */
+typedef struct HioOrder {
+  int64_t chunks, chunk_samples, short_turn, missing;
+  int64_t shards, stages, window, is_shuffled;
+  uint64_t chunk_key[2], window_key[2];
+  const int64_t *shard_chunk, *shard_place, *first_window;
+  const int64_t *stage_start, *stage_row, *stage_width, *stage_turn;
+} HioOrder;
+
+/* Of `steps` steps of so many positions from `begin` on: the samples from number `first` to `end` - 1
+   of each, sorted by place, see step_order.h. */
+HIO_API int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                           int64_t first, int64_t end, int64_t* taken_positions,
+                           int64_t* samples);
+/* The first and last steps, which count from `number` on, that need the chunk of each turn. */
+HIO_API int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                           int64_t first, int64_t end, int64_t number, int64_t* firsts,
+                           int64_t* lasts);
 
 /* A new ring, of the leader: steps begin with `start`. */
 HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,

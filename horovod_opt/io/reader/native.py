@@ -12,11 +12,24 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 2  # HIO_VERSION
+VERSION = 3  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR = range(7)
 
 _INT, _INT64, _TEXT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p
+
+
+class Order(ctypes.Structure):
+    """HioOrder."""
+
+    _fields_ = [*((name, _INT64) for name in (
+        "chunks", "chunk_samples", "short_turn", "missing", "shards", "stages", "window",
+        "is_shuffled")),
+        *((name, ctypes.c_uint64 * 2) for name in ("chunk_key", "window_key")),
+        *((name, _POINTER) for name in (
+            "shard_chunk", "shard_place", "first_window", "stage_start", "stage_row",
+            "stage_width", "stage_turn"))]
+
 
 # Name, type of the result, types of the arguments. Arrays are given as the address of their data.
 _TABLE = (
@@ -25,6 +38,8 @@ _TABLE = (
     ("hio_crc32c", ctypes.c_uint32, (ctypes.c_uint32, _POINTER, _INT64)),
     ("hio_permute", _INT, (_INT64, _POINTER, _INT64, _POINTER, _INT64) + (_POINTER,) * 2
      + (_INT, _POINTER)),
+    ("hio_order_take", _INT, (_POINTER,) + (_INT64,) * 5 + (_POINTER,) * 2),
+    ("hio_order_mark", _INT, (_POINTER,) + (_INT64,) * 6 + (_POINTER,) * 2),
     ("hio_create", _POINTER, (_INT64,) * 5),
     ("hio_file", _INT, (_POINTER,)),
     ("hio_attach", _POINTER, (_INT,)),
