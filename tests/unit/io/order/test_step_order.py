@@ -30,7 +30,8 @@ def test_steps_are_what_positions_say(job, epoch, data):
     begin, wanted, taken = 0, ([], []), ([], [])
     while begin < batches.steps:
         end = next_piece(batches, begin, data.draw(st.integers(1, 200)))
-        for all_of_it, piece in zip(taken, order.epoch(epoch).steps.take(batches, begin, end, rank)):
+        pieces = order.epoch(epoch).steps.take(batches, begin, end, rank)
+        for all_of_it, piece in zip(taken, pieces):
             all_of_it.extend(piece.tolist())
         for step in range(begin, end):
             for all_of_it, piece in zip(wanted, position_by_position(order, batches, epoch, step,
