@@ -25,8 +25,9 @@ CachedRecords::~CachedRecords() {
   }
 }
 
-Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t bytes, char* to) {
-  const char* const found = Find(file, offset, bytes);
+Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t bytes,
+                           bool is_checked, char* to) {
+  const char* const found = is_checked ? Find(file, offset, bytes) : nullptr;
   if (found != nullptr) {
     if (CopyGuarded(to, found, bytes)) return kGood;
   } else {
@@ -35,6 +36,11 @@ Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t 
       return kGood;
     }
   }
+  return Reread(file, offset, bytes, to);
+}
+
+Status CachedRecords::Reread(std::int32_t file, std::int64_t offset, std::int64_t bytes,
+                             char* to) {
   Damages damages{};
   from_storage_({file, offset, bytes, 0}, to, damages);
   return damages.Of(0, bytes);

@@ -26,8 +26,13 @@ class CachedRecords {
 
   std::int64_t files() const { return files_.size(); }
 
-  // To `to`; zeros, and the reason, for what cannot be read.
-  Status Read(std::int32_t file, std::int64_t offset, std::int64_t bytes, char* to);
+  // To `to`; zeros, and the reason, for what cannot be read. Out of a mapping only with
+  // `is_checked`, for there a file's last page goes on with zeros if it is truncated: the caller
+  // compares a checksum, and calls Reread() if it is another.
+  Status Read(std::int32_t file, std::int64_t offset, std::int64_t bytes, bool is_checked,
+              char* to);
+  // The same, out of no mapping: says what is wrong.
+  Status Reread(std::int32_t file, std::int64_t offset, std::int64_t bytes, char* to);
 
   // Where the bytes are mapped; null if they are not.
   const char* Find(std::int32_t file, std::int64_t offset, std::int64_t bytes);

@@ -42,13 +42,21 @@ Status CopyRecord(const RingMemory& memory, std::int64_t slot, CachedRecords& ca
                                             records.out_places[i] - records.origin);
   Status damage = kGood;
   if (slot == kCached) {
-    damage = cached.Read(records.files[i], records.offsets[i], size, out);
+    damage = cached.Read(records.files[i], records.offsets[i], size, records.checksums != nullptr,
+                         out);
   } else {
     std::memcpy(out, memory.slot(slot) + place, static_cast<std::size_t>(size));
     damage = memory.damages(slot).Of(place, place + size);
   }
   if (records.checksums == nullptr) return damage;
-  if (Crc32c(0, out, static_cast<std::size_t>(size)) == records.checksums[i]) return kGood;
+  const auto is_good = [&] {
+    return Crc32c(0, out, static_cast<std::size_t>(size)) == records.checksums[i];
+  };
+  if (is_good()) return kGood;
+  if (slot == kCached) {
+    damage = cached.Reread(records.files[i], records.offsets[i], size, out);
+    if (is_good()) return kGood;
+  }
   return damage != kGood ? damage : kChecksum;
 }
 
