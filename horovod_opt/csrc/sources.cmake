@@ -98,17 +98,22 @@ set(HOROVOD_OPT_GLOO_SOURCES
 
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
 set(HOROVOD_OPT_IO_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/io/byte_lists.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/cached_records.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/crc32c.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/gather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/guarded_copy.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/load_check.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/loader.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/open_files.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/page_cache.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/peer_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/step_order.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)

@@ -131,10 +131,12 @@ class Data:
 
     def stats(self) -> dict[str, float]:
         """Sums over the loaders. `samples`, `bytes`: that this rank took; `samples_from_storage`:
-        of those, what its own node read from storage. `training_wait_seconds`:
+        of those, what its own node read into memory that its ranks share: the others were in the
+        system's page cache. `training_wait_seconds`:
         that its training waited for the next batch; `reader_wait_seconds` in `reader_waits`: that
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
-        in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory: of the node."""
+        in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
+        `node_cached_bytes` of chunks that were left in the page cache: of the node."""
         total: dict[str, float] = {}
         for reading in self._readings:
             for name, value in reading.stats().items():

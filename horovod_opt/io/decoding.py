@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from horovod_opt.io.batch import BatchInfo, without_holes
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.plain_samples import PlainSamples
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.taken import Taken
+from horovod_opt.io.reader.taken import Taken, TakenBytes
 from horovod_opt.io.reading import Steps, StepSamples
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
@@ -25,16 +26,19 @@ DecodeBatch = Callable[[SampleBatch], Any]
 class Found(NamedTuple):
     """The good samples of a step, what the batch says of itself, and the numbers of the others."""
 
-    samples: SampleBatch
+    samples: Union[SampleBatch, PlainSamples]
     info: BatchInfo
     holes: list[int]
 
 
-def found(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
-    """Waits for the bytes of each step.
+def found(data: Data, member: Member, steps: Steps, plain: bool = False) -> Iterator[Found]:
+    """Waits for the bytes of each step. `plain`: nothing will be decoded.
 
     Raises DataError for a damaged record, unless the data was opened with bad="skip".
     """
+    if plain and len(data.index.parts) == 1:
+        yield from _found_plain(data, member, steps)
+        return
     begin = 0
     taken_steps = member.take_steps(steps.ring_step, steps.ends, steps.samples, steps.loads,
                                     steps.places)
@@ -47,19 +51,27 @@ def found(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
         begin = end
 
 
-def _without_bad(data: Data, one: Found, taken: Taken) -> Found:
+def _found_plain(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
+    taken_steps = member.take_bytes(steps.ring_step, steps.ends, steps.samples, steps.loads,
+                                    steps.places)
+    for taken, info in zip(taken_steps, steps.infos):
+        one = Found(PlainSamples(data.index, taken.samples, taken.data), info, [])
+        yield one if taken.is_good else _without_bad(data, one, taken)
+
+
+def _without_bad(data: Data, one: Found, taken: Union[Taken, TakenBytes]) -> Found:
     if data.bad == "raise":
         i, part = np.argwhere(taken.status != statuses.GOOD)[0]
         raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
                                           int(taken.status[i, part])))
-    good = taken.good
+    good = (taken.status == statuses.GOOD).all(axis=1)
     info = without_holes(one.info, int(good.sum()), data.ranks.size)
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
 
-def found_in(data: Data, member: Member, step: StepSamples) -> Found:
+def found_in(data: Data, member: Member, step: StepSamples, plain: bool = False) -> Found:
     """The same of one step."""
-    one, = found(data, member, step.alone())
+    one, = found(data, member, step.alone(), plain)
     return one
 
 

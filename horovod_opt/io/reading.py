@@ -226,13 +226,14 @@ class Reading:
         """See Data.stats()."""
         with suppress(ReaderEnded):  # then they are those of its end
             rank, leader = self._member.stats(), self._member.leader_stats()
-            samples = rank.records // len(self.data.index.parts)
+            parts = len(self.data.index.parts)
             self._last_stats = {
-                "samples": samples, "bytes": rank.bytes,
-                "samples_from_storage": samples,  # all that a ring has was read by its leader
+                "samples": rank.records // parts, "bytes": rank.bytes,
+                "samples_from_storage": (rank.records - rank.cached) // parts,
                 "reader_waits": rank.waits, "reader_wait_seconds": rank.wait_seconds,
                 "node_bytes_read": leader.bytes_read, "node_requests": leader.requests,
-                "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes}
+                "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes,
+                "node_cached_bytes": leader.cached_bytes}
         return {**self._last_stats, "training_wait_seconds": self.training_waited}
 
     def publish(self) -> None:

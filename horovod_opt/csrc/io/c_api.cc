@@ -10,11 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/io/byte_lists.h"
+#include "horovod_opt/csrc/io/cached_records.h"
 #include "horovod_opt/csrc/io/crc32c.h"
 #include "horovod_opt/csrc/io/gather.h"
 #include "horovod_opt/csrc/io/loader.h"
+#include "horovod_opt/csrc/io/page_cache.h"
 #include "horovod_opt/csrc/io/peer_watch.h"
 #include "horovod_opt/csrc/io/permutation.h"
+#include "horovod_opt/csrc/io/step_order.h"
 
 using horovod_opt::Descriptor;
 namespace io = horovod_opt::io;
@@ -23,7 +27,9 @@ struct HioRing {
   explicit HioRing(io::RingMemory memory) : ring(std::move(memory)) {}
 
   io::Ring ring;
+  io::FileTable files;
   std::unique_ptr<io::Loader> loader;  // the leader's
+  std::unique_ptr<io::CachedRecords> cached;
   std::unique_ptr<io::PeerWatch> watch;
 };
 
@@ -85,7 +91,6 @@ uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes) {
 int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n, int64_t keys,
                 const uint64_t* first, const uint64_t* step, int forward, uint64_t* out) {
   return Guarded(int{HIO_FAILED}, [&] {
-    const auto permuted = forward ? io::Permuted : io::Unpermuted;
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t below = n[ns > 1 ? i : 0];
       if (numbers[i] >= below || below > uint64_t{1} << 62) {
@@ -93,8 +98,25 @@ int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64
                                     std::to_string(below) + " to permute");
       }
       const int64_t k = keys > 1 ? i : 0;
-      out[i] = permuted(numbers[i], below, {first[k], step[k]});
+      const io::Permutation permutation(below, {first[k], step[k]});
+      out[i] = forward ? permutation.Forward(numbers[i]) : permutation.Backward(numbers[i]);
     }
+    return int{HIO_OK};
+  });
+}
+
+int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                   int64_t first, int64_t end, int64_t* taken_positions, int64_t* samples) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    io::StepOrder(*order).Take({begin, positions, steps}, first, end, taken_positions, samples);
+    return int{HIO_OK};
+  });
+}
+
+int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                   int64_t first, int64_t end, int64_t number, int64_t* firsts, int64_t* lasts) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    io::StepOrder(*order).Mark({begin, positions, steps}, first, end, number, firsts, lasts);
     return int{HIO_OK};
   });
 }
@@ -121,11 +143,21 @@ int hio_watch(HioRing* ring, int socket) {
   });
 }
 
-int hio_start(HioRing* ring, const char* root, int64_t files, const char* names,
-              const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns, int threads) {
+int hio_files(HioRing* ring, const char* root, int64_t files, const char* names,
+              const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns) {
   return Guarded(int{HIO_FAILED}, [&] {
-    const io::FileTable table{root, files, names, ends, bytes, mtime_ns};
-    ring->loader = std::make_unique<io::Loader>(ring->ring, table, threads, pread);
+    ring->files = {root, files, names, ends, bytes, mtime_ns};
+    ring->cached = std::make_unique<io::CachedRecords>(
+        ring->files, ring->ring.memory().header().counters, ring->ring.ended_here());
+    return int{HIO_OK};
+  });
+}
+
+int hio_start(HioRing* ring, int threads, int leave_cached) {
+  return Guarded(int{HIO_FAILED}, [&] {
+    ring->loader =
+        std::make_unique<io::Loader>(ring->ring, ring->files, threads, pread,
+                                     leave_cached ? io::IsCached : io::Loader::Cached());
     return int{HIO_OK};
   });
 }
@@ -158,33 +190,41 @@ int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const int64_t*
 }
 
 int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records, const int64_t* load,
-               const int64_t* place, const int64_t* size, const uint32_t* checksum, void* out,
-               const int64_t* out_place, int32_t* status, int64_t* begin, int64_t milliseconds) {
+               const int64_t* place, const int64_t* size, const uint32_t* checksum,
+               const int32_t* file, const int64_t* offset, void* out, const int64_t* out_place,
+               int32_t* status, int64_t* begin, int64_t milliseconds) {
   return Guarded(int{HIO_FAILED}, [&]() -> int {
-    const io::Records wanted{records,   load,  place, size, checksum, static_cast<char*>(out),
-                             out_place, status};
+    const io::Records wanted{records, load,   place, size, checksum, file, offset,
+                             static_cast<char*>(out), out_place, status};
     return Code(
-        io::Gather(ring->ring, rank, step, wanted, *begin, std::chrono::milliseconds(milliseconds)),
+        io::Gather(ring->ring, *ring->cached, rank, step, wanted, *begin,
+                   std::chrono::milliseconds(milliseconds)),
         ring->ring);
   });
 }
 
 int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
              const int64_t* load, const int64_t* place, const int64_t* size,
-             const uint32_t* checksum, const int64_t* out_place, int32_t* status, void* out,
+             const uint32_t* checksum, const int32_t* file, const int64_t* offset,
+             const int64_t* out_place, int32_t* status, void* out,
              int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad, int64_t milliseconds) {
   return Guarded(int{HIO_FAILED}, [&] {
-    const io::Records wanted{0,         load,   place, size, checksum, static_cast<char*>(out),
-                             out_place, status, origin};
+    const io::Records wanted{0,      load,      place,  size,  checksum, file,
+                             offset, static_cast<char*>(out), out_place, status, origin};
     io::Progress progress{*taken, *begin, *bad};
     const io::Gathered gathered =
-        io::GatherSteps(ring->ring, rank, first, steps, ends, wanted, progress,
+        io::GatherSteps(ring->ring, *ring->cached, rank, first, steps, ends, wanted, progress,
                         std::chrono::milliseconds(milliseconds));
     *taken = progress.steps;
     *begin = progress.records;
     *bad = progress.bad;
     return Code(gathered, ring->ring);
   });
+}
+
+void* hio_byte_lists(const HioPython* python, int64_t lists, const int64_t* ends,
+                     const int64_t* sizes, int64_t* places) {
+  return io::NewByteLists(*python, lists, ends, sizes, places);
 }
 
 int hio_done(HioRing* ring, int64_t rank, int64_t step) {
@@ -207,18 +247,19 @@ int64_t hio_cursor(const HioRing* ring, int64_t rank) {
   return ring->ring.memory().rank(rank).cursor;
 }
 
-void hio_leader_stats(const HioRing* ring, int64_t stats[7]) {
+void hio_leader_stats(const HioRing* ring, int64_t stats[8]) {
   const io::Counters& counters = ring->ring.memory().header().counters;
   const std::atomic<std::int64_t>* const in_order[] = {
       &counters.bytes_read,     &counters.requests,   &counters.loads,
       &counters.skipped_loads,  &counters.live_bytes, &counters.most_live_bytes,
-      &counters.most_used_bytes};
+      &counters.most_used_bytes, &counters.cached_bytes};
   for (const auto* counter : in_order) *stats++ = *counter;
 }
 
-void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]) {
+void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[5]) {
   const io::RankState& state = ring->ring.memory().rank(rank);
-  for (const auto* counter : {&state.waits, &state.wait_ns, &state.records, &state.bytes}) {
+  for (const auto* counter :
+       {&state.waits, &state.wait_ns, &state.records, &state.bytes, &state.cached}) {
     *stats++ = *counter;
   }
 }

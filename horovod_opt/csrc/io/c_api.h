@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 2
+#define HIO_VERSION 4
 
 enum {
   HIO_OK = 0,
@@ -44,6 +44,29 @@ HIO_API int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, cons
                         int64_t keys, const uint64_t* first, const uint64_t* step, int forward,
                         uint64_t* out);
 
+/* The order of an epoch, as horovod_opt/io/order/step_order.py fills it in: of chunks, their number,
+   samples, the turn of the short one and what it lacks; of each shard, its first chunk (by turn), its
+   first place and the chunks of its first window (shard_chunk has one element more); of each stage
+   of the round robin, its first position and row, its width, and the turn of each shard in it, -1 for
+   one that has ended (stage_start has one element more). */
+typedef struct HioOrder {
+  int64_t chunks, chunk_samples, short_turn, missing;
+  int64_t shards, stages, window, is_shuffled;
+  uint64_t chunk_key[2], window_key[2];
+  const int64_t *shard_chunk, *shard_place, *first_window;
+  const int64_t *stage_start, *stage_row, *stage_width, *stage_turn;
+} HioOrder;
+
+/* Of `steps` steps of so many positions from `begin` on: the samples from number `first` to `end` - 1
+   of each, sorted by place, see step_order.h. */
+HIO_API int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                           int64_t first, int64_t end, int64_t* taken_positions,
+                           int64_t* samples);
+/* The first and last steps, which count from `number` on, that need the chunk of each turn. */
+HIO_API int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                           int64_t first, int64_t end, int64_t number, int64_t* firsts,
+                           int64_t* lasts);
+
 /* A new ring, of the leader: steps begin with `start`. */
 HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,
                             int64_t start);
@@ -55,11 +78,13 @@ HIO_API HioRing* hio_attach(int file);
    until hio_free(). */
 HIO_API int hio_watch(HioRing* ring, int socket);
 
-/* Starts the leader's threads. `names` are one after the other, each ends before ends[i]; the arrays
-   must stay until hio_free(). */
-HIO_API int hio_start(HioRing* ring, const char* root, int64_t files, const char* names,
-                      const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns,
-                      int threads);
+/* The data set's files, before hio_start(), hio_gather() and hio_take(). `names` are one after the
+   other, each ends before ends[i]; the arrays must stay until hio_free(). */
+HIO_API int hio_files(HioRing* ring, const char* root, int64_t files, const char* names,
+                      const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns);
+/* Starts the leader's threads. `leave_cached`: what is in the page cache is not read into the ring;
+   ranks then find it there. */
+HIO_API int hio_start(HioRing* ring, int threads, int leave_cached);
 /* Whether these loads can come next, before their extents are known; HIO_FAILED: the memory is too
    small, or their order is wrong, and none of them counts. */
 HIO_API int hio_announce(HioRing* ring, int64_t loads, const int64_t* first, const int64_t* last,
@@ -75,7 +100,8 @@ HIO_API int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const 
    HIO_TIMEOUT: records from *begin on were not there within `milliseconds`. */
 HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records,
                        const int64_t* load, const int64_t* place, const int64_t* size,
-                       const uint32_t* checksum, void* out, const int64_t* out_place,
+                       const uint32_t* checksum, const int32_t* file, const int64_t* offset,
+                       void* out, const int64_t* out_place,
                        int32_t* status, int64_t* begin, int64_t milliseconds);
 /* Takes whole steps, from *taken to `steps` - 1, and is done with each: step i is `first` + i in the
    ring, its records end before ends[i] and come to out + out_place[] - origin. Waits for the first
@@ -84,9 +110,23 @@ HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t record
    HIO_TIMEOUT: the first step was not there within `milliseconds`; call it again, with the same `out`. */
 HIO_API int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
                      const int64_t* load, const int64_t* place, const int64_t* size,
-                     const uint32_t* checksum, const int64_t* out_place, int32_t* status, void* out,
-                     int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad,
+                     const uint32_t* checksum, const int32_t* file, const int64_t* offset,
+                     const int64_t* out_place, int32_t* status, void* out, int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad,
                      int64_t milliseconds);
+/* Of Python's C API: PyList_New, PyList_SetItem, PyBytes_FromStringAndSize, PyBytes_AsString and
+   Py_DecRef. */
+typedef struct HioPython {
+  void* (*new_list)(int64_t items);
+  int (*set_item)(void* list, int64_t i, void* item);
+  void* (*new_bytes)(const char* data, int64_t bytes);
+  char* (*data_of)(void* bytes);
+  void (*release)(void* object);
+} HioPython;
+
+/* See byte_lists.h. To be called with Python's lock. */
+HIO_API void* hio_byte_lists(const HioPython* python, int64_t lists, const int64_t* ends,
+                             const int64_t* sizes, int64_t* places);
+
 HIO_API int hio_done(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_skip_to(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_leave(HioRing* ring, int64_t rank);
@@ -94,10 +134,11 @@ HIO_API int hio_has_left(const HioRing* ring, int64_t rank);
 HIO_API int64_t hio_cursor(const HioRing* ring, int64_t rank);
 
 /* The leader: bytes read, requests, loads, loads that nobody needed any longer, live bytes, most
-   live bytes, most bytes used. */
-HIO_API void hio_leader_stats(const HioRing* ring, int64_t stats[7]);
-/* A rank and its workers: waits, nanoseconds of them, records, bytes taken. */
-HIO_API void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[4]);
+   live bytes, most bytes used, bytes that were left in the page cache. */
+HIO_API void hio_leader_stats(const HioRing* ring, int64_t stats[8]);
+/* A rank and its workers: waits, nanoseconds of them, records, bytes taken, records of the page
+   cache. */
+HIO_API void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[5]);
 
 /* HIO_OK, or why nobody can go on. */
 HIO_API int hio_state(const HioRing* ring);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "horovod_opt/csrc/io/cached_records.h"
 #include "horovod_opt/csrc/io/ring.h"
 
 namespace horovod_opt {
@@ -15,7 +16,9 @@ struct Records {
   const std::int64_t* places;      // where in its slot
   const std::int64_t* sizes;       // bytes
   const std::uint32_t* checksums;  // CRC-32C, or null: not compared
-  char* out;
+  const std::int32_t* files;       // where each is in its file, for what is in the page cache
+  const std::int64_t* offsets;
+  char* out;                       // null: out_places are addresses
   const std::int64_t* out_places;
   Status* statuses;         // of each; its bytes are in `out` whatever it is
   std::int64_t origin = 0;  // the place that `out` begins with
@@ -30,8 +33,9 @@ enum class Gathered {
 };
 
 // Copies and checks the records from `begin` on, and moves `begin` behind the last one that is
-// there. Waits asleep for what is not loaded yet, in all for `longest` at most.
-Gathered Gather(Ring& ring, std::int64_t rank, std::int64_t step, const Records& records,
+// there. Waits asleep for what is not loaded yet, in all for `longest` at most. Records of chunks
+// that are kCached come from `cached`.
+Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t step, const Records& records,
                 std::int64_t& begin, std::chrono::nanoseconds longest);
 
 struct Progress {
@@ -44,7 +48,7 @@ struct Progress {
 // after it as far as all of their records are there already; and is done with each.
 //
 // A step that has begun to be copied is not begun anew: `progress` goes on in it after kTimeout.
-Gathered GatherSteps(Ring& ring, std::int64_t rank, std::int64_t first, std::int64_t count,
+Gathered GatherSteps(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t first, std::int64_t count,
                      const std::int64_t* ends, Records records, Progress& progress,
                      std::chrono::nanoseconds longest);
 

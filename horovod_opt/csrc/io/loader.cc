@@ -21,10 +21,12 @@ void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
 
 }  // namespace
 
-Loader::Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read)
+Loader::Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read,
+               Cached cached)
     : ring_(ring),
       files_(std::move(files), kMostOpen),
       read_(files_, ring.memory().header().counters, ring.ended_here(), std::move(read)),
+      cached_(std::move(cached)),
       announced_(ring.memory().shape(), ring.memory().entries()),
       added_(announced_),
       slots_(ring.memory().shape().slots, ring.memory().shape().memory,
@@ -145,15 +147,28 @@ void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
 
 void Loader::Read(const Begun& begun) {
   RingMemory& memory = ring_.memory();
-  Damages& damages = memory.damages(begun.slot);
-  damages.Clear();
-  for (const Extent& extent : begun.load.extents) {
-    read_(extent, memory.slot(begun.slot), damages);
+  const bool is_cached = IsCached(begun.load);
+  if (is_cached) {
+    memory.header().counters.cached_bytes += begun.load.bytes;
+  } else {
+    Damages& damages = memory.damages(begun.slot);
+    damages.Clear();
+    for (const Extent& extent : begun.load.extents) {
+      read_(extent, memory.slot(begun.slot), damages);
+    }
   }
   if (ring_.end() != End::kNone) return;  // perhaps not all of it is there
   ++memory.header().counters.loads;
-  ring_.Publish(begun.number, begun.slot);
+  ring_.Publish(begun.number, is_cached ? kCached : begun.slot);
   if (begun.load.last < ring_.LowestStep()) memory.header().room.Notify();
+}
+
+bool Loader::IsCached(const Load& load) {
+  if (!cached_) return false;
+  return std::all_of(load.extents.begin(), load.extents.end(), [this](const Extent& extent) {
+    const OpenFile file = files_.Get(extent.file);
+    return file.status == kGood && cached_(file.descriptor->number(), extent.offset, extent.bytes);
+  });
 }
 
 void Loader::Pop() {

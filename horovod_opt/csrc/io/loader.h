@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -21,9 +22,12 @@ namespace io {
 
 class Loader {
  public:
-  // Of `read` see ExtentReader. The threads have the cores of the thread that calls this, and sleep
+  // Whether these bytes of an open file need not be read.
+  using Cached = std::function<bool(int file, std::int64_t offset, std::int64_t bytes)>;
+
+  // Of `read` see ExtentReader; `cached` may be empty. The threads have the cores of the thread that calls this, and sleep
   // whenever there is nothing to read or no room for it.
-  Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read);
+  Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
   // Ends the threads, after what they are just reading.
   ~Loader();
 
@@ -48,11 +52,13 @@ class Loader {
   bool TryBegin(Begun& begun);
   void FreeWhatIsOver(std::int64_t lowest_step);
   void Read(const Begun& begun);
+  bool IsCached(const Load& load);
   void Pop();
 
   Ring& ring_;
   OpenFiles files_;
   ExtentReader read_;
+  const Cached cached_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

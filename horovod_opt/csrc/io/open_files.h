@@ -36,6 +36,7 @@ class OpenFiles {
   OpenFiles(FileTable table, std::size_t most_open);
 
   std::int64_t size() const { return table_.files; }
+  std::int64_t bytes(std::int32_t file) const { return table_.bytes[file]; }
 
   // `again`: not the descriptor that is kept, for it has failed.
   OpenFile Get(std::int32_t file, bool again = false);

@@ -16,59 +16,53 @@ std::uint64_t Scrambled(std::uint64_t half, std::uint64_t key) {
   return value * 0x94d049bb133111eb >> 32;
 }
 
-// Both halves change in turn, so they need not be of equal size.
-class Network {
- public:
-  Network(std::uint64_t n, PermutationKey key) : n_(n), key_(key) {
-    const int bits = n > 1 ? 64 - __builtin_clzll(n - 1) : 0;
-    rounds_ = bits < kFewBits ? kRoundsOfFew : kRounds;
-    low_ = bits / 2;
-    of_right_ = (std::uint64_t{1} << low_) - 1;
-    of_left_ = (std::uint64_t{1} << (bits - low_)) - 1;
-  }
-
-  std::uint64_t Forward(std::uint64_t number) const {
-    do {
-      std::uint64_t left = number >> low_, right = number & of_right_, key = key_.first;
-      for (int round = 0; round < rounds_; round += 2) {
-        left ^= Scrambled(right, key) & of_left_;
-        right ^= Scrambled(left, key + key_.step) & of_right_;
-        key += 2 * key_.step;
-      }
-      number = left << low_ | right;
-    } while (number >= n_);
-    return number;
-  }
-
-  std::uint64_t Backward(std::uint64_t number) const {
-    do {
-      std::uint64_t left = number >> low_, right = number & of_right_;
-      std::uint64_t key = key_.first + static_cast<std::uint64_t>(rounds_ - 1) * key_.step;
-      for (int round = 0; round < rounds_; round += 2) {
-        right ^= Scrambled(left, key) & of_right_;
-        left ^= Scrambled(right, key - key_.step) & of_left_;
-        key -= 2 * key_.step;
-      }
-      number = left << low_ | right;
-    } while (number >= n_);
-    return number;
-  }
-
- private:
-  const std::uint64_t n_;
-  const PermutationKey key_;
-  int rounds_, low_;
-  std::uint64_t of_right_, of_left_;
-};
+// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, DOI 10.1145/2660193.2660195).
+std::uint64_t Mixed(std::uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
 
 }  // namespace
 
-std::uint64_t Permuted(std::uint64_t number, std::uint64_t n, PermutationKey key) {
-  return Network(n, key).Forward(number);
+PermutationKey KeyFor(PermutationKey key, std::uint64_t number) {
+  const std::uint64_t step = number * 0x9e3779b97f4a7c15;
+  return {Mixed(key.first + step), Mixed(key.step ^ step)};
 }
 
-std::uint64_t Unpermuted(std::uint64_t number, std::uint64_t n, PermutationKey key) {
-  return Network(n, key).Backward(number);
+Permutation::Permutation(std::uint64_t n, PermutationKey key) : n_(n), key_(key) {
+  const int bits = n > 1 ? 64 - __builtin_clzll(n - 1) : 0;
+  rounds_ = bits < kFewBits ? kRoundsOfFew : kRounds;
+  low_ = bits / 2;
+  of_right_ = (std::uint64_t{1} << low_) - 1;
+  of_left_ = (std::uint64_t{1} << (bits - low_)) - 1;
+}
+
+std::uint64_t Permutation::Forward(std::uint64_t number) const {
+  do {
+    std::uint64_t left = number >> low_, right = number & of_right_, key = key_.first;
+    for (int round = 0; round < rounds_; round += 2) {
+      left ^= Scrambled(right, key) & of_left_;
+      right ^= Scrambled(left, key + key_.step) & of_right_;
+      key += 2 * key_.step;
+    }
+    number = left << low_ | right;
+  } while (number >= n_);
+  return number;
+}
+
+std::uint64_t Permutation::Backward(std::uint64_t number) const {
+  do {
+    std::uint64_t left = number >> low_, right = number & of_right_;
+    std::uint64_t key = key_.first + static_cast<std::uint64_t>(rounds_ - 1) * key_.step;
+    for (int round = 0; round < rounds_; round += 2) {
+      right ^= Scrambled(left, key) & of_right_;
+      left ^= Scrambled(right, key - key_.step) & of_left_;
+      key -= 2 * key_.step;
+    }
+    number = left << low_ | right;
+  } while (number >= n_);
+  return number;
 }
 
 }  // namespace io

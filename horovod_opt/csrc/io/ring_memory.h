@@ -33,6 +33,7 @@ enum class End : std::int32_t {
 struct Counters {
   std::atomic<std::int64_t> bytes_read, requests, loads, skipped_loads;
   std::atomic<std::int64_t> live_bytes, most_live_bytes, most_used_bytes;
+  std::atomic<std::int64_t> cached_bytes;  // of chunks that were not read, see kCached
 };
 
 struct Header {
@@ -50,10 +51,15 @@ struct Header {
 // Of a rank and its workers.
 struct alignas(64) RankState {
   std::atomic<std::int64_t> cursor;  // the first step that is not done
-  std::atomic<std::int64_t> waits, wait_ns, records, bytes;
+  std::atomic<std::int64_t> waits, wait_ns, records, bytes, cached;
 };
 
 // A load is the reading of one chunk; loads are numbered from 0 in the order in which they begin.
+//
+// In the place of its slot, kCached: it is in the page cache, where each rank reads its records by
+// itself. Its slot is kept for it, and nothing is written there.
+constexpr std::int64_t kCached = -1;
+
 struct Entry {
   std::atomic<std::int64_t> loaded;  // load + 1: it is there; -(load + 1): it was
   std::atomic<std::int64_t> slot;

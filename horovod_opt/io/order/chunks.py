@@ -15,19 +15,20 @@ class Chunks:
 
     def __init__(self, samples: int, chunk_samples: int, key: Key | None) -> None:
         self.count = -(-samples // chunk_samples)
-        self._size = chunk_samples
+        self.size = chunk_samples
+        self.key = key
         self._permutation = Permutation(self.count, key) if key else None
-        self._missing = self.count * chunk_samples - samples
-        self._short = int(self.turn_of(np.array([self.count - 1]))[0])  # the only one that may be
+        self.missing = self.count * chunk_samples - samples
+        self.short = int(self.turn_of(np.array([self.count - 1]))[0])  # the only one that may be
 
     def first_place(self, turns: np.ndarray) -> np.ndarray:
         """Of the chunks that come at `turns`, 0 to `count`, which is after the last one."""
-        return turns * self._size - self._missing * (turns > self._short)
+        return turns * self.size - self.missing * (turns > self.short)
 
     def turn_at(self, places: np.ndarray) -> np.ndarray:
         """As how manyth chunk in the permuted order the one at each of `places` comes."""
-        behind = self.first_place(np.array(self._short + 1))
-        return (places + self._missing * (places >= behind)) // self._size
+        behind = self.first_place(np.array(self.short + 1))
+        return (places + self.missing * (places >= behind)) // self.size
 
     def chunk_at(self, turns: np.ndarray) -> np.ndarray:
         """The number of the chunk, in the data set, that comes at each of `turns`."""
@@ -39,8 +40,8 @@ class Chunks:
 
     def sample_at(self, places: np.ndarray) -> np.ndarray:
         turns = self.turn_at(places)
-        return self.chunk_at(turns) * self._size + places - self.first_place(turns)
+        return self.chunk_at(turns) * self.size + places - self.first_place(turns)
 
     def place_of(self, samples: np.ndarray) -> np.ndarray:
-        chunks, offsets = np.divmod(samples, self._size)
+        chunks, offsets = np.divmod(samples, self.size)
         return self.first_place(self.turn_of(chunks)) + offsets

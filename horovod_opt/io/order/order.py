@@ -13,6 +13,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.order.chunks import Chunks
 from horovod_opt.io.order.permutation import LARGEST, derive_key
 from horovod_opt.io.order.shards import Shards
+from horovod_opt.io.order.step_order import StepOrder
 from horovod_opt.io.order.window_size import default_shards, default_window
 from horovod_opt.io.order.windows import Windows
 
@@ -106,6 +107,7 @@ class Epoch:
         self.chunks = Chunks(order.samples, order.chunk_samples, key("chunks"))
         self.shards = Shards(self.chunks, order.shards)
         self.windows = Windows(self.chunks, self.shards, order.window, key("windows"))
+        self.steps = StepOrder(self)
 
     def sample_at(self, places: np.ndarray) -> np.ndarray:
         """The samples that come at `places`, int64[k] each."""

@@ -33,9 +33,7 @@ def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
                rank: int) -> Take:
     """The rank's shares of the global batches of the steps `begin` to `end` - 1, which are of one
     size, one after the other."""
-    one = order.epoch(epoch)
-    places = _node_places(one, batches, [rank], begin, end)[1]
-    return Take(one.shards.position_of(places), one.sample_at(places))
+    return Take(*order.epoch(epoch).steps.take(batches, begin, end, rank))
 
 
 def next_piece(batches: Batches, begin: int, positions: int = PIECE) -> int:
@@ -67,10 +65,7 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int,
     begin = 0
     while begin < batches.steps:
         end = next_piece(batches, begin)
-        steps, places = _node_places(one, batches, ranks, begin, end)
-        turns = one.chunks.turn_at(one.windows.forward(places))
-        np.minimum.at(first, turns, steps)
-        np.maximum.at(last, turns, steps)
+        one.steps.mark(batches, begin, end, ranks, first, last)
         # The first one that may be needed again holds up those that come behind it.
         needed = np.flatnonzero((last >= 0) & ~given)
         held_up = first[needed[ends[needed] >= end]].min(initial=batches.steps)
@@ -104,14 +99,3 @@ def _last_steps(one: Epoch, batches: Batches) -> np.ndarray:
     end = one.windows.turns(np.arange(one.chunks.count))[1]
     positions = one.shards.position_of(one.chunks.first_place(end) - 1)
     return batches.step_of(np.clip(positions, batches.start, batches.end - 1))
-
-
-def _node_places(one: Epoch, batches: Batches, ranks: Sequence[int], begin: int,
-                 end: int) -> tuple[np.ndarray, np.ndarray]:
-    """(step, place) of all samples that the ranks take in steps begin to end, which are of one
-    size."""
-    positions = np.arange(batches.bounds(begin)[0], batches.bounds(end - 1)[1])
-    places = np.sort(one.shards.place_of(positions).reshape(end - begin, -1), axis=1)
-    columns = np.concatenate([np.arange(*batches.share(begin, rank)) for rank in ranks])
-    steps = np.repeat(np.arange(begin, end), len(columns))
-    return steps, places[:, columns].reshape(-1)

@@ -53,35 +53,35 @@ class Shards:
         each, longer = divmod(chunks.count, count)
         self.first_chunk = np.concatenate([[0], np.cumsum(each + (self.turn_of_shard < longer))])
         self.count = count
-        self._first_place = chunks.first_place(self.first_chunk)
-        lengths = np.diff(self._first_place)
+        self.first_place = chunks.first_place(self.first_chunk)
+        lengths = np.diff(self.first_place)
         # In stage i, rows rows[i] to rows[i + 1] of the shards that are longer than rows[i].
-        self._rows = np.concatenate([[0], np.unique(lengths)])
-        longer_than = lengths[shard_of_turn] > self._rows[:-1, np.newaxis]
-        self._width = longer_than.sum(axis=1)
-        self._start = np.concatenate([[0], np.cumsum(np.diff(self._rows) * self._width)])
+        self.rows = np.concatenate([[0], np.unique(lengths)])
+        longer_than = lengths[shard_of_turn] > self.rows[:-1, np.newaxis]
+        self.width = longer_than.sum(axis=1)
+        self.start = np.concatenate([[0], np.cumsum(np.diff(self.rows) * self.width)])
         self._shard = np.zeros(longer_than.shape, np.int64)
-        self._turn = np.zeros(longer_than.shape, np.int64)
+        self.turn = np.full(longer_than.shape, -1)  # -1: has ended
         for stage, there in enumerate(longer_than):
             shards = shard_of_turn[there]
             self._shard[stage, :len(shards)] = shards
-            self._turn[stage, shards] = np.arange(len(shards))
+            self.turn[stage, shards] = np.arange(len(shards))
 
     def shard_of_chunk(self, turns: np.ndarray) -> np.ndarray:
         """The shard of the chunks that come at `turns` in the permuted order."""
         return np.searchsorted(self.first_chunk, turns, side="right") - 1
 
     def place_of(self, positions: np.ndarray) -> np.ndarray:
-        stage = _scalar_if_equal(np.searchsorted(self._start, positions, side="right") - 1)
-        row, turn = np.divmod(positions - self._start[stage], self._width[stage])
-        return self._first_place[self._shard[stage, turn]] + self._rows[stage] + row
+        stage = _scalar_if_equal(np.searchsorted(self.start, positions, side="right") - 1)
+        row, turn = np.divmod(positions - self.start[stage], self.width[stage])
+        return self.first_place[self._shard[stage, turn]] + self.rows[stage] + row
 
     def position_of(self, places: np.ndarray) -> np.ndarray:
-        shard = np.searchsorted(self._first_place, places, side="right") - 1
-        row = places - self._first_place[shard]
-        stage = _scalar_if_equal(np.searchsorted(self._rows, row, side="right") - 1)
-        return (self._start[stage] + (row - self._rows[stage]) * self._width[stage]
-                + self._turn[stage, shard])
+        shard = np.searchsorted(self.first_place, places, side="right") - 1
+        row = places - self.first_place[shard]
+        stage = _scalar_if_equal(np.searchsorted(self.rows, row, side="right") - 1)
+        return (self.start[stage] + (row - self.rows[stage]) * self.width[stage]
+                + self.turn[stage, shard])
 
 
 def _scalar_if_equal(values: np.ndarray) -> np.ndarray:

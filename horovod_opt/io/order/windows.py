@@ -23,19 +23,19 @@ class Windows:
 
     def __init__(self, chunks: Chunks, shards: Shards, window: int, key: Optional[Key]) -> None:
         self._chunks = chunks
-        self._window = window
-        self._key = key
+        self.window = window
+        self.key = key
         self._shards = shards
-        self._first_size = 1 + shards.turn_of_shard * window // shards.count
+        self.first_size = 1 + shards.turn_of_shard * window // shards.count
 
     def turns(self, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(first, end): which chunks, by their turns, make up the window of each of `turns`."""
         shard = self._shards.shard_of_chunk(turns)
         first, end = self._shards.first_chunk[shard], self._shards.first_chunk[shard + 1]
-        behind = turns - first - self._first_size[shard]
+        behind = turns - first - self.first_size[shard]
         start = np.where(behind < 0, first,
-                         first + self._first_size[shard] + behind // self._window * self._window)
-        size = np.where(behind < 0, self._first_size[shard], self._window)
+                         first + self.first_size[shard] + behind // self.window * self.window)
+        size = np.where(behind < 0, self.first_size[shard], self.window)
         return start, np.minimum(start + size, end)
 
     def forward(self, places: np.ndarray) -> np.ndarray:
@@ -47,10 +47,10 @@ class Windows:
         return self._permuted(places, Permutation.inverse)
 
     def _permuted(self, places: np.ndarray, direction: Direction) -> np.ndarray:
-        if self._key is None:
+        if self.key is None:
             return places
         first, end = self.turns(self._chunks.turn_at(places))
         start = self._chunks.first_place(first)
         permutation = Permutation(self._chunks.first_place(end) - start,
-                                  derive_keys(self._key, first.astype(np.uint64)))
+                                  derive_keys(self.key, first.astype(np.uint64)))
         return start + direction(permutation, places - start)

@@ -15,6 +15,7 @@ from horovod_opt.io.reader.handover import Giver
 from horovod_opt.io.reader.ring import LeaderStats, Ring
 
 THREADS = 4
+LEAVE_CACHED = True  # what is in the page cache is not copied into the ring
 _LOADS_AT_ONCE = 64
 _MOST_ADDRESSES = 1 << 44  # bytes of the slots' address space
 
@@ -46,9 +47,8 @@ class Leader:
         self._ring: Ring | None = Ring.create(
             ranks, slots_for(self.chunk_bytes, memory), slot_bytes, memory, start)
         self._giver = Giver(self._ring.file, ranks, self._rank_ended)
-        files = index.files
-        self._ring.start(index.root, files.names.blob, files.names.ends, files.sizes,
-                         files.mtimes_ns, threads)
+        self._ring.know_files(index)
+        self._ring.start(threads, LEAVE_CACHED)
         self._feeder = threading.Thread(target=self._feed, name="hio-feed", daemon=True)
         self._feeder.start()
         forked.watch(self)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.reader import closing
+from horovod_opt.io.reader.byte_lists import new_byte_lists
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.handover import RANK, WORKER, Taker
 from horovod_opt.io.reader.placement import Placement
 from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring, Wanted
-from horovod_opt.io.reader.taken import Taken
+from horovod_opt.io.reader.taken import Taken, TakenBytes
 
 AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step is
 
@@ -42,6 +44,7 @@ class Member:
         self._process = os.getpid()
         self._taker = Taker(self._address, kind, self.rank)
         self._ring = Ring.attach(self._taker.file)
+        self._ring.know_files(self._index)
         self._ring.watch(self._taker.connection.fileno())
         closing.at_exit(member=self)
 
@@ -117,7 +120,8 @@ class Member:
         wanted = _Records(self._index, samples, *self.locate(step, samples))
         buffer = np.empty(wanted.bytes, np.uint8)
         status = ring.gather(self.rank, step, wanted.loads, wanted.places, wanted.size.ravel(),
-                             wanted.crc, buffer, wanted.begin.ravel())
+                             wanted.crc, wanted.file, wanted.offset, buffer,
+                             wanted.begin.ravel())
         status = status.reshape(wanted.size.shape)
         return Taken(step, samples, buffer, wanted.begin, wanted.size, status,
                      not status.any(), wanted.are_equal)
@@ -134,8 +138,7 @@ class Member:
         ring = self._here()
         wanted = _Records(self._index, samples, loads, places)
         parts = wanted.size.shape[1]
-        records = Wanted(np.ascontiguousarray(ends * parts), wanted.loads, wanted.places,
-                         wanted.size.ravel(), wanted.crc, wanted.begin.ravel())
+        records = wanted.of_steps(ends * parts, wanted.begin.ravel())
         status = records.status.reshape(wanted.size.shape)
         end_bytes = np.append(wanted.begin[:, 0], wanted.bytes)[ends]
         ends, begin = ends.tolist(), 0
@@ -152,6 +155,31 @@ class Member:
                             wanted.begin[part] - before, wanted.size[part], status[part],
                             is_good or not status[part].any(), wanted.are_equal)
                 begin = ends[taken]
+
+    def take_bytes(self, first: int, ends: np.ndarray, samples: np.ndarray, loads: np.ndarray,
+                   places: np.ndarray) -> Iterator[TakenBytes]:
+        """The same as bytes objects, of samples of one part."""
+        ring = self._here()
+        wanted = _Records(self._index, samples, loads, places)
+        addresses = np.empty(len(samples), np.int64)
+        records = wanted.of_steps(ends, addresses)
+        end_bytes = np.cumsum(wanted.size)[ends - 1] if len(samples) else np.zeros_like(ends)
+        begin, waiting = 0, deque()  # lists of steps that are not there yet
+        while (step := records.steps_taken) < len(ends):
+            if not waiting:
+                until = AT_ONCE + (int(end_bytes[step - 1]) if step else 0)
+                steps = max(int(np.searchsorted(end_bytes, until, side="right")), step + 1)
+                waiting.extend(new_byte_lists(ends[step:steps] - begin, wanted.size[begin:],
+                                              addresses[begin:]))
+            bad = records.bad
+            ring.take(self.rank, first, records, step + len(waiting))
+            is_good = records.bad == bad
+            for end in ends[step:records.steps_taken].tolist():
+                part = slice(begin, end)
+                status = records.status[part]
+                yield TakenBytes(samples[part], waiting.popleft(), status[:, np.newaxis],
+                                 is_good or not status.any())
+                begin = end
 
     def done(self, step: int) -> None:
         """The rank, its workers included, needs nothing more of the step. Steps may be done in any
@@ -199,3 +227,10 @@ class _Records:
         self.loads = np.repeat(loads, self.size.shape[1])
         self.places = np.ascontiguousarray(places).ravel()
         self.crc = None if index.crc is None else np.ascontiguousarray(index.crc[samples]).ravel()
+        self.file = np.ascontiguousarray(index.file[samples], np.int32).ravel()
+        self.offset = np.ascontiguousarray(index.offset[samples], np.int64).ravel()
+
+    def of_steps(self, ends: np.ndarray, out_places: np.ndarray) -> Wanted:
+        """Step i has the records before ends[i]."""
+        return Wanted(np.ascontiguousarray(ends), self.loads, self.places, self.size.ravel(),
+                      self.crc, self.file, self.offset, out_places)

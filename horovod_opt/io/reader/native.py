@@ -12,11 +12,24 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 2  # HIO_VERSION
+VERSION = 4  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR = range(7)
 
 _INT, _INT64, _TEXT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p
+
+
+class Order(ctypes.Structure):
+    """HioOrder."""
+
+    _fields_ = [*((name, _INT64) for name in (
+        "chunks", "chunk_samples", "short_turn", "missing", "shards", "stages", "window",
+        "is_shuffled")),
+        *((name, ctypes.c_uint64 * 2) for name in ("chunk_key", "window_key")),
+        *((name, _POINTER) for name in (
+            "shard_chunk", "shard_place", "first_window", "stage_start", "stage_row",
+            "stage_width", "stage_turn"))]
+
 
 # Name, type of the result, types of the arguments. Arrays are given as the address of their data.
 _TABLE = (
@@ -25,15 +38,18 @@ _TABLE = (
     ("hio_crc32c", ctypes.c_uint32, (ctypes.c_uint32, _POINTER, _INT64)),
     ("hio_permute", _INT, (_INT64, _POINTER, _INT64, _POINTER, _INT64) + (_POINTER,) * 2
      + (_INT, _POINTER)),
+    ("hio_order_take", _INT, (_POINTER,) + (_INT64,) * 5 + (_POINTER,) * 2),
+    ("hio_order_mark", _INT, (_POINTER,) + (_INT64,) * 6 + (_POINTER,) * 2),
     ("hio_create", _POINTER, (_INT64,) * 5),
     ("hio_file", _INT, (_POINTER,)),
     ("hio_attach", _POINTER, (_INT,)),
     ("hio_watch", _INT, (_POINTER, _INT)),
-    ("hio_start", _INT, (_POINTER, _TEXT, _INT64, _POINTER, _POINTER, _POINTER, _POINTER, _INT)),
+    ("hio_files", _INT, (_POINTER, _TEXT, _INT64) + (_POINTER,) * 4),
+    ("hio_start", _INT, (_POINTER, _INT, _INT)),
     ("hio_announce", _INT, (_POINTER, _INT64, _POINTER, _POINTER, _POINTER)),
     ("hio_loads", _INT, (_POINTER, _INT64) + (_POINTER,) * 8),
-    ("hio_gather", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 8 + (_INT64,)),
-    ("hio_take", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 8 + (_INT64,)
+    ("hio_gather", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 10 + (_INT64,)),
+    ("hio_take", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 10 + (_INT64,)
      + (_POINTER,) * 3 + (_INT64,)),
     ("hio_done", _INT, (_POINTER, _INT64, _INT64)),
     ("hio_skip_to", _INT, (_POINTER, _INT64, _INT64)),
@@ -54,12 +70,7 @@ _TABLE = (
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
     """The library, loaded once. Raises ImportError: it is not there, or of another build."""
-    candidates = list(_candidates())
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None:
-        raise ImportError(
-            f"{LIBRARY} is in none of {', '.join(map(str, candidates))}. Remedy: pip install "
-            "--force-reinstall horovod-opt (in a developer's tree: make build).")
+    path = _path()
     lib = ctypes.CDLL(str(path))
     for name, result, arguments in _TABLE:
         try:
@@ -70,6 +81,25 @@ def library() -> ctypes.CDLL:
     if lib.hio_version() != VERSION:
         raise _stale(path, f"is of version {lib.hio_version()}, Python's side of {VERSION}")
     return lib
+
+
+@functools.lru_cache(maxsize=None)
+def with_lock() -> ctypes.PyDLL:
+    """The same, for what has to be called with Python's lock."""
+    lib = ctypes.PyDLL(library()._name)
+    lib.hio_byte_lists.restype = ctypes.py_object
+    lib.hio_byte_lists.argtypes = (_POINTER, _INT64) + (_POINTER,) * 3
+    return lib
+
+
+def _path() -> Path:
+    candidates = list(_candidates())
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        raise ImportError(
+            f"{LIBRARY} is in none of {', '.join(map(str, candidates))}. Remedy: pip install "
+            "--force-reinstall horovod-opt (in a developer's tree: make build).")
+    return path
 
 
 def _candidates() -> Iterator[Path]:

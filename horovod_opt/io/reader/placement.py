@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import numpy as np
 
 from horovod_opt.io.errors import InputError
@@ -25,6 +27,7 @@ class Placement:
         self._shift = np.zeros(0, np.int64)
         self._known, self._is_scattered = np.zeros(0, bool), np.zeros(0, bool)
         self._scattered: dict[int, np.ndarray] = {}  # by number
+        self._joined: Optional[tuple[np.ndarray, np.ndarray]] = None  # all of these
         self.first_step = int(first.min())
         self.last_step = self.first_step
         self.extend(number, chunk, first, last, self.first_step)
@@ -50,6 +53,7 @@ class Placement:
             np.concatenate([old[kept], more.astype(old.dtype)])[order] for old, more in (
                 (self._number, number + np.arange(len(chunk))), (self._last, last),
                 (self._shift, new), (self._known, new), (self._is_scattered, new)))
+        self._joined = None
         self.last_step = max(self.last_step, int(last.max()))
 
     def find(self, steps: np.ndarray, samples: np.ndarray, size: np.ndarray
@@ -70,16 +74,30 @@ class Placement:
         if not self._known[row].all():
             self._learn(np.unique(row[~self._known[row]]), int(steps[0]))
         places = self._index.offset[samples] + self._shift[row][:, None]
-        for i in np.flatnonzero(self._is_scattered[row]):
-            within = samples[i] - chunk[i] * self._chunk_samples
-            places[i] = self._scattered[int(self._number[row[i]])][within]
+        scattered = np.flatnonzero(self._is_scattered[row])
+        if len(scattered):
+            begin, flat = self._flat()
+            within = samples[scattered] - chunk[scattered] * self._chunk_samples
+            places[scattered] = flat[begin[row[scattered]] + within]
         places[size == 0] = 0  # nothing is nowhere
         return self._number[row], places
+
+    def _flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where those of each row begin, int64[rows], in the places of all, one after the other:
+        int64[n, P]."""
+        if self._joined is None:
+            rows = np.flatnonzero(self._is_scattered & self._known)
+            places = [self._scattered[number] for number in self._number[rows].tolist()]
+            begin = np.zeros(len(self._number), np.int64)
+            begin[rows[1:]] = np.cumsum([len(each) for each in places[:-1]])
+            self._joined = begin, np.concatenate(places)
+        return self._joined
 
     def _learn(self, rows: np.ndarray, step: int) -> None:
         for row in np.flatnonzero(self._is_scattered & self._known & (self._last < step)):
             del self._scattered[int(self._number[row])]
             self._known[row] = False
+        self._joined = None
         extents, places = extents_of_chunks(self._index, self._chunk_samples, self._chunk[rows])
         one = np.diff(extents.begin) == 1
         self._shift[rows[one]] = -extents.offset[extents.begin[:-1][one]]

@@ -21,7 +21,8 @@ PATIENCE_MS = 500
 
 class LeaderStats(NamedTuple):
     """Bytes from storage, calls of pread(2), chunks read and skipped; bytes of the chunks that are
-    live, and the most that ever were; the most bytes of memory that slots have used."""
+    live, and the most that ever were; the most bytes of memory that slots have used; bytes of
+    chunks that were left in the page cache."""
 
     bytes_read: int
     requests: int
@@ -30,28 +31,34 @@ class LeaderStats(NamedTuple):
     live_bytes: int
     most_live_bytes: int
     most_used_bytes: int
+    cached_bytes: int
 
 
 class RankStats(NamedTuple):
-    """Of a rank and its workers: waits that slept, seconds of waits, records and bytes taken."""
+    """Of a rank and its workers: waits that slept, seconds of waits, records and bytes taken; how
+    many of the records out of the page cache."""
 
     waits: int
     wait_seconds: float
     records: int
     bytes: int
+    cached: int
 
 
 class Wanted:
     """Records of steps that follow each other, as Ring.take() gets them, and how far it is.
 
     `ends` int64[steps]: step i has the records before ends[i]. Of each record, int64[n]: `load`,
-    `place` in its slot, `size`, and `out_place`, where it comes; and `crc`, uint32[n] or None.
+    `place` in its slot, `size`, and `out_place`, where it comes; and `crc`, uint32[n] or None;
+    `file`, int32[n], and `offset` in it, for what is in the page cache.
     """
 
     def __init__(self, ends: np.ndarray, load: np.ndarray, place: np.ndarray, size: np.ndarray,
-                 crc: np.ndarray | None, out_place: np.ndarray):
+                 crc: np.ndarray | None, file: np.ndarray, offset: np.ndarray,
+                 out_place: np.ndarray):
         self.status = np.empty(len(load), np.int32)  # of each record that was taken (statuses.py)
-        self._arrays = (ends, load, place, size, crc, out_place, self.status)  # they must stay
+        self._arrays = (ends, load, place, size, crc, file, offset, out_place,
+                        self.status)  # they must stay
         self.addresses = [None if one is None else one.ctypes.data for one in self._arrays]
         self._taken = (ctypes.c_int64 * 3)()
         each = ctypes.sizeof(ctypes.c_int64)
@@ -78,7 +85,7 @@ class Ring:
         self._handle: int | None = handle
         self._idle = threading.Condition()
         self._calls = 0
-        self._kept: tuple = ()  # arrays that the leader's threads read
+        self._kept: tuple = ()  # arrays that C++ reads
         forked.watch(self)
 
     @classmethod
@@ -100,13 +107,19 @@ class Ring:
         """Ends the ring for this process when the other end of `socket` is closed."""
         self._checked(self._call(self._lib.hio_watch, socket))
 
-    def start(self, root: str, names: np.ndarray, ends: np.ndarray, sizes: np.ndarray,
-              mtimes_ns: np.ndarray, threads: int) -> None:
-        """Starts the leader's threads. Name i of the files ends before `ends[i]` in `names`."""
-        self._kept = (np.ascontiguousarray(names, np.uint8),
-                      *(np.ascontiguousarray(each, np.int64) for each in (ends, sizes, mtimes_ns)))
-        self._checked(self._call(self._lib.hio_start, os.fsencode(root), len(ends),
-                                 *(each.ctypes.data for each in self._kept), threads))
+    def know_files(self, index) -> None:
+        """The index's files: before start(), gather() and take()."""
+        files = index.files
+        self._kept = (np.ascontiguousarray(files.names.blob, np.uint8),
+                      *(np.ascontiguousarray(each, np.int64)
+                        for each in (files.names.ends, files.sizes, files.mtimes_ns)))
+        self._checked(self._call(self._lib.hio_files, os.fsencode(index.root), len(self._kept[1]),
+                                 *(each.ctypes.data for each in self._kept)))
+
+    def start(self, threads: int, leave_cached: bool) -> None:
+        """Starts the leader's threads. `leave_cached`: what is in the page cache stays there, and
+        each rank takes its records from there."""
+        self._checked(self._call(self._lib.hio_start, threads, leave_cached))
 
     def announce(self, first: np.ndarray, last: np.ndarray, size: np.ndarray) -> None:
         """Raises InputError if loads of `size` bytes, needed in steps `first` to `last` (int64[n]),
@@ -122,28 +135,32 @@ class Ring:
                         extents.length, extents.place)))
 
     def gather(self, rank: int, step: int, load: np.ndarray, place: np.ndarray, size: np.ndarray,
-               crc: np.ndarray | None, out: np.ndarray, out_place: np.ndarray) -> np.ndarray:
+               crc: np.ndarray | None, file: np.ndarray, offset: np.ndarray, out: np.ndarray,
+               out_place: np.ndarray) -> np.ndarray:
         """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""
         status = np.empty(len(load), np.int32)
         begin = ctypes.c_int64(0)
         arguments = (rank, step, len(load), *_addresses(load, place, size),
                      None if crc is None else crc.ctypes.data,
-                     *_addresses(out, out_place, status), ctypes.addressof(begin), PATIENCE_MS)
+                     *_addresses(file, offset, out, out_place, status),
+                     ctypes.addressof(begin), PATIENCE_MS)
         code = native.TIMEOUT
         while code == native.TIMEOUT:  # here Python's signal handlers run
             code = self._call(self._lib.hio_gather, *arguments)
         self._checked(code, f"step {step} of rank {rank}")
         return status
 
-    def take(self, rank: int, first: int, wanted: Wanted, steps: int, out: np.ndarray,
-             origin: int) -> None:
+    def take(self, rank: int, first: int, wanted: Wanted, steps: int,
+             out: np.ndarray | None = None, origin: int = 0) -> None:
         """Copies records of the wanted steps up to number `steps` - 1 to `out`, and is done with
         each: those from `wanted.steps_taken` on that are there, and at least one, which is waited
-        for. Step 0 is `first` in the ring; `out` begins with the place `origin`."""
+        for. Step 0 is `first` in the ring; `out` begins with the place `origin`; without it, places
+        are addresses."""
         code = native.TIMEOUT
         while code == native.TIMEOUT:  # here Python's signal handlers run
             code = self._call(self._lib.hio_take, rank, first, steps, *wanted.addresses,
-                              out.ctypes.data, origin, *wanted.progress, PATIENCE_MS)
+                              None if out is None else out.ctypes.data, origin,
+                              *wanted.progress, PATIENCE_MS)
         if code != native.OK:
             step = first + wanted.steps_taken
             self._check_distance(code, rank, step)
@@ -185,8 +202,8 @@ class Ring:
         """The same in all processes of the node."""
         numbers = (ctypes.c_int64 * len(RankStats._fields))()
         self._call(self._lib.hio_rank_stats, rank, ctypes.addressof(numbers))
-        waits, nanoseconds, records, taken = numbers
-        return RankStats(waits, nanoseconds * 1e-9, records, taken)
+        waits, nanoseconds, *others = numbers
+        return RankStats(waits, nanoseconds * 1e-9, *others)
 
     def end(self, dead_rank: int | None = None) -> None:
         """Ends it for all processes of the node: closed, or because a rank has died."""

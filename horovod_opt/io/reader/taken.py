@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from horovod_opt.io.reader.statuses import GOOD
+
+
+class TakenBytes(NamedTuple):
+    """`samples` int64[k]: their numbers; `data`: their bytes; `status` int32[k, 1] (statuses.py);
+    `is_good`: all are."""
+
+    samples: np.ndarray
+    data: list[bytes]
+    status: np.ndarray
+    is_good: bool
 
 
 class Taken:

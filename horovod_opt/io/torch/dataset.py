@@ -51,7 +51,8 @@ class Dataset(torch.utils.data.Dataset):
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         if not isinstance(numbers, Chosen):
             return [self[number] for number in numbers]
-        one = found_in(self._data, self._data.members[numbers.reading], numbers.step)
+        one = found_in(self._data, self._data.members[numbers.reading], numbers.step,
+                       self._decode is None)
         return items_of(self._data, one.samples, self._decode and seeding(self._decode))
 
 

@@ -131,7 +131,7 @@ class Loader:
         pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         try:
             for steps in self._reading.steps_together(epoch):
-                for one in found(self._data, self._reading.member, steps):
+                for one in found(self._data, self._reading.member, steps, self._making.is_plain):
                     yield self._making(one, pool)
         finally:
             if pool is not None:
@@ -158,8 +158,8 @@ class _Steps(Dataset):
         self._data, self._making = data, making
 
     def __getitems__(self, chosen: Chosen) -> Made:
-        return self._making(
-            found_in(self._data, self._data.members[chosen.reading], chosen.step))
+        member = self._data.members[chosen.reading]
+        return self._making(found_in(self._data, member, chosen.step, self._making.is_plain))
 
 
 def _as_it_is(made: Made) -> Made:

@@ -30,6 +30,11 @@ class Making:
         self._data, self._decode = data, decode
         self._decode_batch, self._collate = decode_batch, collate
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is decoded."""
+        return self._decode is self._decode_batch is None
+
     def __call__(self, found: Found, pool: Optional[Executor] = None) -> Made:
         """Raises DataError for what `decode` and `decode_batch` raise."""
         if self._decode_batch is None:

@@ -29,9 +29,12 @@ Load ChunkLoad(std::int64_t chunk, std::int64_t first, std::int64_t last) {
 class LoaderTest : public testing::Test {
  protected:
   void Start(std::int64_t ranks, std::int64_t chunks, int threads = 3,
-             ExtentReader::Read read = pread) {
+             ExtentReader::Read read = pread, Loader::Cached cached = {}) {
     ring_ = std::make_unique<Ring>(RingMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
-    loader_ = std::make_unique<Loader>(*ring_, data_.Table(), threads, std::move(read));
+    cached_ = std::make_unique<CachedRecords>(data_.Table(), ring_->memory().header().counters,
+                                              ring_->ended_here());
+    loader_ = std::make_unique<Loader>(*ring_, data_.Table(), threads, std::move(read),
+                                       std::move(cached));
   }
 
   // Takes the chunk of a load and compares it.
@@ -41,12 +44,14 @@ class LoaderTest : public testing::Test {
         data_.contents[0].substr(static_cast<std::size_t>(chunk * kChunk), kChunk);
     const std::uint32_t checksum = Crc32c(0, expected.data(), kChunk);
     std::string out(kChunk, '\0');
-    const std::int64_t zero = 0, size = kChunk;
+    const std::int64_t zero = 0, size = kChunk, offset = chunk * kChunk;
+    const std::int32_t file = 0;
     Status status = 1;
     std::int64_t begin = 0;
     const Gathered result =
-        Gather(*ring_, rank, step, {1, &load, &zero, &size, &checksum, out.data(), &zero, &status},
-               begin, longest);
+        Gather(*ring_, *cached_, rank, step,
+               {1, &load, &zero, &size, &checksum, &file, &offset, out.data(), &zero, &status}, begin,
+               longest);
     if (result == Gathered::kAll) {
       EXPECT_EQ(status, kGood);
       EXPECT_EQ(out, expected);
@@ -74,9 +79,11 @@ class LoaderTest : public testing::Test {
     statuses_.assign(loads.size(), 1);
     const std::int64_t origin = progress.steps * kChunk;
     out.assign(static_cast<std::size_t>(count * kChunk - origin), '\0');
-    return GatherSteps(*ring_, 0, 0, count, ends.data(),
-                       {0, loads.data(), places.data(), sizes.data(), checksums.data(), out.data(),
-                        out_places.data(), statuses_.data(), origin},
+    const std::vector<std::int32_t> files(loads.size(), 0);
+    return GatherSteps(*ring_, *cached_, 0, 0, count, ends.data(),
+                       {0, loads.data(), places.data(), sizes.data(), checksums.data(),
+                        files.data(), out_places.data(), out.data(), out_places.data(),
+                        statuses_.data(), origin},
                        progress, longest);
   }
 
@@ -90,6 +97,7 @@ class LoaderTest : public testing::Test {
 
   TestFiles data_{1, 200 * kChunk};
   std::unique_ptr<Ring> ring_;
+  std::unique_ptr<CachedRecords> cached_;
   std::unique_ptr<Loader> loader_;
   std::vector<Status> statuses_;
 };
@@ -186,9 +194,13 @@ TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
                         return each.first <= load.first && each.last >= load.first;
                       }));
     }
+    cached_ = nullptr;
     ring_ = nullptr;
     if (most > 8) continue;  // slots
-    Start(ranks, most);
+    // In every third round all is read, in the others some chunks are in the page cache.
+    Start(ranks, most, 3, pread, [round](int, std::int64_t offset, std::int64_t) {
+      return offset / kChunk % 3 < round % 3;
+    });
     ASSERT_TRUE(loader_->Add(loads));
     std::vector<std::thread> threads;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -208,6 +220,27 @@ TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
     EXPECT_LE(ring_->memory().header().counters.most_live_bytes, most * kChunk);
     loader_.reset();
   }
+}
+
+TEST_F(LoaderTest, WhatIsInThePageCacheIsNotRead) {
+  Start(2, 2, 3, pread, [](int, std::int64_t offset, std::int64_t) { return offset > 0; });
+  ASSERT_TRUE(loader_->Add({ChunkLoad(0, 0, 0), ChunkLoad(1, 0, 1), ChunkLoad(2, 1, 2)}));
+  ExpectLoaded(2);  // the third one has no room, though the second one takes none
+  EXPECT_EQ(Take(0, 0, 0, 0), Gathered::kAll);
+  EXPECT_EQ(Take(0, 0, 1, 1), Gathered::kAll);
+  EXPECT_EQ(ring_->memory().header().counters.bytes_read, kChunk);
+  EXPECT_EQ(ring_->memory().header().counters.cached_bytes, kChunk);
+  EXPECT_EQ(ring_->memory().rank(0).records, 2);
+  EXPECT_EQ(ring_->memory().rank(0).cached, 1);
+  ring_->Done(0, 0);
+  ring_->Done(1, 0);
+  ExpectLoaded(3);
+  EXPECT_EQ(Take(1, 1, 2, 2), Gathered::kAll);
+  ring_->SkipTo(0, 3);
+  ring_->SkipTo(1, 3);
+  ASSERT_TRUE(loader_->Add({ChunkLoad(0, 3, 3)}));  // which finds what was there before freed
+  ExpectLoaded(4);
+  EXPECT_EQ(Take(0, 1, 2, 2), Gathered::kOver);
 }
 
 TEST_F(LoaderTest, WhatNobodyNeedsAnyLongerIsNotRead) {

@@ -19,6 +19,7 @@ from horovod_opt.io.order.node_shards import (
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take_steps
 from horovod_opt.io.order.shards import digit_reversed
+from horovod_opt.io.order.step_order import StepOrder
 
 
 def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[int, int, int]]:
@@ -66,11 +67,11 @@ def test_the_first_piece_comes_without_looking_at_all_samples(monkeypatch):
     order = Order(100_000, 10, shards=8, window=4)
     batches = Batches(order, 2, batch_size=10)
     looked_at = []
-    real = schedules._node_places
-    monkeypatch.setattr(schedules, "_node_places",
+    real = StepOrder.mark
+    monkeypatch.setattr(StepOrder, "mark",
                         lambda *arguments: looked_at.append(1) or real(*arguments))
     first = next(schedule_in_pieces(order, batches, 0, [0, 1]))
-    assert len(first.chunk) and len(looked_at) <= 2
+    assert len(first.chunk) and 1 <= len(looked_at) <= 2
 
 
 @settings(max_examples=120, deadline=None)

@@ -10,15 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 typedef ssize_t (*Read)(int, void*, size_t, off_t);
 
+typedef ssize_t (*ReadCached)(int, const struct iovec*, int, off_t, int);
+
 static Read real_read;
+static ReadCached real_read_cached;
 static int stale = -1, calls;
 
 __attribute__((constructor)) static void Find(void) {
   real_read = (Read)dlsym(RTLD_NEXT, "pread");
+  real_read_cached = (ReadCached)dlsym(RTLD_NEXT, "preadv2");
 }
 
 // Whether `file` has the fault that is on now.
@@ -33,6 +38,15 @@ static int HasFault(int file, char* kind, long* begin, long* end) {
   const ssize_t length = readlink(link, path, sizeof path - 1);
   if (length > 0) path[length] = '\0';
   return read == 4 && strcmp(path, wanted) == 0;
+}
+
+// What has a fault comes from storage.
+ssize_t preadv2(int file, const struct iovec* to, int count, off_t offset, int flags) {
+  char kind[16];
+  long begin, end;
+  if (!HasFault(file, kind, &begin, &end)) return real_read_cached(file, to, count, offset, flags);
+  errno = EAGAIN;
+  return -1;
 }
 
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) {

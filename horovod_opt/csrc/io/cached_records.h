@@ -1,0 +1,55 @@
+// Records that a rank takes from the page cache by itself, because the leader found their chunk there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "horovod_opt/csrc/io/damages.h"
+#include "horovod_opt/csrc/io/open_files.h"
+#include "horovod_opt/csrc/io/read_extent.h"
+
+namespace horovod_opt {
+namespace io {
+
+// For several threads. Copying such a chunk into the ring first would copy its records twice. Few
+// files are mapped, all of them at the first record, so that one that is replaced later is read as
+// it was: a call of preadv2(2) takes longer than copying 3 KiB.
+class CachedRecords {
+ public:
+  // `stop` ends long reads; what has left the page cache meanwhile, and is not mapped, counts in
+  // `counters` as read from storage.
+  CachedRecords(FileTable table, Counters& counters, const std::atomic<bool>& stop);
+  ~CachedRecords();
+  CachedRecords(const CachedRecords&) = delete;
+
+  std::int64_t files() const { return files_.size(); }
+
+  // To `to`; zeros, and the reason, for what cannot be read. Out of a mapping only with
+  // `is_checked`, for there a file's last page goes on with zeros if it is truncated: the caller
+  // compares a checksum, and calls Reread() if it is another.
+  Status Read(std::int32_t file, std::int64_t offset, std::int64_t bytes, bool is_checked,
+              char* to);
+  // The same, out of no mapping: says what is wrong.
+  Status Reread(std::int32_t file, std::int64_t offset, std::int64_t bytes, char* to);
+
+  // Where the bytes are mapped; null if they are not.
+  const char* Find(std::int32_t file, std::int64_t offset, std::int64_t bytes);
+
+ private:
+  struct Mapped {
+    char* data = nullptr;
+    std::int64_t bytes = 0;
+  };
+
+  void MapAll();
+
+  OpenFiles files_;
+  ExtentReader from_storage_;
+  std::once_flag once_;
+  std::vector<Mapped> mapped_;  // by file; none where they are many
+};
+
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,58 @@
+// Which samples come in which step: what horovod_opt/io/order says of one position at a time, for
+// many steps at once. Places, shards, turns and windows are explained there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "horovod_opt/csrc/io/c_api.h"
+#include "horovod_opt/csrc/io/permutation.h"
+
+namespace horovod_opt {
+namespace io {
+
+// Steps of `positions` each, the first one's from `begin` on, all of which the epoch has.
+struct StepRange {
+  std::int64_t begin, positions, steps;
+};
+
+// Of an epoch; for one thread.
+class StepOrder {
+ public:
+  // The arrays of `order` must stay. Throws std::invalid_argument.
+  explicit StepOrder(const HioOrder& order);
+
+  // Of each step, sorted by place, those from number `first` to `end` - 1: `positions` and
+  // `samples` get (end - first) x steps numbers.
+  void Take(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t* positions,
+            std::int64_t* samples);
+
+  // For each chunk, by its turn, that such samples are of: lowers `firsts` and raises `lasts` to the
+  // steps, which count from `number` on.
+  void Mark(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t number,
+            std::int64_t* firsts, std::int64_t* lasts);
+
+ private:
+  // The window of a shard that was last asked for: places from `begin` on, before `end`.
+  struct Window {
+    std::int64_t begin = 0, end = 0;
+    Permutation permutation;
+  };
+
+  void Check(const StepRange& range, std::int64_t first, std::int64_t end) const;
+  template <class Visit>
+  void EachOf(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
+              const Visit& visit) const;
+  std::int64_t FirstPlace(std::int64_t turn) const;
+  std::int64_t TurnAt(std::int64_t place) const;
+  std::int64_t Permuted(std::int64_t shard, std::int64_t place);
+  std::int64_t SampleAt(std::int64_t place) const;
+
+  const HioOrder& order_;
+  const std::int64_t behind_short_;  // the first place behind the chunk that may be short
+  const Permutation chunks_;
+  std::vector<Window> windows_;  // by shard
+};
+
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from orders import jobs
+
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.schedule import next_piece
+from horovod_opt.io.order.step_order import _joined
+
+
+def position_by_position(order: Order, batches: Batches, epoch: int, step: int, rank: int
+                         ) -> tuple[list[int], list[int]]:
+    """What the rank takes, by the order's own bijections."""
+    positions = np.arange(*batches.bounds(step))
+    by_place = positions[np.argsort(order.epoch(epoch).shards.place_of(positions))]
+    own = by_place[slice(*batches.share(step, rank))]
+    return own.tolist(), order.at(epoch, own).tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs(), st.integers(0, 2**63 - 1), st.data())
+def test_steps_are_what_positions_say(job, epoch, data):
+    order, batches = job
+    assume(batches.steps)
+    rank = data.draw(st.integers(0, batches.ranks - 1))
+    begin, wanted, taken = 0, ([], []), ([], [])
+    while begin < batches.steps:
+        end = next_piece(batches, begin, data.draw(st.integers(1, 200)))
+        pieces = order.epoch(epoch).steps.take(batches, begin, end, rank)
+        for all_of_it, piece in zip(taken, pieces):
+            all_of_it.extend(piece.tolist())
+        for step in range(begin, end):
+            for all_of_it, piece in zip(wanted, position_by_position(order, batches, epoch, step,
+                                                                     rank)):
+                all_of_it.extend(piece)
+        begin = end
+    assert taken == wanted
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs(), st.data())
+def test_marks_are_what_samples_say(job, data):
+    order, batches = job
+    assume(batches.steps)
+    ranks = sorted(data.draw(st.sets(st.integers(0, batches.ranks - 1), min_size=1)))
+    one, last_piece = order.epoch(3), max(batches.steps - 2, 1)
+    first, last = np.full(order.chunks, batches.steps), np.full(order.chunks, -1)
+    wanted_first, wanted_last = first.copy(), last.copy()
+    one.steps.mark(batches, 0, last_piece, ranks, first, last)
+    for step in range(last_piece):
+        for rank in ranks:
+            samples = one.steps.take(batches, step, step + 1, rank)[1]
+            turns = one.chunks.turn_of(samples // order.chunk_samples)
+            np.minimum.at(wanted_first, turns, step)
+            np.maximum.at(wanted_last, turns, step)
+    assert first.tolist() == wanted_first.tolist() and last.tolist() == wanted_last.tolist()
+
+
+def test_positions_that_an_epoch_has_not_are_refused():
+    order = Order(100, 10, shards=2, window=2)
+    longer = Batches(Order(1000, 10, shards=2, window=2), 2, batch_size=10)
+    with pytest.raises(ValueError, match="6 steps with 20 positions from 0 on, of 100"):
+        order.epoch(0).steps.take(longer, 0, 6, 0)
+
+
+def test_shares_that_follow_each_other_are_one():
+    assert _joined([(8, 12), (0, 4), (4, 8), (20, 24)]) == [(0, 12), (20, 24)]
