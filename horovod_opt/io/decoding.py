@@ -64,7 +64,7 @@ def _without_bad(data: Data, one: Found, taken: Union[Taken, TakenBytes]) -> Fou
         i, part = np.argwhere(taken.status != statuses.GOOD)[0]
         raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
                                           int(taken.status[i, part])))
-    good = (taken.status == statuses.GOOD).all(axis=1)
+    good = taken.good
     info = without_holes(one.info, int(good.sum()), data.ranks.size)
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 

@@ -57,8 +57,8 @@ typedef struct HioOrder {
   const int64_t *stage_start, *stage_row, *stage_width, *stage_turn;
 } HioOrder;
 
-/* Of `steps` steps of so many positions from `begin` on: the samples from number `first` to `end` - 1
-   of each, sorted by place, see step_order.h. */
+/* Of `steps` steps of so many positions from `begin` on: the samples from number `first` to
+   `end` - 1 of each, sorted by place, see step_order.h. */
 HIO_API int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
                            int64_t first, int64_t end, int64_t* taken_positions,
                            int64_t* samples);
@@ -111,7 +111,8 @@ HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t record
 HIO_API int hio_take(HioRing* ring, int64_t rank, int64_t first, int64_t steps, const int64_t* ends,
                      const int64_t* load, const int64_t* place, const int64_t* size,
                      const uint32_t* checksum, const int32_t* file, const int64_t* offset,
-                     const int64_t* out_place, int32_t* status, void* out, int64_t origin, int64_t* taken, int64_t* begin, int64_t* bad,
+                     const int64_t* out_place, int32_t* status, void* out, int64_t origin,
+                     int64_t* taken, int64_t* begin, int64_t* bad,
                      int64_t milliseconds);
 /* Of Python's C API: PyList_New, PyList_SetItem, PyBytes_FromStringAndSize, PyBytes_AsString and
    Py_DecRef. */

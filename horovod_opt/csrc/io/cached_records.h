@@ -1,4 +1,5 @@
-// Records that a rank takes from the page cache by itself, because the leader found their chunk there.
+// Records that a rank takes from the page cache by itself, because the leader found their chunk
+// there.
 #pragma once
 
 #include <atomic>

@@ -97,8 +97,8 @@ bool AreThere(const Ring& ring, const Records& records, std::int64_t begin) {
 
 }  // namespace
 
-Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t step, const Records& records,
-                std::int64_t& begin, std::chrono::nanoseconds longest) {
+Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t step,
+                const Records& records, std::int64_t& begin, std::chrono::nanoseconds longest) {
   RingMemory& memory = ring.memory();
   Check(memory.shape(), rank, cached.files(), records, begin);
   RankState& state = memory.rank(rank);
@@ -130,9 +130,9 @@ Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64
   return result;
 }
 
-Gathered GatherSteps(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t first, std::int64_t count,
-                     const std::int64_t* ends, Records records, Progress& progress,
-                     std::chrono::nanoseconds longest) {
+Gathered GatherSteps(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t first,
+                     std::int64_t count, const std::int64_t* ends, Records records,
+                     Progress& progress, std::chrono::nanoseconds longest) {
   for (const std::int64_t before = progress.steps; progress.steps < count; ++progress.steps) {
     records.count = ends[progress.steps];
     const bool may_wait = progress.steps == before;

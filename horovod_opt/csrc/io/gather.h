@@ -35,8 +35,8 @@ enum class Gathered {
 // Copies and checks the records from `begin` on, and moves `begin` behind the last one that is
 // there. Waits asleep for what is not loaded yet, in all for `longest` at most. Records of chunks
 // that are kCached come from `cached`.
-Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t step, const Records& records,
-                std::int64_t& begin, std::chrono::nanoseconds longest);
+Gathered Gather(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t step,
+                const Records& records, std::int64_t& begin, std::chrono::nanoseconds longest);
 
 struct Progress {
   std::int64_t steps, records;  // taken
@@ -48,9 +48,9 @@ struct Progress {
 // after it as far as all of their records are there already; and is done with each.
 //
 // A step that has begun to be copied is not begun anew: `progress` goes on in it after kTimeout.
-Gathered GatherSteps(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t first, std::int64_t count,
-                     const std::int64_t* ends, Records records, Progress& progress,
-                     std::chrono::nanoseconds longest);
+Gathered GatherSteps(Ring& ring, CachedRecords& cached, std::int64_t rank, std::int64_t first,
+                     std::int64_t count, const std::int64_t* ends, Records records,
+                     Progress& progress, std::chrono::nanoseconds longest);
 
 }  // namespace io
 }  // namespace horovod_opt

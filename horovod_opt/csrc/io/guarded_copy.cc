@@ -10,7 +10,8 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-// Where this thread goes on after SIGBUS. In static memory of the thread: a handler may not allocate.
+// Where this thread goes on after SIGBUS. In static memory of the thread: a handler may not
+// allocate.
 __attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf* volatile way_out = nullptr;
 
 struct sigaction before;

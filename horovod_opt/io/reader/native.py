@@ -70,7 +70,12 @@ _TABLE = (
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
     """The library, loaded once. Raises ImportError: it is not there, or of another build."""
-    path = _path()
+    candidates = list(_candidates())
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        raise ImportError(
+            f"{LIBRARY} is in none of {', '.join(map(str, candidates))}. Remedy: pip install "
+            "--force-reinstall horovod-opt (in a developer's tree: make build).")
     lib = ctypes.CDLL(str(path))
     for name, result, arguments in _TABLE:
         try:
@@ -90,16 +95,6 @@ def with_lock() -> ctypes.PyDLL:
     lib.hio_byte_lists.restype = ctypes.py_object
     lib.hio_byte_lists.argtypes = (_POINTER, _INT64) + (_POINTER,) * 3
     return lib
-
-
-def _path() -> Path:
-    candidates = list(_candidates())
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None:
-        raise ImportError(
-            f"{LIBRARY} is in none of {', '.join(map(str, candidates))}. Remedy: pip install "
-            "--force-reinstall horovod-opt (in a developer's tree: make build).")
-    return path
 
 
 def _candidates() -> Iterator[Path]:

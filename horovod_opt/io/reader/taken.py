@@ -9,6 +9,10 @@ import numpy as np
 from horovod_opt.io.reader.statuses import GOOD
 
 
+def _all_good(status: np.ndarray) -> np.ndarray:
+    return (status == GOOD).all(axis=1)
+
+
 class TakenBytes(NamedTuple):
     """`samples` int64[k]: their numbers; `data`: their bytes; `status` int32[k, 1] (statuses.py);
     `is_good`: all are."""
@@ -17,6 +21,11 @@ class TakenBytes(NamedTuple):
     data: list[bytes]
     status: np.ndarray
     is_good: bool
+
+    @property
+    def good(self) -> np.ndarray:
+        """Which samples are good: bool[k]."""
+        return _all_good(self.status)
 
 
 class Taken:
@@ -48,4 +57,4 @@ class Taken:
     @property
     def good(self) -> np.ndarray:
         """Which samples are good in all parts: bool[k]."""
-        return (self.status == GOOD).all(axis=1)
+        return _all_good(self.status)

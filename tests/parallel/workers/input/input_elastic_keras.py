@@ -14,6 +14,7 @@ import horovod.tensorflow.keras as hvd
 import keras
 import tensorflow as tf
 from common import FOLDER
+from keras_records import parse
 
 import horovod_opt.io as hio
 
@@ -58,12 +59,6 @@ def commit() -> None:
         with open(FOLDER / f"notes.{os.getpid()}", "a") as file:
             file.write(json.dumps(taken) + "\n")
         taken.clear()
-
-
-def parse(records):
-    numbers = tf.map_fn(lambda one: tf.io.decode_raw(tf.strings.substr(one, 0, 4), tf.int32)[0],
-                        records, fn_output_signature=tf.int32)
-    return tf.cast(numbers[:, None], tf.float32) / 1000, numbers
 
 
 hvd.init()

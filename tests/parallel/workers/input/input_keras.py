@@ -11,6 +11,7 @@ import horovod.tensorflow.keras as hvd
 import keras
 import tensorflow as tf
 from common import RANK, report
+from keras_records import parse
 
 import horovod_opt.io as hio
 
@@ -52,12 +53,6 @@ class Watch(keras.callbacks.Callback):
             with hio.open(f"{DATA}/valid.tfrecord", shuffle=False, alone=True) as valid:
                 self.model.evaluate(hio.tensorflow.dataset(valid, 10).map(parse), verbose=0)
                 alone.append(int(valid.stats()["samples"]))
-
-
-def parse(records):
-    numbers = tf.map_fn(lambda one: tf.io.decode_raw(tf.strings.substr(one, 0, 4), tf.int32)[0],
-                        records, fn_output_signature=tf.int32)
-    return tf.cast(numbers[:, None], tf.float32) / 1000, numbers
 
 
 hvd.init()
