@@ -30,6 +30,7 @@ TABLE = (
     ("horovod_opt_remove_plan", "nothing", ("text",)),
     ("horovod_opt_reject_plan", "nothing", ("text", "text")),
     ("horovod_opt_use_key", "nothing", ("int64",)),
+    ("horovod_opt_leave_out", "nothing", ("int64", "text")),
     ("horovod_opt_plans", "text", ()),
 )
 

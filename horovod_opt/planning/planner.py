@@ -38,5 +38,9 @@ class Planner:
         """The next allreduce that this thread asks for is the one with that key."""
         self._lib.horovod_opt_use_key(key)
 
+    def leave_out(self, key: int, reason: str) -> None:
+        """The allreduce with that key does not come; other calls come in its place."""
+        self._lib.horovod_opt_leave_out(key, reason.encode())
+
     def is_first_rank(self) -> bool:
         return self._lib.horovod_rank() == 0

@@ -57,10 +57,18 @@ class GradientPlan:
 
     def before_allreduce(self, name: str) -> None:
         """This thread is about to have the gradient of `name` reduced."""
-        if name in self._keys:
-            if self._stop:
-                first_step.stop()
+        if self._is_planned(name):
             self._native.use_key(self._keys[name])
+
+    def before_allgathers(self, name: str) -> None:
+        """The gradient of `name` is sparse: its values and indices are gathered."""
+        if self._is_planned(name):
+            self._native.leave_out(self._keys[name], "its gradient is sparse")
+
+    def _is_planned(self, name: str) -> bool:
+        if name in self._keys and self._stop:
+            first_step.stop()
+        return name in self._keys
 
 
 def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]

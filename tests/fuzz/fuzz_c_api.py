@@ -28,6 +28,7 @@ from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning.planner import Planner
 
 LIBRARY = _basics.MPI_LIB_CTYPES
+KEYS = (0, 1, 5, -1, 2**31, 2**63 - 1, -2**63)
 FIELDS = ("", "-", "0", "-1", "7", "1,0", "0,,1", "9" * 30, "1e400", "nan", "x", "\u2028", "\r")
 
 hvd.init()
@@ -38,7 +39,7 @@ def target(data: bytes) -> None:
     """Each call returns or raises; a plan that is accepted is reported as it was given."""
     draw = Draw(data)
     for _ in range(1 + draw.below(4)):
-        draw.choice((_add, _add, _add, _reject, _use_key, _gathered))(draw)
+        draw.choice((_add, _add, _add, _reject, _use_key, _leave_out, _gathered))(draw)
     horovod_opt.plans()
     assert horovod_opt.stats().size == 1
 
@@ -79,8 +80,12 @@ def _reject(draw: Draw) -> None:
 
 
 def _use_key(draw: Draw) -> None:
-    planner.use_key(draw.choice((0, 1, 5, -1, 2**31, 2**63 - 1, -2**63)))
+    planner.use_key(draw.choice(KEYS))
     assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [1, 1, 1]
+
+
+def _leave_out(draw: Draw) -> None:
+    planner.leave_out(draw.choice(KEYS), draw.choice(FIELDS))
 
 
 def _gathered(draw: Draw) -> None:

@@ -10,6 +10,7 @@ JOBS = {
     "gloo-2": ("gloo", 2, {"HOROVOD_OPT_NODE_RANKS": "1"}),
     "mpi-3": ("mpi", 3, {"HOROVOD_FUSION_THRESHOLD": "256"}),
 }
+ENDS = {"sparse_from_some_step_on"}  # its plan
 ONLY_RESULTS = {"with_other_operations"}  # differ from rank to rank
 
 
@@ -43,7 +44,7 @@ def test_gradients_are_planned(job):
     for report in reports:
         for what, seen in report.items():
             assert seen["planned_iterations"] >= 7, what
-            assert "active" in seen["states"], what
+            assert ("active" in seen["states"]) == (what not in ENDS), what
 
 
 def test_buckets_follow_the_threshold(job):

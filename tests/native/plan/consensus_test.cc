@@ -39,12 +39,13 @@ TEST(Vote, RowsKeepEveryField) {
        {7, 0, -3},
        {0, kMainMemory, 15},
        {9, 8},
+       {2, 4},
        true,
        true,
        false,
        77},
-      {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, false, false, true, 0},
-      {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, true, false, true, 1},
+      {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
+      {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
   };
   const auto read = FromRow(ToRow(votes));
   ASSERT_EQ(read.size(), votes.size());
@@ -55,6 +56,7 @@ TEST(Vote, RowsKeepEveryField) {
     EXPECT_EQ(read[i].times, votes[i].times);
     EXPECT_EQ(read[i].devices, votes[i].devices);
     EXPECT_EQ(read[i].completed, votes[i].completed);
+    EXPECT_EQ(read[i].left_out, votes[i].left_out);
     EXPECT_EQ(read[i].bound, votes[i].bound);
     EXPECT_EQ(read[i].under_way, votes[i].under_way);
     EXPECT_EQ(read[i].whole, votes[i].whole);
@@ -174,6 +176,19 @@ TEST(Vote, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
     EXPECT_EQ(decision.kind, Decision::kEnd);
     EXPECT_EQ(decision.reason, "rank 2: it has other tensors on GPUs than rank 0");
   }
+}
+
+// Invariant 7 of plan_run.h.
+TEST(Vote, WhatAnyRankLeavesOutIsLeftOut) {
+  Vote first = IsReadyOn({0, 0, kMainMemory}), second = IsReadyOn({1, kMainMemory, kMainMemory});
+  first.left_out = {2};
+  second.left_out = {1};
+  const Decision decision = Decided({first, second});
+  EXPECT_EQ(decision.kind, Decision::kCommit) << "where it would be does not matter";
+  EXPECT_EQ(decision.left_out, (std::set<int>{1, 2}));
+  second.left_out.clear();
+  EXPECT_EQ(Decided({first, second}).kind, Decision::kEnd);
+  EXPECT_TRUE(Decided({IsReadyOn({}), IsReadyOn({})}).left_out.empty());
 }
 
 TEST(Vote, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {

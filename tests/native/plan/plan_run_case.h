@@ -92,8 +92,8 @@ class PlanRunTest : public testing::Test {
 
   PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0,
                           std::vector<int> bucket_ids = {kBase, kBase + 1}, Buckets rebuilt = {}) {
-    return run_.Apply(Decided(kind, from_iteration, "they say"), std::move(bucket_ids),
-                      std::move(rebuilt));
+    if (kind == Decision::kCommit) rebuilt = run_.buckets();
+    return run_.Apply(Decided(kind, from_iteration, "they say"), bucket_ids, std::move(rebuilt));
   }
 
   Vote CastVote(bool times = false) { return run_.CastVote(false, times, now_); }

@@ -37,7 +37,7 @@ class PlanWarmUpTest : public testing::Test {
     decision.reason = "they say";
     // As if this were the only rank.
     decision.everywhere = decision.anywhere = decision.in_group = CastVote().completed;
-    return run_.Apply(decision, {0, 1}, {});
+    return run_.Apply(decision, {0, 1}, run_.plan().buckets);
   }
 
   // New buckets {{b, a}}, of which the bucket ID is 2.

@@ -132,6 +132,32 @@ TEST(PlanSimulation, RejectedAtAnyMoment) {
   EXPECT_LT(late, static_cast<int>(kSeeds) / 2);
 }
 
+// Invariant 7 of plan_run.h: on the other ranks the tensor may come or not.
+TEST(PlanSimulation, LeftOutAtAnyMoment) {
+  int planned = 0, ended = 0;
+  ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {
+    Program program = OnePlan(random, ranks, 25);
+    program.rebuilt = seed % 2 == 0;
+    auto& uneven = program.iterations.emplace_back();
+    for (int rank = 0; rank < ranks; ++rank) uneven.push_back(static_cast<int>(random() % 10));
+    program.iterations.push_back(std::vector<int>(ranks, 20));
+    const int slots = static_cast<int>(program.plans[0].slots.size());
+    for (int i = 0; i < 3; ++i) {
+      const int rank = static_cast<int>(random() % ranks);
+      const std::int64_t key = PlanSimulation::Key(rank, 0, static_cast<int>(random() % slots));
+      program.disturbances.emplace_back(
+          rank, [key](PlanTable& plans) { plans.LeaveOut(key, "it is sparse"); });
+    }
+    program.disturbed_for = seed % 2 == 0 ? 30 : 200 << seed % 6;
+    PlanSimulation job(program, seed);
+    job.Run();
+    planned += job.PlannedIterations(0, 2);
+    ended += static_cast<int>(job.rejected().size());
+  });
+  EXPECT_GT(planned, static_cast<int>(kSeeds));
+  EXPECT_GT(ended, static_cast<int>(kSeeds) / 10);
+}
+
 TEST(PlanSimulation, ADifferentTensorAtAnyMoment) {
   int planned = 0, ended = 0;
   ForSeeds([&](std::uint32_t seed, Random& random, int ranks) {

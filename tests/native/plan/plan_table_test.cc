@@ -50,6 +50,47 @@ TEST_F(PlanTableTest, RejectionFromOutside) {
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
 }
 
+TEST_F(PlanTableTest, WithoutATensorThatIsLeftOut) {
+  times_ = true;
+  plans_.Add(MakePlan("p", 3, {{0, 1}, {2}}));
+  plans_.LeaveOut(99, "unknown");
+  for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
+    plans_.LeaveOut(2, "it is sparse");
+    for (int key : {1, 3}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
+  }
+  EXPECT_TRUE(plans_.WantsVote());
+  EXPECT_TRUE(HoldVote().rejected.empty());
+  EXPECT_EQ(ReportOf("p").state, "active");
+  EXPECT_EQ(ReportOf("p").reason, "without 'b' (it is sparse)");
+  EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {2}}));
+  for (int iteration = 0; iteration < kTimedIterations; ++iteration) {
+    for (int key : {1, 3}) {
+      announced_.clear();
+      EXPECT_EQ(Arrive(key), Route::kPlanned);
+      ASSERT_EQ(announced_.size(), 1u);
+      plans_.Finished(plans_.Take(announced_[0]));
+    }
+    EXPECT_EQ(Arrive(2), Route::kNegotiated) << "now and then it may come";
+  }
+  EXPECT_TRUE(plans_.WantsVote());
+  HoldVote();
+  EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0, 2}})) << "rebuilt, without it too";
+}
+
+TEST_F(PlanTableTest, WithoutWhatOnlyAnotherRankLeavesOut) {
+  plans_.Add(MakePlan("p", 2, {{0, 1}}));
+  for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
+    for (int key : {1, 2}) Arrive(key);
+  }
+  Vote other = Says(PlanState::kReady, kWarmUpIterations);
+  other.left_out = {0};
+  HoldVote({ToRow({other})});
+  EXPECT_EQ(ReportOf("p").reason, "without 'a'");
+  EXPECT_EQ(Arrive(1), Route::kNegotiated);
+  EXPECT_EQ(Arrive(2), Route::kPlanned);
+  EXPECT_EQ(announced_, std::vector<int>{0});
+}
+
 // Its other tensors may never arrive.
 TEST_F(PlanTableTest, AFailedStepEndsItsPlan) {
   Activate(MakePlan("p", 2, {{0, 1}}));

@@ -34,6 +34,15 @@ TEST(Rebuild, ASlotThatIsLargerThanTheThresholdIsAlone) {
   EXPECT_EQ(RebuildBuckets(Independent(3, 0), Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
 }
 
+TEST(Rebuild, WhatIsLeftOutTakesNoRoomAndStillOrdersTheOthers) {
+  EXPECT_EQ(RebuildBuckets(Independent(3, 8), Times{0, 1, 2}, {0}), (Buckets{{1, 2}}));
+  Plan plan = Independent(4, 100);
+  plan.slots[1].after = {0};
+  plan.slots[2].after = {1};
+  plan.slots[3].after = {2};
+  EXPECT_EQ(RebuildBuckets(plan, Times(4, 0), {1, 2}), (Buckets{{0}, {3}}));
+}
+
 TEST(Rebuild, NeverBeforeAPredecessor) {
   Plan plan = Independent(4, 100);
   plan.slots[1].after = {0};

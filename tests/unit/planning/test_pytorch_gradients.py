@@ -17,6 +17,7 @@ class Native:
         self.added: list[str] = []
         self.removed: list[str] = []
         self.used: list[int] = []
+        self.left_out: list[tuple[int, str]] = []
 
     def add(self, text: str) -> None:
         self.added.append(text)
@@ -26,6 +27,9 @@ class Native:
 
     def use_key(self, key: int) -> None:
         self.used.append(key)
+
+    def leave_out(self, key: int, reason: str) -> None:
+        self.left_out.append((key, reason))
 
     def is_first_rank(self) -> bool:
         return True
@@ -60,6 +64,15 @@ def test_every_allreduce_carries_its_key(native):
     assert native.used == [keys["allreduce.a"], keys["allreduce.b"]]
 
 
+def test_a_sparse_gradient_is_left_out_in_every_step(native):
+    plan = planned(native, b=record(3), a=record(2, 2))
+    keys = {slot[-1]: int(slot[0]) for slot in slots(native.added[0])}
+    for name in ("a", "another", "a"):
+        plan.before_allgathers(name)
+    assert native.left_out == 2 * [(keys["allreduce.a"], "its gradient is sparse")]
+    assert native.used == []
+
+
 def test_the_plan_goes_with_the_optimizer(native):
     plan = planned(native, a=record(4))
     assert native.removed == []
@@ -79,9 +92,11 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
     monkeypatch.setattr(pytorch_gradients.first_step, "is_wanted", lambda: True)
     plan = planned(native, b=record(4, dtype="int16"), a=record(3))
     plan.before_allreduce("b")
-    with pytest.raises(InterruptedError):
-        plan.before_allreduce("a")
+    for before in (plan.before_allreduce, plan.before_allgathers):
+        with pytest.raises(InterruptedError):
+            before("a")
     assert len(native.used) == 1
+    assert native.left_out == []
 
 
 def test_two_optimizers_have_one_plan_and_keys_of_their_own(native):

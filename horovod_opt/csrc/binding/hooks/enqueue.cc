@@ -126,6 +126,12 @@ void StepFailed(std::int64_t key) {
   for (const auto& [process_set, plans] : topo->AllPlans()) plans->StepFailed(key);
 }
 
+void LeaveOut(std::int64_t key, const std::string& reason) {
+  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  if (topo == nullptr) return;
+  for (const auto& [process_set, plans] : topo->AllPlans()) plans->LeaveOut(key, reason);
+}
+
 Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
   Topo* topo = GlobalState().topo.load(std::memory_order_acquire);

@@ -29,6 +29,9 @@ horovod::common::Status EnqueueTensorAllreduce(
 // The step that has handed over the tensor with this key has failed; others of it may never arrive.
 void StepFailed(std::int64_t key);
 
+// The tensor with this key does not come on this rank; `reason`: for users.
+void LeaveOut(std::int64_t key, const std::string& reason);
+
 // Upstream has made the requests of a call, or of those of a group: they go to the planned path if
 // it is planned, and to upstream's queue if not.
 horovod::common::Status Enqueue(horovod::common::ProcessSet& process_set,

@@ -85,6 +85,11 @@ void horovod_opt_reject_plan(const char* hash, const char* reason) {
 // The next allreduce that this thread enqueues is the one with this key.
 void horovod_opt_use_key(std::int64_t key) { horovod_opt::UseKey(key); }
 
+// The tensor with this key is not handed over as one: other calls come in its place.
+void horovod_opt_leave_out(std::int64_t key, const char* reason) {
+  horovod_opt::LeaveOut(key, reason);
+}
+
 // Tab-separated lines: "plan hash state iterations process_set name reason", then for each bucket
 // "bucket slots" and for each slot "slot times_last name". Empty unless mode topo is on.
 const char* horovod_opt_plans() {

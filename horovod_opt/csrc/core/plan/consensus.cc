@@ -57,9 +57,18 @@ bool MayRest(const ByRank& votes) {
   });
 }
 
-std::vector<bool> OnGpus(const Devices& by_slot) {
+std::set<int> LeftOut(const ByRank& votes) {
+  std::set<int> slots;
+  for (const auto& [rank, vote] : votes) slots.insert(vote.left_out.begin(), vote.left_out.end());
+  return slots;
+}
+
+std::vector<bool> OnGpus(const Devices& by_slot, const std::set<int>& left_out) {
   std::vector<bool> on_gpus;
   for (int device : by_slot) on_gpus.push_back(device != kMainMemory);
+  for (int slot : left_out) {
+    if (!on_gpus.empty()) on_gpus[slot] = false;
+  }
   return on_gpus;
 }
 
@@ -115,8 +124,9 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, const TextByRan
     return decision;
   }
   const Vote& first = votes.begin()->second;
+  const std::set<int> left_out = LeftOut(votes);
   for (const auto& [rank, vote] : votes) {
-    if (OnGpus(vote.devices) == OnGpus(first.devices)) continue;
+    if (OnGpus(vote.devices, left_out) == OnGpus(first.devices, left_out)) continue;
     decision.kind = Decision::kEnd;
     decision.reason = On(rank, "it has other tensors on GPUs than rank 0");
     Combine(votes, group, decision);
@@ -124,6 +134,7 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, const TextByRan
   }
   if (first.state == PlanState::kReady) {
     decision.kind = Decision::kCommit;
+    decision.left_out = left_out;
     decision.devices = DevicesBySlot(votes);
   } else if (!first.times.empty()) {
     decision.kind = Decision::kRebuild;
@@ -171,6 +182,7 @@ std::string ToRow(const std::vector<Vote>& votes) {
     Write(row, one.times);
     Write(row, one.devices);
     Write(row, one.completed);
+    Write(row, one.left_out);
     row << ' ' << reason << '\n';
   }
   return row.str();
@@ -189,6 +201,7 @@ std::vector<Vote> FromRow(const std::string& row) {
     Read(fields, one.times);
     Read(fields, one.devices);
     Read(fields, one.completed);
+    Read(fields, one.left_out);
     fields.get();
     std::getline(fields, one.reason);
     votes.push_back(one);

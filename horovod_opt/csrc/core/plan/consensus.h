@@ -12,7 +12,8 @@
 //    iteration is ever split between the paths.
 // 3. A plan becomes active only if every rank has it, its warm-up iterations went as planned on
 //    every rank, and the same tensors are on GPUs on every rank, so that all reduce them in the
-//    same way. Which GPU that is may differ from rank to rank, and every rank knows it of all. A
+//    same way. Which GPU that is may differ from rank to rank, and every rank knows it of all. What
+//    any rank leaves out belongs to the plan of none (plan_run.h, invariant 7). A
 //    rank that has joined votes for no plan: it would never send its tensors.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
 //    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
@@ -56,6 +57,7 @@ struct Vote {
   Devices devices;
   // By bucket, those of older partitions first (bucket_filling.h): how often it was complete here.
   std::vector<std::uint64_t> completed;
+  std::vector<int> left_out;  // slots that this rank leaves out
   bool bound = true;         // this rank still has a graph with its keys
   bool under_way = false;    // a tensor has arrived and is not reduced
   bool whole = true;         // all slots have arrived equally often
@@ -83,6 +85,8 @@ struct Decision {
   std::vector<std::int64_t> times;  // of kRebuild
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
   std::vector<std::shared_ptr<const Devices>> devices;
+  // Of kCommit: slots that any rank leaves out.
+  std::set<int> left_out;
   // Of kEnd: how often each bucket was complete on every rank, how often on any, and how often on
   // every rank of the group.
   std::vector<std::uint64_t> everywhere, anywhere, in_group;

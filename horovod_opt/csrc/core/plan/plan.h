@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ struct Plan {
   std::vector<Slot> slots;
   Buckets buckets;  // each slot in exactly one
 };
+
+// The buckets without these slots, and none that is empty then.
+Buckets Without(const Buckets& buckets, const std::set<int>& slots);
 
 // In what an arriving tensor with `bytes` and `reduction` differs from its slot; empty: in nothing.
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);

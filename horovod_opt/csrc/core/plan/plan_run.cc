@@ -23,13 +23,13 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
                                  Clock::time_point now) {
   Arrived result;
   const std::uint64_t iteration = arrivals_[slot] + 1;
-  if (filling_.Busy(slot) && !deferring_ && IsPlanned(iteration)) {
+  if (filling_.Busy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
     result.route = Route::kOverlaps;
     return result;
   }
   arrivals_[slot] = iteration;
   last_arrival_ = now;
-  if (!difference.empty() && !deferring_ && IsPlanned(iteration)) {
+  if (!difference.empty() && !deferring_ && IsPlanned(slot, iteration)) {
     Differs(slot, difference);
     result.news = true;
   }
@@ -45,11 +45,24 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
     result.route = Route::kDeferred;
     return result;
   }
-  begun_ = std::max(begun_, iteration);
-  if (!IsPlanned(iteration)) return result;
+  Begin(slot, iteration);
+  if (!IsPlanned(slot, iteration)) return result;
   result.route = Route::kPlanned;
   result.bucket_id = Put(slot, iteration, std::move(arrival), now);
   return result;
+}
+
+bool PlanRun::LeaveOut(int slot, const std::string& reason) {
+  if (state_ >= PlanState::kEnding) return false;
+  if (!leaves_out_.emplace(slot, reason).second || left_out_.count(slot) > 0) return false;
+  if (!filling_.empty() || !rested_.empty()) {
+    End("'" + plan_.slots[slot].name + "': " + reason);
+    return true;
+  }
+  if (state_ != PlanState::kCaptured || arrivals_[slot] >= kWarmUpIterations) return false;
+  if (--unseen_ > 0) return false;
+  BecomeReady();
+  return true;
 }
 
 void PlanRun::Differs(int slot, const std::string& difference) {
@@ -59,22 +72,32 @@ void PlanRun::Differs(int slot, const std::string& difference) {
 }
 
 bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& difference) {
+  if (leaves_out_.count(slot) > 0) return false;
   if (!difference.empty()) {
     Fail("'" + plan_.slots[slot].name + "': " + difference);
   } else if (iteration == kWarmUpIterations) {
     if (--unseen_ > 0) return false;
-    state_ = PlanState::kReady;
-    const std::string mixed = MixedDevices(plan_, buckets());
-    if (!mixed.empty()) Fail(mixed);
+    BecomeReady();
   } else if (iteration > kWarmUpIterations && unseen_ > 0) {
-    const auto is_absent = [](std::uint64_t arrivals) { return arrivals < kWarmUpIterations; };
-    const auto absent = std::find_if(arrivals_.begin(), arrivals_.end(), is_absent);
-    Fail("'" + plan_.slots[absent - arrivals_.begin()].name +
-         "' is not executed in every iteration");
+    int absent = 0;
+    while (arrivals_[absent] >= kWarmUpIterations || leaves_out_.count(absent) > 0) ++absent;
+    Fail("'" + plan_.slots[absent].name + "' is not executed in every iteration");
   } else {
     return false;
   }
   return true;
+}
+
+void PlanRun::Begin(int slot, std::uint64_t iteration) {
+  if (left_out_.count(slot) == 0) begun_ = std::max(begun_, iteration);
+}
+
+void PlanRun::BecomeReady() {
+  state_ = PlanState::kReady;
+  std::set<int> absent;
+  for (const auto& [slot, reason] : leaves_out_) absent.insert(slot);
+  const std::string mixed = MixedDevices(plan_, Without(buckets(), absent));
+  if (!mixed.empty()) Fail(mixed);
 }
 
 int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now) {
@@ -123,7 +146,7 @@ std::vector<int> PlanRun::SupplyZeros() {
   const int slots = static_cast<int>(arrivals_.size());
   for (int slot = 0; zeros_ && slot < slots; ++slot) {
     const std::uint64_t iteration = std::max(arrivals_[slot] + 1, planned_from_);
-    if (filling_.Busy(slot) || iteration >= planned_until_) continue;
+    if (filling_.Busy(slot) || !IsPlanned(slot, iteration)) continue;
     arrivals_[slot] = iteration;
     const int bucket_id = Put(slot, iteration, nullptr, Clock::now());
     if (bucket_id != kNoBucket) bucket_ids.push_back(bucket_id);
@@ -132,8 +155,11 @@ std::vector<int> PlanRun::SupplyZeros() {
 }
 
 bool PlanRun::IsWhole() const {
-  return std::all_of(arrivals_.begin(), arrivals_.end(),
-                     [&](std::uint64_t arrivals) { return arrivals == arrivals_[0]; });
+  std::set<std::uint64_t> different;
+  for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
+    if (left_out_.count(static_cast<int>(slot)) == 0) different.insert(arrivals_[slot]);
+  }
+  return different.size() <= 1;
 }
 
 Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
@@ -147,6 +173,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   vote.completed = filling_.Completed();
   vote.under_way = filling_.UnderWay() || !waiting_.empty();
   vote.whole = IsWhole();
+  for (const auto& [slot, reason] : leaves_out_) vote.left_out.push_back(slot);
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && state_ == PlanState::kActive) {
     vote.state = PlanState::kPausing;
@@ -158,26 +185,19 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   return vote;
 }
 
-PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> bucket_ids,
-                                 Buckets rebuilt) {
+PlanRun::Released PlanRun::Apply(const Decision& decision, const std::vector<int>& bucket_ids,
+                                 Buckets buckets) {
   Released released;
   switch (decision.kind) {
     case Decision::kWait:
       if (state_ < PlanState::kActive && state_ != PlanState::kResting) reason_ = decision.reason;
       break;
     case Decision::kCommit:
-      if (state_ == PlanState::kReady) reason_.clear();
-      state_ = state_ == PlanState::kReady ? PlanState::kActive : PlanState::kEnding;
-      planned_from_ = decision.from_iteration;
-      planned_until_ = kNever;
-      for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
-        plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
-      }
-      if (filling_.empty()) filling_.Add(0, bucket_ids, buckets());
+      Commit(decision, bucket_ids, std::move(buckets));
       break;
     case Decision::kRebuild:
       rebuilt_ = true;
-      filling_.Add(decision.from_iteration, bucket_ids, std::move(rebuilt));
+      filling_.Add(decision.from_iteration, bucket_ids, std::move(buckets));
       break;
     case Decision::kPause:
       if (state_ == PlanState::kActive) reason_ = decision.reason;
@@ -190,7 +210,7 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
         reason_ = decision.reason;
       }
       planned_from_ = planned_until_ = kNever;
-      rested_ = Buckets(buckets());
+      rested_ = Buckets(this->buckets());
       released.freed = filling_.Free();
       break;
     case Decision::kEnd:
@@ -209,6 +229,24 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, std::vector<int> buck
   }
   Release(released);
   return released;
+}
+
+void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_ids,
+                     Buckets buckets) {
+  left_out_ = decision.left_out;
+  if (state_ == PlanState::kReady) reason_.clear();
+  state_ = state_ == PlanState::kReady ? PlanState::kActive : PlanState::kEnding;
+  for (const auto& [slot, reason] : leaves_out_) {
+    if (state_ != PlanState::kActive || left_out_.count(slot) > 0) continue;
+    state_ = PlanState::kEnding;  // since CastVote()
+    reason_ = "'" + plan_.slots[slot].name + "': " + reason;
+  }
+  planned_from_ = decision.from_iteration;
+  planned_until_ = kNever;
+  for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
+    plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
+  }
+  if (filling_.empty()) filling_.Add(0, bucket_ids, std::move(buckets));
 }
 
 void PlanRun::TakeBack(const Decision& decision, Released& released) {
@@ -234,7 +272,7 @@ void PlanRun::Forget(Released& released) {
 // Lets the deferred arrivals go, unless the plan has to end first.
 void PlanRun::Release(Released& released) {
   for (const DeferredArrival& one : waiting_) {
-    if (one.difference.empty() || !IsPlanned(one.iteration)) continue;
+    if (one.difference.empty() || !IsPlanned(one.slot, one.iteration)) continue;
     Differs(one.slot, one.difference);
     released.news = true;
     break;
@@ -242,8 +280,8 @@ void PlanRun::Release(Released& released) {
   deferring_ = state_ == PlanState::kEnding;
   if (deferring_) return;
   for (DeferredArrival& one : waiting_) {
-    begun_ = std::max(begun_, one.iteration);
-    if (!IsPlanned(one.iteration)) {
+    Begin(one.slot, one.iteration);
+    if (!IsPlanned(one.slot, one.iteration)) {
       released.negotiated.push_back(std::move(one.arrival));
     } else if (filling_.Busy(one.slot)) {
       --arrivals_[one.slot];
@@ -264,7 +302,7 @@ void PlanRun::Restart() {
   times_.Restart();
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
-  unseen_ = static_cast<int>(arrivals_.size());
+  unseen_ = static_cast<int>(arrivals_.size() - leaves_out_.size());
   if (under_way) {
     if (state_ != PlanState::kEnded) Fail("an iteration was under way when all ranks had joined");
     return;
@@ -285,6 +323,17 @@ void PlanRun::End(const std::string& reason) {
   state_ = PlanState::kEnding;
   reason_ = reason;
   deferring_ = true;
+}
+
+std::string PlanRun::reason() const {
+  if (!reason_.empty() || left_out_.empty()) return reason_;
+  std::string names;
+  for (int slot : left_out_) {
+    const auto own = leaves_out_.find(slot);
+    names += (names.empty() ? "'" : ", '") + plan_.slots[slot].name + "'" +
+             (own == leaves_out_.end() ? "" : " (" + own->second + ")");
+  }
+  return "without " + names;
 }
 
 std::vector<ArrivalPtr> PlanRun::Close() {

@@ -15,11 +15,15 @@
 //    without arrivals, but only in the vote after: then every rank of the group knows that there is
 //    nothing to reduce. Where all ranks of a group have announced it, it may be on its way to the
 //    other groups: it stays until they answer that they have taken it back, and is given back then.
+// 7. A slot that any rank leaves out is in no bucket, on any rank, and always negotiated: decided
+//    with the commit that makes the buckets. A rank that leaves one out later ends the plan.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +66,9 @@ class PlanRun {
   // Before Arrive(): where the arriving tensor of `slot` is, and its shape. The plan learns them in
   // the first iteration. Returns in what the shape differs from that; empty: in nothing.
   std::string See(int slot, int device, const std::vector<std::int64_t>& shape);
+  // The tensor of `slot` does not come: other calls come in its place. `reason`: for users. May be
+  // said in every iteration. Returns whether there is something to vote on.
+  bool LeaveOut(int slot, const std::string& reason);
   // Takes `arrival` if the route is kPlanned or kDeferred. `difference`: see plan.h. A tensor that
   // is not the planned one ends a plan that is active.
   Arrived Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
@@ -95,9 +102,9 @@ class PlanRun {
     bool news = false;       // the ranks have to vote again
   };
   // Applies the decision and lets the deferred arrivals go. If the plan has had to end since
-  // CastVote(), they stay deferred until the next vote. `bucket_ids`: of its buckets, for kCommit
-  // and kRebuild.
-  Released Apply(const Decision& decision, std::vector<int> bucket_ids, Buckets rebuilt);
+  // CastVote(), they stay deferred until the next vote. `buckets`, with their IDs: for kRebuild,
+  // and for kCommit of a plan that has none.
+  Released Apply(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
   // This rank has joined: puts zeros into the planned iterations that others have begun, once it is
   // decided which iteration is the last. Returns the IDs of the buckets that they complete.
   std::vector<int> SupplyZeros();
@@ -116,12 +123,15 @@ class PlanRun {
     return rested_.empty() ? plan_.buckets : rested_;
   }
   PlanState state() const { return state_; }
+  // Slots that are in no bucket, on any rank.
+  const std::set<int>& left_out() const { return left_out_; }
   // It has bucket IDs: it was decided on every rank that the plan becomes active.
   bool Committed() const { return !filling_.empty(); }
 
   // For reports.
   const BucketFilling& filling() const { return filling_; }
-  const std::string& reason() const { return reason_; }
+  // Why it is not active, or not as a whole.
+  std::string reason() const;
   std::uint64_t begun() const { return begun_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
 
@@ -138,9 +148,13 @@ class PlanRun {
     ArrivalPtr arrival;
   };
 
-  bool IsPlanned(std::uint64_t iteration) const {
-    return planned_from_ <= iteration && iteration < planned_until_;
+  bool IsPlanned(int slot, std::uint64_t iteration) const {
+    return planned_from_ <= iteration && iteration < planned_until_ && left_out_.count(slot) == 0;
   }
+  void Begin(int slot, std::uint64_t iteration);
+  // All that it waits for has arrived in the warm-up iterations.
+  void BecomeReady();
+  void Commit(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
   // True if there is something to vote on.
   bool WarmUp(int slot, std::uint64_t iteration, const std::string& difference);
   void Differs(int slot, const std::string& difference);
@@ -154,7 +168,9 @@ class PlanRun {
   PlanState state_ = PlanState::kCaptured;
   std::string reason_;
   std::vector<std::uint64_t> arrivals_;  // by slot
-  int unseen_;                           // slots that have not arrived in all warm-up iterations
+  int unseen_;  // slots that have not arrived in all warm-up iterations, and are not left out
+  std::map<int, std::string> leaves_out_;  // slots that this rank leaves out, and why
+  std::set<int> left_out_;                 // that any rank does, as all have decided
   std::uint64_t begun_ = 0;
   std::uint64_t planned_from_ = kNever, planned_until_ = kNever;
   bool deferring_ = false, zeros_ = false;

@@ -113,6 +113,15 @@ void PlanTable::StepFailed(std::int64_t key) {
   End(entry, "the step that '" + name + "' belongs to has failed");
 }
 
+void PlanTable::LeaveOut(std::int64_t key, const std::string& reason) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto found = bindings_.find(key);
+  if (found == bindings_.end()) return;
+  Entry& entry = *found->second.entry;
+  std::lock_guard<std::mutex> guard(entry.mutex);
+  if (entry.run.LeaveOut(found->second.slot, reason)) WantVote();
+}
+
 void PlanTable::Disable(const std::string& reason) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   disabled_ = reason;

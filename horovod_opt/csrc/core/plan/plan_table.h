@@ -25,7 +25,7 @@
 
 namespace horovod_opt {
 
-// Threads: Arrive() and StepFailed() from any framework thread; Add(), Remove() and Reject() from
+// Threads: Arrive(), LeaveOut() and StepFailed() from any framework thread; Add(), Remove() and Reject() from
 // any Python thread, Reject() also from the background thread; VoteRow(), Apply() and Restart()
 // from the background thread; Take() and Finished() from the planned path's thread; reports from
 // any.
@@ -62,6 +62,9 @@ class PlanTable {
   // A step on this rank ends without all tensors of this plan: it ends, too, so that none of those
   // that have arrived waits for them.
   void StepFailed(std::int64_t key);
+  // The tensor with this key does not come on this rank: as long as the plan is not active, it goes
+  // on without it, on every rank. May be said in every step.
+  void LeaveOut(std::int64_t key, const std::string& reason);
   // Why nothing can be planned in this job; empty: it can. Applies to plans added from now on.
   void Disable(const std::string& reason);
 
@@ -170,7 +173,7 @@ class PlanTable {
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
   void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
-                Buckets rebuilt, Outcome& outcome);
+                Buckets buckets, Outcome& outcome);
   void Say(const Entry* entry, const Decision& decision, Outcome& outcome) const;
   void SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome);
   void WantVote() {

@@ -115,11 +115,11 @@ void PlanTable::SayOnce(const Entry* entry, const Decision& decision, Outcome& o
 }
 
 void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
-                         Buckets rebuilt, Outcome& outcome) {
+                         Buckets buckets, Outcome& outcome) {
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
   for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
-  auto released = entry->run.Apply(decision, std::move(bucket_ids), std::move(rebuilt));
+  auto released = entry->run.Apply(decision, bucket_ids, std::move(buckets));
   for (int bucket_id : released.freed) {
     owners_[bucket_id] = nullptr;
     ids_.Free(bucket_id);
@@ -175,15 +175,15 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
   for (Decision& decision : decisions) {
     if (!needs_ids(decision)) continue;
     Entry* const entry = entry_of(decision);  // all ranks have the plan
-    Buckets rebuilt;
-    if (decision.kind == Decision::kRebuild)
-      rebuilt = RebuildBuckets(entry->run.plan(), decision.times);
-    Buckets buckets = rebuilt;
-    if (decision.kind == Decision::kCommit && !entry->run.Committed()) {
-      buckets = entry->run.buckets();
+    const Plan& plan = entry->run.plan();
+    Buckets buckets;
+    if (decision.kind == Decision::kRebuild) {
+      buckets = RebuildBuckets(plan, decision.times, entry->run.left_out());
+    } else if (!entry->run.Committed()) {
+      buckets = Without(entry->run.buckets(), decision.left_out);
     }
     Rest(decisions, buckets.size(), outcome);
-    std::vector<int> bucket_ids = Allocate(entry->run.plan(), buckets);
+    std::vector<int> bucket_ids = Allocate(plan, buckets);
     if (bucket_ids.size() < buckets.size()) {
       decision.kind = Decision::kWait;
       decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
@@ -192,7 +192,7 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
       SayOnce(entry, decision, outcome);
       continue;
     }
-    CarryOut(entry, decision, std::move(bucket_ids), std::move(rebuilt), outcome);
+    CarryOut(entry, decision, std::move(bucket_ids), std::move(buckets), outcome);
   }
   Rest(decisions, std::exchange(wanted_, 0), outcome);
   for (const Decision& decision : decisions) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <set>
 #include <utility>
 
 namespace horovod_opt {
@@ -40,25 +41,36 @@ std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times
 
 }  // namespace
 
-Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_us) {
+Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_us,
+                       const std::set<int>& left_out) {
   const auto range = std::minmax_element(times_us.begin(), times_us.end());
   const std::int64_t late =
       std::max(kLateUs, (*range.second - *range.first) / kLatePartOfIteration);
   Buckets buckets;
   std::int64_t bytes = 0;
   std::int64_t previous = 0;
-  const auto joins = [&](const Slot& slot, std::int64_t time) {
+  // What a slot depends on; through one that is left out, on what that one does.
+  std::vector<std::set<int>> after(plan.slots.size());
+  const auto joins = [&](int number, std::int64_t time) {
     if (buckets.empty()) return false;
+    const Slot& slot = plan.slots[number];
     const auto& last = buckets.back();
     const Slot& first = plan.slots[last[0]];
     return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
            bytes + slot.bytes <= plan.threshold && time - previous <= late &&
-           std::none_of(slot.after.begin(), slot.after.end(), [&](int other) {
-             return std::find(last.begin(), last.end(), other) != last.end();
-           });
+           std::none_of(last.begin(), last.end(),
+                        [&](int other) { return after[number].count(other) > 0; });
   };
   for (int slot : ByTime(plan, times_us)) {
-    if (!joins(plan.slots[slot], times_us[slot])) {
+    for (int other : plan.slots[slot].after) {
+      if (left_out.count(other) == 0) {
+        after[slot].insert(other);
+      } else {
+        after[slot].insert(after[other].begin(), after[other].end());
+      }
+    }
+    if (left_out.count(slot) > 0) continue;
+    if (!joins(slot, times_us[slot])) {
       buckets.emplace_back();
       bytes = 0;
     }

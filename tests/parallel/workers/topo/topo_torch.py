@@ -35,8 +35,9 @@ def model(seed: int = 1, **how: int) -> Branching:
     return Branching(**how)
 
 
-def optimizer(of: torch.nn.Module, rate: float = 0.1, **how: object) -> torch.optim.Optimizer:
-    sgd = torch.optim.SGD(of.parameters(), lr=rate, momentum=0.9)
+def optimizer(of: torch.nn.Module, rate: float = 0.1, momentum: float = 0.9,
+              **how: object) -> torch.optim.Optimizer:
+    sgd = torch.optim.SGD(of.parameters(), lr=rate, momentum=momentum)
     return hvd.DistributedOptimizer(sgd, named_parameters=of.named_parameters(), **how)
 
 
@@ -136,6 +137,43 @@ def with_other_operations() -> list[torch.Tensor]:
     return [*weights(net), *seen]
 
 
+class Embedded(torch.nn.Module):
+    """Adds rows of a table, whose gradient is sparse, to the data of a model."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.table = torch.nn.Embedding(30, 8, sparse=True)
+        self.net = Branching()
+
+    def forward(self, tokens: torch.Tensor | None, data: torch.Tensor) -> torch.Tensor:
+        return self.net(data if tokens is None else data + self.table(tokens).mean(1))
+
+
+def embedding(uses: Callable[[int], bool]) -> list[torch.Tensor]:
+    """Where a step does not use the table, its gradient is dense: zeros."""
+    net = Embedded()
+    sgd = optimizer(net, momentum=0)  # PyTorch adds no dense gradient to a sparse momentum
+    for step in range(STEPS):
+        sgd.zero_grad()
+        tokens = torch.randint(30, (5, 1 + RANK), generator=torch.Generator().manual_seed(step))
+        net(tokens if uses(step) else None, batch(step)).square().mean().backward()
+        sgd.step()
+    return weights(net)
+
+
+def sparse() -> list[torch.Tensor]:
+    return embedding(lambda step: True)
+
+
+def sparse_but_for_some_steps() -> list[torch.Tensor]:
+    return embedding(lambda step: step % 4 != 3)
+
+
+def sparse_from_some_step_on() -> list[torch.Tensor]:
+    return embedding(lambda step: step >= STEPS - 4)
+
+
 def two_models() -> list[torch.Tensor]:
     """Parameters of the same names: of other shapes, and of the same."""
     nets = [model(1), model(2, width=8, depth=1), model(3)]
@@ -174,7 +212,8 @@ def joining(steps_before: int) -> list[torch.Tensor]:
 
 SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compressed,
              compressed_to_bfloat16, in_bfloat16, predivided, summed, grouped, grouped_by_lists,
-             accumulated, with_other_operations, two_models, uneven, joins_at_once)
+             accumulated, with_other_operations, sparse, sparse_but_for_some_steps,
+             sparse_from_some_step_on, two_models, uneven, joins_at_once)
 
 
 def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
