@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -105,6 +106,35 @@ TEST_F(RingTest, TheEndWakesWhoWaits) {
   rank.join();
   ring_.EndForAll(End::kClosed, 0);
   EXPECT_EQ(ring_.end(), End::kRankDied);  // the first reason
+}
+
+TEST_F(RingTest, AFailureIsToldWholeAndOnce) {
+  const std::string texts[] = {std::string(1500, 'a'), std::string(1500, 'b')};
+  std::string told;
+  std::thread rank([&] {
+    do {
+      told = ring_.failure();
+    } while (told.empty());
+  });
+  std::thread leader([&] { ring_.Fail(texts[0]); });
+  ring_.Fail(texts[1]);
+  leader.join();
+  rank.join();
+  EXPECT_TRUE(told == texts[0] || told == texts[1]);
+  EXPECT_EQ(ring_.failure(), told);
+  EXPECT_EQ(ring_.end(), End::kFailed);
+}
+
+TEST_F(RingTest, AFailureThatIsTooLongIsCut) {
+  ring_.Fail(std::string(2 * Failure::kBytes, 'c'));
+  EXPECT_EQ(ring_.failure(), std::string(Failure::kBytes - 1, 'c'));
+}
+
+TEST_F(RingTest, AFailureAfterTheEndIsNotItsReason) {
+  ring_.EndForAll(End::kRankDied, 2);
+  ring_.Fail("too late");
+  EXPECT_EQ(ring_.end(), End::kRankDied);
+  EXPECT_EQ(ring_.failure(), "");
 }
 
 TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
