@@ -221,7 +221,7 @@ def lead_until(say: Callable, data: Data, ranks: int, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error, told", [
-    (IndexError("no chunk 7"), r"IndexError: no chunk 7 \(.*test_processes.py, line \d+\); remedy:"),
+    (IndexError("no chunk 7"), r"IndexError: no chunk 7 \(.*_processes.py, line \d+\); remedy:"),
     (DataError("shards=5; remedy: fewer"), r"cannot go on: shards=5; remedy: fewer$"),
     (OSError(5, "\u00e4" * 4000), "OSError: .Errno 5. \u00e4{900}")])
 def test_what_the_leader_cannot_do_every_rank_is_told(data, start, error, told):
