@@ -48,8 +48,8 @@ Result Guarded(Result failed, const Action& action) {
   }
 }
 
-int Code(io::End end) {
-  switch (end) {
+int EndOf(const io::Ring& ring) {
+  switch (ring.end()) {
     case io::End::kNone:
       return HIO_OK;
     case io::End::kClosed:
@@ -58,6 +58,9 @@ int Code(io::End end) {
       return HIO_LEADER_DIED;
     case io::End::kRankDied:
       return HIO_RANK_DIED;
+    case io::End::kFailed:
+      last_error = ring.failure();
+      return HIO_LEADER_FAILED;
   }
   return HIO_CLOSED;
 }
@@ -75,7 +78,7 @@ int Code(io::Gathered gathered, const io::Ring& ring) {
     case io::Gathered::kEnded:
       break;
   }
-  return Code(ring.end());
+  return EndOf(ring);
 }
 
 }  // namespace
@@ -185,7 +188,7 @@ int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const int64_t*
       added.push_back(std::move(load));
     }
     const bool is_added = ring->loader->Add(std::move(added));
-    return is_added ? int{HIO_OK} : Code(ring->ring.end());
+    return is_added ? int{HIO_OK} : EndOf(ring->ring);
   });
 }
 
@@ -264,13 +267,15 @@ void hio_rank_stats(const HioRing* ring, int64_t rank, int64_t stats[5]) {
   }
 }
 
-int hio_state(const HioRing* ring) { return Code(ring->ring.end()); }
+int hio_state(const HioRing* ring) { return EndOf(ring->ring); }
 
 int64_t hio_dead_rank(const HioRing* ring) { return ring->ring.memory().header().dead_rank; }
 
 void hio_end(HioRing* ring, int64_t dead_rank) {
   ring->ring.EndForAll(dead_rank < 0 ? io::End::kClosed : io::End::kRankDied, dead_rank);
 }
+
+void hio_fail(HioRing* ring, const char* why) { ring->ring.Fail(why); }
 
 void hio_end_here(HioRing* ring) { ring->ring.EndHere(io::End::kClosed); }
 

@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 4
+#define HIO_VERSION 5
 
 enum {
   HIO_OK = 0,
@@ -24,6 +24,7 @@ enum {
   HIO_LEADER_DIED = 4,
   HIO_RANK_DIED = 5,   /* hio_dead_rank() */
   HIO_TOO_FAR = 6,     /* too many steps after one that is not done */
+  HIO_LEADER_FAILED = 7, /* it cannot go on; hio_error() says why */
   HIO_FAILED = -1      /* hio_error() */
 };
 
@@ -146,6 +147,8 @@ HIO_API int hio_state(const HioRing* ring);
 HIO_API int64_t hio_dead_rank(const HioRing* ring);
 /* Ends the ring for all processes, because this rank has died; negative: it is closed. */
 HIO_API void hio_end(HioRing* ring, int64_t dead_rank);
+/* Ends it for all processes, because the leader cannot go on: all of them get HIO_LEADER_FAILED. */
+HIO_API void hio_fail(HioRing* ring, const char* why);
 /* Ends it for this process: its waiters return. */
 HIO_API void hio_end_here(HioRing* ring);
 /* No other call may be running, or come after it. */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -73,8 +74,12 @@ bool Loader::Add(std::vector<Load> loads) {
 }
 
 void Loader::Run() {
-  Begun begun;
-  while (NextToRead(begun)) Read(begun);
+  try {
+    Begun begun;
+    while (NextToRead(begun)) Read(begun);
+  } catch (const std::exception& error) {  // of no record: those are damages
+    ring_.Fail(error.what());
+  }
   std::lock_guard<std::mutex> lock(queue_mutex_);
   ended_ = true;
   queue_changed_.notify_all();

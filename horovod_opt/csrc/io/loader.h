@@ -25,7 +25,7 @@ class Loader {
   // Whether these bytes of an open file need not be read.
   using Cached = std::function<bool(int file, std::int64_t offset, std::int64_t bytes)>;
 
-  // Of `read` see ExtentReader; `cached` may be empty. The threads have the cores of the thread
+  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the ring. The threads have the cores of the thread
   // that calls this, and sleep whenever there is nothing to read or no room for it.
   Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
   // Ends the threads, after what they are just reading.

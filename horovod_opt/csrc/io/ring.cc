@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/io/ring.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace horovod_opt {
@@ -109,6 +110,18 @@ void Ring::EndHere(End why) {
 End Ring::end() const {
   const End shared = memory_.header().end.load();
   return shared != End::kNone ? shared : end_here_.load();
+}
+
+void Ring::Fail(const std::string& text) {
+  Failure& failure = memory_.header().failure;
+  if (failure.is_claimed.exchange(true)) return;
+  const std::size_t bytes = std::min(text.size(), Failure::kBytes - 1);  // the rest is zeros
+  std::memcpy(failure.text, text.data(), bytes);
+  EndForAll(End::kFailed, 0);
+}
+
+std::string Ring::failure() const {
+  return end() == End::kFailed ? memory_.header().failure.text : "";
 }
 
 }  // namespace io

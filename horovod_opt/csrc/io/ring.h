@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "horovod_opt/csrc/io/ring_memory.h"
@@ -45,6 +46,15 @@ class Ring {
   void EndForAll(End why, std::int64_t dead_rank);
   void EndHere(End why);
   End end() const;
+
+  // Ends it for all processes, because the leader cannot go on. A longer text is cut.
+  //
+  // Invariants: (1) only the first one to claim the text writes it; (2) the end comes after the
+  // text; (3) the text is read only behind that end. So whoever reads it has all of it, and its
+  // threads may fail at once.
+  void Fail(const std::string& text);
+  // What Fail() was told; empty unless end() is kFailed.
+  std::string failure() const;
 
   // Set when end() is not kNone, for this process's waits.
   const std::atomic<bool>& ended_here() const { return ended_here_; }

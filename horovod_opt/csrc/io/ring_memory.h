@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
@@ -26,6 +27,7 @@ enum class End : std::int32_t {
   kClosed = 1,      // the leader, or this process, has closed the ring
   kLeaderDied = 2,  // known to each process by itself
   kRankDied = 3,
+  kFailed = 4,      // the leader cannot go on: Ring::failure()
 };
 
 // All of these are zeros at first.
@@ -34,6 +36,14 @@ struct Counters {
   std::atomic<std::int64_t> bytes_read, requests, loads, skipped_loads;
   std::atomic<std::int64_t> live_bytes, most_live_bytes, most_used_bytes;
   std::atomic<std::int64_t> cached_bytes;  // of chunks that were not read, see kCached
+};
+
+// Why the leader cannot go on, see Ring::Fail().
+struct Failure {
+  static constexpr std::size_t kBytes = 2048;
+
+  std::atomic<bool> is_claimed;
+  char text[kBytes];  // ends with a zero
 };
 
 struct Header {
@@ -45,6 +55,7 @@ struct Header {
   std::atomic<std::int64_t> room_after;  // no chunk is over before the lowest step is beyond this
   std::atomic<End> end;
   std::atomic<std::int64_t> dead_rank;
+  Failure failure;
   Counters counters;
 };
 

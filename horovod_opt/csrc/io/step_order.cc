@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/io/step_order.h"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -32,25 +33,58 @@ void StepOrder::Take(const StepRange& range, std::int64_t first, std::int64_t en
                      std::int64_t* positions, std::int64_t* samples) {
   Check(range, first, end);
   for (std::int64_t step = 0; step < range.steps; ++step) {
-    EachOf(range.begin + step * range.positions, range.positions, first, end,
-           [&](std::int64_t shard, std::int64_t place, std::int64_t position) {
-             *positions++ = position;
-             *samples++ = SampleAt(Permuted(shard, place));
-           });
+    EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
+      Window& window = windows_[static_cast<std::size_t>(run.shard)];
+      for (std::int64_t i = 0; i < run.places; ++i) {
+        Open(window, run.shard, run.place + i);
+        *positions++ = run.position + i * run.width;
+        *samples++ = SampleAt(window, Permuted(window, run.place + i));
+      }
+    });
   }
 }
 
+// Windows hold many samples of each of few chunks. So each chunk is found in the first steps of its
+// window, and, going back, in the last ones: in between nothing has to be permuted.
 void StepOrder::Mark(const StepRange& range, std::int64_t first, std::int64_t end,
                      std::int64_t number, std::int64_t* firsts, std::int64_t* lasts) {
   Check(range, first, end);
-  for (std::int64_t step = 0; step < range.steps; ++step, ++number) {
-    EachOf(range.begin + step * range.positions, range.positions, first, end,
-           [&](std::int64_t shard, std::int64_t place, std::int64_t) {
-             const std::int64_t turn = TurnAt(Permuted(shard, place));
-             firsts[turn] = std::min(firsts[turn], number);
-             lasts[turn] = std::max(lasts[turn], number);
-           });
+  for (std::int64_t step = 0; step < range.steps; ++step) {
+    MarkStep(range.begin + step * range.positions, range.positions, first, end, number + step,
+             firsts, std::less<std::int64_t>());
   }
+  windows_.assign(windows_.size(), Window());
+  for (std::int64_t step = range.steps - 1; step >= 0; --step) {
+    MarkStep(range.begin + step * range.positions, range.positions, first, end, number + step,
+             lasts, std::greater<std::int64_t>());
+  }
+}
+
+template <class IsBetter>
+void StepOrder::MarkStep(std::int64_t begin, std::int64_t positions, std::int64_t first,
+                         std::int64_t end, std::int64_t number, std::int64_t* marks,
+                         const IsBetter& is_better) {
+  EachRun(begin, positions, first, end, [&](const Run& run) {
+    Window& window = windows_[static_cast<std::size_t>(run.shard)];
+    const std::int64_t behind = run.place + run.places;
+    for (std::int64_t place = run.place; place < behind; ++place) {
+      if (Open(window, run.shard, place)) {
+        const std::int64_t* const of_window = marks + window.first_turn;
+        window.unmarked = std::count_if(
+            of_window, of_window + window.chunks.size(),
+            [&](std::int64_t mark) { return is_better(number, mark); });
+      }
+      if (window.unmarked == 0) {
+        place = std::min(behind, window.end) - 1;
+        continue;
+      }
+      std::int64_t& mark = marks[TurnAt(Permuted(window, place))];
+      if (is_better(number, mark)) {
+        mark = number;
+        --window.unmarked;
+      }
+    }
+  });
 }
 
 void StepOrder::Check(const StepRange& range, std::int64_t first, std::int64_t end) const {
@@ -65,11 +99,12 @@ void StepOrder::Check(const StepRange& range, std::int64_t first, std::int64_t e
   }
 }
 
-// Shards follow each other in places, and in a stage a shard has each width-th position. So one shard
-// after the other, and of it one stage after the other, is the order of places: nothing is sorted.
+// Shards follow each other in places, and in a stage a shard has each width-th position. So one
+// shard after the other, and of it one stage after the other, is the order of places: nothing is
+// sorted.
 template <class Visit>
-void StepOrder::EachOf(std::int64_t begin, std::int64_t positions, std::int64_t first,
-                       std::int64_t end, const Visit& visit) const {
+void StepOrder::EachRun(std::int64_t begin, std::int64_t positions, std::int64_t first,
+                        std::int64_t end, const Visit& visit) const {
   const std::int64_t* const starts = order_.stage_start;
   const std::int64_t stages = order_.stages;
   const std::int64_t low = std::upper_bound(starts, starts + stages, begin) - starts - 1;
@@ -89,9 +124,10 @@ void StepOrder::EachOf(std::int64_t begin, std::int64_t positions, std::int64_t 
       const std::int64_t from = rows_before(std::max(begin, starts[stage]));
       const std::int64_t skipped = std::clamp<std::int64_t>(first - number, 0, to - from);
       const std::int64_t wanted = std::clamp<std::int64_t>(end - number, 0, to - from);
-      for (std::int64_t row = from + skipped; row < from + wanted; ++row) {
-        visit(shard, order_.shard_place[shard] + order_.stage_row[stage] + row,
-              starts[stage] + row * width + turn);
+      const std::int64_t row = from + skipped;
+      if (wanted > skipped) {
+        visit({shard, order_.shard_place[shard] + order_.stage_row[stage] + row, wanted - skipped,
+               starts[stage] + row * width + turn, width});
       }
       number += to - from;
     }
@@ -106,32 +142,38 @@ std::int64_t StepOrder::TurnAt(std::int64_t place) const {
   return (place + (place >= behind_short_ ? order_.missing : 0)) / order_.chunk_samples;
 }
 
-std::int64_t StepOrder::Permuted(std::int64_t shard, std::int64_t place) {
+bool StepOrder::Open(Window& window, std::int64_t shard, std::int64_t place) {
+  if (window.begin <= place && place < window.end) return false;
+  const std::int64_t first = order_.shard_chunk[shard];
+  const std::int64_t head = order_.first_window[shard];
+  const std::int64_t behind = TurnAt(place) - first - head;
+  const std::int64_t begin =
+      behind < 0 ? first : first + head + behind / order_.window * order_.window;
+  const std::int64_t chunks = std::min(behind < 0 ? head : order_.window,
+                                       order_.shard_chunk[shard + 1] - begin);
+  window.first_turn = begin;
+  window.begin = FirstPlace(begin);
+  window.end = FirstPlace(begin + chunks);
+  window.permutation =
+      Permutation(static_cast<std::uint64_t>(window.end - window.begin),
+                  KeyFor(KeyOf(order_.window_key), static_cast<std::uint64_t>(begin)));
+  window.chunks.assign(static_cast<std::size_t>(chunks), -1);
+  return true;
+}
+
+std::int64_t StepOrder::Permuted(const Window& window, std::int64_t place) const {
   if (!order_.is_shuffled) return place;
-  Window& window = windows_[static_cast<std::size_t>(shard)];
-  if (place < window.begin || place >= window.end) {
-    const std::int64_t first = order_.shard_chunk[shard];
-    const std::int64_t head = order_.first_window[shard];
-    const std::int64_t behind = TurnAt(place) - first - head;
-    const std::int64_t begin =
-        behind < 0 ? first : first + head + behind / order_.window * order_.window;
-    const std::int64_t chunks = std::min(behind < 0 ? head : order_.window,
-                                         order_.shard_chunk[shard + 1] - begin);
-    window.begin = FirstPlace(begin);
-    window.end = FirstPlace(begin + chunks);
-    window.permutation =
-        Permutation(static_cast<std::uint64_t>(window.end - window.begin),
-                    KeyFor(KeyOf(order_.window_key), static_cast<std::uint64_t>(begin)));
-  }
   return window.begin + static_cast<std::int64_t>(window.permutation.Forward(
                             static_cast<std::uint64_t>(place - window.begin)));
 }
 
-std::int64_t StepOrder::SampleAt(std::int64_t place) const {
+std::int64_t StepOrder::SampleAt(Window& window, std::int64_t place) const {
   if (!order_.is_shuffled) return place;
   const std::int64_t turn = TurnAt(place);
-  const auto chunk =
-      static_cast<std::int64_t>(chunks_.Forward(static_cast<std::uint64_t>(turn)));
+  std::int64_t& chunk = window.chunks[static_cast<std::size_t>(turn - window.first_turn)];
+  if (chunk < 0) {
+    chunk = static_cast<std::int64_t>(chunks_.Forward(static_cast<std::uint64_t>(turn)));
+  }
   return chunk * order_.chunk_samples + place - FirstPlace(turn);
 }
 

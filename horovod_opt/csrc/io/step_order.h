@@ -27,26 +27,40 @@ class StepOrder {
   void Take(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t* positions,
             std::int64_t* samples);
 
-  // For each chunk, by its turn, that such samples are of: lowers `firsts` and raises `lasts` to the
-  // steps, which count from `number` on.
+  // For each chunk, by its turn, that such samples are of: lowers `firsts` and raises `lasts` to
+  // the steps, which count from `number` on.
   void Mark(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t number,
             std::int64_t* firsts, std::int64_t* lasts);
 
  private:
-  // The window of a shard that was last asked for: places from `begin` on, before `end`.
+  // The window of a shard that was last asked for: places from `begin` on, before `end`, of chunks
+  // that come in the turns from `first_turn` on.
   struct Window {
-    std::int64_t begin = 0, end = 0;
+    std::int64_t begin = 0, end = 0, first_turn = 0;
     Permutation permutation;
+    std::vector<std::int64_t> chunks;  // by turn; -1: not asked for yet
+    std::int64_t unmarked = 0;         // chunks that MarkStep() may still find something for
+  };
+
+  // Samples of a shard that follow each other: each of `places` from `place` on, and each width-th
+  // position from `position` on.
+  struct Run {
+    std::int64_t shard, place, places, position, width;
   };
 
   void Check(const StepRange& range, std::int64_t first, std::int64_t end) const;
   template <class Visit>
-  void EachOf(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
-              const Visit& visit) const;
+  void EachRun(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
+               const Visit& visit) const;
+  template <class IsBetter>
+  void MarkStep(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
+                std::int64_t number, std::int64_t* marks, const IsBetter& is_better);
   std::int64_t FirstPlace(std::int64_t turn) const;
   std::int64_t TurnAt(std::int64_t place) const;
-  std::int64_t Permuted(std::int64_t shard, std::int64_t place);
-  std::int64_t SampleAt(std::int64_t place) const;
+  // Makes it the window that the place is in. Whether it was another one before.
+  bool Open(Window& window, std::int64_t shard, std::int64_t place);
+  std::int64_t Permuted(const Window& window, std::int64_t place) const;
+  std::int64_t SampleAt(Window& window, std::int64_t place) const;
 
   const HioOrder& order_;
   const std::int64_t behind_short_;  // the first place behind the chunk that may be short

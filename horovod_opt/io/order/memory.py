@@ -44,7 +44,7 @@ def enough_for(order: Order, batches: Sequence[Batches], ranks: Sequence[int],
     as each of `batches`.
 
     Where `memory` is less than that, and the epochs can be gone through, because they are few or
-    all alike, it is what they really need. That takes 0.2 s for a million samples of each."""
+    all alike, it is what they really need."""
     enough = max(enough_for_any_epoch(order, one, ranks, chunk_bytes) for one in batches)
     if memory is None or memory >= enough or epochs is None and order.shuffle:
         return enough

@@ -46,8 +46,7 @@ def next_piece(batches: Batches, begin: int, positions: int = PIECE) -> int:
 
 
 def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -> Loads:
-    """All loads of a node with these ranks. Time grows with the samples, about 0.2 s for a
-    million."""
+    """All loads of a node with these ranks."""
     nothing = Loads(*np.zeros((3, 0), np.int64))
     pieces = [nothing, *schedule_in_pieces(order, batches, epoch, ranks)]
     return Loads(*map(np.concatenate, zip(*pieces)))

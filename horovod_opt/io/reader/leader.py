@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
+import traceback
 from collections.abc import Iterator
 
 import numpy as np
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.reader import closing, forked, layout
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.handover import Giver
@@ -78,7 +79,8 @@ class Leader:
 
     def feed_pieces(self, pieces: Iterator) -> None:
         """The same in pieces, each taken when the ones before it have been begun: by a thread, so
-        that no rank waits for what another rank does. What is wrong with them ends the reading."""
+        that no rank waits for what another rank does. What is wrong with them ends the reading: of
+        all ranks of the node, with a DataError that says it."""
         if self._failure is not None:
             raise self._failure
         self._here()
@@ -151,7 +153,7 @@ class Leader:
         except BaseException as error:
             self._failure = error
             if ring is self._ring:  # not stopped: nobody may wait for what will not come
-                ring.end()
+                ring.fail(_reason(error))
 
     def _add(self, ring: Ring, loads) -> None:
         chunk, first, last = (np.ascontiguousarray(each, np.int64)
@@ -169,3 +171,12 @@ def slots_for(chunk_bytes: np.ndarray, memory: int) -> int:
     slots = int(np.searchsorted(smallest, memory, side="right")) + 1
     return max(min(slots, _MOST_ADDRESSES // max(int(chunk_bytes.max(initial=1)), 1)), 1)
 
+
+def _reason(error: BaseException) -> str:
+    """For other processes, which see neither type nor traceback; texts of this package have a
+    remedy."""
+    if isinstance(error, DataError):
+        return str(error)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return (f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno}); remedy: "
+            "remove its cause and start again from the last state")

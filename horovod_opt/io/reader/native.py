@@ -12,9 +12,9 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 4  # HIO_VERSION
+VERSION = 5  # HIO_VERSION
 
-OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR = range(7)
+OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR, LEADER_FAILED = range(8)
 
 _INT, _INT64, _TEXT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p
 
@@ -61,6 +61,7 @@ _TABLE = (
     ("hio_state", _INT, (_POINTER,)),
     ("hio_dead_rank", _INT64, (_POINTER,)),
     ("hio_end", None, (_POINTER, _INT64)),
+    ("hio_fail", None, (_POINTER, _TEXT)),
     ("hio_end_here", None, (_POINTER,)),
     ("hio_free", None, (_POINTER,)),
     ("hio_forget", None, (_POINTER,)),

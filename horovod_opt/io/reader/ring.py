@@ -209,6 +209,10 @@ class Ring:
         """Ends it for all processes of the node: closed, or because a rank has died."""
         self._call(self._lib.hio_end, -1 if dead_rank is None else dead_rank)
 
+    def fail(self, why: str) -> None:
+        """Ends it for all processes of the node: their calls raise DataError with this text."""
+        self._call(self._lib.hio_fail, why.encode(errors="replace"))
+
     def close(self) -> None:
         """Ends it for this process, for all if it is the leader's, and frees its memory."""
         with self._idle:
@@ -258,6 +262,9 @@ class Ring:
                               "remedy: see its own error")
         if code == native.CLOSED:
             raise ReaderEnded(f"{prefix}the reader is closed")
+        if code == native.LEADER_FAILED:
+            raise DataError(f"{prefix}the node's leader, which reads for this rank, cannot go on: "
+                            f"{self._error()}")
         raise DataError(f"{prefix}{self._error()}")
 
     def _error(self) -> str:

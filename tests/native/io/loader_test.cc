@@ -243,6 +243,16 @@ TEST_F(LoaderTest, WhatIsInThePageCacheIsNotRead) {
   EXPECT_EQ(Take(0, 1, 2, 2), Gathered::kOver);
 }
 
+TEST_F(LoaderTest, WhatAThreadThrowsEndsTheRingWithItsText) {
+  Start(1, 2, 2, pread, [](int, std::int64_t, std::int64_t) -> bool {
+    throw std::runtime_error("no answer");
+  });
+  loader_->Add({ChunkLoad(0, 0, 0)});
+  EXPECT_EQ(Take(0, 0, 0, 0), Gathered::kEnded);
+  EXPECT_EQ(ring_->end(), End::kFailed);
+  EXPECT_EQ(ring_->failure(), "no answer");
+}
+
 TEST_F(LoaderTest, WhatNobodyNeedsAnyLongerIsNotRead) {
   Start(2, 2);
   std::vector<Load> loads;

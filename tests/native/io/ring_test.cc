@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -105,6 +107,47 @@ TEST_F(RingTest, TheEndWakesWhoWaits) {
   rank.join();
   ring_.EndForAll(End::kClosed, 0);
   EXPECT_EQ(ring_.end(), End::kRankDied);  // the first reason
+}
+
+TEST_F(RingTest, TheFirstFailureIsTold) {
+  ring_.Fail("the first one");
+  ring_.Fail("another");
+  EXPECT_EQ(ring_.failure(), "the first one");
+  EXPECT_EQ(ring_.end(), End::kFailed);
+}
+
+TEST_F(RingTest, AFailureIsToldWhole) {
+  const std::string texts[] = {std::string(1500, 'a'), std::string(1500, 'b')};
+  for (int time = 0; time < 300; ++time) {
+    Ring ring(RingMemory::Create({1, 1, 1, 1, 0}));
+    std::atomic<bool> has_begun{false};
+    std::string told;
+    std::thread rank([&] {
+      has_begun = true;
+      while (ring.end() == End::kNone) {
+      }
+      told = ring.failure();
+    });
+    while (!has_begun) {
+    }
+    std::thread leader([&] { ring.Fail(texts[0]); });
+    ring.Fail(texts[1]);
+    leader.join();
+    rank.join();
+    ASSERT_TRUE(told == texts[0] || told == texts[1]) << told;
+  }
+}
+
+TEST_F(RingTest, AFailureThatIsTooLongIsCut) {
+  ring_.Fail(std::string(2 * Failure::kBytes, 'c'));
+  EXPECT_EQ(ring_.failure(), std::string(Failure::kBytes - 1, 'c'));
+}
+
+TEST_F(RingTest, AFailureAfterTheEndIsNotItsReason) {
+  ring_.EndForAll(End::kRankDied, 2);
+  ring_.Fail("too late");
+  EXPECT_EQ(ring_.end(), End::kRankDied);
+  EXPECT_EQ(ring_.failure(), "");
 }
 
 TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {

@@ -131,7 +131,7 @@ def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: in
     say("waits")
     try:
         member.take(step, np.array([0]))
-    except ReaderEnded as error:
+    except DataError as error:
         say(str(error))
 
 
@@ -206,6 +206,33 @@ def test_a_dead_leader_ends_all(data, start):
     assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
         Member(data, CHUNK, address, 0)
+
+
+def lead_until(say: Callable, data: Data, ranks: int, error: Exception) -> None:
+    """A leader whose schedule ends with an error behind its first load."""
+    def pieces():
+        yield Loads.of([(0, 0, 0)])
+        raise error
+
+    leader = Leader(data, CHUNK, 1 << 20, ranks)
+    say(leader.address)
+    leader.feed_pieces(pieces())
+    say(leader.wait(60))
+
+
+@pytest.mark.parametrize("error, told", [
+    (IndexError("no chunk 7"), r"IndexError: no chunk 7 \(.*_processes.py, line \d+\); remedy:"),
+    (DataError("shards=5; remedy: fewer"), r"cannot go on: shards=5; remedy: fewer$"),
+    (OSError(5, "\u00e4" * 4000), "OSError: .Errno 5. \u00e4{900}")])
+def test_what_the_leader_cannot_do_every_rank_is_told(data, start, error, told):
+    address = start(lead_until, data, 2, error).hear()
+    waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
+    for number, each in enumerate(waiting):
+        assert each.hear() == "waits"
+        text = each.hear(HIT)
+        assert re.match(f"step 1000 of rank {number}: the node's leader, which reads for this rank",
+                        text)
+        assert re.search(told, text)
 
 
 def lead_with_child(say: Callable, data: Data) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from data_sets import environment, files, tar, tfrecord
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io.reader import leader
+from horovod_opt.io.reader import layout, leader
 
 
 def records(count: int) -> list[bytes]:
@@ -53,6 +54,29 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
         assert first != second
         assert data.stats()["samples"] == 600
         assert data.stats()["node_chunks"] == 2 * 19
+
+
+@pytest.mark.parametrize("options", [{}, {"decode": number}, {"decode": number, "workers": 1}])
+def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, monkeypatch, options):
+    begun = []
+
+    def extents_of_chunks(index, chunk_samples, chunks):
+        begun.append(chunks)
+        if len(begun) == 2:
+            raise OSError(5, "the index cannot be read")
+        return layout.extents_of_chunks(index, chunk_samples, chunks)
+
+    monkeypatch.setattr(leader, "layout", SimpleNamespace(
+        chunk_bytes=layout.chunk_bytes, extents_of_chunks=extents_of_chunks))
+
+    def train(open, rank):
+        with open(tfrecords, seed=1, chunk_samples=2) as data:
+            loader = hio.torch.loader(data, 2, collate=list, **options)
+            with pytest.raises(Exception, match="leader, .* OSError: .* the index cannot be read"):
+                list(loader)
+            return True
+
+    assert succeeded(in_job(2, train)) == [True, True]
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
