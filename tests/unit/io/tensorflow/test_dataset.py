@@ -17,6 +17,7 @@ tf = pytest.importorskip("tensorflow")
 import horovod_opt.io as hio
 from horovod_opt.io import opening
 
+pytestmark = pytest.mark.usefixtures("source")
 COUNT = 300
 
 
@@ -214,7 +215,8 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
 def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name == "hio-decode"]
+        return [one.name for one in threading.enumerate()
+                if one.name in ("hio-decode", "hio-feed")]
 
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         batches = iter(hio.tensorflow.dataset(data, 8).prefetch(2))
