@@ -307,6 +307,8 @@ int64_t hio_queue_number(const HioQueue* queue) { return queue->number; }
 
 int64_t hio_queue_handed_out(const HioQueue* queue) { return queue->queue->handed_out(); }
 
+int64_t hio_queue_waited(const HioQueue* queue) { return queue->queue->waited().count(); }
+
 void hio_queue_stop(HioQueue* queue) { queue->queue->Stop(); }
 
 int hio_queue_wait(HioQueue* queue) {
@@ -423,7 +425,9 @@ int hio_queue_ask(HioQueue* queue, int code, const char* text, HioAnswer* answer
   return HIO_OK;
 }
 
-void hio_queue_hand_out(HioQueue* queue) { queue->queue->HandOut(); }
+void hio_queue_hand_out(HioQueue* queue, int64_t nanoseconds) {
+  queue->queue->HandOut(std::chrono::nanoseconds(nanoseconds));
+}
 
 int hio_done(HioRing* ring, int64_t rank, int64_t step) {
   return ring->ring.Done(rank, step) ? HIO_OK : HIO_TOO_FAR;

@@ -144,6 +144,8 @@ HIO_API HioQueue* hio_queue_claim(int64_t number);
 HIO_API void hio_queue_free(HioQueue* queue);
 HIO_API int64_t hio_queue_number(const HioQueue* queue);
 HIO_API int64_t hio_queue_handed_out(const HioQueue* queue);
+/* Nanoseconds, for the steps that were handed out, by whoever wanted them. */
+HIO_API int64_t hio_queue_waited(const HioQueue* queue);
 /* The pass is left: both sides return from their waits. */
 HIO_API void hio_queue_stop(HioQueue* queue);
 
@@ -198,7 +200,8 @@ typedef struct HioAnswer {
    with bad records; `text`: of HIO_FAILED. HIO_TIMEOUT: call it again; HIO_CLOSED: the pass is left. */
 HIO_API int hio_queue_ask(HioQueue* queue, int code, const char* text, HioAnswer* answer,
                           int64_t milliseconds);
-HIO_API void hio_queue_hand_out(HioQueue* queue);
+/* It was wanted so long ago. */
+HIO_API void hio_queue_hand_out(HioQueue* queue, int64_t nanoseconds);
 
 HIO_API int hio_done(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_skip_to(HioRing* ring, int64_t rank, int64_t step);

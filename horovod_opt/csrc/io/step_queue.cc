@@ -83,6 +83,11 @@ std::int64_t StepQueue::handed_out() const {
   return handed_out_;
 }
 
+std::chrono::nanoseconds StepQueue::waited() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waited_;
+}
+
 StepQueue::Next StepQueue::Look(std::chrono::nanoseconds longest, QueuedStep& step) {
   std::unique_lock<std::mutex> lock(mutex_);
   is_asked_ = is_answered_ = false;
@@ -140,9 +145,10 @@ StepQueue::Asked StepQueue::Ask(int code, const std::string& text,
   return is_stopped_ ? Asked::kStopped : Asked::kTimeout;
 }
 
-void StepQueue::HandOut() {
+void StepQueue::HandOut(std::chrono::nanoseconds waited) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++handed_out_;
+  waited_ += waited;
   if (++next_ == groups_.front().ends.size()) {
     groups_.pop_front();
     next_ = 0;

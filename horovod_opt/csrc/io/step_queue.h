@@ -101,6 +101,7 @@ class StepQueue {
   void Stop();
   void Detach();
   std::int64_t handed_out() const;
+  std::chrono::nanoseconds waited() const;
 
   // The taker's.
   enum class Next { kStep, kTimeout, kOver, kFailed, kStopped };
@@ -113,7 +114,8 @@ class StepQueue {
   // After kTimeout the next call goes on waiting for the same answer.
   Asked Ask(int code, const std::string& text, std::chrono::nanoseconds longest,
             StepAnswer& answer);
-  void HandOut();
+  // `waited`: how long whoever wanted the step has.
+  void HandOut(std::chrono::nanoseconds waited = {});
 
  private:
   mutable std::mutex mutex_;
@@ -121,6 +123,7 @@ class StepQueue {
   std::deque<StepGroup> groups_;
   std::size_t next_ = 0;  // step of the first group
   std::int64_t handed_out_ = 0;
+  std::chrono::nanoseconds waited_{};  // of these steps together
   bool is_finished_ = false, has_failed_ = false;
   bool is_stopped_ = false, is_detached_ = false, is_filling_ = false;
   bool is_asked_ = false, is_answered_ = false;

@@ -90,6 +90,11 @@ class StepQueue:
         """Steps."""
         return self._lib.hio_queue_handed_out(self._here())
 
+    @property
+    def waited(self) -> float:
+        """Seconds, for these steps, by whoever wanted them."""
+        return self._lib.hio_queue_waited(self._here()) / 1e9
+
     def let_go(self) -> None:
         """In a forked process, which has none of the threads."""
         self._handle = None

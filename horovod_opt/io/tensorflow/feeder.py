@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Iterator
 from typing import Optional
@@ -28,11 +29,15 @@ class Feeder:
         self._kept: deque[Steps] = deque()  # those with steps that were not handed out
         self._kept_from = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        threading.Thread(target=self._run, name="hio-feed", daemon=True).start()
+        threading.Thread(target=self._run, name="hio-steps", daemon=True).start()
 
     def handed_out(self) -> int:
         """Steps, to TensorFlow."""
         return self._queue.handed_out
+
+    def waited(self) -> float:
+        """Seconds that TensorFlow has, for these steps."""
+        return self._queue.waited
 
     def close(self) -> None:
         """Nobody takes the steps any more."""
@@ -70,8 +75,9 @@ class Feeder:
             with self._data.interruptible():
                 good, weight = self._good(asked)
         except BaseException as error:
-            self._queue.refuse(asked.number, f"{type(error).__name__}: {error}",
-                               isinstance(error, (TypeError, ValueError)))
+            self._queue.refuse(
+                asked.number, f"{type(error).__name__}: {error}\n{traceback.format_exc()}",
+                isinstance(error, (TypeError, ValueError)))
         else:
             self._queue.go_on(asked.number, good, weight)
 

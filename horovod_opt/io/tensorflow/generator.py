@@ -3,8 +3,10 @@ each of them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -23,19 +25,50 @@ def generated(passes: Passes, elements: Elements) -> tf.data.Dataset:
         return _flat(passes, elements, epoch)
 
     return passes.repeated(tf.data.Dataset.from_generator(
-        lambda: passes.once(of), output_signature=elements.signature))
+        lambda: _Failing(passes.once(of)), output_signature=elements.signature))
+
+
+class _Failing:
+    """Goes on raising what it has raised: a generator would be at its end then, as that of a
+    pass."""
+
+    def __init__(self, elements: Iterator[Any]):
+        self._elements = elements
+        self._error: Optional[BaseException] = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._elements)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
     data, step = passes.data, 0
     passes.follow(lambda: step)
     with data.interruptible(), closing(prefetched(_found(passes, epoch), AHEAD)) as batches:
-        for step, one in enumerate(batches, 1):
+        while (one := _next(passes, batches)) is not None:
+            step += 1
             if one.holes:
                 data.holes.setdefault(one.info.epoch, []).extend(one.holes)
             if step == epoch.batches.steps:
                 passes.reading.publish()
             yield elements.flat(one)
+
+
+def _next(passes: Passes, batches: Iterator[Found]) -> Optional[Found]:
+    start = time.perf_counter()
+    one = next(batches, None)
+    passes.reading.training_waited += time.perf_counter() - start
+    return one
 
 
 def _found(passes: Passes, epoch: Epoch) -> Iterator[Found]:

@@ -27,10 +27,14 @@ def queued(operations: Any, passes: Passes, elements: Elements) -> tf.data.Datas
 
 def _number(passes: Passes, epoch: Epoch) -> Iterator[int]:
     """There as long as the pass."""
-    feeder = Feeder(passes.data, passes.reading, epoch)
+    reading = passes.reading
+    feeder = Feeder(passes.data, reading, epoch)
     passes.follow(feeder.handed_out)
+    reading.waited_now = feeder.waited
     try:
         yield feeder.number
     finally:
         feeder.close()
-        passes.reading.publish()
+        reading.training_waited += feeder.waited()
+        reading.waited_now = float
+        reading.publish()

@@ -256,6 +256,14 @@ TEST(StepQueueTest, CountsWhatWasHandedOut) {
   EXPECT_EQ(queue.handed_out(), 1);
 }
 
+TEST(StepQueueTest, SumsHowLongStepsWereWanted) {
+  StepQueue queue(FillAll);
+  queue.Add(Group(0, {1, 1}));
+  queue.HandOut(1500us);
+  queue.HandOut(250us);
+  EXPECT_EQ(queue.waited(), 1750us);
+}
+
 TEST(StepQueueTest, AGroupWhoseArraysDoNotFitIsRefused) {
   StepQueue queue(FillAll);
   EXPECT_THROW(queue.Add(Group(0, {})), std::invalid_argument);

@@ -5,6 +5,7 @@
 // and the weight (float). Python, and its lock, are needed only for what hio_queue_ask() is asked.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -38,7 +39,10 @@ REGISTER_OP("HorovodOptStepsDataset")
     .SetShapeFn(tf::shape_inference::ScalarShape);
 
 struct LetGo {
-  void operator()(HioQueue* queue) const { hio_queue_free(queue); }
+  void operator()(HioQueue* queue) const {
+    hio_queue_stop(queue);  // Python's generator may not hear that it is over
+    hio_queue_free(queue);
+  }
 };
 using Queue = std::unique_ptr<HioQueue, LetGo>;
 
@@ -109,10 +113,12 @@ class StepsDataset : public tf::data::DatasetBase {
     absl::Status GetNextInternal(tf::data::IteratorContext* ctx, std::vector<tf::Tensor>* out,
                                  bool* is_over) override {
       const std::lock_guard<std::mutex> lock(mutex_);
-      const absl::Status status = is_over_ ? absl::OkStatus() : TakeNext(ctx, out);
-      // After an error there is nothing more; a wait that was cancelled may be repeated.
-      if (!status.ok() && !absl::IsCancelled(status)) is_over_ = true;
-      *is_over = status.ok() && is_over_;
+      *is_over = is_over_;
+      if (is_over_ || !failed_.ok()) return failed_;
+      const absl::Status status = TakeNext(ctx, out);
+      // An end would look like the pass's; a wait that was cancelled may be repeated.
+      if (!absl::IsCancelled(status)) failed_ = status;
+      *is_over = is_over_;
       return status;
     }
     absl::Status SaveInternal(tf::data::SerializationContext*,
@@ -127,6 +133,7 @@ class StepsDataset : public tf::data::DatasetBase {
    private:
     // The next step to `out`, or is_over_.
     absl::Status TakeNext(tf::data::IteratorContext* ctx, std::vector<tf::Tensor>* out) {
+      const auto wanted = std::chrono::steady_clock::now();
       HioStep step;
       int code = HIO_OK;
       TF_RETURN_IF_ERROR(Await(
@@ -152,7 +159,8 @@ class StepsDataset : public tf::data::DatasetBase {
         for (tf::Tensor& part : parts) part = Good<tf::tstring>(ctx, answer, step.samples, part);
       }
       Finish(ctx, step, answer, parts, out);
-      hio_queue_hand_out(queue_.get());
+      hio_queue_hand_out(queue_.get(), std::chrono::nanoseconds(
+          std::chrono::steady_clock::now() - wanted).count());
       return absl::OkStatus();
     }
 
@@ -225,6 +233,7 @@ class StepsDataset : public tf::data::DatasetBase {
     std::mutex mutex_;
     Queue queue_;
     bool is_over_ = false;
+    absl::Status failed_;  // what is returned from now on, unless it is OK
   };
 
   const std::int64_t number_;

@@ -67,8 +67,8 @@ class Taker:
                                        LONG_MS) == native.OK
         return answer
 
-    def hand_out(self) -> None:
-        self._lib.hio_queue_hand_out(self._queue)
+    def hand_out(self, nanoseconds: int = 0) -> None:
+        self._lib.hio_queue_hand_out(self._queue, nanoseconds)
 
     def close(self) -> None:
         self._lib.hio_queue_free(self._queue)
@@ -223,6 +223,17 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path):
     with Reader(data, steps_of(4)) as reader, pytest.raises(InputError, match="do not fit"):
         reader.queue.add(2, np.zeros(0, np.int64), 1, (np.zeros(0, np.int64),) * 6, None,
                          Said(np.zeros((0, 6)), np.zeros(0)))
+
+
+def test_how_long_steps_were_wanted(tmp_path):
+    data = one_file(tmp_path, [100] * 4)
+    with Reader(data, steps_of(4)) as reader:
+        taker = Taker(reader.queue.number)
+        for nanoseconds in (1_500_000_000, 250_000_000):
+            assert taker.look() == native.OK and taker.take()[0] == native.OK
+            taker.hand_out(nanoseconds)
+        assert reader.queue.waited == 1.75
+        taker.close()
 
 
 def test_a_queue_outlives_its_reader(tmp_path):
