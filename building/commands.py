@@ -95,6 +95,7 @@ def _compile_kernel(found, target: Path) -> None:
     """For the TensorFlow that is there. What has none goes on in Python."""
     tensorflow = find_tensorflow(found.variables)
     if tensorflow is None:
+        say("no TensorFlow, so no kernel: batches for one that comes later will be made in Python")
         return
     say(f"compiling the input side's kernel for TensorFlow {tensorflow.version}")
     try:
