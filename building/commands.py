@@ -1,7 +1,7 @@
 """The setuptools commands that put the patched Horovod and the input side's library into the wheel.
 
 With HOROVOD_OPT_WITHOUT_HOROVOD=1 the wheel has no Horovod: nothing is fetched, no framework is
-needed, and what is compiled takes seconds.
+needed, and what is compiled takes seconds; where TensorFlow is, a kernel for it somewhat longer.
 """
 
 import json
@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 from building import BuildError, environment, native, source_tree
+from building.tensorflow_flags import find_tensorflow
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
@@ -78,6 +79,7 @@ class BuildExt(build_ext):
         target = Path(self.build_lib)
         say("compiling the input side's library")
         native.compile_reader(found.compiler, found.variables, BUILD, target)
+        _compile_kernel(found, target)
         built = {"horovod": _has_horovod(found), "compiler": found.compiler}
         if _has_horovod(found):
             native.compile_libraries(found, UPSTREAM, BUILD, target, say)
@@ -87,6 +89,19 @@ class BuildExt(build_ext):
         (target / "horovod_opt" / "build.json").write_text(json.dumps(built, indent=2))
         say("built for:")
         say(found.summary())
+
+
+def _compile_kernel(found, target: Path) -> None:
+    """For the TensorFlow that is there. What has none goes on in Python."""
+    tensorflow = find_tensorflow(found.variables)
+    if tensorflow is None:
+        say("no TensorFlow, so no kernel: batches for one that comes later will be made in Python")
+        return
+    say(f"compiling the input side's kernel for TensorFlow {tensorflow.version}")
+    try:
+        native.compile_kernel(tensorflow, found.compiler, found.variables, BUILD, target)
+    except BuildError as error:
+        say(f"no kernel: {error}; batches for TensorFlow will be made in Python")
 
 
 class PlatformDistribution(Distribution):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from building import BuildError
 from building.environment import Environment
+from building.tensorflow_flags import TensorFlow
 
 ROOT = Path(__file__).parent.parent
 PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
@@ -43,14 +44,32 @@ def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, out
 
     `compiler` may have arguments, as 'ccache g++'; `variables` are the environment of all tools.
     """
+    _compile_input_side("horovod_opt_io", "", compiler, variables, build, output)
+
+
+def compile_kernel(tensorflow: TensorFlow, compiler: str, variables: Mapping[str, str], build: Path,
+                   output: Path) -> None:
+    """The same of the library's kernel for this TensorFlow, which is found beside the library."""
+    _compile_input_side("horovod_opt_io_tensorflow", f"-{tensorflow.version}", compiler, variables,
+                        build, output,
+                        f"-DHOROVOD_OPT_TENSORFLOW_VERSION={tensorflow.version}",
+                        f"-DHOROVOD_OPT_TENSORFLOW_COMPILE={';'.join(tensorflow.compile_flags)}",
+                        f"-DHOROVOD_OPT_TENSORFLOW_LINK={';'.join(tensorflow.link_flags)}")
+
+
+def _compile_input_side(target: str, version: str, compiler: str, variables: Mapping[str, str],
+                        build: Path, output: Path, *arguments: str) -> None:
     folder = build / "io"
     _call([_tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
            f"-DCMAKE_CXX_COMPILER={_compiler_argument(compiler, variables)}",
            "-DCMAKE_BUILD_TYPE="
-           + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo")], variables)
-    _call([_tool("cmake"), "--build", folder, "--target", "horovod_opt_io"], variables)
-    shutil.copytree(folder / "libraries", output, dirs_exist_ok=True, copy_function=put)
+           + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"),
+           *arguments], variables)
+    _call([_tool("cmake"), "--build", folder, "--target", target], variables)
+    built = Path("horovod_opt", "io", f"lib{target}{version}.so")
+    (output / built).parent.mkdir(parents=True, exist_ok=True)
+    put(str(folder / "libraries" / built), str(output / built))
 
 
 def put(source: str, target: str) -> None:

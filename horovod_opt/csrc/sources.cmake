@@ -109,13 +109,17 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/page_cache.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/peer_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/permutation.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/queue_numbers.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/step_order.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/io/step_order.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/step_queue.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 set(HOROVOD_OPT_IO_API ${CMAKE_CURRENT_LIST_DIR}/io/c_api.cc)
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/exported.map)
+# libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.
+set(HOROVOD_OPT_IO_TENSORFLOW_SOURCES ${CMAKE_CURRENT_LIST_DIR}/io/tensorflow/steps_dataset.cc)

@@ -133,7 +133,8 @@ class Data:
         """Sums over the loaders. `samples`, `bytes`: that this rank took; `samples_from_storage`:
         of those, what its own node read into memory that its ranks share: the others were in the
         system's page cache. `training_wait_seconds`:
-        that its training waited for the next batch; `reader_wait_seconds` in `reader_waits`: that
+        that its training waited for the next batch, with TensorFlow that whoever asks for one did,
+        which `.prefetch()` does in its place; `reader_wait_seconds` in `reader_waits`: that
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
         `node_cached_bytes` of chunks that were left in the page cache: of the node."""

@@ -14,7 +14,7 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.plain_samples import PlainSamples
 from horovod_opt.io.reader import statuses
 from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.taken import Taken, TakenBytes
+from horovod_opt.io.reader.taken import Taken, TakenBytes, all_good
 from horovod_opt.io.reading import Steps, StepSamples
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
@@ -60,13 +60,23 @@ def _found_plain(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
 
 
 def _without_bad(data: Data, one: Found, taken: Union[Taken, TakenBytes]) -> Found:
-    if data.bad == "raise":
-        i, part = np.argwhere(taken.status != statuses.GOOD)[0]
-        raise DataError(statuses.describe(data.index, int(taken.samples[i]), int(part),
-                                          int(taken.status[i, part])))
-    good = taken.good
-    info = without_holes(one.info, int(good.sum()), data.ranks.size)
+    good, info = judged(data, taken.samples, taken.status, one.info)
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
+
+
+def judged(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
+           ) -> tuple[np.ndarray, BatchInfo]:
+    """Which of a step's samples (int64[k], `status` int32[k, P]) are good: bool[k], and what the
+    batch says of itself without the others.
+
+    Raises DataError for a damaged record, unless the data was opened with bad="skip".
+    """
+    if data.bad == "raise":
+        i, part = np.argwhere(status != statuses.GOOD)[0]
+        raise DataError(statuses.describe(data.index, int(samples[i]), int(part),
+                                          int(status[i, part])))
+    good = all_good(status)
+    return good, without_holes(info, int(good.sum()), data.ranks.size)
 
 
 def found_in(data: Data, member: Member, step: StepSamples, plain: bool = False) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -115,6 +115,7 @@ class Reading:
         self._feeding = Feeding(self._member)
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
+        self.waited_now: Callable[[], float] = float  # and where they are counted elsewhere: since
         self._last_stats: dict[str, float] = {}
         self._published = time.monotonic()
         self._total = totals.add(self.publish)
@@ -234,7 +235,8 @@ class Reading:
                 "node_bytes_read": leader.bytes_read, "node_requests": leader.requests,
                 "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes,
                 "node_cached_bytes": leader.cached_bytes}
-        return {**self._last_stats, "training_wait_seconds": self.training_waited}
+        return {**self._last_stats,
+                "training_wait_seconds": self.training_waited + self.waited_now()}
 
     def publish(self) -> None:
         """Brings horovod_opt.stats() up to date."""

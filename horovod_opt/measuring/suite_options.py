@@ -8,12 +8,14 @@ from pathlib import Path
 from horovod_opt.arguments import above_zero, positive
 
 
-def add_length(parser: argparse.ArgumentParser, seconds: float, timeout: float) -> None:
-    """--rounds, --seconds and --timeout; the last two with these defaults."""
+def add_length(parser: argparse.ArgumentParser, seconds: float | None, timeout: float,
+               shown: str = "%(default)s") -> None:
+    """--rounds, --seconds and --timeout; the last two with these defaults, the seconds' as they are
+    shown."""
     parser.add_argument("--rounds", type=positive, default=3, metavar="N",
                         help="how often each job is run (%(default)s)")
     parser.add_argument("--seconds", type=above_zero("seconds"), default=seconds, metavar="S",
-                        help="measured in each job, beside those it takes to start (%(default)s)")
+                        help=f"measured in each job, beside those it takes to start ({shown})")
     parser.add_argument("--timeout", type=above_zero("seconds"), default=timeout, metavar="S",
                         help="after which a job is killed (%(default)s)")
 

@@ -67,13 +67,22 @@ def training_images(folder: Path, batch: int, pixels: int, rank: int, size: int
     """Images (batch, pixels, pixels, 3) in [0, 1] and classes (batch,) from 0, without end; the
     ranks read different records. A label that is not one of ImageNet's is an InvalidArgumentError.
     """
+    return iter(decoded(stored(folder, rank, size), batch, pixels, folder))
+
+
+def stored(folder: Path, rank: int, size: int) -> tf.data.Dataset:
+    """The records of this rank, shuffled, without end."""
     files = tf.data.Dataset.list_files(str(folder / "train-*"), shuffle=False)
     records = files.interleave(tf.data.TFRecordDataset, cycle_length=4,
                                num_parallel_calls=tf.data.AUTOTUNE)
-    data = records.shard(size, rank).shuffle(SHUFFLED, seed=rank).repeat()
-    data = data.map(lambda record: _decode(record, pixels, folder),
-                    num_parallel_calls=tf.data.AUTOTUNE)
-    return iter(data.batch(batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE))
+    return records.shard(size, rank).shuffle(SHUFFLED, seed=rank).repeat()
+
+
+def decoded(records: tf.data.Dataset, batch: int, pixels: int, folder: Path) -> tf.data.Dataset:
+    """What training_images() has, of these records, which were read from `folder`."""
+    data = records.map(lambda record: _decode(record, pixels, folder),
+                       num_parallel_calls=tf.data.AUTOTUNE)
+    return data.batch(batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
 def _decode(record: tf.Tensor, pixels: int, folder: Path) -> tuple[tf.Tensor, tf.Tensor]:

@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 5
+#define HIO_VERSION 6
 
 enum {
   HIO_OK = 0,
@@ -129,6 +129,81 @@ typedef struct HioPython {
 HIO_API void* hio_byte_lists(const HioPython* python, int64_t lists, const int64_t* ends,
                              const int64_t* sizes, int64_t* places);
 
+/* Steps that somebody takes without Python's lock: see step_queue.h. A thread of Python feeds a
+   queue, and answers what its taker asks. Both sides have a handle of their own, which may outlive
+   the ring: hio_free() detaches the ring's queues. */
+typedef struct HioQueue HioQueue;
+
+enum { HIO_INFOS = 6 }; /* whole numbers that a batch says of itself */
+enum { HIO_ROOM = 0, HIO_ASKED = 1, HIO_STOPPED = 2 };
+
+/* The feeder's handle of a new one, of a rank's steps. */
+HIO_API HioQueue* hio_queue_create(HioRing* ring, int64_t rank);
+/* The taker's handle, once. */
+HIO_API HioQueue* hio_queue_claim(int64_t number);
+/* Of either handle; no other call with it may be running, or come after it. */
+HIO_API void hio_queue_free(HioQueue* queue);
+HIO_API int64_t hio_queue_number(const HioQueue* queue);
+HIO_API int64_t hio_queue_handed_out(const HioQueue* queue);
+/* Nanoseconds, for the steps that were handed out, by whoever wanted them. */
+HIO_API int64_t hio_queue_waited(const HioQueue* queue);
+/* The pass is left: both sides return from their waits. */
+HIO_API void hio_queue_stop(HioQueue* queue);
+
+/* The feeder sleeps until there is HIO_ROOM for steps, it is HIO_ASKED something, or the queue is
+   HIO_STOPPED. */
+HIO_API int hio_queue_wait(HioQueue* queue);
+/* Steps that follow each other in the ring from `ring_step` on: step i has the samples before
+   ends[i], of `parts` records each; infos[steps * HIO_INFOS]. checksum and labels may be NULL.
+   Everything is copied. */
+HIO_API int hio_queue_add(HioQueue* queue, int64_t ring_step, int64_t steps, int64_t parts,
+                          const int64_t* ends, const int64_t* load, const int64_t* place,
+                          const int64_t* size, const uint32_t* checksum, const int32_t* file,
+                          const int64_t* offset, const int64_t* labels, const int64_t* infos,
+                          const float* weights);
+HIO_API void hio_queue_finish(HioQueue* queue, int has_failed);
+/* Of the step that is number `step` of those added; HIO_OK: there are statuses, all that are not 0
+   are bad. Pointers are good until the next call of this function. */
+typedef struct HioQuestion {
+  int64_t number, step, code, records;
+  const int32_t* statuses;
+  const char* text;
+} HioQuestion;
+HIO_API void hio_queue_question(HioQueue* queue, HioQuestion* question);
+/* The batch goes on with its good samples: is_good[samples], their number, and its weight. */
+HIO_API void hio_queue_go_on(HioQueue* queue, int64_t number, int64_t samples,
+                             const uint8_t* is_good, int64_t size, float weight);
+/* It is an error; `is_input`: of the caller's. */
+HIO_API void hio_queue_refuse(HioQueue* queue, int64_t number, const char* error, int is_input);
+
+/* sizes[samples * parts]; labels may be NULL; infos[HIO_INFOS]. Good until it is handed out. */
+typedef struct HioStep {
+  int64_t samples, parts;
+  const int64_t *sizes, *labels, *infos;
+  float weight;
+} HioStep;
+/* The next step. HIO_TIMEOUT; HIO_OVER: there is none; HIO_CLOSED: the pass is left; HIO_FAILED:
+   the feeder has, ask it why. */
+HIO_API int hio_queue_look(HioQueue* queue, HioStep* step, int64_t milliseconds);
+/* Its records from *begin on to the addresses in `places`, and the rank is done with it. *bad: of
+   all its records, how many are. Returns what hio_gather() does. */
+HIO_API int hio_queue_take(HioQueue* queue, const int64_t* places, int64_t* begin, int64_t* bad,
+                           int64_t milliseconds);
+/* error is NULL: go on with the good samples. Good until the next call of hio_queue_ask(). */
+typedef struct HioAnswer {
+  const char* error;
+  int is_input;
+  const uint8_t* is_good;
+  int64_t size;
+  float weight;
+} HioAnswer;
+/* Asks the feeder about `code`, which hio_queue_look() or hio_queue_take() has returned, HIO_OK
+   with bad records; `text`: of HIO_FAILED. HIO_TIMEOUT: call it again; HIO_CLOSED: the pass is left. */
+HIO_API int hio_queue_ask(HioQueue* queue, int code, const char* text, HioAnswer* answer,
+                          int64_t milliseconds);
+/* It was wanted so long ago. */
+HIO_API void hio_queue_hand_out(HioQueue* queue, int64_t nanoseconds);
+
 HIO_API int hio_done(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_skip_to(HioRing* ring, int64_t rank, int64_t step);
 HIO_API int hio_leave(HioRing* ring, int64_t rank);
@@ -151,7 +226,7 @@ HIO_API void hio_end(HioRing* ring, int64_t dead_rank);
 HIO_API void hio_fail(HioRing* ring, const char* why);
 /* Ends it for this process: its waiters return. */
 HIO_API void hio_end_here(HioRing* ring);
-/* No other call may be running, or come after it. */
+/* No other call may be running, or come after it; those with a queue's handle may. */
 HIO_API void hio_free(HioRing* ring);
 /* Instead of hio_free() in a process that was forked. */
 HIO_API void hio_forget(HioRing* ring);

@@ -3,50 +3,72 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.suites.training.jobs import SOURCES
 from horovod_opt.measuring.suite_options import add_length, add_output
 
-SUITES = ("records",)
+RECORDS, TRAINING = SUITES = ("records", "training")
+# By suite: what options that were not given are.
+DEFAULTS = {RECORDS: {"only": list(PEERS), "ranks": [2, 4, 8], "batch": 64, "seconds": 3.0},
+            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0}}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "bench", help="measure the input side beside other pipelines, on the same bytes",
-        description="Writes the same records in the format of each pipeline, and runs all of them, "
-        "interleaved, on several numbers of ranks: samples a second, CPU time, memory, and how "
-        "complete the shuffle is. The others are those of .venv-peers, which make peers makes; "
-        "without it py-lmdb and PyTorch are compared with. Measurements are added to "
-        "OUTPUT/io-records.json: a benchmark that was interrupted goes on when it is started "
-        "again. Exit status 2 if jobs failed, 130 if interrupted.")
-    parser.add_argument("--suite", choices=SUITES, default=SUITES[0],
-                        help="records: small ones, out of a warm page cache (%(default)s)")
-    parser.add_argument("--only", type=some_of(PEERS), default=list(PEERS), metavar="PIPELINES",
-                        help=f"to measure ({','.join(PEERS)})")
-    parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4, 8], metavar="N",
-                        help="numbers of ranks, each a process (2 4 8)")
-    add_length(parser, seconds=3.0, timeout=300.0)
+        description="Suite records writes the same records in the format of each pipeline, and "
+        "runs all of them, interleaved, on several numbers of ranks: samples a second, CPU time, "
+        "memory, and how complete the shuffle is. The others are those of .venv-peers, which make "
+        "peers makes; without it py-lmdb and PyTorch are compared with. Suite training trains "
+        "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
+        "the input. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
+        "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
+        "interrupted.")
+    parser.add_argument("--suite", choices=SUITES, default=RECORDS,
+                        help="records: small ones, out of a warm page cache; training: the same "
+                        "bytes trained on (%(default)s)")
+    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES]), metavar="PIPELINES",
+                        help=f"to measure (all: of records {','.join(PEERS)}; of training "
+                        f"{','.join(SOURCES)})")
+    parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
+                        help="numbers of ranks, each a process (2 4 8; of training 2)")
+    add_length(parser, seconds=None, timeout=300.0, shown="3; of training 20")
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
-                        help="in the data set (%(default)s)")
+                        help="of suite records: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
                         help="of each (%(default)s)")
-    parser.add_argument("--batch", type=positive, default=64, metavar="N",
-                        help="samples of a rank's batch (%(default)s)")
+    parser.add_argument("--batch", type=positive, metavar="N",
+                        help="samples of a rank's batch (64; of training 4)")
+    parser.add_argument("--pixels", type=positive, default=96, metavar="N",
+                        help="of training: height and width of its images (%(default)s)")
     parser.add_argument("--targets", action="store_true",
                         help="also show which targets are met")
     parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="in place of OUTPUT/io-records.json; the picture is put beside it")
+                        help="in place of OUTPUT/io-SUITE.json; pictures are put beside it")
     parser.add_argument("--data", type=Path, metavar="FOLDER",
                         help="where the data is kept for the next time (OUTPUT/io-data)")
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), metavar="FOLDER",
                         help="the environment of the other pipelines (%(default)s)")
-    add_output(parser, "io-records.json and io-records.png")
+    add_output(parser, "io-SUITE.json, and io-records.png")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.io.bench.suites.records import suite
-
+    defaults = DEFAULTS[options.suite]
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    others = [name for name in options.only if name not in defaults["only"]]
+    if others:
+        print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
+              f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
+        return 2
+    if options.suite == TRAINING:
+        from horovod_opt.io.bench.suites.training import suite
+    else:
+        from horovod_opt.io.bench.suites.records import suite
     return suite.run(options)

@@ -16,6 +16,7 @@ from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.handover import RANK, WORKER, Taker
 from horovod_opt.io.reader.placement import Placement
 from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring, Wanted
+from horovod_opt.io.reader.step_queue import Said, StepQueue
 from horovod_opt.io.reader.taken import Taken, TakenBytes
 
 AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step is
@@ -181,6 +182,21 @@ class Member:
                                  is_good or not status.any())
                 begin = end
 
+    def queue(self) -> StepQueue:
+        """For somebody who takes this rank's steps without Python's lock."""
+        return self._here().queue(self.rank)
+
+    def enqueue(self, queue: StepQueue, first: int, ends: np.ndarray, samples: np.ndarray,
+                loads: np.ndarray, places: np.ndarray, said: Said) -> None:
+        """Steps as take_steps() has them, for the taker of the queue."""
+        wanted = _Records(self._index, samples, loads, places)
+        labels = None if self._index.label is None else self._index.label[samples]
+        queue.add(first, ends, wanted.size.shape[1], wanted.queued(), labels, said)
+
+    def check_taken(self, code: int, step: int, text: str) -> None:
+        """Raises what take() does, of another thread that has got this code and text."""
+        self._here().check_taken(code, self.rank, step, text)
+
     def done(self, step: int) -> None:
         """The rank, its workers included, needs nothing more of the step. Steps may be done in any
         order. Raises InputError far ahead of the first one that is not."""
@@ -229,6 +245,10 @@ class _Records:
         self.crc = None if index.crc is None else np.ascontiguousarray(index.crc[samples]).ravel()
         self.file = np.ascontiguousarray(index.file[samples], np.int32).ravel()
         self.offset = np.ascontiguousarray(index.offset[samples], np.int64).ravel()
+
+    def queued(self) -> tuple[np.ndarray | None, ...]:
+        """As StepQueue.add() gets them."""
+        return (self.loads, self.places, self.size.ravel(), self.crc, self.file, self.offset)
 
     def of_steps(self, ends: np.ndarray, out_places: np.ndarray) -> Wanted:
         """Step i has the records before ends[i]."""

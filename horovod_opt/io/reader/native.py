@@ -12,9 +12,11 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 5  # HIO_VERSION
+VERSION = 6  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR, LEADER_FAILED = range(8)
+FAILED = -1
+ROOM, ASKED, STOPPED = range(3)  # of hio_queue_wait()
 
 _INT, _INT64, _TEXT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p
 
@@ -29,6 +31,13 @@ class Order(ctypes.Structure):
         *((name, _POINTER) for name in (
             "shard_chunk", "shard_place", "first_window", "stage_start", "stage_row",
             "stage_width", "stage_turn"))]
+
+
+class Question(ctypes.Structure):
+    """HioQuestion."""
+
+    _fields_ = [*((name, _INT64) for name in ("number", "step", "code", "records")),
+                ("statuses", ctypes.POINTER(ctypes.c_int32)), ("text", _TEXT)]
 
 
 # Name, type of the result, types of the arguments. Arrays are given as the address of their data.
@@ -51,6 +60,23 @@ _TABLE = (
     ("hio_gather", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 10 + (_INT64,)),
     ("hio_take", _INT, (_POINTER, _INT64, _INT64, _INT64) + (_POINTER,) * 10 + (_INT64,)
      + (_POINTER,) * 3 + (_INT64,)),
+    ("hio_queue_create", _POINTER, (_POINTER, _INT64)),
+    ("hio_queue_claim", _POINTER, (_INT64,)),
+    ("hio_queue_free", None, (_POINTER,)),
+    ("hio_queue_number", _INT64, (_POINTER,)),
+    ("hio_queue_handed_out", _INT64, (_POINTER,)),
+    ("hio_queue_waited", _INT64, (_POINTER,)),
+    ("hio_queue_stop", None, (_POINTER,)),
+    ("hio_queue_wait", _INT, (_POINTER,)),
+    ("hio_queue_add", _INT, (_POINTER,) + (_INT64,) * 3 + (_POINTER,) * 10),
+    ("hio_queue_finish", None, (_POINTER, _INT)),
+    ("hio_queue_question", None, (_POINTER, _POINTER)),
+    ("hio_queue_go_on", None, (_POINTER, _INT64, _INT64, _POINTER, _INT64, ctypes.c_float)),
+    ("hio_queue_refuse", None, (_POINTER, _INT64, _TEXT, _INT)),
+    ("hio_queue_look", _INT, (_POINTER, _POINTER, _INT64)),
+    ("hio_queue_take", _INT, (_POINTER,) * 4 + (_INT64,)),
+    ("hio_queue_ask", _INT, (_POINTER, _INT, _TEXT, _POINTER, _INT64)),
+    ("hio_queue_hand_out", None, (_POINTER, _INT64)),
     ("hio_done", _INT, (_POINTER, _INT64, _INT64)),
     ("hio_skip_to", _INT, (_POINTER, _INT64, _INT64)),
     ("hio_leave", _INT, (_POINTER, _INT64)),

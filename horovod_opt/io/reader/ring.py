@@ -14,6 +14,7 @@ from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.reader import forked, native
 from horovod_opt.io.reader.errors import ReaderEnded
 from horovod_opt.io.reader.layout import Extents
+from horovod_opt.io.reader.step_queue import StepQueue
 
 # A wait in C hears of no signal: so often Python looks whether there was one.
 PATIENCE_MS = 500
@@ -162,9 +163,19 @@ class Ring:
                               None if out is None else out.ctypes.data, origin,
                               *wanted.progress, PATIENCE_MS)
         if code != native.OK:
-            step = first + wanted.steps_taken
-            self._check_distance(code, rank, step)
-            self._checked(code, f"step {step} of rank {rank}")
+            self.check_taken(code, rank, first + wanted.steps_taken)
+
+    def check_taken(self, code: int, rank: int, step: int, text: str | None = None) -> None:
+        """Raises what the code says of taking a step; `text`: of a failure in another thread."""
+        self._check_distance(code, rank, step)
+        self._checked(code, f"step {step} of rank {rank}", text)
+
+    def queue(self, rank: int) -> StepQueue:
+        """A new queue of the rank's steps."""
+        handle = self._call(self._lib.hio_queue_create, rank)
+        if not handle:
+            raise DataError(self._error())
+        return StepQueue(handle)
 
     def done(self, rank: int, step: int) -> None:
         """The rank needs nothing more of the step. Raises InputError far ahead of its first step
@@ -246,7 +257,7 @@ class Ring:
                 if self._handle is None:
                     self._idle.notify_all()
 
-    def _checked(self, code: int, what: str = "") -> None:
+    def _checked(self, code: int, what: str = "", text: str | None = None) -> None:
         if code == native.OK:
             return
         prefix = f"{what}: " if what else ""
@@ -262,10 +273,11 @@ class Ring:
                               "remedy: see its own error")
         if code == native.CLOSED:
             raise ReaderEnded(f"{prefix}the reader is closed")
+        reason = self._error() if text is None else text
         if code == native.LEADER_FAILED:
             raise DataError(f"{prefix}the node's leader, which reads for this rank, cannot go on: "
-                            f"{self._error()}")
-        raise DataError(f"{prefix}{self._error()}")
+                            f"{reason}")
+        raise DataError(f"{prefix}{reason}")
 
     def _error(self) -> str:
         return self._lib.hio_error().decode(errors="replace")

@@ -9,7 +9,8 @@ import numpy as np
 from horovod_opt.io.reader.statuses import GOOD
 
 
-def _all_good(status: np.ndarray) -> np.ndarray:
+def all_good(status: np.ndarray) -> np.ndarray:
+    """Which samples are good in all parts: bool[k], of int32[k, P]."""
     return (status == GOOD).all(axis=1)
 
 
@@ -25,7 +26,7 @@ class TakenBytes(NamedTuple):
     @property
     def good(self) -> np.ndarray:
         """Which samples are good: bool[k]."""
-        return _all_good(self.status)
+        return all_good(self.status)
 
 
 class Taken:
@@ -57,4 +58,4 @@ class Taken:
     @property
     def good(self) -> np.ndarray:
         """Which samples are good in all parts: bool[k]."""
-        return _all_good(self.status)
+        return all_good(self.status)

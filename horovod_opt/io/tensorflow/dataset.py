@@ -10,7 +10,9 @@ from horovod_opt.io.data import Data
 from horovod_opt.io.reading import Reading
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.generator import generated
+from horovod_opt.io.tensorflow.kernel import operations
 from horovod_opt.io.tensorflow.passes import Passes
+from horovod_opt.io.tensorflow.queued import queued
 
 
 def dataset(data: Data, batch_size: Optional[int] = None, *,
@@ -27,7 +29,8 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     batches by `last`. With `with_info` it is (batch, info): a dict of scalars, which are those of
     BatchInfo, float32 for `weight` and int64 for the others.
 
-    Batches are made in Python, whose lock each needs for a moment.
+    Batches are made without Python's lock where the kernel for this TensorFlow was built; where it
+    was not, which is said once, each needs the lock while it is made.
 
     TensorFlow fetches ahead, so the position in `data` does not move as batches are fetched:
     `hio.keras.Resume(data)` counts those that fit() has trained on; `data.taken(info)` does in a
@@ -46,5 +49,7 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     """
     reading = Reading(data, batch_size, global_batch_size, last, epochs)
     elements = Elements(data.index, with_info)
-    flat = generated(Passes(data, reading), elements)
+    passes, kernels = Passes(data, reading), operations()
+    flat = (generated(passes, elements) if kernels is None
+            else queued(kernels, passes, elements))
     return flat.map(elements.shaped, num_parallel_calls=1, deterministic=True)

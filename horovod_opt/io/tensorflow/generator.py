@@ -1,9 +1,12 @@
-"""The source of batches: a generator of Python, which needs its lock for each of them."""
+"""The source of batches where there is no kernel: a generator of Python, which needs its lock for
+each of them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -17,40 +20,57 @@ AHEAD = 2  # batches that a thread takes out of the ring before TensorFlow asks
 
 
 def generated(passes: Passes, elements: Elements) -> tf.data.Dataset:
-    """Flat elements; its cardinality is that of a whole epoch, though a resumed one is shorter.
+    """Flat elements."""
+    def of(epoch: Epoch) -> Iterator[tuple]:
+        return _flat(passes, elements, epoch)
 
-    Keras needs to know how many steps later epochs have. So the generator is repeated, which
-    has no end for tf.data, and cut at the number of steps. A repetition that yields nothing ends
-    a data set before that.
-    """
-    generator = _Generator(passes, elements)
-    endless = tf.data.Dataset.from_generator(generator, output_signature=elements.signature)
-    return endless.repeat().take(passes.reading.steps)
+    return passes.repeated(tf.data.Dataset.from_generator(
+        lambda: _Failing(passes.once(of)), output_signature=elements.signature))
 
 
-class _Generator:
-    def __init__(self, passes: Passes, elements: Elements):
-        self._passes, self._elements = passes, elements
-        self._is_over = False  # the pass that a repetition is asked for
+class _Failing:
+    """Goes on raising what it has raised: a generator would be at its end then, as that of a
+    pass."""
 
-    def __call__(self) -> Iterator[tuple]:
-        if self._is_over:
-            self._is_over = False
-            return
-        passes, data = self._passes, self._passes.data
-        epoch = passes.begin()
-        if not epoch.batches.steps:
-            return
-        with data.interruptible(), closing(prefetched(self._found(epoch), AHEAD)) as batches:
-            for step, one in enumerate(batches, 1):
-                if one.holes:
-                    data.holes.setdefault(one.info.epoch, []).extend(one.holes)
-                if step == epoch.batches.steps:
-                    passes.handed_out()
-                yield self._elements.flat(one)
-        self._is_over = True
+    def __init__(self, elements: Iterator[Any]):
+        self._elements = elements
+        self._error: Optional[BaseException] = None
 
-    def _found(self, epoch: Epoch) -> Iterator[Found]:
-        reading = self._passes.reading
-        for steps in reading.steps_together(epoch):
-            yield from found(self._passes.data, reading.member, steps)
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._elements)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
+
+def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
+    data, step = passes.data, 0
+    passes.follow(lambda: step)
+    with data.interruptible(), closing(prefetched(_found(passes, epoch), AHEAD)) as batches:
+        while (one := _next(passes, batches)) is not None:
+            step += 1
+            if one.holes:
+                data.holes.setdefault(one.info.epoch, []).extend(one.holes)
+            if step == epoch.batches.steps:
+                passes.reading.publish()
+            yield elements.flat(one)
+
+
+def _next(passes: Passes, batches: Iterator[Found]) -> Optional[Found]:
+    start = time.perf_counter()
+    one = next(batches, None)
+    passes.reading.training_waited += time.perf_counter() - start
+    return one
+
+
+def _found(passes: Passes, epoch: Epoch) -> Iterator[Found]:
+    for steps in passes.reading.steps_together(epoch):
+        yield from found(passes.data, passes.reading.member, steps)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
+
+import tensorflow as tf
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.reading import Epoch, Reading
@@ -11,27 +14,49 @@ from horovod_opt.io.reading import Epoch, Reading
 class Passes:
     """Who runs ahead of the training must not move its position. So an epoch ends here when the
     training has said so, to Resume or data.taken(); and if it says nothing at all, when it comes
-    for the next one."""
+    for the next one.
+
+    Keras needs to know how many steps later epochs have, though a resumed one is shorter. So a data
+    set of one pass is repeated, which has no end for tf.data, and cut at the number of steps. A
+    repetition that yields nothing ends it before that.
+    """
 
     def __init__(self, data: Data, reading: Reading):
         self.data, self.reading = data, reading
         self._begun: Optional[tuple[int, int]] = None  # epoch and position of the last pass
-        self._is_handed_out = False  # its last batch
+        self._steps = 0
+        self._handed_out: Callable[[], int] = lambda: 0
+        self._is_over = False  # the pass that a repetition is asked for
 
-    def begin(self) -> Epoch:
+    def repeated(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
+        """Its cardinality is that of a whole epoch."""
+        return one_pass.repeat().take(self.reading.steps)
+
+    def once(self, of: Callable[[Epoch], Iterator[Any]]) -> Iterator[Any]:
+        """Of the next pass, or nothing where the one before has come to its end."""
+        if self._is_over:
+            self._is_over = False
+            return
+        epoch = self._begin()
+        if not epoch.batches.steps:
+            return
+        yield from of(epoch)
+        self._is_over = True
+
+    def follow(self, handed_out: Callable[[], int]) -> None:
+        """`handed_out` says how many batches of the pass were, until the next one begins."""
+        self._handed_out = handed_out
+
+    def _begin(self) -> Epoch:
         """What is left of the epoch that comes next."""
         data = self.data
         says_nothing = (data.counter is None and not data.is_resumed
                         and (data.epoch, data.position) == self._begun)
-        if says_nothing and self._is_handed_out:
+        if says_nothing and self._steps and self._handed_out() == self._steps:
             data.advance(data.epoch + 1, 0)
         epoch = self.reading.begin()
-        self._begun, self._is_handed_out = (data.epoch, data.position), False
+        self._begun, self._steps = (data.epoch, data.position), epoch.batches.steps
+        self._handed_out = lambda: 0
         if data.counter is not None:
             data.counter.begun(epoch)
         return epoch
-
-    def handed_out(self) -> None:
-        """All batches of the pass."""
-        self._is_handed_out = True
-        self.reading.publish()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from building import native as building
+from building.tensorflow_flags import find_tensorflow
 from horovod_opt.io.reader import native
 
 ROOT = Path(__file__).parents[3]
@@ -21,13 +25,47 @@ def compiled() -> Path:
     must not be written. One compiles, the others wait."""
     if shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler, c++")
-    folder = ROOT / "build" / "io"
-    folder.mkdir(parents=True, exist_ok=True)
-    package = folder / f"package-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time() as package:
         building.compile_reader("c++", os.environ, ROOT / "build", package)
     return package / native.FOLDER / native.LIBRARY
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[Path]:
+    """Of the processes of pytest compiles; yields where this one has its libraries."""
+    folder = ROOT / "build" / "io"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder / f"package-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+
+
+@pytest.fixture(scope="session")
+def kernel(compiled) -> None:
+    """The kernel for this TensorFlow, beside the library."""
+    with one_at_a_time() as package:
+        building.compile_kernel(find_tensorflow(os.environ), "c++", os.environ, ROOT / "build",
+                                package)
+
+
+@pytest.fixture(params=["kernel", "generator"])
+def source(request, monkeypatch) -> str:
+    """Who makes the batches for TensorFlow: the test runs with both."""
+    from horovod_opt.io.tensorflow import dataset
+    from horovod_opt.io.tensorflow.elements import Elements
+    from horovod_opt.io.tensorflow.kernel import operations
+
+    if request.param == "generator":
+        monkeypatch.setattr(sys.modules[dataset.__module__], "operations", lambda: None)
+    else:
+        request.getfixturevalue("kernel")
+        operations.cache_clear()  # it may not have been there before
+
+        def none(*_: object) -> None:
+            raise AssertionError("a batch is made in Python")
+
+        monkeypatch.setattr(Elements, "flat", none)
+    return request.param
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ keras = pytest.importorskip("keras")
 
 import horovod_opt.io as hio
 
+pytestmark = pytest.mark.usefixtures("source")
 COUNT = 100
 
 

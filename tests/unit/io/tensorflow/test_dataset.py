@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -17,6 +18,7 @@ tf = pytest.importorskip("tensorflow")
 import horovod_opt.io as hio
 from horovod_opt.io import opening
 
+pytestmark = pytest.mark.usefixtures("source")
 COUNT = 300
 
 
@@ -152,6 +154,34 @@ def test_a_damaged_record_is_an_error_that_names_it(tfrecords, tmp_path):
             loop(hio.tensorflow.dataset(data, 32))
 
 
+def test_an_error_is_no_end(tfrecords, tmp_path):
+    """Who asks again hears it again, and a new loop begins the epoch anew."""
+    hio.open(tfrecords).close()
+    damage(tmp_path)
+    with hio.open(tfrecords, seed=5) as data:
+        ds = hio.tensorflow.dataset(data, 32)
+        for _ in range(2):
+            batches, taken = iter(ds), 0
+            with pytest.raises(tf.errors.OpError, match="DataError: .*checksum"):
+                while True:
+                    next(batches)
+                    taken += 1
+            for _ in range(3):
+                with pytest.raises(tf.errors.OpError, match="DataError: .*checksum"):
+                    next(batches)
+            assert 0 < taken < 10
+
+
+def test_what_is_counted_as_waiting(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        start, slept = time.monotonic(), 0.0
+        for _ in hio.tensorflow.dataset(data, 100, epochs=1):
+            time.sleep(0.5)
+            slept += 0.5
+        waited = data.stats()["training_wait_seconds"]
+        assert slept == 1.5 and 0 < waited < time.monotonic() - start - slept
+
+
 def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
     hio.open(tfrecords).close()
     damage(tmp_path)
@@ -214,8 +244,11 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
 def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name == "hio-decode"]
+        return [one.name for one in threading.enumerate()
+                if one.name in ("hio-decode", "hio-steps")]
 
+    gc.collect()  # errors of other tests hold iterators
+    assert not threads()
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         batches = iter(hio.tensorflow.dataset(data, 8).prefetch(2))
         next(batches)

@@ -1,0 +1,76 @@
+"""The suite training: what the input costs a training of ResNet50 in mode topo."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from horovod_opt.arguments import Refused
+from horovod_opt.bench import worker_job
+from horovod_opt.io.bench.suites.training.jobs import Job, order
+from horovod_opt.io.bench.suites.training.results import ALONE, CPU, SPEED, summary
+from horovod_opt.io.bench.suites.training.tables import section
+from horovod_opt.measuring import launch
+from horovod_opt.measuring.benchmark import Benchmark, begin
+from horovod_opt.measuring.documents import DocumentError
+from horovod_opt.measuring.present import number
+
+NAME = "horovod-opt io bench"
+TOPO = worker_job.Series("topo", "topo")
+
+
+def run(options: argparse.Namespace) -> int:
+    path = options.json or options.output / "io-training.json"
+    try:
+        document = begin(path, "io-training", {
+            "stand": "W", "seconds": options.seconds, "batch": options.batch,
+            "pixels": options.pixels})
+    except (Refused, DocumentError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    planned = order(options.only, options.ranks, options.rounds)
+    return TrainingBenchmark(planned, document, path, options).run()
+
+
+class TrainingBenchmark(Benchmark):
+    name = NAME
+
+    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+                 options: argparse.Namespace):
+        super().__init__(planned, document, path,
+                         functools.partial(section, targets=options.targets))
+        self._options = options
+        self._folder = (options.data or options.output / "io-data").absolute()
+
+    def prepare(self) -> None:
+        """Writes the data that is not there."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        launch.execute(
+            [[sys.executable, str(worker_job.WORKERS / "input_sources.py"), str(self._folder),
+              str(self._options.pixels)]],
+            {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+            self._options.timeout)
+
+    def measure(self, job: Job) -> dict[str, Any]:
+        options = self._options
+        result = worker_job.run(
+            TOPO, ["train_input.py", "--model", "ResNet50", "--batch", str(options.batch),
+                   "--pixels", str(options.pixels), "--seconds", str(options.seconds),
+                   "--source", job.source.name, "--folder", str(self._folder)],
+            job.ranks, options.timeout)
+        of_ranks = result["per_rank"]
+        return {SPEED: result["metrics"][SPEED], "steps": result["metrics"]["steps"],
+                CPU: 1e3 * statistics.mean(of_ranks["cpu_seconds"]),
+                ALONE: 1e3 * statistics.mean(of_ranks["input_cpu_seconds"]),
+                "mpi": result["mpi"]}
+
+    def outcome(self, measurement: dict[str, Any]) -> str:
+        return f"{number(measurement[SPEED])} images/s"
+
+    def summary(self) -> dict[str, Any]:
+        return {"targets": summary(self.document)}

@@ -1,0 +1,46 @@
+"""The tables of the suite training, from its JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from horovod_opt.io.bench.suites.training.jobs import SOURCES
+from horovod_opt.io.bench.suites.training.results import ALONE, SPEED, Cell, cells, verdicts
+from horovod_opt.measuring.present import Grid, Section
+from horovod_opt.measuring.verdict import in_two_lines
+
+TITLE = "ResNet50 in mode topo, and its input"
+
+
+def section(document: dict[str, Any], targets: bool) -> Section:
+    judged = list(verdicts(document))
+    reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
+    grids = [_measured(cell) for cell in cells(document)]
+    if targets:
+        grids.append(_targets(judged, reached))
+    return Section(TITLE, f"Images/s of a training with several sources of input: {reached}.",
+                   grids)
+
+
+def _measured(cell: Cell) -> Grid:
+    return Grid(f"{TITLE}: {cell.ranks} ranks",
+                ("input", "images/s", "x reference", "more CPU, ms / image",
+                 "alone, CPU ms / image", ""),
+                [_row(cell, name) for name in cell.series],
+                "Images of all ranks. Medians, smallest to largest job. The reference is JPEGs in "
+                "memory, or of raw records one batch. Alone: batches are taken, nothing trains.")
+
+
+def _row(cell: Cell, name: str) -> tuple[str, ...]:
+    failed = len(cell.failures(name))
+    return (SOURCES[name].label, in_two_lines(cell.spread(name, SPEED)),
+            in_two_lines(cell.speed(name), ".3f"), in_two_lines(cell.input_cpu(name), "+.2f"),
+            in_two_lines(cell.spread(name, ALONE)), f"{failed} failed" if failed else "")
+
+
+def _targets(judged: Sequence[tuple], reached: str) -> Grid:
+    rows = [(SOURCES[one.target.series].label, str(ranks), str(one.target),
+             in_two_lines(one.value, ".3f"), one.words()) for ranks, one in judged]
+    return Grid(f"{TITLE}: {reached}", ("of", "ranks", "images/s", "value", "met"), rows,
+                "Medians of the pairs of a round, smallest to largest.")

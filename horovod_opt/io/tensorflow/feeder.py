@@ -1,0 +1,105 @@
+"""A thread that says what is in the steps of a pass, and answers what the kernel asks."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from typing import Optional
+
+import numpy as np
+
+from horovod_opt.io.data import Data
+from horovod_opt.io.decoding import judged
+from horovod_opt.io.reader import native
+from horovod_opt.io.reader.step_queue import Question
+from horovod_opt.io.reading import Epoch, Reading, Steps
+from horovod_opt.io.tensorflow.elements import Elements
+
+
+class Feeder:
+    """Of one pass; closed by whoever leaves it. `number`: of its queue."""
+
+    def __init__(self, data: Data, reading: Reading, epoch: Epoch):
+        self._data, self._member = data, reading.member
+        self._queue = self._member.queue()
+        self.number = self._queue.number
+        self._steps: Iterator[Steps] = reading.steps_together(epoch)
+        self._kept: deque[Steps] = deque()  # those with steps that were not handed out
+        self._kept_from = 0  # the number of their first one, in the pass
+        self._error: Optional[BaseException] = None
+        threading.Thread(target=self._run, name="hio-steps", daemon=True).start()
+
+    def handed_out(self) -> int:
+        """Steps, to TensorFlow."""
+        return self._queue.handed_out
+
+    def waited(self) -> float:
+        """Seconds that TensorFlow has, for these steps."""
+        return self._queue.waited
+
+    def close(self) -> None:
+        """Nobody takes the steps any more."""
+        self._queue.stop()
+
+    def _run(self) -> None:
+        while (event := self._queue.wait()) != native.STOPPED:
+            if event == native.ASKED:
+                self._answer(self._queue.question())
+            else:
+                self._feed()
+        self._steps.close()
+
+    def _feed(self) -> None:
+        try:
+            steps = next(self._steps, None)
+            if steps is None:
+                self._queue.finish()
+                return
+            self._forget()
+            self._kept.append(steps)
+            self._member.enqueue(self._queue, steps.ring_step, steps.ends, steps.samples,
+                                 steps.loads, steps.places, Elements.said(steps.infos))
+        except BaseException as error:  # it becomes the taker's
+            self._error = error
+            self._queue.finish(has_failed=True)
+
+    def _forget(self) -> None:
+        handed_out = self._queue.handed_out
+        while self._kept and self._kept_from + len(self._kept[0].infos) <= handed_out:
+            self._kept_from += len(self._kept.popleft().infos)
+
+    def _answer(self, asked: Question) -> None:
+        try:
+            with self._data.interruptible():
+                good, weight = self._good(asked)
+        except BaseException as error:
+            self._queue.refuse(
+                asked.number, f"{type(error).__name__}: {error}\n{traceback.format_exc()}",
+                isinstance(error, (TypeError, ValueError)))
+        else:
+            self._queue.go_on(asked.number, good, weight)
+
+    def _good(self, asked: Question) -> tuple[np.ndarray, float]:
+        """Which samples of the step are good: bool[k], and the batch's weight without the others.
+        Raises what a taker in Python would."""
+        if asked.code == native.FAILED and not asked.text:  # that is the end of _feed()
+            raise self._error
+        steps, step = self._step(asked.step)
+        if asked.code != native.OK:
+            self._member.check_taken(asked.code, steps.ring_step + step, asked.text)
+        samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]
+        good, info = judged(self._data, samples, asked.status.reshape(len(samples), -1),
+                            steps.infos[step])
+        self._data.holes.setdefault(info.epoch, []).extend(samples[~good].tolist())
+        return good, info.weight
+
+    def _step(self, step: int) -> tuple[Steps, int]:
+        """A step of the pass that was not handed out: those that it is in, and its place there."""
+        kept = iter(self._kept)
+        steps, step = next(kept), step - self._kept_from
+        while step >= len(steps.infos):
+            step -= len(steps.infos)
+            steps = next(kept)
+        return steps, step

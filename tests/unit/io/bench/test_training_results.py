@@ -1,0 +1,71 @@
+"""Targets and tables of the suite training, and what its command refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from horovod_opt import cli
+from horovod_opt.io.bench.suites.training.jobs import SOURCES, order
+from horovod_opt.io.bench.suites.training.results import cells, summary, verdicts
+from horovod_opt.io.bench.suites.training.tables import section
+
+
+def one(series: str, speed: float, number: int = 0, cpu: float = 100.0, alone: float = 5.0) -> dict:
+    return {"round": number, "ranks": 2, "series": series, "images_per_second": speed,
+            "cpu_ms_per_image": cpu, "input_cpu_ms_per_image": alone}
+
+
+def document(*measurements: dict) -> dict:
+    return {"measurements": list(measurements)}
+
+
+def verdict_of(series: str, *measurements: dict):
+    verdict, = (each for _, each in verdicts(document(*measurements))
+                if each.target.series == series)
+    return verdict
+
+
+@pytest.mark.parametrize("series, reference", [("hio", "memory"), ("hio-raw", "synthetic")])
+@pytest.mark.parametrize("speed, met", [(97.1, True), (96.9, False)])
+def test_images_a_second_are_judged_in_pairs_of_a_round(series, reference, speed, met):
+    verdict = verdict_of(series, one(series, speed), one(reference, 100),
+                         one(series, 2 * speed, 1), one(reference, 200, 1))
+    assert verdict.met is met and verdict.value.n == 2
+
+
+def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
+    failed = {"round": 0, "ranks": 2, "series": "memory", "failed": "ended with exit code 1"}
+    assert verdict_of("hio", one("hio", 100), failed).words() == "no: memory failed"
+    assert verdict_of("hio", one("hio", 100)).words() == "memory not measured"
+
+
+def test_the_processor_time_of_an_input_is_more_than_its_references():
+    found, = cells(document(one("hio", 90, cpu=103.5), one("memory", 100, cpu=100)))
+    assert found.input_cpu("hio").median == 3.5
+    assert found.input_cpu("memory") is None
+
+
+def test_tables_and_the_summary_for_machines():
+    found = document(one("hio", 98), one("memory", 100), one("tf-data", 90))
+    table, judged = section(found, targets=True).grids
+    rows = {row[0]: row for row in table.rows}
+    assert list(rows) == ["JPEGs in memory", "JPEGs, hio", "JPEGs, tf.data"]
+    assert rows["JPEGs, hio"][1:4] == ("98.0", "0.980", "+0.00")
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert judged.rows[0][-1] == "yes"
+    line = summary(found)[0]
+    assert (line["series"], line["target"], line["met"]) == ("hio", "≥ 0.97 x memory", True)
+
+
+def test_every_source_runs_once_a_round_and_none_is_always_first():
+    jobs = order(list(SOURCES), [2], 2)
+    assert [job.source.name for job in jobs[:6]] == list(SOURCES)
+    assert jobs[6].source.name == list(SOURCES)[1] and len({str(job) for job in jobs}) == 12
+
+
+def test_a_source_of_another_suite_is_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["io", "bench", "--suite", "training", "--only", "hio,py-lmdb"]) == 2
+    assert "suite training has no py-lmdb; remedy: some of memory, hio" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""Batches out of the kernel and out of the generator, and what is said where there is no kernel."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import pytest
+from data_sets import files, tfrecord
+from thread_ranks import in_job, succeeded
+
+tf = pytest.importorskip("tensorflow")
+
+import horovod_opt.io as hio
+from horovod_opt.io.tensorflow import dataset as dataset_function
+from horovod_opt.io.tensorflow import kernel as kernels
+
+dataset_module = sys.modules[dataset_function.__module__]
+
+
+def elements(pattern, batch_size: int, **options) -> list[list]:
+    """Of two epochs, the last two batches of the first one in a pass of their own."""
+    taken = []
+    with hio.open(pattern, seed=4, chunk_samples=8, **options) as data:
+        ds = hio.tensorflow.dataset(data, batch_size, with_info=True)
+        for count in (int(ds.cardinality()) - 2, None, None):
+            for element in ds.take(count) if count else ds:
+                data.taken(element[1])
+                taken.append([each.numpy().tolist() for each in tf.nest.flatten(element)])
+            data.load_state_dict(data.state_dict())
+    return taken
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "folder", "skip"])
+def test_both_make_the_same(tmp_path, kernel, monkeypatch, kind):
+    if kind == "folder":
+        files(tmp_path, {f"{label}/{i}": f"{label}{i}".encode() * i
+                         for label in "ab" for i in range(40)})
+        pattern = tmp_path
+    else:
+        pattern = tfrecord(tmp_path / "a.tfrecord",
+                           [bytes([i % 256]) * (37 * i % 4001) for i in range(200)])
+    options = {"bad": "skip"} if kind == "skip" else {}
+    if kind == "skip":
+        hio.open(pattern).close()
+        damage(pattern)
+    assert kernels.operations() is not None
+    found = elements(pattern, 8, **options)
+    monkeypatch.setattr(dataset_module, "operations", lambda: None)
+    expected = elements(pattern, 8, **options)
+    assert len(found) == len(expected) > 10
+    for one, other in zip(found, expected):
+        assert one == other
+
+
+def damage(path) -> None:
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 4, len(content), len(content) // 4):
+        content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_an_iterator_that_waits_is_cancelled(tmp_path, kernel):
+    """Rank 0 is as far ahead of rank 1 as memory lets it; dropping its iterator joins the thread
+    that prefetches."""
+    tfrecord(tmp_path / "a.tfrecord", [bytes(1000)] * 400)
+    is_over = threading.Event()
+
+    def rank_of(open_data, rank: int) -> int:
+        with open_data(tmp_path / "a.tfrecord", chunk_samples=8, shards=1, window=1,
+                       memory=50000) as data:
+            ds = hio.tensorflow.dataset(data, 4)
+            if rank == 1:
+                assert is_over.wait(60)
+                return 0
+            try:
+                batches = iter(ds.prefetch(100))
+                next(batches)
+                threading.Event().wait(1.5)  # until the prefetching waits for the node's reader
+                del batches
+            finally:
+                is_over.set()
+            return 1
+
+    assert in_job(2, rank_of) == [1, 0]
+
+
+def test_what_the_feeder_raises_is_the_error(tmp_path, kernel, monkeypatch):
+    pattern = tfrecord(tmp_path / "a.tfrecord", [bytes(10)] * 40)
+    with hio.open(pattern, seed=1) as data:
+        ds = hio.tensorflow.dataset(data, 8)
+
+        def failing(*_: object):
+            raise RuntimeError("it has failed")
+            yield
+
+        monkeypatch.setattr("horovod_opt.io.reading.Reading.steps_together", failing)
+        with pytest.raises(tf.errors.UnknownError, match="RuntimeError: it has failed"):
+            list(ds)
+
+
+@pytest.fixture
+def kernel_at(monkeypatch):
+    """Sets where the kernel is; what was loaded before is loaded again afterwards."""
+    kernels.operations.cache_clear()
+    yield lambda path: monkeypatch.setattr(kernels, "_path", lambda: path)
+    kernels.operations.cache_clear()
+
+
+def test_where_it_was_not_built_that_is_said_once(tmp_path, kernel_at, capfd):
+    kernel_at(tmp_path / "missing.so")
+    pattern = tfrecord(tmp_path / "a.tfrecord", [bytes(10)] * 4)
+    for _ in range(2):
+        with hio.open(pattern) as data:
+            assert len(list(hio.tensorflow.dataset(data, 2))) == 2
+    said = capfd.readouterr().err
+    assert said.count("batches for TensorFlow are made in Python") == 1
+    assert "missing.so is not there" in said
+
+
+def test_what_cannot_be_loaded_is_not_used(tmp_path, kernel_at, capfd):
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    kernel_at(broken)
+    assert kernels.operations() is None
+    assert f"{broken} cannot be loaded" in capfd.readouterr().err
+
+
+def test_a_number_that_no_queue_has(kernel):
+    steps = kernels.StepsDataset(kernels.operations(), tf.constant(1 << 40, tf.int64),
+                                 [tf.TensorSpec([None], tf.string)])
+    with pytest.raises(tf.errors.FailedPreconditionError, match="loop over the data set anew"):
+        next(iter(steps))
+
+
+def test_labels_of_no_samples(tmp_path, kernel):
+    """Of 3 samples for 2 ranks a step has none for one of them."""
+    files(tmp_path, {f"a/{i}": b"x" for i in range(3)})
+
+    def rank_of(open_data, rank: int) -> list:
+        with open_data(tmp_path, shuffle=False) as data:
+            return [(len(records), labels.numpy().tolist()) for records, labels in
+                    hio.tensorflow.dataset(data, 1, last="mask")]
+
+    results = succeeded(in_job(2, rank_of))
+    assert sorted(sum(results, [])) == [(0, []), (1, [0]), (1, [0]), (1, [0])]
