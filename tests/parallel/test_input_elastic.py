@@ -31,14 +31,15 @@ def notes(folder: Path) -> list[list[dict]]:
 
 
 @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
-@pytest.mark.parametrize("batch", [{"batch_size": 4}, {"global_batch_size": 10}],
-                         ids=["of a rank", "of all ranks"])
-def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framework, batch):
+@pytest.mark.parametrize("batch, dies", [
+    ({"batch_size": 4}, 1), ({"global_batch_size": 10}, 1), ({"batch_size": 4}, 0),
+], ids=["of a rank", "of all ranks", "the leader dies"])
+def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framework, batch, dies):
     """Two ranks; one dies and is replaced, a third one comes, and leaves again."""
     need(framework, "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
-    run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch),
+    run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), str(dies),
             options=options).succeeded()
     assert (tmp_path / "died").exists()
     found = notes(tmp_path)

@@ -67,8 +67,7 @@ class Leader:
         Raises InputError, and takes none of them, if the memory is too small for a step, with both
         figures, or their order is wrong.
         """
-        if self._failure is not None:
-            raise self._failure
+        self._check()
         chunk, first, last = (np.ascontiguousarray(each, np.int64)
                               for each in (loads.chunk, loads.first, loads.last))
         if len(chunk) and not 0 <= chunk.min() <= chunk.max() < len(self.chunk_bytes):
@@ -81,8 +80,7 @@ class Leader:
         """The same in pieces, each taken when the ones before it have been begun: by a thread, so
         that no rank waits for what another rank does. What is wrong with them ends the reading: of
         all ranks of the node, with a DataError that says it."""
-        if self._failure is not None:
-            raise self._failure
+        self._check()
         self._here()
         self._fed.put(pieces)
 
@@ -128,6 +126,12 @@ class Leader:
             raise ReaderEnded("the node's leader is closed, or was opened before this process was "
                               "forked; remedy: open it here")
         return ring
+
+    def _check(self) -> None:
+        """Raises what every rank of the node does that waits in the ring."""
+        if self._failure is not None:
+            raise DataError("the node's leader, which reads for this rank, cannot go on: "
+                            f"{_reason(self._failure)}") from self._failure
 
     def _all_have_left(self) -> bool:
         with self._state:  # until it has looked, no other thread frees the ring

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from building import native as building
 from building.tensorflow_flags import find_tensorflow
-from horovod_opt.io.reader import native
+from horovod_opt.io.reader import layout, leader, native
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +67,22 @@ def source(request, monkeypatch) -> str:
 
         monkeypatch.setattr(Elements, "flat", none)
     return request.param
+
+
+@pytest.fixture
+def failing_leader(monkeypatch) -> str:
+    """The leader of a node cannot go on after a while; what every rank then says, an expression."""
+    begun = []
+
+    def extents_of_chunks(index, chunk_samples, chunks):
+        begun.append(chunks)
+        if len(begun) == 2:
+            raise OSError(5, "the index cannot be read")
+        return layout.extents_of_chunks(index, chunk_samples, chunks)
+
+    monkeypatch.setattr(leader, "layout", SimpleNamespace(
+        chunk_bytes=layout.chunk_bytes, extents_of_chunks=extents_of_chunks))
+    return "leader, .* OSError: .* the index cannot be read"
 
 
 @pytest.fixture(autouse=True)

@@ -152,7 +152,10 @@ class StepsDataset : public tf::data::DatasetBase {
       TF_RETURN_IF_ERROR(Await(ctx, code, [&] {
         return hio_queue_take(queue_.get(), places.data(), &begin, &bad, kLookMilliseconds);
       }));
-      if (code != HIO_OK) return Ask(ctx, code, code == HIO_FAILED ? hio_error() : "", answer);
+      if (code != HIO_OK) {
+        const bool has_text = code == HIO_FAILED || code == HIO_LEADER_FAILED;
+        return Ask(ctx, code, has_text ? hio_error() : "", answer);
+      }
       answer = {nullptr, 0, nullptr, step.samples, step.weight};
       if (bad > 0) TF_RETURN_IF_ERROR(Ask(ctx, HIO_OK, "", answer));
       if (answer.is_good != nullptr) {

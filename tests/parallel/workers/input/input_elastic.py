@@ -1,7 +1,8 @@
-"""Trains elastically on files: rank 1 dies between two commits, a third rank comes, and goes again.
+"""Trains elastically on files: a rank dies between two commits, a third rank comes, and goes again.
 
-FOLDER DATA FRAMEWORK BATCH: BATCH is the size of a batch for hio.*.loader, as JSON. Each process
-notes the steps that it has committed; what it took after its last commit does not count.
+FOLDER DATA FRAMEWORK BATCH RANK: BATCH is the size of a batch for hio.*.loader, as JSON; RANK dies.
+Each process notes the steps that it has committed; what it took after its last commit does not
+count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from common import FOLDER
 
 import horovod_opt.io as hio
 
-PATTERN, FRAMEWORK, BATCH = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+PATTERN, FRAMEWORK = sys.argv[2:4]
+BATCH, DIES = json.loads(sys.argv[4]), int(sys.argv[5])
 COMMIT_EVERY, DEATH, GROWTH = 3, 7, 13
 OF_THREE, OF_TWO_AGAIN = 9, 6  # steps that the job has to have before its last epoch ends
 STEP_SECONDS = 0.05  # the launcher looks for hosts every second
@@ -90,7 +92,7 @@ hio.elastic.attach(state, data)
 
 def prepare_step() -> None:
     """What happens to the job."""
-    if state.step == DEATH and hvd.rank() == 1 and not died.exists():
+    if state.step == DEATH and hvd.rank() == DIES and not died.exists():
         died.touch()
         change_hosts("localhost:1", "127.0.0.1:1", "127.1:1")
         os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 from data_sets import environment, files, tar, tfrecord
-from thread_ranks import in_job, on_ranks
+from thread_ranks import in_job, on_ranks, succeeded
 
 tf = pytest.importorskip("tensorflow")
 
@@ -194,6 +194,16 @@ def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
         size = int(short["end"] - short["start"])
         assert int(short["size"]) == size - 1
         assert float(short["weight"]) == pytest.approx((size - 1) / size)
+
+
+def test_an_error_of_the_leader_reaches_every_rank(tfrecords, failing_leader):
+    def train(open_data, rank: int) -> bool:
+        with open_data(tfrecords, seed=1, chunk_samples=2) as data:
+            with pytest.raises(tf.errors.OpError, match=failing_leader):
+                list(hio.tensorflow.dataset(data, 2))
+            return True
+
+    assert succeeded(in_job(2, train)) == [True, True]
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
