@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib")
 
 from horovod_opt import cli
 from horovod_opt.bench import worker_job
-from horovod_opt.bench.steps import kinds, steps_options, targets
+from horovod_opt.bench.steps import kinds, steps_options, steps_suite, targets
 from horovod_opt.bench.steps.kinds import KINDS
 from horovod_opt.bench.steps.results import cells, summary, verdicts
 from horovod_opt.bench.steps.steps_pictures import section
@@ -58,6 +58,26 @@ def test_the_tuned_off_differs_from_off_in_mpis_setting_only():
     tuned, plain = (next(job.series for job in jobs() if job.series.name == name)
                     for name in (YIELDING.name, BASE))
     assert tuned.environ() == {**plain.environ(), "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def test_jobs_keep_their_memory_unless_the_user_says_otherwise(monkeypatch):
+    for name in steps_suite.KEEPS_MEMORY:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
+    seen = []
+
+    def run(series, *_):
+        seen.append(series.environ())
+        return {"metrics": {"steps_per_second": 2.0}, "mpi": "",
+                "per_rank": {"counters": [], "memory_mib": [1]}}
+
+    monkeypatch.setattr(worker_job, "run", run)
+    tuned = next(job for job in jobs() if job.series.name == YIELDING.name)
+    assert steps_suite.measure(tuned, 1, 10)["steps_per_second"] == 2.0
+    (environ,) = seen
+    assert environ["MALLOC_TRIM_THRESHOLD_"] == "7"
+    assert environ["MALLOC_MMAP_THRESHOLD_"] == str(2**25)
+    assert environ["OMPI_MCA_mpi_yield_when_idle"] == "1"
 
 
 def test_modes_and_kinds_can_be_chosen():
