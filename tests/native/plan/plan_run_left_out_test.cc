@@ -100,6 +100,18 @@ TEST_F(LeftOutTest, ItIsNegotiatedAndInNoBucket) {
   EXPECT_EQ(NumbersOf(Apply(Decision::kWait).negotiated), std::vector<int>{sent_});
 }
 
+// It may come on some ranks only, and then more often than the plan's own tensors.
+TEST_F(LeftOutTest, ItBeginsNoIteration) {
+  run_.LeaveOut(1, "sparse");
+  WarmUp();
+  Commit();
+  for (int i = 0; i < 5; ++i) Arrive(1);
+  EXPECT_EQ(CastVote().begun, kLast);
+  for (int i = 0; i < 5; ++i) Arrive(1);
+  Apply(Decision::kWait);
+  EXPECT_EQ(CastVote().begun, kLast);
+}
+
 TEST_F(LeftOutTest, APlanOfNothingElseHasNoBuckets) {
   for (int slot : {0, 1}) EXPECT_FALSE(run_.LeaveOut(slot, "sparse"));
   EXPECT_TRUE(run_.LeaveOut(2, "sparse"));
