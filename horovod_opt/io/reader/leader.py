@@ -11,7 +11,7 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.reader import closing, forked, layout
-from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.errors import ReaderEnded, leader_failed
 from horovod_opt.io.reader.handover import Giver
 from horovod_opt.io.reader.ring import LeaderStats, Ring
 
@@ -130,8 +130,7 @@ class Leader:
     def _check(self) -> None:
         """Raises what every rank of the node does that waits in the ring."""
         if self._failure is not None:
-            raise DataError("the node's leader, which reads for this rank, cannot go on: "
-                            f"{_reason(self._failure)}") from self._failure
+            raise leader_failed(_reason(self._failure)) from self._failure
 
     def _all_have_left(self) -> bool:
         with self._state:  # until it has looked, no other thread frees the ring

@@ -12,7 +12,7 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.reader import forked, native
-from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.reader.errors import ReaderEnded, leader_failed
 from horovod_opt.io.reader.layout import Extents
 from horovod_opt.io.reader.step_queue import StepQueue
 
@@ -275,8 +275,7 @@ class Ring:
             raise ReaderEnded(f"{prefix}the reader is closed")
         reason = self._error() if text is None else text
         if code == native.LEADER_FAILED:
-            raise DataError(f"{prefix}the node's leader, which reads for this rank, cannot go on: "
-                            f"{reason}")
+            raise leader_failed(reason, prefix)
         raise DataError(f"{prefix}{reason}")
 
     def _error(self) -> str:

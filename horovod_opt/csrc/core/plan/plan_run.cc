@@ -237,9 +237,8 @@ void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_id
   if (state_ == PlanState::kReady) reason_.clear();
   state_ = state_ == PlanState::kReady ? PlanState::kActive : PlanState::kEnding;
   for (const auto& [slot, reason] : leaves_out_) {
-    if (state_ != PlanState::kActive || left_out_.count(slot) > 0) continue;
-    state_ = PlanState::kEnding;  // since CastVote()
-    reason_ = "'" + plan_.slots[slot].name + "': " + reason;
+    const bool is_known = left_out_.count(slot) > 0;  // otherwise it was left out since CastVote()
+    if (state_ == PlanState::kActive && !is_known) Differs(slot, reason);
   }
   planned_from_ = decision.from_iteration;
   planned_until_ = kNever;
