@@ -115,14 +115,14 @@ class Reading:
         self._feeding = Feeding(self._member)
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
-        self.waited_now: Callable[[], float] = float  # and where they are counted elsewhere: since
+        self._waited_now: Callable[[], float] = float  # and for those that somebody else counts
         self._last_stats: dict[str, float] = {}
         self._published = time.monotonic()
         self._total = totals.add(self.publish)
         self._next_step = 0
         self._ahead: Optional[Epoch] = None
         self._begun = 0
-        self._lock = threading.Lock()
+        self._lock, self._waits = threading.Lock(), threading.Lock()
         self._has_parted = False
 
     def _batches(self, position: int) -> Batches:
@@ -235,8 +235,19 @@ class Reading:
                 "node_bytes_read": leader.bytes_read, "node_requests": leader.requests,
                 "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes,
                 "node_cached_bytes": leader.cached_bytes}
-        return {**self._last_stats,
-                "training_wait_seconds": self.training_waited + self.waited_now()}
+        with self._waits:
+            waited = self.training_waited + self._waited_now()
+        return {**self._last_stats, "training_wait_seconds": waited}
+
+    def wait_is(self, seconds: Callable[[], float]) -> None:
+        """From now until wait_is_over(), that is what the training has waited in a pass."""
+        with self._waits:
+            self._waited_now = seconds
+
+    def wait_is_over(self) -> None:
+        with self._waits:
+            self.training_waited += self._waited_now()
+            self._waited_now = float
 
     def publish(self) -> None:
         """Brings horovod_opt.stats() up to date."""

@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 6
+#define HIO_VERSION 7
 
 enum {
   HIO_OK = 0,
@@ -145,6 +145,8 @@ HIO_API HioQueue* hio_queue_claim(int64_t number);
 HIO_API void hio_queue_free(HioQueue* queue);
 HIO_API int64_t hio_queue_number(const HioQueue* queue);
 HIO_API int64_t hio_queue_handed_out(const HioQueue* queue);
+/* Whether the taker was told that nothing follows. */
+HIO_API int hio_queue_is_over(const HioQueue* queue);
 /* Nanoseconds, for the steps that were handed out, by whoever wanted them. */
 HIO_API int64_t hio_queue_waited(const HioQueue* queue);
 /* The pass is left: both sides return from their waits. */

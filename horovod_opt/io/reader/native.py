@@ -12,7 +12,7 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 6  # HIO_VERSION
+VERSION = 7  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR, LEADER_FAILED = range(8)
 FAILED = -1
@@ -65,6 +65,7 @@ _TABLE = (
     ("hio_queue_free", None, (_POINTER,)),
     ("hio_queue_number", _INT64, (_POINTER,)),
     ("hio_queue_handed_out", _INT64, (_POINTER,)),
+    ("hio_queue_is_over", _INT, (_POINTER,)),
     ("hio_queue_waited", _INT64, (_POINTER,)),
     ("hio_queue_stop", None, (_POINTER,)),
     ("hio_queue_wait", _INT, (_POINTER,)),

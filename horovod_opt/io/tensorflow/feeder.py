@@ -19,29 +19,32 @@ from horovod_opt.io.tensorflow.elements import Elements
 
 
 class Feeder:
-    """Of one pass; closed by whoever leaves it. `number`: of its queue."""
+    """Of one pass, which ends when the kernel leaves it. `number`: of its queue."""
 
     def __init__(self, data: Data, reading: Reading, epoch: Epoch):
-        self._data, self._member = data, reading.member
+        self._data, self._reading, self._member = data, reading, reading.member
         self._queue = self._member.queue()
         self.number = self._queue.number
         self._steps: Iterator[Steps] = reading.steps_together(epoch)
         self._kept: deque[Steps] = deque()  # those with steps that were not handed out
         self._kept_from = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        threading.Thread(target=self._run, name="hio-steps", daemon=True).start()
+        reading.wait_is(lambda: self._queue.waited)
+        self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
+        self._thread.start()
 
     def handed_out(self) -> int:
         """Steps, to TensorFlow."""
         return self._queue.handed_out
 
-    def waited(self) -> float:
-        """Seconds that TensorFlow has, for these steps."""
-        return self._queue.waited
+    def is_over(self) -> bool:
+        """Whether TensorFlow was told that nothing follows."""
+        return self._queue.is_over
 
     def close(self) -> None:
-        """Nobody takes the steps any more."""
+        """Nobody takes the steps any more, and this one touches nothing any more."""
         self._queue.stop()
+        self._thread.join()
 
     def _run(self) -> None:
         while (event := self._queue.wait()) != native.STOPPED:
@@ -50,6 +53,8 @@ class Feeder:
             else:
                 self._feed()
         self._steps.close()
+        self._reading.wait_is_over()
+        self._reading.publish()
 
     def _feed(self) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from horovod_opt.io.decoding import Found, found
+from horovod_opt.io.errors import InputError
 from horovod_opt.io.prefetching import prefetched
 from horovod_opt.io.reading import Epoch
 from horovod_opt.io.tensorflow.elements import Elements
@@ -21,11 +22,8 @@ AHEAD = 2  # batches that a thread takes out of the ring before TensorFlow asks
 
 def generated(passes: Passes, elements: Elements) -> tf.data.Dataset:
     """Flat elements."""
-    def of(epoch: Epoch) -> Iterator[tuple]:
-        return _flat(passes, elements, epoch)
-
     return passes.repeated(tf.data.Dataset.from_generator(
-        lambda: _Failing(passes.once(of)), output_signature=elements.signature))
+        lambda: _Failing(_once(passes, elements)), output_signature=elements.signature))
 
 
 class _Failing:
@@ -51,11 +49,21 @@ class _Failing:
             raise
 
 
+def _once(passes: Passes, elements: Elements) -> Iterator[tuple]:
+    epoch = passes.begin()
+    if epoch is not None:
+        yield from _flat(passes, elements, epoch)
+        passes.over()
+
+
 def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
-    data, step = passes.data, 0
+    data, step, number = passes.data, 0, passes.number
     passes.follow(lambda: step)
     with data.interruptible(), closing(prefetched(_found(passes, epoch), AHEAD)) as batches:
         while (one := _next(passes, batches)) is not None:
+            if passes.number != number:
+                raise InputError(
+                    "the pass was left, as another loop over the same data set has begun")
             step += 1
             if one.holes:
                 data.holes.setdefault(one.info.epoch, []).extend(one.holes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from collections.abc import Callable
+from typing import Optional
 
 import tensorflow as tf
 
@@ -27,27 +27,30 @@ class Passes:
         self._steps = 0
         self._handed_out: Callable[[], int] = lambda: 0
         self._is_over = False  # the pass that a repetition is asked for
+        self.number = 0  # of the latest one
 
     def repeated(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
         """Its cardinality is that of a whole epoch."""
         return one_pass.repeat().take(self.reading.steps)
 
-    def once(self, of: Callable[[Epoch], Iterator[Any]]) -> Iterator[Any]:
-        """Of the next pass, or nothing where the one before has come to its end."""
+    def begin(self) -> Optional[Epoch]:
+        """The next pass; None where a repetition asks for it, as the one before was over()."""
         if self._is_over:
             self._is_over = False
-            return
-        epoch = self._begin()
-        if not epoch.batches.steps:
-            return
-        yield from of(epoch)
+            return None
+        self.number += 1
+        epoch = self._next()
+        return epoch if epoch.batches.steps else None
+
+    def over(self) -> None:
+        """Whoever took the pass was told of its end, and will ask for a repetition."""
         self._is_over = True
 
     def follow(self, handed_out: Callable[[], int]) -> None:
         """`handed_out` says how many batches of the pass were, until the next one begins."""
         self._handed_out = handed_out
 
-    def _begin(self) -> Epoch:
+    def _next(self) -> Epoch:
         """What is left of the epoch that comes next."""
         data = self.data
         says_nothing = (data.counter is None and not data.is_resumed

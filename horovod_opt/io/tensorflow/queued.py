@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 
-from horovod_opt.io.reading import Epoch
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.feeder import Feeder
 from horovod_opt.io.tensorflow.kernel import StepsDataset
 from horovod_opt.io.tensorflow.passes import Passes
 
+EMPTY = -1  # the number of a pass that has no steps
+
 
 def queued(operations: Any, passes: Passes, elements: Elements) -> tf.data.Dataset:
-    """Flat elements. Python yields one number for each pass."""
-    def of(epoch: Epoch) -> Iterator[int]:
-        return _number(passes, epoch)
+    """Flat elements. Python says one number for each pass.
 
-    numbers = tf.data.Dataset.from_generator(
-        lambda: passes.once(of), output_signature=tf.TensorSpec([], tf.int64))
-    return passes.repeated(numbers.flat_map(
-        lambda number: StepsDataset(operations, number, elements.signature)))
+    Not by from_generator(): TensorFlow 2.21 sets the C library's M_MMAP_THRESHOLD for the whole
+    process when one is made, and a training that allocates its tensors anew in each step then loses
+    a quarter of its speed to page faults."""
+    queues = _Queues(passes)
+    return passes.repeated(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
+        operations, tf.numpy_function(queues.next_number, [], tf.int64), elements.signature)))
 
 
-def _number(passes: Passes, epoch: Epoch) -> Iterator[int]:
-    """There as long as the pass."""
-    reading = passes.reading
-    feeder = Feeder(passes.data, reading, epoch)
-    passes.follow(feeder.handed_out)
-    reading.waited_now = feeder.waited
-    try:
-        yield feeder.number
-    finally:
-        feeder.close()
-        reading.training_waited += feeder.waited()
-        reading.waited_now = float
-        reading.publish()
+class _Queues:
+    """One for each pass; that of the last one goes when the next begins."""
+
+    def __init__(self, passes: Passes):
+        self._passes = passes
+        self._feeder: Optional[Feeder] = None
+
+    def next_number(self) -> np.int64:
+        if self._feeder is not None:
+            self._feeder.close()
+            if self._feeder.is_over():
+                self._passes.over()
+            self._feeder = None
+        epoch = self._passes.begin()
+        if epoch is None:
+            return np.int64(EMPTY)
+        self._feeder = Feeder(self._passes.data, self._passes.reading, epoch)
+        self._passes.follow(self._feeder.handed_out)
+        return np.int64(self._feeder.number)

@@ -1,8 +1,9 @@
 // A data set of TensorFlow whose iterator takes a rank's steps out of the node's reader.
 //
-// One pass of the training, whose queue has the `number`. An element has the records of each part
-// (string[k]), labels (int64[k]) where there are some, and what the batch says of itself: int64[6]
-// and the weight (float). Python, and its lock, are needed only for what hio_queue_ask() is asked.
+// One pass of the training, whose queue has the `number`, or none if that is negative. An element
+// has the records of each part (string[k]), labels (int64[k]) where there are some, and what the
+// batch says of itself: int64[6] and the weight (float). Python, and its lock, are needed only for
+// what hio_queue_ask() is asked.
 
 #include <algorithm>
 #include <chrono>
@@ -40,11 +41,16 @@ REGISTER_OP("HorovodOptStepsDataset")
 
 struct LetGo {
   void operator()(HioQueue* queue) const {
-    hio_queue_stop(queue);  // Python's generator may not hear that it is over
+    hio_queue_stop(queue);  // its feeder waits for that
     hio_queue_free(queue);
   }
 };
 using Queue = std::unique_ptr<HioQueue, LetGo>;
+
+absl::Status Left() {
+  return absl::CancelledError(
+      "the pass was left, as another loop over the same data set has begun");
+}
 
 // Repeats `call` until it is not HIO_TIMEOUT.
 template <class Call>
@@ -102,6 +108,8 @@ class StepsDataset : public tf::data::DatasetBase {
     using DatasetIterator<StepsDataset>::DatasetIterator;
 
     absl::Status Initialize(tf::data::IteratorContext*) override {
+      is_over_ = dataset()->number_ < 0;
+      if (is_over_) return absl::OkStatus();
       queue_.reset(hio_queue_claim(dataset()->number_));
       if (queue_ != nullptr) return absl::OkStatus();
       return absl::FailedPreconditionError(
@@ -138,7 +146,7 @@ class StepsDataset : public tf::data::DatasetBase {
       int code = HIO_OK;
       TF_RETURN_IF_ERROR(Await(
           ctx, code, [&] { return hio_queue_look(queue_.get(), &step, kLookMilliseconds); }));
-      if (code == HIO_CLOSED) return absl::CancelledError("the pass was left");
+      if (code == HIO_CLOSED) return Left();
       if (code == HIO_OVER) {
         is_over_ = true;
         return absl::OkStatus();
@@ -225,7 +233,7 @@ class StepsDataset : public tf::data::DatasetBase {
       TF_RETURN_IF_ERROR(Await(ctx, code, [&] {
         return hio_queue_ask(queue_.get(), asked, text.c_str(), &answer, kLookMilliseconds);
       }));
-      if (code == HIO_CLOSED) return absl::CancelledError("the pass was left");
+      if (code == HIO_CLOSED) return Left();
       if (answer.error == nullptr) return absl::OkStatus();
       return answer.is_input ? absl::InvalidArgumentError(answer.error)
                              : absl::UnknownError(answer.error);

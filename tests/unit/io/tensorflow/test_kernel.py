@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import subprocess
 import sys
 import threading
 
@@ -127,6 +129,68 @@ def test_what_cannot_be_loaded_is_not_used(tmp_path, kernel_at, capfd):
     kernel_at(broken)
     assert kernels.operations() is None
     assert f"{broken} cannot be loaded" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["kernel", "generator"])
+def test_another_loop_ends_the_one_before(tmp_path, kernel, monkeypatch, source):
+    records = sorted(b"%d" % i for i in range(4000))
+    pattern = tfrecord(tmp_path / "a.tfrecord", records)
+    if source == "generator":
+        monkeypatch.setattr(dataset_module, "operations", lambda: None)
+    with hio.open(pattern, seed=1) as data:
+        ds = hio.tensorflow.dataset(data, 4)
+        first = iter(ds)
+        next(first)
+        second = iter(ds)
+        taken = next(second).numpy().tolist()
+        with pytest.raises(tf.errors.OpError, match="another loop over the same data set"):
+            for _ in first:  # what it had fetched, first of all
+                pass
+        for batch in second:
+            taken += batch.numpy().tolist()
+        assert sorted(taken) == records
+
+
+def test_no_thread_stays_behind_a_pass(tmp_path, kernel):
+    pattern = tfrecord(tmp_path / "a.tfrecord", [bytes(10)] * 40)
+    with hio.open(pattern, seed=1) as data:
+        ds = hio.tensorflow.dataset(data, 4)
+        before = set(threading.enumerate())
+        for count in (10, 2):  # to the end; left
+            batches = iter(ds)
+            for _ in range(count):
+                next(batches)
+            feeder, = (one for one in set(threading.enumerate()) - before
+                       if one.name == "hio-steps")
+            del batches
+            feeder.join(60)
+            assert not feeder.is_alive()
+
+
+def test_the_c_library_goes_on_keeping_memory(tmp_path, kernel):
+    """Of a size that was freed once, as the tensors of each step of a training are."""
+    pattern = tfrecord(tmp_path / "a.tfrecord", [bytes(10)] * 40)
+    program = f"""
+import ctypes
+import horovod_opt.io as hio
+
+class Info(ctypes.Structure):  # struct mallinfo2 of the GNU C library
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost")]
+
+with hio.open({str(pattern)!r}) as data:
+    assert len(list(hio.tensorflow.dataset(data, 4))) == 10
+c = ctypes.CDLL(None)
+c.malloc.restype, c.free.argtypes, c.mallinfo2.restype = ctypes.c_void_p, [ctypes.c_void_p], Info
+c.free(c.malloc(8 << 20))
+before = c.mallinfo2().hblks
+assert c.malloc(4 << 20)
+assert c.mallinfo2().hblks == before, "memory comes from the kernel each time"
+"""
+    if not hasattr(ctypes.CDLL(None), "mallinfo2"):
+        pytest.skip("the C library has no mallinfo2()")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_a_number_that_no_queue_has(kernel):
