@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.suites.records.jobs import order
 from horovod_opt.io.bench.suites.records.pictures import section
-from horovod_opt.io.bench.suites.records.results import cells, summary, verdicts
+from horovod_opt.io.bench.suites.records.results import RecordsCell, summary, verdicts
 from horovod_opt.measuring.comparison import Spread
 
 MIB = 1 << 20
@@ -37,7 +37,7 @@ def verdict_of(found: dict, over: str, ranks: int, series: str = "hio-tfrecord")
 
 
 def test_ratios_are_those_of_a_round():
-    found, = cells(document(*(one("hio-tfrecord", speed, number=number) for number, speed
+    found, = RecordsCell.each(document(*(one("hio-tfrecord", speed, number=number) for number, speed
                               in enumerate((100, 400, 300))),
                             *(one("grain", speed, number=number) for number, speed
                               in enumerate((100, 200, 600)))))

@@ -8,12 +8,13 @@ pytest.importorskip("matplotlib")
 
 from horovod_opt import cli
 from horovod_opt.io.bench.suites.training.jobs import SOURCES, order
-from horovod_opt.io.bench.suites.training.results import cells, summary, verdicts
-from horovod_opt.io.bench.suites.training.tables import section
+from horovod_opt.io.bench.suites.training.pictures import section
+from horovod_opt.io.bench.suites.training.results import TrainingCell, summary, verdicts
 
 
-def one(series: str, speed: float, number: int = 0, cpu: float = 100.0, alone: float = 5.0) -> dict:
-    return {"round": number, "ranks": 2, "series": series, "images_per_second": speed,
+def one(series: str, speed: float = 20.0, number: int = 0, cpu: float = 100.0, alone: float = 5.0,
+        ranks: int = 2) -> dict:
+    return {"round": number, "ranks": ranks, "series": series, "images_per_second": speed,
             "cpu_ms_per_image": cpu, "input_cpu_ms_per_image": alone}
 
 
@@ -42,7 +43,7 @@ def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
 
 
 def test_the_processor_time_of_an_input_is_more_than_its_references():
-    found, = cells(document(one("hio", 90, cpu=103.5), one("memory", 100, cpu=100)))
+    found, = TrainingCell.each(document(one("hio", 90, cpu=103.5), one("memory", 100, cpu=100)))
     assert found.input_cpu("hio").median == 3.5
     assert found.input_cpu("memory") is None
 
@@ -57,6 +58,14 @@ def test_tables_and_the_summary_for_machines():
     assert judged.rows[0][-1] == "yes"
     line = summary(found)[0]
     assert (line["series"], line["target"], line["met"]) == ("hio", "≥ 0.97 x memory", True)
+
+
+def test_the_picture_has_a_bar_for_each_source_and_number_of_ranks():
+    found = document(*(one(name, ranks=ranks) for name in SOURCES for ranks in (2, 4)))
+    picture, = section(found, targets=False).pictures
+    assert [len(axis.patches) for axis in picture.figure.axes] == [2 * len(SOURCES)] * 2
+    failed = {"round": 0, "ranks": 2, "series": "hio", "failed": "ended with exit code 1"}
+    assert not section(document(failed), targets=False).pictures
 
 
 def test_every_source_runs_once_a_round_and_none_is_always_first():

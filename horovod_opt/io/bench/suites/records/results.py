@@ -2,66 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from operator import itemgetter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.suites.cell import Cell
 from horovod_opt.io.bench.suites.records.targets import HIO, SPEED, TARGETS, Target
-from horovod_opt.measuring.comparison import Spread, by_round, compare, ratio
+from horovod_opt.measuring.comparison import Spread, ratio
 from horovod_opt.measuring.verdict import Verdict, verdict
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The measurements at a number of ranks, and why series of them failed."""
-
-    ranks: int
-    measurements: Sequence[Mapping[str, Any]]
-    failures: Mapping[str, Sequence[str]]
-
-    @property
-    def series(self) -> list[str]:
-        """In the order of PEERS."""
-        found = {one["series"] for one in self.measurements}
-        return [name for name in PEERS if name in found]
-
-    def values(self, series: str, key: str) -> dict[int, float]:
-        return by_round(self.measurements, series, itemgetter(key))
-
-    def spread(self, series: str, key: str) -> Spread | None:
-        values = list(self.values(series, key).values())
-        return Spread.of(values) if values else None
+class RecordsCell(Cell):
+    ORDER = PEERS
 
     def ratio(self, series: str, base: str, key: str = SPEED) -> Spread | None:
         """Of the rounds that have both."""
-        return compare(self.values(series, key), self.values(base, key), ratio)
+        return self.compared(series, base, key, ratio)
 
     def base(self) -> str | None:
         """What the others are compared with: hio's first series that was measured."""
         return next((name for name in (HIO, "hio-lmdb") if self.values(name, SPEED)), None)
 
 
-def cells(document: Mapping[str, Any]) -> Iterator[Cell]:
-    """By number of ranks."""
-    measurements = document["measurements"]
-    for ranks in sorted({one["ranks"] for one in measurements}):
-        mine = [one for one in measurements if one["ranks"] == ranks]
-        failures: dict[str, list[str]] = {}
-        for one in mine:
-            if "failed" in one:
-                failures.setdefault(one["series"], []).append(one["failed"])
-        yield Cell(ranks, mine, failures)
-
-
-def judge(target: Target, cell: Cell, absent: Mapping[str, str]) -> Verdict:
+def judge(target: Target, cell: RecordsCell, absent: Mapping[str, str]) -> Verdict:
     """`absent`: by series, why it cannot be measured."""
     needs = (target.series, target.over)
     reasons = [absent[one] for one in needs if one in absent]
     if reasons:
         return Verdict(target, None, None, f"not measured: {reasons[0]}")
-    failed = [one for one in needs if cell.failures.get(one)]
+    failed = [one for one in needs if cell.failures(one)]
     missing = [one for one in needs if not cell.values(one, target.of)]
     return verdict(target, cell.ratio(*needs, target.of),
                    f"{', '.join(failed)} failed" if failed else "", missing)
@@ -69,7 +39,7 @@ def judge(target: Target, cell: Cell, absent: Mapping[str, str]) -> Verdict:
 
 def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks; of targets for a number that was not measured, too."""
-    found = {cell.ranks: cell for cell in cells(document)}
+    found = {cell.ranks: cell for cell in RecordsCell.each(document)}
     absent = document["not_measured"]
     for target in TARGETS:
         for ranks in found if target.ranks is None else [target.ranks]:

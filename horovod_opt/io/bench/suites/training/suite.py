@@ -13,8 +13,8 @@ from typing import Any
 from horovod_opt.arguments import Refused
 from horovod_opt.bench import worker_job
 from horovod_opt.io.bench.suites.training.jobs import Job, order
+from horovod_opt.io.bench.suites.training.pictures import section
 from horovod_opt.io.bench.suites.training.results import ALONE, CPU, SPEED, summary
-from horovod_opt.io.bench.suites.training.tables import section
 from horovod_opt.measuring import launch
 from horovod_opt.measuring.benchmark import Benchmark, begin
 from horovod_opt.measuring.documents import DocumentError

@@ -1,0 +1,61 @@
+"""Medians of several series as bars, in a group for each number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from horovod_opt.io.bench.suites.cell import Cell
+
+
+class Bar(NamedTuple):
+    """How a series looks."""
+
+    series: str
+    label: str
+    colour: str
+    hatch: Optional[str]
+
+
+class Panel(NamedTuple):
+    """What of the series is drawn: `key` of a measurement, times `factor`."""
+
+    key: str
+    label: str
+    factor: float = 1
+
+
+def figure(cells: Sequence[Cell], bars: Sequence[Bar], panels: Sequence[Panel],
+           size: tuple[float, float], columns: int) -> Figure:
+    """Panels above each other, and a legend of so many columns below. Lines reach from the smallest
+    to the largest job."""
+    drawn = Figure(figsize=size, layout="constrained")
+    axes = drawn.subplots(len(panels), 1, sharex=True)
+    for axis, panel in zip(axes, panels):
+        _draw(axis, cells, bars, panel)
+    axes[-1].set_xticks(range(len(cells)), [f"{cell.ranks} ranks" for cell in cells])
+    handles, labels = axes[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9,
+                 frameon=False)
+    return drawn
+
+
+def _draw(axis: Axes, cells: Sequence[Cell], bars: Sequence[Bar], panel: Panel) -> None:
+    width = 0.85 / len(bars)
+    for index, bar in enumerate(bars):
+        spreads = [cell.spread(bar.series, panel.key) for cell in cells]
+        places = np.arange(len(cells)) + width * (index - (len(bars) - 1) / 2)
+        shown = [(place, one) for place, one in zip(places, spreads) if one]
+        ends = [[one.median - one.low for _, one in shown],
+                [one.high - one.median for _, one in shown]]
+        axis.bar([place for place, _ in shown], [one.median * panel.factor for _, one in shown],
+                 width * 0.9, yerr=np.array(ends) * panel.factor, color=bar.colour, hatch=bar.hatch,
+                 edgecolor="white", capsize=2, label=bar.label)
+    axis.set_ylabel(panel.label)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis="y", alpha=0.3)
+    axis.set_axisbelow(True)
