@@ -115,7 +115,7 @@ def run_job(
     return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
 
 
-def elastic(folder: Path, hosts: str, most: int = 2) -> tuple[object, ...]:
+def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> tuple[object, ...]:
     """Options of an elastic job of 2 to `most` ranks. `hosts`, lines of name:slots, go to the file
     `hosts` in `folder`, from which Horovod reads them every second: a worker may change it."""
     file, script = folder / "hosts", folder / "hosts.sh"
@@ -123,7 +123,8 @@ def elastic(folder: Path, hosts: str, most: int = 2) -> tuple[object, ...]:
     script.write_text(f"#!/bin/sh\ncat {file}\n")
     script.chmod(0o755)
     return (
-        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", most, "--network-interfaces", "lo"),
+        *("--gloo", "-np", 2, "--min-np", 2, "--max-np", most),
+        *("--network-interfaces", interface),
         *("--host-discovery-script", script),
     )
 

@@ -13,6 +13,8 @@ import pytest
 from data_sets import tfrecord
 from jobs import BIN, elastic, run_job
 
+from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+
 SAMPLES = 211
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -39,10 +41,33 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     need(framework, "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
-    run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), str(dies),
-            options=options).succeeded()
-    assert (tmp_path / "died").exists()
-    found = notes(tmp_path)
+    run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), dies,
+            "localhost", "127.0.0.1", "127.1", "127.0.1", options=options).succeeded()
+    assert check_job(tmp_path, batch) == 1
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
+    """Each has a reader, and its rank is the leader."""
+    need(framework, "gloo")
+    options = elastic(tmp_path, "h1:1\nh2:1\n", most=3, interface="eth0")
+    batch = {"global_batch_size": 10}
+    keys = tmp_path / "ssh"
+    keys.mkdir()
+    try:
+        hosts = VirtualHosts(keys, 4)
+    except NoHosts as missing:
+        pytest.skip(str(missing))
+    with hosts:
+        hosts.on_first(run_job, tmp_path, "input_elastic", pattern, framework, json.dumps(batch),
+                       1, *hosts.names, options=options, PATH=hosts.path).succeeded()
+    assert check_job(tmp_path, batch) == 2
+
+
+def check_job(folder: Path, batch: dict) -> int:
+    """On how many hosts it has ended."""
+    assert (folder / "died").exists()
+    found = notes(folder)
     steps: dict[tuple[int, int, int], list[dict]] = defaultdict(list)
     for line in (line for lines in found for line in lines if "numbers" in line):
         steps[line["epoch"], line["start"], line["end"]].append(line)
@@ -58,6 +83,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     epochs = in_order[-1][0] + 1
     assert ends[0]["total"] == epochs * sum(range(SAMPLES))
     assert (ends[0]["state"]["epoch"], ends[0]["state"]["position"]) == (epochs, 0)
+    return ends[0]["hosts"]
 
 
 def check_steps(steps: dict[tuple[int, int, int], list[dict]]) -> None:

@@ -1,6 +1,7 @@
 """Trains elastically on files: a rank dies between two commits, a third rank comes, and goes again.
 
-FOLDER DATA FRAMEWORK BATCH RANK: BATCH is the size of a batch for hio.*.loader, as JSON; RANK dies.
+FOLDER DATA FRAMEWORK BATCH RANK HOST...: BATCH is the size of a batch for hio.*.loader, as JSON;
+RANK dies; four hosts, of which the job has the first two at first.
 Each process notes the steps that it has committed; what it took after its last commit does not
 count.
 """
@@ -20,7 +21,7 @@ from common import FOLDER
 import horovod_opt.io as hio
 
 PATTERN, FRAMEWORK = sys.argv[2:4]
-BATCH, DIES = json.loads(sys.argv[4]), int(sys.argv[5])
+BATCH, DIES, HOSTS = json.loads(sys.argv[4]), int(sys.argv[5]), sys.argv[6:]
 COMMIT_EVERY, DEATH, GROWTH = 3, 7, 13
 OF_THREE, OF_TWO_AGAIN = 9, 6  # steps that the job has to have before its last epoch ends
 STEP_SECONDS = 0.05  # the launcher looks for hosts every second
@@ -37,9 +38,10 @@ def note(line: dict) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def change_hosts(*lines: str) -> None:
+def change_hosts(number: int) -> None:
+    """The job may have so many, of which one is no longer used once its rank has died."""
     part = FOLDER / "hosts.part"
-    part.write_text("".join(f"{line}\n" for line in lines))
+    part.write_text("".join(f"{host}:1\n" for host in HOSTS[:number]))
     part.rename(FOLDER / "hosts")  # it is read at any time
 
 
@@ -94,12 +96,12 @@ def prepare_step() -> None:
     """What happens to the job."""
     if state.step == DEATH and hvd.rank() == DIES and not died.exists():
         died.touch()
-        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1")
+        change_hosts(3)
         os.kill(os.getpid(), signal.SIGKILL)
     if hvd.rank() == 0 and state.step == GROWTH:
-        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1", "127.0.1:1")
+        change_hosts(4)
     if hvd.rank() == 0 and state.of_three == OF_THREE:
-        change_hosts("localhost:1", "127.0.0.1:1", "127.1:1")
+        change_hosts(3)
     if state.step >= GROWTH:
         time.sleep(STEP_SECONDS)
 
@@ -135,5 +137,6 @@ def train(state) -> None:
 
 
 train(state)
-note({"total": state.total, "state": data.state_dict()})
+hosts = len(set(hvd.allgather_object(os.uname().nodename)))
+note({"total": state.total, "state": data.state_dict(), "hosts": hosts})
 hvd.shutdown()
