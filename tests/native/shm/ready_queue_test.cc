@@ -207,7 +207,7 @@ TEST_F(ReadyQueueTest, ManyReadersShareABitAndAreAlwaysWoken) {
 // The reader's rank stops spinning at the moment when another one appends. No wait has a timeout.
 TEST_F(ReadyQueueTest, NoEntryIsSleptThroughAtTheEndOfASpin) {
   constexpr std::uint64_t kTurns = 20'000;
-  std::atomic<std::uint64_t> turn{0};
+  std::atomic<std::uint64_t> turn{0}, read{0};
   std::thread appender([&] {
     for (std::uint64_t position = 0; position < kTurns; ++position) {
       while (turn <= position) std::this_thread::yield();
@@ -219,6 +219,7 @@ TEST_F(ReadyQueueTest, NoEntryIsSleptThroughAtTheEndOfASpin) {
     for (std::uint64_t position = 0; position < kTurns; ++position) {
       int bucket_id;
       ASSERT_TRUE(queue_.Next(position, bucket_id, go_on_, counts_, 2));
+      ++read;
     }
   });
   for (std::uint64_t position = 0; position < kTurns; ++position) {
@@ -226,6 +227,7 @@ TEST_F(ReadyQueueTest, NoEntryIsSleptThroughAtTheEndOfASpin) {
     ++turn;
     for (volatile std::uint64_t delay = position % 37; delay > 0;) delay = delay - 1;
     queue_.EndSpin(7, 2, false, position);
+    while (read <= position) std::this_thread::yield();  // invariant 1
   }
   reader.join();
   appender.join();
