@@ -119,7 +119,9 @@ set(HOROVOD_OPT_IO_SOURCES
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shm/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
-set(HOROVOD_OPT_IO_API ${CMAKE_CURRENT_LIST_DIR}/io/c_api.cc)
+set(HOROVOD_OPT_IO_API
+    ${CMAKE_CURRENT_LIST_DIR}/io/c_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/queue_api.cc)
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/exported.map)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.
 set(HOROVOD_OPT_IO_TENSORFLOW_SOURCES ${CMAKE_CURRENT_LIST_DIR}/io/tensorflow/steps_dataset.cc)

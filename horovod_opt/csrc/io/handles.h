@@ -1,0 +1,51 @@
+// What the parts of the C API share: the handle of a ring, and how errors become codes.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "horovod_opt/csrc/io/cached_records.h"
+#include "horovod_opt/csrc/io/gather.h"
+#include "horovod_opt/csrc/io/loader.h"
+#include "horovod_opt/csrc/io/peer_watch.h"
+#include "horovod_opt/csrc/io/step_queue.h"
+
+struct HioRing {
+  explicit HioRing(horovod_opt::io::RingMemory memory) : ring(std::move(memory)) {}
+
+  horovod_opt::io::Ring ring;
+  horovod_opt::io::FileTable files;
+  std::unique_ptr<horovod_opt::io::Loader> loader;  // the leader's
+  std::unique_ptr<horovod_opt::io::CachedRecords> cached;
+  std::unique_ptr<horovod_opt::io::PeerWatch> watch;
+  std::mutex queues_mutex;
+  std::vector<std::weak_ptr<horovod_opt::io::StepQueue>> queues;  // to be detached
+};
+
+namespace horovod_opt {
+namespace io {
+
+// Of this thread; hio_error() returns it.
+std::string& LastError();
+
+// No exception leaves the library.
+template <class Result, class Action>
+Result Guarded(Result failed, const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    LastError() = error.what();
+    return failed;
+  }
+}
+
+// HIO_OK while the ring is in use.
+int EndOf(const Ring& ring);
+int Code(Gathered gathered, const Ring& ring);
+
+}  // namespace io
+}  // namespace horovod_opt
