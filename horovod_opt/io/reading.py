@@ -245,6 +245,7 @@ class Reading:
             self._waited_now = seconds
 
     def wait_is_over(self) -> None:
+        """Nobody else counts any more."""
         with self._waits:
             self.training_waited += self._waited_now()
             self._waited_now = float

@@ -13,8 +13,7 @@ import pytest
 from checkpoints import assert_intact
 from jobs import WORKERS, run_job
 from masks import assert_apart
-
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+from own_networks import hosts_or_skip
 
 CONTROLLERS = ("mpi", "gloo")
 # Without what hides scikit-learn from other workers: the example needs it.
@@ -30,12 +29,8 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    try:
-        hosts = VirtualHosts(tmp_path_factory.mktemp("hosts"))
-    except NoHosts as missing:
-        pytest.skip(str(missing))
-    yield hosts
-    hosts.close()
+    with hosts_or_skip(tmp_path_factory.mktemp("hosts"), 2) as hosts:
+        yield hosts
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from data_sets import tfrecord
 from jobs import BIN, elastic, run_job
-
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+from own_networks import hosts_or_skip
 
 SAMPLES = 211
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -54,11 +53,7 @@ def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
     batch = {"global_batch_size": 10}
     keys = tmp_path / "ssh"
     keys.mkdir()
-    try:
-        hosts = VirtualHosts(keys, 4)
-    except NoHosts as missing:
-        pytest.skip(str(missing))
-    with hosts:
+    with hosts_or_skip(keys, 4) as hosts:
         hosts.on_first(run_job, tmp_path, "input_elastic", pattern, framework, json.dumps(batch),
                        1, *hosts.names, options=options, PATH=hosts.path).succeeded()
     assert check_job(tmp_path, batch) == 2

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+from own_networks import hosts_or_skip
 
 pytest.importorskip("matplotlib")
 
@@ -265,11 +266,8 @@ def test_jobs_run_on_the_hosts_and_are_kept(monkeypatch, tmp_path, capsys):
 
 @pytest.fixture
 def hosts(tmp_path):
-    try:
-        with VirtualHosts(tmp_path, 3, megabits=100) as hosts:
-            yield hosts
-    except NoHosts as missing:
-        pytest.skip(str(missing))
+    with hosts_or_skip(tmp_path, 3, megabits=100) as hosts:
+        yield hosts
 
 
 def test_virtual_hosts_know_and_reach_each_other(hosts):
@@ -282,12 +280,9 @@ def test_virtual_hosts_know_and_reach_each_other(hosts):
 
 
 def test_virtual_hosts_leave_nothing_behind(tmp_path):
-    try:
-        with VirtualHosts(tmp_path, 2) as hosts:
-            processes = hosts._all_processes()
-            assert len(processes) == 2
-    except NoHosts as missing:
-        pytest.skip(str(missing))
+    with hosts_or_skip(tmp_path, 2) as hosts:
+        processes = hosts._all_processes()
+        assert len(processes) == 2
     assert not any(process.is_running() for process in processes)
     assert not [space for space in namespaces() if space.endswith(f"-{os.getpid()}")]
 

@@ -31,8 +31,9 @@ class Panel(NamedTuple):
 
 def figure(cells: Sequence[Cell], bars: Sequence[Bar], panels: Sequence[Panel],
            size: tuple[float, float], columns: int) -> Figure:
-    """Panels above each other, and a legend of so many columns below. Lines reach from the smallest
-    to the largest job."""
+    """Panels above each other, and a legend of so many columns below, of the series that have
+    values. Lines reach from the smallest to the largest job."""
+    bars = [bar for bar in bars if any(cell.values(bar.series, panels[0].key) for cell in cells)]
     drawn = Figure(figsize=size, layout="constrained")
     axes = drawn.subplots(len(panels), 1, sharex=True)
     for axis, panel in zip(axes, panels):

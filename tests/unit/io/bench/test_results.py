@@ -37,10 +37,10 @@ def verdict_of(found: dict, over: str, ranks: int, series: str = "hio-tfrecord")
 
 
 def test_ratios_are_those_of_a_round():
-    found, = RecordsCell.each(document(*(one("hio-tfrecord", speed, number=number) for number, speed
-                              in enumerate((100, 400, 300))),
-                            *(one("grain", speed, number=number) for number, speed
-                              in enumerate((100, 200, 600)))))
+    found, = RecordsCell.each(document(
+        *(one("hio-tfrecord", speed, number=number) for number, speed
+          in enumerate((100, 400, 300))),
+        *(one("grain", speed, number=number) for number, speed in enumerate((100, 200, 600)))))
     assert found.ratio("hio-tfrecord", "grain") == Spread(1, 0.5, 2, 3)
     assert found.spread("grain", "samples_per_second") == Spread(200, 100, 600, 3)
 

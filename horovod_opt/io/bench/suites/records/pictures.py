@@ -76,8 +76,7 @@ def _targets(judged: Sequence[tuple], reached: str) -> Grid:
 def _picture(found: Sequence[RecordsCell]) -> Picture:
     shown = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
                  "//" if number >= len(COLOURS) else None)
-             for number, (name, peer) in enumerate(PEERS.items())
-             if any(cell.values(name, SPEED) for cell in found)]
+             for number, (name, peer) in enumerate(PEERS.items())]
     drawn = figure(found, shown, (Panel(SPEED, "samples/s of all ranks (logarithmic)"),
                                   Panel(MEMORY, "PSS of all processes, MiB", 1 / MIB)), (11, 8), 5)
     speed = drawn.axes[0]

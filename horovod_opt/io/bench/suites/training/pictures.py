@@ -53,8 +53,7 @@ def _targets(judged: Sequence[tuple], reached: str) -> Grid:
 def _picture(found: Sequence[TrainingCell]) -> Picture:
     raw = list(SOURCES).index("synthetic")  # from here on
     shown = [Bar(name, source.label, COLOURS[number % raw], "//" if number >= raw else None)
-             for number, (name, source) in enumerate(SOURCES.items())
-             if any(cell.values(name, SPEED) for cell in found)]
+             for number, (name, source) in enumerate(SOURCES.items())]
     panels = (Panel(SPEED, "images/s of all ranks"), Panel(ALONE, "batches alone: CPU ms / image"))
     return Picture("io-training", TITLE, "A training on several sources of input, and what their "
                    "batches cost alone. Hatched: no JPEGs. Bars are medians, lines reach from the "
