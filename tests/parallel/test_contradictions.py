@@ -46,7 +46,7 @@ def test_a_gradient_that_is_sparse_on_one_rank(torch_reports, when):
     assert re.search(SPARSE.format(last=len(torch_reports) - 1), error)
 
 
-def test_the_job_goes_on(torch_reports):
+def test_the_job_goes_on_at_once(torch_reports):
     assert [report["wrong"] for report in torch_reports] == [[]] * len(torch_reports)
 
 

@@ -8,6 +8,7 @@
 #include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
+#include "horovod_opt/csrc/binding/topo/objection.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
@@ -164,6 +165,10 @@ void UseKey(std::int64_t key) { next_key = key; }
 std::int64_t TakeKey() { return std::exchange(next_key, 0); }
 
 bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
+
+bool SentLater(const TensorTableEntry& queued, TensorTableEntry& entry, Request& request) {
+  return Hold(queued, entry, request);
+}
 
 void RequestAdded() {
   if (Topo* topo = GlobalState().topo.load(std::memory_order_acquire)) topo->RequestRound();

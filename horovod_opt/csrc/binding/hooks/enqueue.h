@@ -53,6 +53,11 @@ std::int64_t TakeKey();
 // Whether a thread of the framework that waits for a tensor sleeps: in any mode but off.
 bool WaitsAsleep();
 
+// Upstream's queue has `queued`, which has the name of this call. False: that is the call's error.
+// Under the queue's lock.
+bool SentLater(const horovod::common::TensorTableEntry& queued,
+               horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
+
 // Upstream's queue has a new request.
 void RequestAdded();
 

@@ -153,13 +153,15 @@ std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since
 }
 
 void SetAgenda::GiveUp(const Contradiction& contradiction) {
+  bool called = false;  // in the meantime, if the rank was to object
   for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
     if (planned.name != contradiction.name) continue;
     plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
+    called = true;
   }
   const auto& objecting = contradiction.contradicting;
   const int rank = horovod_.global_controller->GetRank();
-  if (std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
+  if (!called && std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
     Object(process_set_, id_, contradiction.name);
   }
 }

@@ -39,31 +39,42 @@ def error_of(call, *arguments) -> str:
     return "no error"
 
 
+def wrong(results: dict[str, tuple[torch.Tensor, int]], name: str) -> list[str]:
+    return [f"{what} of {name}: {seen.tolist()}" for what, (seen, expected) in results.items()
+            if not bool((seen == float(expected)).all())]
+
+
+def wrong_sets(pair: hvd.ProcessSet, name: str) -> list[str]:
+    results = {"pair": (in_set(pair, name + " x"), 2)} if pair.included() else {}
+    results["everywhere"] = (in_set(hvd.global_process_set, name + " x"), hvd.size())
+    return wrong(results, name)
+
+
+def wrong_gradients(name: str) -> list[str]:
+    return wrong({"dense": (dense(name), hvd.size()),
+                  "sparse": (sparse("sparse " + name)[:3], hvd.size())}, name)
+
+
 def wrong_steps(pair: hvd.ProcessSet, name: str) -> list[str]:
     """All of it, as it has to be."""
     found = []
-    for step in range(STEPS):
-        results = {"dense": (dense(name), float(hvd.size())),
-                   "sparse": (sparse("sparse " + name)[:3], float(hvd.size())),
-                   "everywhere": (in_set(hvd.global_process_set, name + " x"), float(hvd.size()))}
-        if pair.included():
-            results["pair"] = (in_set(pair, name + " x"), 2.0)
-        found += [f"step {step}, {what} of {name}: {seen.tolist()}"
-                  for what, (seen, expected) in results.items()
-                  if not bool((seen == expected).all())]
+    for _ in range(STEPS):
+        found += wrong_gradients(name) + wrong_sets(pair, name)
     return found
 
 
-def contradict(pair: hvd.ProcessSet, name: str) -> dict[str, str]:
-    """The last rank does something else; rank 0 comes a moment later than it has to."""
+def contradict(pair: hvd.ProcessSet, name: str) -> tuple[dict[str, str], list[str]]:
+    """The last rank does something else; rank 0 comes a moment later than it has to. The errors,
+    and what was wrong in the right calls at once after each: first those that a rank has just
+    objected to, before its objection is answered."""
     last = hvd.size() - 1 == RANK
     if RANK == 0:
         time.sleep(0.7)
-    chosen = pair if last else hvd.global_process_set
-    return {
-        "sets": error_of(in_set, chosen, name + " x"),
-        "sparse on one": error_of(*((sparse, "sparse " + name) if last else (dense, name))),
-    }
+    sets = error_of(in_set, pair if last else hvd.global_process_set, name + " x")
+    found = wrong_sets(pair, name)
+    sparse_on_one = error_of(*((sparse, "sparse " + name) if last else (dense, name)))
+    found += wrong_gradients(name)
+    return {"sets": sets, "sparse on one": sparse_on_one}, found
 
 
 faulthandler.dump_traceback_later(150)
@@ -72,9 +83,9 @@ start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, "topo", HOROVOD_DYNAMIC_PROCESS_SETS="1", HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
     # The first rank that is not in it is in the global set only.
     pair = hvd.add_process_set([0, hvd.size() - 1])
-    errors = {"first": contradict(pair, "new")}
-    found = wrong_steps(pair, "known")
-    errors["planned"] = contradict(pair, "known")
-    found += wrong_steps(pair, "known")
+    errors, found = {}, []
+    for when, name in (("first", "new"), ("planned", "known")):
+        errors[when], wrong_then = contradict(pair, name)
+        found += wrong_then + wrong_steps(pair, "known")
     found += wrong_steps(pair, "new")
 report(errors=errors, wrong=found)
