@@ -21,12 +21,23 @@ def main(program):
     key, port, *addresses = os.environ.pop(LAUNCHER, ",").split(",")
     about = f"{key} {os.environ.get('OMPI_COMM_WORLD_RANK', '?')} {socket.gethostname()}"
     launcher = next((each for each in addresses if _tell(each, port, f"{about} starts")), None)
+    ready, go = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(go)
+        if not os.read(ready, 1):
+            os._exit(1)
         _become(program)
-    # mpirun signals the whole process group, so the program gets its own.
+    # mpirun signals the whole process group, so the program gets its own. It may send one itself,
+    # in its first moment, so it waits until they do no harm here.
     for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2"):
         signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
+    os.close(ready)
+    try:
+        os.write(go, b"1")
+    except BrokenPipeError:
+        pass  # a signal has ended it already
+    os.close(go)
     _, status = os.waitpid(child, 0)
     killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = os.WEXITSTATUS(status)

@@ -123,10 +123,11 @@ def test_the_end_of_horovodrun_is_that_of_mpirun(job, tmp_path, end):
 # What starts the program of a rank
 
 
-def run(*program: object, **how: object) -> subprocess.CompletedProcess:
+def run(*program: object, start: tuple[str, ...] = (rank_end.__file__,),
+        **how: object) -> subprocess.CompletedProcess:
     """With the name of a launcher that nobody can reach."""
     return subprocess.run(
-        [sys.executable, "-I", "-S", rank_end.__file__, *map(str, program)],
+        [sys.executable, "-I", "-S", *start, *map(str, program)],
         env={**os.environ, rank_end.LAUNCHER: "key,9,127.0.0.1"}, capture_output=True, text=True,
         **how)
 
@@ -155,7 +156,20 @@ def test_a_program_that_is_not_there():
     assert "cannot run no-such-program: No such file or directory" in ended.stderr
 
 
+SIGNALS_ITS_GROUP = ("sh", "-c", "trap 'echo handled; exit 5' TERM; kill -TERM 0; "
+                     "while :; do sleep 0.01; done")
+
+
 def test_a_program_may_handle_the_signals_of_its_group():
-    script = "trap 'echo handled; exit 5' TERM; kill -TERM 0; while :; do sleep 0.01; done"
-    ended = run("sh", "-c", script, start_new_session=True)
+    ended = run(*SIGNALS_ITS_GROUP, start_new_session=True)
+    assert (ended.returncode, ended.stdout) == (5, "handled\n")
+
+
+def test_also_those_of_its_first_moment():
+    """The program starts when its parent ignores them, however late that is."""
+    late = ("import runpy, signal, sys, time; own = signal.signal; "
+            "signal.signal = lambda *which: (time.sleep(0.1), own(*which)); "
+            f"sys.argv[0] = {rank_end.__file__!r}; "
+            "runpy.run_path(sys.argv[0], run_name='__main__')")
+    ended = run(*SIGNALS_ITS_GROUP, start=("-c", late), start_new_session=True)
     assert (ended.returncode, ended.stdout) == (5, "handled\n")
