@@ -6,6 +6,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/base/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/cores/share.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/short_slice.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/cycle_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
@@ -58,6 +59,7 @@ set(HOROVOD_OPT_CORE_SOURCES
 
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/binding/base/node_masks.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/rank_rows.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/say.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/state.cc

@@ -47,6 +47,7 @@ struct State {
   // match a blocking one, so the agreement itself blocks on every rank.
   bool polling = false;
   std::vector<int> launcher_cpus;
+  std::vector<int> planned_cpus;  // of the threads hvd-planned; empty: where they are started
 
   PathCounters path_counters;
   std::atomic<Topo*> topo{nullptr};  // mode topo only; what it points to is never deleted

@@ -9,6 +9,7 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
+#include "horovod_opt/csrc/binding/base/node_masks.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/process_end.h"
@@ -16,6 +17,8 @@
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 #include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/cores/affinity.h"
+#include "horovod_opt/csrc/core/cores/share.h"
 #include "horovod_opt/csrc/core/plan/parse_plan.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
@@ -46,6 +49,13 @@ void ChooseMode(State& state, Controller& controller) {
 
 // Framework threads may look at a Topo at any time, so none is ever deleted; closed, it is small.
 void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perform) {
+  // In mode scp they share the core of the background thread, which starts them.
+  state.planned_cpus.clear();
+  if (!state.Has(HOROVOD_OPT_MODE_SCP)) {
+    Controller& controller = *horovod.global_controller;
+    state.planned_cpus =
+        ShareOf(NodeMasks(state, controller), ReadCores(), controller.GetLocalRank());
+  }
   Topo* const topo = new Topo(state, horovod, perform);
   std::lock_guard<std::mutex> lock(state.mutex);
   for (const std::string& text : state.plans) {

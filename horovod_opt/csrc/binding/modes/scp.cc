@@ -3,11 +3,10 @@
 #include <exception>
 #include <map>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "horovod/common/controller.h"
-#include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/base/node_masks.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/partition.h"
 
@@ -16,25 +15,10 @@ namespace {
 
 constexpr std::size_t kCoresToSpare = 4;  // of a rank, from which on one is for the thread
 
-std::string ToText(const std::vector<int>& cpus) {
-  std::ostringstream text;
-  for (int cpu : cpus) text << cpu << ' ';
-  return text.str();
-}
-
-std::vector<int> FromText(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<int> cpus;
-  for (int cpu; stream >> cpu;) cpus.push_back(cpu);
-  return cpus;
-}
-
 Partition PartitionOwnNode(State& state, horovod::common::Controller& controller,
                            const std::map<int, int>& core_of) {
-  const auto rows = GatherRows(controller, ToText(state.launcher_cpus));
-  std::vector<std::vector<int>> masks;  // by local rank
-  for (int rank : controller.GetLocalCommRanks()) masks.push_back(FromText(rows[rank]));
-  return PartitionNode(masks, core_of, static_cast<int>(state.settings.scp_core));
+  return PartitionNode(NodeMasks(state, controller), core_of,
+                       static_cast<int>(state.settings.scp_core));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "horovod/common/controller.h"
@@ -12,6 +13,7 @@
 #include "horovod_opt/csrc/binding/topo/planned_call.h"
 #include "horovod_opt/csrc/binding/topo/planned_tensor.h"
 #include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/short_slice.h"
 #include "horovod_opt/csrc/core/plan/await_data.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
@@ -96,13 +98,14 @@ void EndInTimeline(Timeline& timeline, const std::vector<ArrivalPtr>& arrivals) 
 
 PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
                          NodeMemory& node, Network network, PlannedOperations* operations,
-                         PathCounters& counters, bool verify)
+                         PathCounters& counters, bool verify, std::vector<int> cpus)
     : timeline_(timeline),
       plans_(plans),
       node_(node),
       operations_(operations),
       counters_(counters),
       verify_(verify),
+      cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
       direct_(node.ready(), node.places(), node.index(), ranks_,
@@ -211,7 +214,7 @@ void PlannedPath::Fail(std::string failure) {
 // No exception may leave a thread: it would end the process without a word to the other ranks.
 void PlannedPath::Run() {
   pthread_setname_np(pthread_self(), "hvd-planned");
-  AskForShortSlice();
+  Settle();
   counters_.BeginThread();
   try {
     int entry;
@@ -228,6 +231,18 @@ void PlannedPath::Run() {
   }
   counters_.EndThread();
   ended_.set_value();
+}
+
+// The kernel leaves a thread where it ran last, and what it wakes mostly near it. So the threads of
+// all ranks would come to be on one core, with those of the frameworks, and another core be idle.
+void PlannedPath::Settle() const {
+  AskForShortSlice();
+  if (cpus_.empty()) return;
+  try {
+    Pin(0, cpus_);
+  } catch (const std::system_error&) {
+    // The CPUs of the process have changed meanwhile: it runs where they are now.
+  }
 }
 
 bool PlannedPath::Take(int entry, WaitCounts& waits) {

@@ -50,10 +50,11 @@ class PlannedPath {
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.
   // `operations`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare
-  // the names of the tensors before each bucket.
+  // the names of the tensors before each bucket. `cpus`: where the thread runs; empty: where the
+  // one that makes it does.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
               PlanTable& plans, NodeMemory& node, Network network, PlannedOperations* operations,
-              PathCounters& counters, bool verify);
+              PathCounters& counters, bool verify, std::vector<int> cpus);
   // Ends the threads, in the middle of a bucket if the other ranks do not come. No thread of a
   // framework comes any more: PlanTable::Finish().
   ~PlannedPath();
@@ -82,6 +83,7 @@ class PlannedPath {
   using Clock = PlanTable::Clock;
 
   void Run();
+  void Settle() const;
   // These return false if the path stands still from now on.
   bool Take(int entry, WaitCounts& waits);
   bool Exchange(int entry, WaitCounts& waits);
@@ -109,6 +111,7 @@ class PlannedPath {
   PlannedOperations* const operations_;
   PathCounters& counters_;
   const bool verify_;
+  const std::vector<int> cpus_;
   const int rank_, ranks_;
   std::atomic<bool> end_{false};   // at the end of the ready queue
   std::atomic<bool> stop_{false};  // at once

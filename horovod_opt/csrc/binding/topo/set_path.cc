@@ -53,7 +53,7 @@ SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
   }
   path_ = std::make_unique<PlannedPath>(controller, horovod.timeline, plans_, *node_,
                                         PlannedPath::Network(), nullptr, state.path_counters,
-                                        state.settings.verify != 0);
+                                        state.settings.verify != 0, state.planned_cpus);
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {

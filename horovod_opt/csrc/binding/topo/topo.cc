@@ -58,7 +58,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   PathCounters& counters = state.path_counters;
   path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
                                         *node_, std::move(network), &operations_, counters,
-                                        state.settings.verify != 0);
+                                        state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
     order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
   }

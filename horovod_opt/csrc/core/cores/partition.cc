@@ -1,11 +1,11 @@
 #include "horovod_opt/csrc/core/cores/partition.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/cores/share.h"
 
 namespace horovod_opt {
 namespace {
@@ -16,9 +16,6 @@ const char kUnbound[] =
     "unbound, as horovodrun does by default (Open MPI: --bind-to none, MPICH: -bind-to none)";
 const char kWithoutScp[] = "leave scp out of HOROVOD_OPT_MODE";
 
-using Cpus = std::vector<int>;
-using Cores = std::vector<Cpus>;
-
 // Local ranks that may run on the same CPUs.
 struct Group {
   std::vector<int> ranks;
@@ -28,24 +25,6 @@ struct Group {
 
 std::string Count(std::size_t number, const std::string& noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
-}
-
-Cpus Sorted(Cpus cpus) {
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  return cpus;
-}
-
-Cores SplitByCore(const Cpus& cpus, const std::map<int, int>& core_of) {
-  std::map<std::pair<bool, int>, Cpus> cores;  // (unknown, number): the two never mix
-  for (int cpu : cpus) {
-    const auto core = core_of.find(cpu);
-    const bool unknown = core == core_of.end();
-    cores[{unknown, unknown ? cpu : core->second}].push_back(cpu);
-  }
-  Cores split;
-  for (auto& core : cores) split.push_back(std::move(core.second));
-  return split;
 }
 
 std::vector<Group> GroupByMask(const std::vector<Cpus>& masks, const std::map<int, int>& core_of) {
@@ -122,12 +101,6 @@ std::string TooFewCoresError(const std::vector<Group>& groups, std::size_t ranks
          remedy + ", or " + kWithoutScp + ".";
 }
 
-Cpus Join(Cores::const_iterator begin, Cores::const_iterator end) {
-  Cpus cpus;
-  for (; begin != end; ++begin) cpus.insert(cpus.end(), begin->begin(), begin->end());
-  return Sorted(std::move(cpus));
-}
-
 }  // namespace
 
 Partition PartitionNode(const std::vector<Cpus>& masks, const std::map<int, int>& core_of,
@@ -140,12 +113,8 @@ Partition PartitionNode(const std::vector<Cpus>& masks, const std::map<int, int>
   Partition partition;
   partition.ranks.resize(masks.size());
   for (const Group& group : groups) {
-    const std::size_t even = group.cores.size() / group.ranks.size();
-    const std::size_t leftover = group.cores.size() % group.ranks.size();
-    auto begin = group.cores.begin();
     for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-      Cores share(begin, begin + even + (i < leftover));
-      begin += share.size();
+      Cores share = PartOf(group.cores, i, group.ranks.size());
       const int size = static_cast<int>(share.size());
       if (core_index < -size || core_index >= size) {
         return {{},
@@ -157,7 +126,7 @@ Partition PartitionNode(const std::vector<Cpus>& masks, const std::map<int, int>
       RankCpus& cpus = partition.ranks[group.ranks[i]];
       cpus.background = *chosen;
       share.erase(chosen);
-      cpus.rest = Join(share.begin(), share.end());
+      cpus.rest = Join(share);
     }
   }
   return partition;

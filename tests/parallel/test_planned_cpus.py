@@ -1,0 +1,53 @@
+"""Mode topo: the threads hvd-planned of several ranks are on cores of their own, as far as there are
+any; no other thread is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+RANKS = (2, 3)
+EACH = [(controller, ranks) for controller in ("mpi", "gloo") for ranks in RANKS]
+
+each = pytest.mark.parametrize("controller, ranks", EACH)
+
+
+@pytest.fixture
+def reports(shared_job):
+    def reports(controller: str, ranks: int) -> list[dict]:
+        job = shared_job("planned_cpus", controller=controller, ranks=ranks)
+        return job.succeeded().of_each(ranks)
+
+    return reports
+
+
+@each
+def test_each_rank_has_its_share(reports, controller, ranks):
+    found = reports(controller, ranks)
+    cpus = found[0]["given"]
+    shares = []
+    for number, one in enumerate(found):
+        threads = one["topo"]["planned"]
+        assert len(threads) == (2 if number < 2 < ranks else 1)  # one of the process set
+        assert all(thread == threads[0] for thread in threads)
+        shares.append(threads[0])
+    assert set().union(*shares) <= set(cpus)
+    if len(cpus) < 2:
+        pytest.skip("one CPU cannot be shared")
+    assert shares[0] != shares[1]
+    assert not set(shares[0]) & set(shares[1])
+
+
+@each
+@pytest.mark.parametrize("mode", ["off", "topo"])
+def test_other_threads_run_where_they_may(reports, controller, ranks, mode):
+    for one in reports(controller, ranks):
+        assert one[mode]["others"]
+        assert all(thread == one["given"] for thread in one[mode]["others"])
+
+
+@each
+def test_a_rank_that_is_bound_stays_so(reports, controller, ranks):
+    for number, one in enumerate(reports(controller, ranks)):
+        own = [one["given"][number % len(one["given"])]]
+        assert one["bound"]["planned"]
+        assert all(thread == own for thread in one["bound"]["planned"])

@@ -1,0 +1,40 @@
+"""Where the threads of a rank may run: in off, in topo, and in topo where ranks are bound. Of
+more than two ranks the first are a process set."""
+
+import os
+
+import horovod.torch as hvd
+from common import RANK, report, running, start_mpi
+from horovod.torch.mpi_ops import _basics
+
+
+def masks() -> dict[str, list[list[int]]]:
+    """CPUs of the threads hvd-planned, and of those that are not Horovod's."""
+    found = {"planned": [], "others": []}
+    for tid in map(int, os.listdir("/proc/self/task")):
+        try:
+            with open(f"/proc/self/task/{tid}/comm") as file:
+                name = file.read().strip()
+            cpus = sorted(os.sched_getaffinity(tid))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread of an import that has ended meanwhile
+        if name == "hvd-planned":
+            found["planned"].append(cpus)
+        elif not name.startswith("hvd-"):
+            found["others"].append(cpus)
+    return found
+
+
+start_mpi(_basics.MPI_LIB_CTYPES)
+given = sorted(os.sched_getaffinity(0))
+seen = {}
+for name, mode in (("off", "off"), ("topo", "topo"), ("bound", "topo")):
+    if name == "bound":  # as a launcher can
+        os.sched_setaffinity(0, {given[RANK % len(given)]})
+    with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
+        if hvd.size() > 2:
+            hvd.add_process_set([0, 1])
+        hvd.barrier()
+        seen[name] = masks()
+        hvd.barrier()  # the first that shuts down ends the threads of all
+report(given=given, **seen)
