@@ -14,7 +14,7 @@ from horovod_opt.io.bench.data.prepare import folder_of
 from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
 from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
 from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.stands import warm
+from horovod_opt.io.bench.stands import steady
 from horovod_opt.io.bench.suites.records.jobs import Job, order
 from horovod_opt.io.bench.suites.records.pictures import section
 from horovod_opt.io.bench.suites.records.results import summary
@@ -93,7 +93,7 @@ class RecordsBenchmark(Benchmark):
 
     def measure(self, job: Job) -> dict[str, Any]:
         options = self._options
-        return warm.run(job.peer, job.ranks, folder_of(self._data, job.peer.format, self._records),
+        return steady.run(job.peer, job.ranks, folder_of(self._data, job.peer.format, self._records),
                         self._records, options.batch, options.seconds, self._environment.python,
                         options.timeout)
 
