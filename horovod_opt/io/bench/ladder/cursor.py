@@ -19,9 +19,8 @@ class Cursor:
 
     def __init__(self, pages: Pages, root: int):
         self._pages, self._root = pages, root
-        self._path: State = []
+        self._path: State = []  # empty: before the first record
         self._nodes: dict[int, list] = {}  # what the pages of the path hold
-        self._down(root)
 
     def state(self) -> State:
         return list(self._path)
@@ -32,13 +31,12 @@ class Cursor:
         self._nodes = {page: kept for page, kept in self._nodes.items()
                        if any(page == one for one, _ in state)}
 
-    def skip(self, count: int) -> None:
-        self.take(count)
-
     def take(self, count: int) -> list[Value]:
         """The next `count` records."""
         found: list[Value] = []
         while len(found) < count:
+            if not self._path:
+                self._down(self._root)
             leaf, index = self._path[-1]
             values = self._held(leaf)
             end = min(len(values), index + count - len(found))
@@ -57,7 +55,6 @@ class Cursor:
             if index + 1 < len(self._held(page)):
                 self._path.append((page, index + 1))
                 return self._down(self._held(page)[index + 1])
-        self._down(self._root)
 
     def _down(self, page: int) -> None:
         """To the first leaf below the page."""

@@ -31,9 +31,9 @@ APPENDED = "appended"  # the only order that is computed: that of the keys
 
 @dataclass(frozen=True)
 class Provenance:
-    """The six of the source: how many records a transaction has, the most records of a leaf and
-    children of a branch, the bytes of a record's value and key, the order, the meta pages. `records`
-    and `page_bytes` are those of the file that it belongs to."""
+    """The six of the source: how many records a transaction has, the most records of a leaf and the
+    most children of a branch, the bytes of a record (value and key), the order, the meta pages.
+    `records` and `page_bytes` are those of the file that it belongs to."""
 
     commit_records: int
     leaf_records: int
