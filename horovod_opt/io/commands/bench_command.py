@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 
 from horovod_opt.arguments import positive, some_of
+from horovod_opt.io.bench.ladder.place import MEMORY, WINDOWS
 from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
 from horovod_opt.measuring.suite_options import add_length, add_output
 
-RECORDS, TRAINING = SUITES = ("records", "training")
+RECORDS, TRAINING, LMDB = SUITES = ("records", "training", "lmdb")
 # By suite: what options that were not given are.
 DEFAULTS = {RECORDS: {"only": list(PEERS), "ranks": [2, 4, 8], "batch": 64, "seconds": 3.0},
-            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0}}
+            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0},
+            LMDB: {"only": list(RUNGS), "ranks": [2, 4, 8], "batch": 2, "seconds": None}}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -25,26 +28,36 @@ def add(commands: argparse._SubParsersAction) -> None:
         "memory, and how complete the shuffle is. The others are those of .venv-peers, which make "
         "peers makes; without it py-lmdb and PyTorch are compared with. Suite training trains "
         "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
-        "the input. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
+        "the input. Suite lmdb reads an LMDB with LMDBIO's strategies, in the order of Caffe: what "
+        "each asks of the storage. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
                         help="records: small ones, out of a warm page cache; training: the same "
-                        "bytes trained on (%(default)s)")
-    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES]), metavar="PIPELINES",
+                        "bytes trained on; lmdb: LMDBIO's strategies (%(default)s)")
+    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS]), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
-                        f"{','.join(SOURCES)})")
+                        f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)})")
     parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
                         help="numbers of ranks, each a process (2 4 8; of training 2)")
+    parser.add_argument("--node-ranks", type=positive, default=2, metavar="N",
+                        help="of lmdb: ranks of each simulated node (%(default)s)")
     add_length(parser, seconds=None, timeout=300.0, shown="3; of training 20")
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
-                        help="of suite records: in the data set (%(default)s)")
+                        help="of suites records and lmdb: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
                         help="of each (%(default)s)")
     parser.add_argument("--batch", type=positive, metavar="N",
-                        help="samples of a rank's batch (64; of training 4)")
+                        help="samples of a rank's batch (64; of training 4, of lmdb 2)")
     parser.add_argument("--pixels", type=positive, default=96, metavar="N",
                         help="of training: height and width of its images (%(default)s)")
+    parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
+                        help="of lmdb: how the ranks of a node share memory (%(default)s)")
+    parser.add_argument("--coalesce-bytes", type=positive, default=1 << 20, metavar="BYTES",
+                        help="of lmdb: of a read of strategies coal and stag (%(default)s)")
+    parser.add_argument("--tokens", type=positive, default=1, metavar="N",
+                        help="of lmdb: readers of strategy stag that read at the same time "
+                        "(%(default)s)")
     parser.add_argument("--targets", action="store_true",
                         help="also show which targets are met")
     parser.add_argument("--json", type=Path, metavar="FILE",
@@ -69,6 +82,8 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     if options.suite == TRAINING:
         from horovod_opt.io.bench.suites.training import suite
+    elif options.suite == LMDB:
+        from horovod_opt.io.bench.suites.lmdb import suite
     else:
         from horovod_opt.io.bench.suites.records import suite
     return suite.run(options)

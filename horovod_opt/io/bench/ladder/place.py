@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MEMORY, MPI = WINDOWS = ("memory", "mpi")
 
 @dataclass(frozen=True)
 class Place:
@@ -11,7 +12,7 @@ class Place:
     each rank `batch` of them; ranks of a node have numbers that follow each other.
 
     `folder`: of the database. `node_ranks`: ranks of a node. `record_bytes`: of the largest record.
-    `window`: how the ranks of a node share memory, "memory" or "mpi". `coalesced`: iterations that
+    `window`: how the ranks of a node share memory, one of WINDOWS. `coalesced`: iterations that
     are read at once. `tokens`: readers that may read at the same time.
     """
 
@@ -22,7 +23,7 @@ class Place:
     batch: int
     iterations: int
     record_bytes: int
-    window: str = "memory"
+    window: str = MEMORY
     coalesced: int = 1
     tokens: int = 1
 

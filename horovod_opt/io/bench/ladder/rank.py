@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from horovod_opt.io.bench.data.records import Records, WrongRecord
 from horovod_opt.io.bench.ladder import window
 from horovod_opt.io.bench.ladder.asked import Asked
 from horovod_opt.io.bench.ladder.links import LinkLost, Links
-from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.ladder.place import MPI, Place
 from horovod_opt.io.bench.stands.meeting import Meeting
 from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.errors import DataError, InputError
@@ -40,7 +40,7 @@ def main() -> None:
     place = Place(**options.place)
     parent = options.parent
     try:
-        if place.window == window.MPI:
+        if place.window == MPI:
             window.world()
             parent = os.getppid()  # mpiexec
         meeting = Meeting(options.meeting, parent)
@@ -48,18 +48,24 @@ def main() -> None:
         meeting.tell(f"ready.{place.rank}", os.getpid())
         meeting.hear("go")
         asked = Asked()
+
+        def until_counted() -> None:
+            meeting.tell(f"measured.{place.rank}", None)
+            meeting.hear("stop")
+
         found = measured(options.strategy, place, links, asked,
-                         Records(options.records, options.record_bytes))
+                         Records(options.records, options.record_bytes), until_counted)
     except (DataError, InputError, LinkLost, OSError, WrongRecord) as error:
         sys.exit(f"{options.strategy}, rank {options.place['rank']}: {error}")
     np.save(options.meeting / f"log.{place.rank}.npy", np.array(asked.log, np.int64))
     meeting.tell(f"done.{place.rank}", found)
 
 
-def measured(name: str, place: Place, links: Links, asked: Asked, records: Records
-             ) -> dict[str, Any]:
+def measured(name: str, place: Place, links: Links, asked: Asked, records: Records,
+             until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Seconds, of those in which it took its batch (`read_seconds`) and waited for the other ranks
-    (`skew_seconds`), CPU time, context switches, and what was asked of the storage.
+    (`skew_seconds`), CPU time, context switches, and what was asked of the storage. What is read
+    after `until_counted` belongs to none of it.
 
     Raises:
         WrongRecord: a record is not the one of this rank and iteration.
@@ -79,6 +85,7 @@ def measured(name: str, place: Place, links: Links, asked: Asked, records: Recor
         read_seconds += taken - start
         skew_seconds += time.monotonic() - taken
     ended, after = time.monotonic(), _used()
+    until_counted()
     strategy.account()
     links.barrier()  # none closes what others still use
     batches.close()

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.ladder.place import MPI, Place
 from horovod_opt.io.errors import DataError, InputError
 
-MEMORY, MPI = WINDOWS = ("memory", "mpi")
 READY, DONE = b"r", b"d"
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from horovod_opt.io.bench.strategies.strategy import Strategy
+if TYPE_CHECKING:
+    from horovod_opt.io.bench.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True)
