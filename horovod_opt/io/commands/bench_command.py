@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
-from horovod_opt.arguments import positive, some_of
+from horovod_opt.arguments import above_zero, positive, some_of
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
 from horovod_opt.measuring.suite_options import add_length, add_output
 
 RECORDS, TRAINING = SUITES = ("records", "training")
 # By suite: what options that were not given are.
-DEFAULTS = {RECORDS: {"only": list(PEERS), "ranks": [2, 4, 8], "batch": 64, "seconds": 3.0},
+DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": 64},
             TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0}}
+WARM, DISK, PARALLEL = STANDS = ("warm", "disk", "parallel")
+# Of suite records, by stand.
+ON_STANDS = {
+    WARM: {"only": [name for name in PEERS if name not in ("py-lmdb-strided", "torch-files")],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 3.0},
+    DISK: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb", "torch-files", "webdataset", "mosaicml"],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 10.0},
+    PARALLEL: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb-strided", "tf-data"], "ranks": [8],
+               "nodes": 4, "seconds": 10.0}}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -34,9 +44,21 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--only", type=some_of([*PEERS, *SOURCES]), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
                         f"{','.join(SOURCES)})")
+    parser.add_argument("--stand", choices=STANDS, default=WARM,
+                        help="of suite records: warm, the page cache; disk, 200 requests a second; "
+                        "parallel, one server of several simulated nodes. The latter two are made "
+                        "by root, and read from for the first time (%(default)s)")
+    parser.add_argument("--nodes", type=positive, metavar="N",
+                        help="simulated ones, which share the ranks equally (1; on stand parallel "
+                        "4)")
+    parser.add_argument("--share", type=above_zero("times the size of the data"), default=0.25,
+                        metavar="PART", help="on stands disk and parallel: how much of the data a "
+                        "node has memory for (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
-                        help="numbers of ranks, each a process (2 4 8; of training 2)")
-    add_length(parser, seconds=None, timeout=300.0, shown="3; of training 20")
+                        help="numbers of ranks, each a process (2 4 8; on stand parallel 8; of "
+                        "training 2)")
+    add_length(parser, seconds=None, timeout=300.0,
+               shown="3; on stands disk and parallel 10; of training 20")
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
                         help="of suite records: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
@@ -58,14 +80,21 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    # So that what was made for a stand is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     defaults = DEFAULTS[options.suite]
-    for name, value in defaults.items():
+    chosen = {**defaults, **(ON_STANDS[options.stand] if options.suite == RECORDS else {})}
+    for name, value in chosen.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     others = [name for name in options.only if name not in defaults["only"]]
     if others:
         print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
               f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
+        return 2
+    if options.suite == TRAINING and options.stand != WARM:
+        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
+              "the page cache; remedy: --suite records", file=sys.stderr)
         return 2
     if options.suite == TRAINING:
         from horovod_opt.io.bench.suites.training import suite
