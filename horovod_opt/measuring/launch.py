@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import psutil
 
@@ -17,9 +17,9 @@ class JobFailed(Exception):
 
 
 def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout: float,
-            folder: str | None = None) -> str:
+            folder: str | None = None, meanwhile: Iterator[None] = iter(())) -> str:
     """Runs the commands beside each other, in this folder or that of this process, and returns
-    their output (stdout).
+    their output (stdout). `meanwhile` is taken a step of every 50 ms, while they run.
 
     Raises:
         JobFailed: one failed, or they took longer than `timeout` seconds.
@@ -31,7 +31,7 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
                 processes.append(subprocess.Popen(
                     command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=errors, start_new_session=True))
-            _wait(processes, timeout)
+            _wait(processes, timeout, meanwhile)
         except OSError as error:
             raise JobFailed(f"could not be started: {error}") from error
         except JobFailed as failure:
@@ -43,7 +43,8 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         return output.read()
 
 
-def _wait(processes: Sequence[subprocess.Popen], timeout: float) -> None:
+def _wait(processes: Sequence[subprocess.Popen], timeout: float,
+          meanwhile: Iterator[None]) -> None:
     deadline = time.monotonic() + timeout
     while True:
         codes = [process.poll() for process in processes]
@@ -54,6 +55,7 @@ def _wait(processes: Sequence[subprocess.Popen], timeout: float) -> None:
             return
         if time.monotonic() > deadline:
             raise JobFailed(f"killed: not finished after {timeout:g} s")
+        next(meanwhile, None)
         time.sleep(0.05)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
-from horovod_opt.arguments import positive, some_of
+from horovod_opt.arguments import above_zero, positive, some_of
 from horovod_opt.io.bench.ladder.place import MEMORY, WINDOWS
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.strategies import RUNGS
@@ -15,9 +16,18 @@ from horovod_opt.measuring.suite_options import add_length, add_output
 
 RECORDS, TRAINING, LMDB = SUITES = ("records", "training", "lmdb")
 # By suite: what options that were not given are.
-DEFAULTS = {RECORDS: {"only": list(PEERS), "ranks": [2, 4, 8], "batch": 64, "seconds": 3.0},
+DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": 64},
             TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0},
-            LMDB: {"only": list(RUNGS), "ranks": [2, 4, 8], "batch": 2, "seconds": None}}
+            LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": 2}}
+WARM, DISK, PARALLEL = STANDS = ("warm", "disk", "parallel")
+# Of suite records, by stand.
+ON_STANDS = {
+    WARM: {"only": [name for name in PEERS if name not in ("py-lmdb-strided", "torch-files")],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 3.0},
+    DISK: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb", "torch-files", "webdataset", "mosaicml"],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 10.0},
+    PARALLEL: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb-strided", "tf-data"], "ranks": [8],
+               "nodes": 4, "seconds": 10.0}}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -28,8 +38,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         "memory, and how complete the shuffle is. The others are those of .venv-peers, which make "
         "peers makes; without it py-lmdb and PyTorch are compared with. Suite training trains "
         "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
-        "the input. Suite lmdb reads an LMDB with LMDBIO's strategies, in the order of Caffe: what "
-        "each asks of the storage. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
+        "the input. Suite lmdb reads an LMDB with LMDBIO's strategies: what each of them asks of "
+        "the storage. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
@@ -38,11 +48,21 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS]), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
                         f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)})")
+    parser.add_argument("--stand", choices=STANDS, default=WARM,
+                        help="of suites records and lmdb: warm, the page cache; disk, 200 "
+                        "requests a second; parallel, one server of several simulated nodes. The latter two are made "
+                        "by root, and read from for the first time (%(default)s)")
+    parser.add_argument("--nodes", type=positive, metavar="N",
+                        help="simulated ones, which share the ranks equally (1; on stand parallel "
+                        "and of lmdb 4)")
+    parser.add_argument("--share", type=above_zero("times the size of the data"), default=0.25,
+                        metavar="PART", help="on stands disk and parallel: how much of the data a "
+                        "node has memory for (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
-                        help="numbers of ranks, each a process (2 4 8; of training 2)")
-    parser.add_argument("--node-ranks", type=positive, default=2, metavar="N",
-                        help="of lmdb: ranks of each simulated node (%(default)s)")
-    add_length(parser, seconds=None, timeout=300.0, shown="3; of training 20")
+                        help="numbers of ranks, each a process (2 4 8; on stand parallel "
+                        "and of lmdb 8; of training 2)")
+    add_length(parser, seconds=None, timeout=300.0,
+               shown="3; on stands disk and parallel 10; of training 20")
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
                         help="of suites records and lmdb: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
@@ -52,7 +72,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--pixels", type=positive, default=96, metavar="N",
                         help="of training: height and width of its images (%(default)s)")
     parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
-                        help="of lmdb: how the ranks of a node share memory (%(default)s)")
+                        help="of lmdb: whose memory the ranks of a node share (%(default)s)")
     parser.add_argument("--coalesce-bytes", type=positive, default=1 << 20, metavar="BYTES",
                         help="of lmdb: of a read of strategies coal and stag (%(default)s)")
     parser.add_argument("--tokens", type=positive, default=1, metavar="N",
@@ -71,14 +91,21 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    # So that what was made for a stand is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     defaults = DEFAULTS[options.suite]
-    for name, value in defaults.items():
+    chosen = {**defaults, **(ON_STANDS[options.stand] if options.suite == RECORDS else {})}
+    for name, value in chosen.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     others = [name for name in options.only if name not in defaults["only"]]
     if others:
         print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
               f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
+        return 2
+    if options.suite == TRAINING and options.stand != WARM:
+        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
+              "the page cache; remedy: --suite records", file=sys.stderr)
         return 2
     if options.suite == TRAINING:
         from horovod_opt.io.bench.suites.training import suite

@@ -71,8 +71,8 @@ class Asked:
         return data
 
     def counts(self) -> dict[str, float]:
-        """`requests`, `bytes`, and of those `seeking_bytes`: of pages that were read to find records,
-        or on the way, and hold none that this process delivers."""
+        """`requests`, `bytes`, and of those `seeking_bytes`: of pages that were read on the way to
+        records, and hold none that this process delivers."""
         looked, seeking = len(self._looked), len(self._looked - self._of_records)
         return {"requests": len(self.log[0]), "bytes": looked * self._page_bytes + self._read,
                 "seeking_bytes": seeking * self._page_bytes + self._seeking, **self.more}

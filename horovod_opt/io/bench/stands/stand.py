@@ -1,4 +1,4 @@
-"""What a stand is to a suite: storage with the speed of its kind, and the nodes that read from it."""
+"""What a stand is to a suite: storage with the speed of its kind, and nodes that read from it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ class NoStand(Refused):
 class Counters:
     """What the storage has done; None where that cannot be counted.
 
-    `inversions`: requests that go back, so that begin before the one before them of the same file;
-    `server_cpu_seconds`: CPU time of the storage itself, which real storage would not take from
-    these cores."""
+    `requests` and `bytes` that were read; `inversions`: those of the requests that begin before the
+    last one of the same file, whichever node had that; `metadata_requests`: for names, attributes,
+    opened files and lists of folders; `server_cpu_seconds`: CPU time of the storage itself, which
+    real storage would not take from these cores."""
 
     requests: Optional[int] = None
     bytes: Optional[int] = None
     inversions: Optional[int] = None
+    metadata_requests: Optional[int] = None
     server_cpu_seconds: Optional[float] = None
 
 
@@ -49,6 +51,11 @@ class Stand:
     def __init__(self, folder: Path, nodes: int = 1, share: float = QUARTER):
         self.folder, self.nodes, self.share = folder.resolve(), nodes, share
 
+    @classmethod
+    def check(cls, nodes: int) -> None:
+        """Raises NoStand where it cannot be made for so many nodes."""
+        raise NotImplementedError
+
     @property
     def memory(self) -> Optional[int]:
         """Bytes that `share` amounts to; None where memory has no limit."""
@@ -56,6 +63,7 @@ class Stand:
 
     def __enter__(self) -> Stand:
         """Raises NoStand, or OSError if something that should work fails."""
+        self.check(self.nodes)
         with ExitStack() as stack:
             self._make(stack)
             self._removal = stack.pop_all()
@@ -80,6 +88,10 @@ class Stand:
 
     def counters(self) -> Counters:
         """Since begin()."""
+        raise NotImplementedError
+
+    def killed_for_memory(self) -> int:
+        """Processes of nodes that were ended because their memory was used up."""
         raise NotImplementedError
 
     def release(self) -> None:

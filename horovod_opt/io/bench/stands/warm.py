@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from horovod_opt.io.bench.stands.stand import Counters, Stand
+from horovod_opt.io.bench.stands.stand import Counters, NoStand, Stand
 
 
 class Warm(Stand):
     name = "warm"
     memory = None
+
+    @classmethod
+    def check(cls, nodes: int) -> None:
+        if nodes > 1:
+            raise NoStand(f"--stand {cls.name} is one node, not {nodes}; remedy: --nodes 1")
 
     def _make(self, stack: ExitStack) -> None:
         pass
@@ -26,3 +31,6 @@ class Warm(Stand):
 
     def release(self) -> None:
         pass
+
+    def killed_for_memory(self) -> int:
+        return 0

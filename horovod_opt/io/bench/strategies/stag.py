@@ -1,5 +1,5 @@
-"""LMDBIO-LMM-DIO-PROV-COAL-STAG (dissertation, 5.2.4): only so many readers as there are tokens read
-at the same time, neighbours in the file. The others wait for a token of one that has finished."""
+"""LMDBIO-LMM-DIO-PROV-COAL-STAG (dissertation, 5.2.4): only as many readers read at a time as there
+are tokens, neighbours in the file. The others wait for a token of one that has finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs on stand W: ranks that count together, what is observed of them, and series that fail or hang."""
+"""Jobs on stand W: ranks that count together, what is observed, series that fail or hang."""
 
 from __future__ import annotations
 

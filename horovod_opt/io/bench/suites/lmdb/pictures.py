@@ -69,8 +69,8 @@ def _took(cell: LadderCell) -> Grid:
     return Grid(f"{TITLE}: {cell.ranks} ranks, what it takes",
                 ("strategy", "samples/s", "CPU s", "voluntary switches", "involuntary switches",
                  "open, s", "read, s", "skew, s", ""), rows,
-                "Samples, CPU time and context switches of all ranks; seconds of a rank on average, "
-                "skew: waiting for the slowest. Medians, smallest to largest job.")
+                "CPU time and context switches of all ranks; seconds are of a rank, on average; "
+                "skew: it waits for the slowest. Medians, smallest to largest job.")
 
 
 def _plain(cell: LadderCell, name: str, key: str, scale: int = 1, form: str = ".0f") -> str:

@@ -79,7 +79,7 @@ def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks, where there are several nodes: with one, nobody's requests come
     between those of others."""
     for cell in LadderCell.each(document):
-        if cell.ranks > document["settings"]["node_ranks"]:
+        if document["settings"]["nodes"] > 1:
             for target in TARGETS:
                 yield cell.ranks, judge(target, cell)
 

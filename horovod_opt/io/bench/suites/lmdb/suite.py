@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from horovod_opt.arguments import Refused
-from horovod_opt.io import index
 from horovod_opt.io.bench.data import prepare
 from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
 from horovod_opt.io.bench.ladder import job as ladder
 from horovod_opt.io.bench.ladder import provenance
+from horovod_opt.io.bench.ladder.place import MEMORY
+from horovod_opt.io.bench.stands.by_name import STANDS
 from horovod_opt.io.bench.stands.warm import Warm
 from horovod_opt.io.bench.suites.lmdb.jobs import Job, order
 from horovod_opt.io.bench.suites.lmdb.pictures import section
@@ -29,13 +30,17 @@ PAGE = 4096  # bytes that a record takes at least
 
 
 def run(options: argparse.Namespace) -> int:
-    path = options.json or options.output / "io-lmdb.json"
+    is_warm = options.stand == Warm.name
+    name = "io-lmdb" if is_warm else f"io-lmdb-{options.stand}"
+    path = options.json or options.output / f"{name}.json"
     try:
         _check(options)
         document = begin(path, "io-lmdb", {
-            "stand": "W", "records": options.records, "record_bytes": options.record_bytes,
-            "batch": options.batch, "node_ranks": options.node_ranks, "window": options.window,
-            "coalesce_bytes": options.coalesce_bytes, "tokens": options.tokens})
+            "stand": options.stand, **({} if is_warm else {"share": options.share}),
+            "nodes": options.nodes, "records": options.records,
+            "record_bytes": options.record_bytes, "batch": options.batch,
+            "window": options.window, "coalesce_bytes": options.coalesce_bytes,
+            "tokens": options.tokens})
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -45,6 +50,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Raises Refused for what cannot be measured."""
+    nodes = options.nodes
+    uneven = [ranks for ranks in options.ranks if ranks % nodes]
+    if uneven:
+        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {nodes} nodes; remedy: a "
+                      f"multiple of {nodes}, or other --nodes")
+    if nodes % options.tokens:
+        raise Refused(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
+                      f"number of groups; remedy: a divisor of {nodes}")
+    if options.stand != Warm.name:
+        STANDS[options.stand].check(nodes)
+        if options.window != MEMORY:
+            raise Refused(f"--window {options.window} is of one machine, without simulated nodes; "
+                          f"remedy: --stand {Warm.name}")
     least = options.batch * max(options.ranks)
     if options.records < least:
         raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
@@ -52,13 +70,6 @@ def _check(options: argparse.Namespace) -> None:
     if options.record_bytes <= LEAST_BYTES:
         raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
                       "for a number, a checksum, and something between")
-    for ranks in options.ranks:
-        if ranks % options.node_ranks:
-            raise Refused(f"--ranks {ranks} are no whole number of nodes of --node-ranks "
-                          f"{options.node_ranks}; remedy: a multiple of it")
-        if ranks // options.node_ranks % options.tokens and "stag" in options.only:
-            raise Refused(f"--tokens {options.tokens}: the {ranks // options.node_ranks} readers "
-                          f"of {ranks} ranks are no whole number of groups; remedy: a divisor")
 
 
 class LmdbBenchmark(Benchmark):
@@ -74,28 +85,32 @@ class LmdbBenchmark(Benchmark):
                                          self._records).absolute()
 
     def prepare(self) -> None:
-        """Writes the data, its index and its provenance, where they are not there."""
+        """Writes the data, with its index, and its provenance, where they are not there."""
         try:
             if not self._folder.exists():
                 self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
                           f"{self._folder}")
                 prepare.write("lmdb", self._folder, self._records)
-            index.build(str(self._folder))
-            provenance.write(self._folder)
+            if not (self._folder / provenance.FILE).exists():
+                provenance.write(self._folder)
         except (DataError, OSError) as error:
             raise launch.JobFailed(str(error)) from error
 
     def measure(self, job: Job) -> dict[str, Any]:
-        options = self._options
+        options, nodes = self._options, self._options.nodes
         global_batch = options.batch * job.ranks
-        nodes = job.ranks // options.node_ranks
+        together = options.coalesce_bytes * nodes // (
+            global_batch * max(PAGE, options.record_bytes))
         shape = ladder.Shape(
-            job.ranks, options.node_ranks, options.batch, options.records // global_batch,
-            options.window, max(1, options.coalesce_bytes * nodes
-                                // (global_batch * max(PAGE, options.record_bytes))),
-            options.tokens)
-        with Warm(self._folder, nodes) as stand:
-            return ladder.run(job.rung.name, shape, stand, self._records, options.timeout)
+            job.ranks, job.ranks // nodes, options.batch, options.records // global_batch,
+            options.window, max(1, together), options.tokens)
+        # Nodes of a warm page cache are ranks that share a window, and nothing else.
+        of_stand = 1 if options.stand == Warm.name else nodes
+        try:
+            with STANDS[options.stand](self._folder, of_stand, options.share) as stand:
+                return ladder.run(job.rung.name, shape, stand, self._records, options.timeout)
+        except OSError as error:
+            raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error
 
     def outcome(self, measurement: dict[str, Any]) -> str:
         return f"{number(measurement[SPEED])} samples/s"

@@ -14,7 +14,9 @@ from horovod_opt.io.bench.data.prepare import folder_of
 from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
 from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
 from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.stands import steady
+from horovod_opt.io.bench.stands import first_epoch, steady
+from horovod_opt.io.bench.stands.by_name import STANDS
+from horovod_opt.io.bench.stands.warm import Warm
 from horovod_opt.io.bench.suites.records.jobs import Job, order
 from horovod_opt.io.bench.suites.records.pictures import section
 from horovod_opt.io.bench.suites.records.results import summary
@@ -28,7 +30,9 @@ NAME = "horovod-opt io bench"
 
 
 def run(options: argparse.Namespace) -> int:
-    path = options.json or options.output / "io-records.json"
+    is_warm = options.stand == Warm.name
+    name = "io-records" if is_warm else f"io-records-{options.stand}"
+    path = options.json or options.output / f"{name}.json"
     try:
         _check(options)
         environment = find(options.peers)
@@ -39,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
             raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
-            "stand": "W", "seconds": options.seconds, "records": options.records,
+            "stand": options.stand,
+            **({} if is_warm else {"nodes": options.nodes, "share": options.share}),
+            "seconds": options.seconds, "records": options.records,
             "record_bytes": options.record_bytes, "batch": options.batch,
             "ranks_python": environment.version,
             "ranks_versions": {name: environment.versions[name] for name in names
@@ -55,7 +61,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for data that cannot be measured with."""
+    """Raises Refused for what cannot be measured."""
+    uneven = [ranks for ranks in options.ranks if ranks % options.nodes]
+    if uneven:
+        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {options.nodes} nodes; "
+                      f"remedy: a multiple of {options.nodes}, or other --nodes")
+    STANDS[options.stand].check(options.nodes)
     least = options.batch * max(options.ranks)
     if options.records < least:
         raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
@@ -92,10 +103,17 @@ class RecordsBenchmark(Benchmark):
                 raise launch.JobFailed(f"{folder} could not be written (see above)")
 
     def measure(self, job: Job) -> dict[str, Any]:
-        options = self._options
-        return steady.run(job.peer, job.ranks, folder_of(self._data, job.peer.format, self._records),
-                        self._records, options.batch, options.seconds, self._environment.python,
-                        options.timeout)
+        options, python = self._options, self._environment.python
+        folder = folder_of(self._data, job.peer.format, self._records)
+        if options.stand == Warm.name:
+            return steady.run(job.peer, job.ranks, folder, self._records, options.batch,
+                              options.seconds, python, options.timeout)
+        try:
+            with STANDS[options.stand](folder, options.nodes, options.share) as stand:
+                return first_epoch.run(stand, job.peer, job.ranks, self._records, options.batch,
+                                       options.seconds, python, options.timeout)
+        except OSError as error:
+            raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error
 
     def outcome(self, measurement: dict[str, Any]) -> str:
         return f"{number(measurement[SPEED])} samples/s"
