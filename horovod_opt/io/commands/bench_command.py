@@ -73,7 +73,7 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help="of training: height and width of its images (%(default)s)")
     parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
                         help="of lmdb: whose memory the ranks of a node share (%(default)s)")
-    parser.add_argument("--coalesce-bytes", type=positive, default=1 << 20, metavar="BYTES",
+    parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",
                         help="of lmdb: of a read of strategies coal and stag (%(default)s)")
     parser.add_argument("--tokens", type=positive, default=1, metavar="N",
                         help="of lmdb: readers of strategy stag that read at the same time "

@@ -52,7 +52,7 @@ def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: fl
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
         places = [Place(str(stand.folder), rank, shape.ranks, shape.node_ranks, shape.batch,
-                        shape.iterations, records.size, shape.window, shape.coalesced,
+                        shape.iterations, records.size, stand.memory, shape.window, shape.coalesced,
                         shape.tokens) for rank in range(shape.ranks)]
         commands = [stand.command(place.node, [
             sys.executable, "-m", "horovod_opt.io.bench.ladder.rank", "--strategy", strategy,

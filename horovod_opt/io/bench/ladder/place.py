@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 MEMORY, MPI = WINDOWS = ("memory", "mpi")
 
@@ -12,7 +13,7 @@ class Place:
     each rank `batch` of them; ranks of a node have numbers that follow each other.
 
     `folder`: of the database. `node_ranks`: ranks of a node. `record_bytes`: of the largest record.
-    `window`: how the ranks of a node share memory, one of WINDOWS. `coalesced`: iterations that
+    `memory`: bytes that a node may hold, None without a limit. `window`: how the ranks of a node share memory, one of WINDOWS. `coalesced`: iterations that
     are read at once. `tokens`: readers that may read at the same time.
     """
 
@@ -23,6 +24,7 @@ class Place:
     batch: int
     iterations: int
     record_bytes: int
+    memory: Optional[int] = None
     window: str = MEMORY
     coalesced: int = 1
     tokens: int = 1

@@ -26,6 +26,7 @@ from horovod_opt.io.bench.ladder.links import LinkLost, Links
 from horovod_opt.io.bench.ladder.place import MPI, Place
 from horovod_opt.io.bench.stands.meeting import Meeting
 from horovod_opt.io.bench.strategies import RUNGS
+from horovod_opt.io.bench.strategies.strategy import Strategy
 from horovod_opt.io.errors import DataError, InputError
 
 
@@ -38,6 +39,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     place = Place(**options.place)
+    strategy = RUNGS[options.strategy].strategy  # imported before memory is limited
     parent = options.parent
     try:
         if place.window == MPI:
@@ -53,7 +55,7 @@ def main() -> None:
             meeting.tell(f"measured.{place.rank}", None)
             meeting.hear("stop")
 
-        found = measured(options.strategy, place, links, asked,
+        found = measured(strategy, place, links, asked,
                          Records(options.records, options.record_bytes), until_counted)
     except (DataError, InputError, LinkLost, OSError, WrongRecord) as error:
         sys.exit(f"{options.strategy}, rank {options.place['rank']}: {error}")
@@ -61,7 +63,7 @@ def main() -> None:
     meeting.tell(f"done.{place.rank}", found)
 
 
-def measured(name: str, place: Place, links: Links, asked: Asked, records: Records,
+def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, records: Records,
              until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Seconds, of those in which it took its batch (`read_seconds`) and waited for the other ranks
     (`skew_seconds`), CPU time, context switches, and what was asked of the storage. What is read
@@ -73,7 +75,7 @@ def measured(name: str, place: Place, links: Links, asked: Asked, records: Recor
     """
     links.barrier()
     before, began = _used(), time.monotonic()
-    strategy = RUNGS[name].strategy(place, links, asked)
+    strategy = kind(place, links, asked)
     opened = time.monotonic()
     batches, read_seconds, skew_seconds = strategy.batches(), 0.0, 0.0
     for iteration in range(place.iterations):

@@ -28,6 +28,8 @@ class Coal(OneReader):
         super().__init__(place, links, asked)
         if place.leads:
             self._file = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+            # Behind a run are the records of another reader: not to be read ahead.
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
             meta = read_meta(place.path)
             self._layout = provenance.check(place.path, provenance.read(Path(place.folder)), meta)
             self._page_bytes = meta.page_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Optional
 from unittest import mock
 
 from horovod_opt.io import opening
@@ -11,9 +12,12 @@ from horovod_opt.io.bench.ladder.links import Links
 from horovod_opt.io.bench.ladder.place import Place
 from horovod_opt.io.bench.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
+from horovod_opt.io.errors import InputError
 from horovod_opt.io.job.communication import Communication
 from horovod_opt.io.job.nodes import Node
 from horovod_opt.io.reading import Reading
+
+PART = 0.5  # of what the node may hold: its ring; the rest is for the page cache and the ranks
 
 
 class Hio(Strategy):
@@ -25,8 +29,22 @@ class Hio(Strategy):
         node = Node(tuple(place.local_ranks), place.local_rank)
         with mock.patch.object(opening, "find", lambda: ranks), \
                 mock.patch.object(opening.nodes, "find", lambda ranks: node):
-            self._data = opening.open(place.folder, shuffle=False)
-        self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
+            self._open(None)
+
+    def _open(self, chunk_samples: Optional[int]) -> None:
+        """With the default chunks, or the largest that the memory holds."""
+        place = self.place
+        memory = None if place.memory is None else int(PART * place.memory)
+        self._data = opening.open(place.folder, shuffle=False, memory=memory,
+                                  chunk_samples=chunk_samples)
+        try:
+            self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
+        except InputError:
+            chunk_samples = self._data.order.chunk_samples // 2
+            self._data.close()
+            if not chunk_samples:
+                raise
+            self._open(chunk_samples)
 
     def batches(self) -> Iterator[list[bytes]]:
         left = self.place.iterations
