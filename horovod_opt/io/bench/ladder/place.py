@@ -13,8 +13,9 @@ class Place:
     each rank `batch` of them; ranks of a node have numbers that follow each other.
 
     `folder`: of the database. `node_ranks`: ranks of a node. `record_bytes`: of the largest record.
-    `memory`: bytes that a node may hold, None without a limit. `window`: how the ranks of a node share memory, one of WINDOWS. `coalesced`: iterations that
-    are read at once. `tokens`: readers that may read at the same time.
+    `memory`: bytes that a node may hold, None without a limit. `window`: how the ranks of a node
+    share memory, one of WINDOWS. `coalesced`: iterations that are read at once. `tokens`: readers
+    that may read at the same time.
     """
 
     folder: str

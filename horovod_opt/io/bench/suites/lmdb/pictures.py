@@ -103,6 +103,6 @@ def _picture(found: Sequence[LadderCell]) -> Picture:
               Panel(SEEKING, "MiB of seeking", 1 / MIB))
     drawn = figure(found, shown, panels, (10, 10), 4)
     drawn.axes[1].set_yscale("log")
-    return Picture("io-lmdb", TITLE, "Reading LMDB in Caffe's order with LMDBIO's strategies: speed, "
-                   "requests and bytes of seeking, as the strategies count them. Bars are medians, "
-                   "lines reach from the smallest to the largest job.", drawn)
+    return Picture("io-lmdb", TITLE, "Reading LMDB in Caffe's order with LMDBIO's strategies: "
+                   "speed, requests and bytes of seeking, as the strategies count them. Bars are "
+                   "medians, lines reach from the smallest to the largest job.", drawn)
