@@ -64,9 +64,18 @@ def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: fl
             str(os.getpid()), "--records", str(records.count), "--record-bytes",
             str(records.size)]) for place in places]
         counted: list[Counters] = []
-        launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
-                       {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE,
-                       _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted))
+        conducted = _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted)
+        try:
+            launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
+                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, conducted)
+        except launch.JobFailed as failure:
+            killed = stand.killed_for_memory()
+            if not killed:
+                raise
+            raise launch.JobFailed(
+                f"{killed} ranks were killed: their node may hold {stand.memory} bytes more than "
+                f"when they began; remedy: more --records, or a larger --share. {failure}"
+            ) from None
         found = [json.loads((Path(folder) / f"done.{rank}").read_text())
                  for rank in range(shape.ranks)]
         logs = [np.load(Path(folder) / f"log.{rank}.npy") for rank in range(shape.ranks)]

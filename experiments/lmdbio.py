@@ -1,0 +1,45 @@
+"""LMDBIO's strategies, each over LMDB: the micro-benchmark that reads and does not train.
+
+On the simulated parallel file system, so as root. The source's speeds are those of 128 nodes of 36
+cores on GPFS, with 9.4 million images; here it is four nodes of two ranks, which share few cores.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from study import Study
+from tools import ROOT, Tool
+
+from horovod_opt.io.bench.suites.lmdb.results import SPEED, LadderCell
+from horovod_opt.measuring.comparison import ratio
+from horovod_opt.measuring.dissertation import LADDER
+from horovod_opt.report.source import Beside
+
+
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    compared = []
+    for document in documents:
+        nodes, batch = (document["settings"][name] for name in ("nodes", "batch"))
+        for cell in LadderCell.each(document):
+            for name, reported in LADDER.items():
+                found = cell.compared(name, "lmdb", SPEED, ratio)
+                if found is not None:
+                    compared.append(Beside(reported, found.median,
+                                           f"{cell.ranks} ranks, {nodes} nodes, batch {batch}"))
+    return compared
+
+
+STUDY = Study(
+    name="lmdbio", text=__doc__,
+    repeats=("Figure 3.6, p. 48", "Figure 4.6, p. 68", "Figure 5.5, p. 93", "Figure 5.7, p. 95",
+             "Figure 5.8, p. 97", "Figure 5.9, p. 98"),
+    measurement=Tool(("io", "bench"), ("--suite", "lmdb", "--stand", "parallel", "--targets",
+                                       "--records", 16384, "--data",
+                                       ROOT / "build" / "io-data")),
+    compare=compare)
+
+if __name__ == "__main__":
+    sys.exit(STUDY.main())
