@@ -10,7 +10,7 @@ import horovod_opt.io as hio
 from horovod_opt.io.bench.peers.stream import Place, Stream
 from horovod_opt.io.bench.peers.torch_ranks import meet
 
-MEMORY = 0.85  # of what the node may hold: its ring; the rest is for the page cache and the ranks
+MEMORY = 0.7  # of what the node may hold: its ring; the rest is for the page cache and the ranks
 
 
 class Hio(Stream):
@@ -27,7 +27,8 @@ class Hio(Stream):
                               chunk_samples=chunk_samples)
         try:
             self._loader = hio.torch.loader(self._data, batch_size=self._place.batch,
-                                            workers=self._place.workers)
+                                            workers=self._place.workers,
+                                            epochs=self._place.epochs)
         except hio.InputError:
             order = self._data.order
             self._data.close()

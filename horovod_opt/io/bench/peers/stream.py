@@ -13,7 +13,8 @@ class Place:
     """Which part of which data a rank takes. `workers`: processes of this rank that read for it; 0:
     it reads itself, with or without threads. `meeting`: a folder of all ranks of this job. `nodes`:
     each has as many ranks, the first node the first ones. `memory`: bytes that a node may hold
-    beside what its ranks hold when they begin to read; None: as many as there are."""
+    beside what its ranks hold when they begin to read; None: as many as there are. `epochs`: how
+    many will be taken; None: one after the other."""
 
     folder: Path
     records: int
@@ -24,6 +25,7 @@ class Place:
     meeting: Path
     nodes: int = 1
     memory: Optional[int] = None
+    epochs: Optional[int] = None
 
     @property
     def local_ranks(self) -> int:

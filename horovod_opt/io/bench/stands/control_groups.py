@@ -1,7 +1,8 @@
-"""Control groups of processes, and the limit of their memory, with the page cache that they fill."""
+"""Control groups of processes, and a limit of their memory with the page cache that they fill."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from horovod_opt.io.bench.stands.stand import NoStand
 PREFIX = "horovod-opt-stand-"
 UNLIMITED = "-1"
 REMOVED_WITHIN = 10.0  # seconds
+_numbers = itertools.count()  # of this process's groups
 
 
 def hierarchy(stand: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
@@ -35,7 +37,7 @@ class Group:
     number to `procs`."""
 
     def __init__(self, root: Path, name: str):
-        self.folder = root / f"{PREFIX}{os.getpid()}-{name}"
+        self.folder = root / f"{PREFIX}{os.getpid()}-{next(_numbers)}-{name}"
         self.folder.mkdir()
         self.procs = self.folder / "cgroup.procs"
 

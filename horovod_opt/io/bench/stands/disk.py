@@ -14,9 +14,11 @@ from horovod_opt.io.bench.stands.stand import Counters, NoStand
 REQUESTS = 200  # a second
 NO_LIMIT = 0
 READAHEAD = 128  # KiB; loop devices begin with what their file's disk has, or more
-SECTOR = 512  # bytes, as the kernel counts them
 LOOP = "7"  # the major number of loop devices
 BLKIO, RULES = "blkio", "blkio.throttle.read_iops_device"
+SERVED = ("blkio.throttle.io_serviced", "blkio.throttle.io_service_bytes")
+# Without reading inodes ahead: each block of them would count as a request of its own.
+MOUNTED = "ro,noatime,inode_readahead_blks=0"
 
 
 class Disk(LimitedNodes):
@@ -44,7 +46,7 @@ class Disk(LimitedNodes):
         stack.callback(_detach, self._device)
         self._block = Path("/sys/block", Path(self._device).name)
         (self._block / "queue" / "read_ahead_kb").write_text(str(READAHEAD))
-        call([*nodes.enter(0), "mount", "--types", "ext4", "--options", "ro,noatime", self._device,
+        call([*nodes.enter(0), "mount", "--types", "ext4", "--options", MOUNTED, self._device,
               self.folder])
         _detach(self._device)
         stack.callback(self._limit, NO_LIMIT)
@@ -54,14 +56,23 @@ class Disk(LimitedNodes):
     def _limit(self, requests: int) -> None:
         """In the nodes' group, and in that of all processes: not everything that a file system does
         is counted as done by who has asked for it."""
-        number = (self._block / "dev").read_text().strip()
-        for folder in (self._roots[BLKIO], self._groups[BLKIO].folder):
-            (folder / RULES).write_text(f"{number} {requests}")
+        for folder in self._folders():
+            (folder / RULES).write_text(f"{self._number()} {requests}")
 
-    def _read(self) -> tuple[int, int]:
-        """Requests and bytes so far."""
-        requests, _, sectors, *_ = map(int, (self._block / "stat").read_text().split())
-        return requests, sectors * SECTOR
+    def _read(self) -> list[int]:
+        """Requests and bytes so far, as the limit counts them."""
+        wanted = f"{self._number()} Read "
+        lines = [[line for folder in self._folders()
+                  for line in (folder / served).read_text().splitlines()] for served in SERVED]
+        return [sum(int(line[len(wanted):]) for line in each if line.startswith(wanted))
+                for each in lines]
+
+    def _folders(self) -> tuple[Path, Path]:
+        return self._roots[BLKIO], self._groups[BLKIO].folder
+
+    def _number(self) -> str:
+        """The device's, as the kernel writes it."""
+        return (self._block / "dev").read_text().strip()
 
     def begin(self) -> None:
         super().begin()

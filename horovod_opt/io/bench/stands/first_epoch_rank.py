@@ -27,7 +27,7 @@ def main() -> None:
     meeting = Meeting(options.meeting, options.parent)
     stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
                                    options.rank, options.ranks, options.meeting, options.nodes,
-                                   options.memory))
+                                   options.memory, epochs=1))
     meeting.tell(f"ready.{options.rank}", {"pid": os.getpid()})
     window = meeting.hear("go")
     try:
@@ -54,6 +54,7 @@ def taken(stream: Stream, records: Records, meeting: Meeting, rank: int, start: 
                                          "seconds": time.monotonic() - start})
 
     for batch in stream.epoch(0):
+        meeting.stay()
         numbers += records.numbers(batch)
         sizes.append(len(batch))
         if is_counting and time.monotonic() >= end:

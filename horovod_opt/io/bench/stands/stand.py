@@ -59,7 +59,8 @@ class Stand:
     @property
     def memory(self) -> Optional[int]:
         """Bytes that `share` amounts to; None where memory has no limit."""
-        return int(self.share * sum(path.stat().st_size for path in self.folder.rglob("*")))
+        return int(self.share * sum(path.stat().st_size for path in self.folder.rglob("*")
+                                    if path.is_file()))
 
     def __enter__(self) -> Stand:
         """Raises NoStand, or OSError if something that should work fails."""

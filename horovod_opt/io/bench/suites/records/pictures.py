@@ -36,7 +36,7 @@ def section(document: dict[str, Any], targets: bool) -> Section:
         grids.append(_targets(judged, reached))
     drawn = [cell for cell in found if cell.base()]
     return Section(TITLE, f"Records {where} through several pipelines: {reached}.",
-                   grids, [_picture(drawn, is_warm)] if drawn else [])
+                   grids, [_picture(drawn, settings["stand"])] if drawn else [])
 
 
 def _measured(cell: RecordsCell, absent: dict[str, str]) -> Grid:
@@ -82,7 +82,8 @@ def _targets(judged: Sequence[tuple], reached: str) -> Grid:
                 "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Sequence[RecordsCell], is_warm: bool) -> Picture:
+def _picture(found: Sequence[RecordsCell], stand: str) -> Picture:
+    is_warm = stand == Warm.name
     shown = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
                  "//" if number >= len(COLOURS) else None)
              for number, (name, peer) in enumerate(PEERS.items())]
@@ -94,7 +95,7 @@ def _picture(found: Sequence[RecordsCell], is_warm: bool) -> Picture:
     speed.set_yscale("log")
     speed.set_ylim(bottom=1000 if is_warm else 10)
     speed.yaxis.set_major_formatter("{x:,.0f}")
-    return Picture("io-records" if is_warm else "io-records-cold", TITLE,
+    return Picture("io-records" if is_warm else f"io-records-{stand}", TITLE,
                    f"Speed, on a logarithmic scale, and {'memory' if is_warm else 'reading'} of "
                    "input pipelines. Bars are medians, lines reach from the smallest to the "
                    "largest job.", drawn)

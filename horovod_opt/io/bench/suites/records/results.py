@@ -45,12 +45,12 @@ def judge(target: Target, cell: RecordsCell, absent: Mapping[str, str]) -> Verdi
         return Verdict(target, None, None, f"not measured: {reasons[0]}")
     failed = [one for one in needs if cell.failures(one)]
     missing = [one for one in needs if not cell.values(one, target.of)]
-    orderly = [one for one in needs if target.shuffled and one not in missing
-               and cell.spread(one, "rl").median < SHUFFLED]
-    if orderly and not failed:
-        said = ", ".join(f"{one} {100 * cell.spread(one, 'rl').median:.0f} %" for one in orderly)
-        return Verdict(target, cell.ratio(*needs, target.of), None,
-                       f"does not count: RL of {said}, below {100 * SHUFFLED:.0f} %")
+    if target.shuffled and not failed and not missing:
+        entropies = {one: round(100 * cell.spread(one, "rl").median) for one in needs}
+        orderly = [f"{one} {rl} %" for one, rl in entropies.items() if rl < SHUFFLED]
+        if orderly:
+            return Verdict(target, cell.ratio(*needs, target.of), None,
+                           f"does not count: RL of {', '.join(orderly)}, below {SHUFFLED} %")
     return verdict(target, cell.ratio(*needs, target.of),
                    f"{', '.join(failed)} failed" if failed else "", missing)
 

@@ -12,7 +12,7 @@ NOTE = ("Samples of all ranks in the first seconds of a cold epoch. Read: bytes 
         "each byte of a sample. Back: requests that begin before the last one of the same file. "
         "RL: 100 % for a complete shuffle.")
 # Key of a measurement, and the format of its values.
-COUNTED = (("requests", ""), ("read_factor", ".2f"), ("inversions", ""),
+COUNTED = (("requests", ""), ("read_factor", ".2f"), ("inversions", ".0f"),
            ("server_cpu_seconds", ".2f"), ("cpu_seconds_per_million", ""))
 
 

@@ -8,14 +8,14 @@ from horovod_opt.measuring.verdict import Bound
 
 SPEED, MEMORY = "samples_per_second", "pss_bytes"
 HIO = "hio-tfrecord"
-SHUFFLED = 0.9
+SHUFFLED = 90  # %, rounded
 
 
 @dataclass(frozen=True)
 class Target(Bound):
     """`series`, measured in `of`, as a multiple of `over` in pairs of a round; exactly one of
     `least` and `most` is given. `ranks`: at which number, None for any; `stand`: on which, and of
-    how many `nodes`. `shuffled`: only if both have a relative entropy of at least SHUFFLED."""
+    how many `nodes`. `shuffled`: only if the relative entropy of both is SHUFFLED or more."""
 
     of: str
     over: str
