@@ -29,10 +29,15 @@ class Hio(Strategy):
         node = Node(tuple(place.local_ranks), place.local_rank)
         with mock.patch.object(opening, "find", lambda: ranks), \
                 mock.patch.object(opening.nodes, "find", lambda ranks: node):
-            self._open(None)
+            self._open(self.chunk_samples)
+
+    @property
+    def chunk_samples(self) -> Optional[int]:
+        """None for the default."""
+        return None
 
     def _open(self, chunk_samples: Optional[int]) -> None:
-        """With the default chunks, or the largest that the memory holds."""
+        """With smaller chunks where the memory does not hold these."""
         place = self.place
         memory = None if place.memory is None else int(PART * place.memory)
         self._data = opening.open(place.folder, shuffle=False, memory=memory,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_analysis.palette import COLOURS
+from horovod_opt.io.bench.stands.warm import Warm
 from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.bench.suites.bars import Bar, Panel, figure
 from horovod_opt.io.bench.suites.lmdb.results import (
@@ -31,9 +32,11 @@ def section(document: dict[str, Any], targets: bool) -> Section:
     grids = [grid for cell in found for grid in (_asked(cell), _took(cell))]
     if targets:
         grids.append(_targets(judged, reached))
+    stand = document["settings"]["stand"]
+    name = "io-lmdb" if stand == Warm.name else f"io-lmdb-{stand}"
     drawn = any(cell.values(name, SPEED) for cell in found for name in cell.series)
     return Section(TITLE, f"Reading LMDB in Caffe's order, strategy by strategy: {reached}.", grids,
-                   [_picture(found)] if drawn else [])
+                   [_picture(found, name)] if drawn else [])
 
 
 def _asked(cell: LadderCell) -> Grid:
@@ -43,7 +46,7 @@ def _asked(cell: LadderCell) -> Grid:
         if not cell.values(name, SPEED):
             rows.append((RUNGS[name].label, "failed", *[""] * 6))
             continue
-        own = name != "hio"  # whose reader does not say which bytes it asks for
+        own = RUNGS[name].section
         rows.append((
             RUNGS[name].label, _plain(cell, name, REQUESTS) if own else "",
             _plain(cell, name, "bytes", MIB) if own else "",
@@ -95,14 +98,17 @@ def _few(spread: Spread | None) -> str:
     return "" if spread is None else number(spread.median) if spread.median else "0"
 
 
-def _picture(found: Sequence[LadderCell]) -> Picture:
-    shown = [Bar(name, rung.label, COLOURS[index % len(COLOURS)], None)
+def _picture(found: Sequence[LadderCell], name: str) -> Picture:
+    shown = [Bar(name, rung.label, COLOURS[index % len(COLOURS)],
+                 None if rung.section else "//")
              for index, (name, rung) in enumerate(RUNGS.items())]
     panels = (Panel(SPEED, "samples/s of all ranks"),
               Panel(REQUESTS, "requests (logarithmic)"),
               Panel(SEEKING, "MiB of seeking", 1 / MIB))
     drawn = figure(found, shown, panels, (10, 10), 4)
     drawn.axes[1].set_yscale("log")
-    return Picture("io-lmdb", TITLE, "Reading LMDB in Caffe's order with LMDBIO's strategies: "
-                   "speed, requests and bytes of seeking, as the strategies count them. Bars are "
-                   "medians, lines reach from the smallest to the largest job.", drawn)
+    drawn.axes[1].set_ylim(bottom=1)
+    return Picture(name, TITLE, "Reading LMDB in Caffe's order with LMDBIO's strategies: "
+                   "speed, requests and bytes of seeking, as the strategies count them. Hatched: "
+                   "this project's reader, which does not. Bars are medians, lines reach from the "
+                   "smallest to the largest job.", drawn)

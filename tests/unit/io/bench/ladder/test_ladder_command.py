@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_opt import cli
+from horovod_opt.io.bench.stands.parallel import Parallel
+from horovod_opt.io.bench.stands.stand import NoStand
 from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.measuring import documents
 
@@ -33,13 +35,16 @@ def test_a_small_run_of_all_strategies(tmp_path, capfd):
     assert found["prov"]["seeking_bytes"] == 0 < found["lmm"]["seeking_bytes"]
     assert found["coal"]["requests"] <= 400 / 20
     assert found["stag"]["inversions"] == 0
-    assert found["hio"]["node_cached_bytes"] > 0  # a warm page cache: nothing is read
+    # A warm page cache: nothing is read. All is needed on both nodes, or half of it on each.
+    size = 400 * 4096
+    assert 1.9 * size < found["hio"]["node_cached_bytes"] < 2.1 * size
+    assert found["hio-chunks"]["node_cached_bytes"] < 1.1 * size
     assert (tmp_path / "bench" / "io-lmdb.png").stat().st_size > 0
     output = capfd.readouterr().out
     assert "≤ 0 bytes" in output and "≤ 0.05 x prov" in output
     # The same again measures nothing.
     assert bench(*SMALL) == 0
-    assert "Measured before, and kept: 8 of 8 jobs." in capfd.readouterr().err
+    assert "Measured before, and kept: 9 of 9 jobs." in capfd.readouterr().err
 
 
 def test_the_window_of_mpi(tmp_path, capfd):
@@ -74,3 +79,21 @@ def test_what_cannot_be_measured_is_refused(capsys, arguments, message):
 def test_strategies_are_of_no_other_suite(capsys):
     assert bench("--only", "prov") == 2
     assert "suite records has no prov" in capsys.readouterr().err
+
+
+def test_what_reaches_the_storage_of_several_nodes(tmp_path):
+    """Cold and behind one server, which counts by itself."""
+    try:
+        Parallel.check(4)
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    assert bench("--suite", "lmdb", "--stand", "parallel", "--share", 4, "--only",
+                 "lmm,prov,coal,stag", "--ranks", 4, "--nodes", 4, "--batch", 4, "--rounds", 1,
+                 "--records", 2000, "--coalesce-bytes", 1 << 19, "--timeout", 60) == 0
+    saved = documents.load(tmp_path / "bench" / "io-lmdb-parallel.json", "io-lmdb")
+    stored = {one["series"]: one["stand"] for one in saved["measurements"]}
+    size = 2000 * 4096
+    assert stored["lmm"]["bytes"] > 3.5 * size  # each node reads it all
+    assert size < stored["stag"]["bytes"] < 1.1 * size
+    assert stored["coal"]["requests"] < stored["prov"]["requests"] / 10
+    assert stored["stag"]["inversions"] < stored["coal"]["inversions"] / 3
