@@ -88,12 +88,19 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), metavar="FOLDER",
                         help="the environment of the other pipelines (%(default)s)")
     add_output(parser, "io-SUITE.json, and io-records.png")
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run_until_ended)
+
+
+def _run_until_ended(options: argparse.Namespace) -> int:
+    """SIGTERM is as Ctrl-C, so that what was made for a stand is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(options)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(options: argparse.Namespace) -> int:
-    # So that what was made for a stand is removed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     defaults = DEFAULTS[options.suite]
     chosen = {**defaults, **(ON_STANDS[options.stand] if options.suite == RECORDS else {})}
     for name, value in chosen.items():

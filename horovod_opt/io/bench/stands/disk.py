@@ -25,6 +25,7 @@ class Disk(LimitedNodes):
     """Of one node. The image of its file system is kept beside the data, for the next time."""
 
     name = "disk"
+    speed = {"requests_per_second": REQUESTS, "readahead_kib": READAHEAD}
     programs = ("losetup", "mkfs.ext4")
     controllers = (BLKIO,)
 

@@ -27,18 +27,18 @@ class Nodes:
         self._stack = ExitStack()
         self._has_network = number > 1
         try:
-            self._keepers = [self._keep("--mount", WAIT) for _ in range(number)]
+            self._keepers = [self._keep() for _ in range(number)]
             if self._has_network:
                 self._connect()
         except BaseException:
             self.close()
             raise
 
-    def _keep(self, mounts: str, wait: str) -> int:
+    def _keep(self) -> int:
         """The process whose namespaces they are."""
-        own = [mounts, *(["--net"] if self._has_network else [])]
+        own = ["--mount", *(["--net"] if self._has_network else [])]
         keeper = self._stack.enter_context(subprocess.Popen(
-            ["unshare", *own, "sh", "-c", wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            ["unshare", *own, "sh", "-c", WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": SEARCH},
             start_new_session=True))  # not to be ended by Ctrl-C before its node's processes
         if not keeper.stdout.readline():
@@ -47,7 +47,7 @@ class Nodes:
 
     def _connect(self) -> None:
         """By virtual cables to a switch."""
-        switch = self._keep("--mount", WAIT)
+        switch = self._keep()
         inside = f"nsenter --target {switch} --net ip link".split()
         call([*inside, *"add switch type bridge".split()])
         call([*inside, *"set switch up".split()])

@@ -10,16 +10,18 @@ from contextlib import ExitStack
 
 from horovod_opt.io.bench.stands.limited_nodes import LimitedNodes
 from horovod_opt.io.bench.stands.nodes import Nodes
+from horovod_opt.io.bench.stands.pace import Speed
 from horovod_opt.io.bench.stands.requirements import FUSE, call
 from horovod_opt.io.bench.stands.stand import Counters
 
+SPEED = Speed()  # the server's
 SERVER = "horovod_opt.io.bench.stands.file_server"
 
 
 class Parallel(LimitedNodes):
-    """Its speed is that of pace.Speed."""
-
     name = "parallel"
+    speed = {"bytes_per_second": SPEED.bandwidth, "delay_seconds": SPEED.delay,
+             "going_back_seconds": SPEED.going_back}
     devices = (FUSE,)
 
     def _mount(self, stack: ExitStack, nodes: Nodes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class Stand:
     """
 
     name: ClassVar[str]
+    speed: ClassVar[Mapping[str, float]] = {}  # what results depend on, by names with units
 
     def __init__(self, folder: Path, nodes: int = 1, share: float = QUARTER):
         self.folder, self.nodes, self.share = folder.resolve(), nodes, share

@@ -18,7 +18,6 @@ pytest.importorskip("matplotlib")
 from horovod_opt import cli
 from horovod_opt.io.bench.stands import control_groups, disk
 from horovod_opt.io.bench.stands.by_name import STANDS
-from horovod_opt.io.bench.stands.nodes import Nodes
 from horovod_opt.io.bench.stands.stand import NoStand
 
 # So long that none ends by itself; --timeout would end it before the test does.
@@ -148,20 +147,24 @@ def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
         f"{tmp_path / 'fuse'}")
 
 
+def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
+    from horovod_opt.io.bench.stands import nodes
+
+    monkeypatch.chdir(tmp_path)
+    try:
+        STANDS["parallel"].check(2)
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    monkeypatch.setattr(nodes, "WAIT", "echo mounting is not permitted >&2; exit 1")
+    assert cli.main(["io", "bench", "--stand", "parallel", "--only", "py-lmdb"]) == 2
+    assert capsys.readouterr().err == (
+        "horovod-opt io bench: --stand parallel cannot be made: a node cannot be made: mounting is "
+        "not permitted; remedy: a machine, or a container, whose root may mount file systems\n")
+    assert not groups_of(os.getpid())
+
+
 def test_control_groups_of_version_2_are_refused(tmp_path):
     mounted = tmp_path / "mounts"
     mounted.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n")
     with pytest.raises(NoStand, match="--stand disk needs control groups of version 1 with memory"):
         control_groups.hierarchy("disk", "memory", mounted)
-
-
-def test_a_node_that_cannot_be_made_says_why(monkeypatch):
-    from horovod_opt.io.bench.stands import nodes
-
-    monkeypatch.setattr(nodes, "WAIT", "echo no such mount >&2; exit 1")
-    try:
-        STANDS["parallel"].check(2)
-    except NoStand as missing:
-        pytest.skip(str(missing))
-    with pytest.raises(OSError, match="a node cannot be made: no such mount"):
-        Nodes(1)

@@ -6,6 +6,7 @@ import argparse
 import functools
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,14 @@ def run(options: argparse.Namespace) -> int:
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
             "stand": options.stand,
-            **({} if is_warm else {"nodes": options.nodes, "share": options.share}),
+            **({} if is_warm else {"nodes": options.nodes, "share": options.share,
+                                   "speed": dict(STANDS[options.stand].speed)}),
             "seconds": options.seconds, "records": options.records,
             "record_bytes": options.record_bytes, "batch": options.batch,
             "ranks_python": environment.version,
             "ranks_versions": {name: environment.versions[name] for name in names
                                if name in environment.versions}})
+        _try(options)
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -74,6 +77,21 @@ def _check(options: argparse.Namespace) -> None:
     if options.record_bytes <= LEAST_BYTES:
         raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
                       "for a number, a checksum, and something between")
+
+
+def _try(options: argparse.Namespace) -> None:
+    """Makes the stand once, of nothing. Raises Refused if it cannot be made here."""
+    data = options.data or options.output / "io-data"
+    data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=data) as folder:
+        nothing = Path(folder, "nothing")
+        nothing.mkdir()
+        try:
+            with STANDS[options.stand](nothing, options.nodes):
+                pass
+        except OSError as error:
+            raise Refused(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
+                          "a container, whose root may mount file systems") from error
 
 
 class RecordsBenchmark(Benchmark):
