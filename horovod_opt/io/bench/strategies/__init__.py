@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """`section`: of the dissertation; "" for this project's reader, which does not say what bytes it
+    """`section`: of the dissertation; "" for this project's reader, which does not say what it
     asks for."""
 
     name: str
