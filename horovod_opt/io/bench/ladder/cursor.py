@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Optional
 
-from horovod_opt.io.bench.ladder.pages import Pages, Value
+from horovod_opt.io.bench.ladder.pages import Pages, Value, damaged
 
+DEEPEST = 32  # levels that LMDB's own cursor can hold (CURSOR_STACK)
 State = list[tuple[int, int]]  # from the root down: page, and the number of the node in it
 
 
@@ -59,6 +60,8 @@ class Cursor:
     def _down(self, page: int) -> None:
         """To the first leaf below the page."""
         while not self._pages.is_leaf(page):
+            if len(self._path) == DEEPEST:
+                raise damaged(page, f"is more than {DEEPEST} levels below the root")
             self._path.append((page, 0))
             page = self._held(page, False)[0]
         self._path.append((page, 0))

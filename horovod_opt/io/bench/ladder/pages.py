@@ -94,11 +94,7 @@ class Pages:
 
     def is_leaf(self, page: int) -> bool:
         """Raises DataError for a page that is neither leaf nor branch."""
-        self._touch(page)
-        number, _, flags, _, _ = HEADER.unpack_from(self._buffer, page * self.page_bytes)
-        if number != page or not flags & (BRANCH | LEAF):
-            raise _damaged(page, "is no page of the tree")
-        return bool(flags & LEAF)
+        return bool(self._flags(page, BRANCH | LEAF, "is no page of the tree") & LEAF)
 
     def children(self, page: int) -> list[int]:
         """The pages below a branch page."""
@@ -114,8 +110,10 @@ class Pages:
         for at in self.nodes(page):
             low, high, flags, key = NODE.unpack_from(self._buffer, at)
             if flags & (SUBDATA | DUPLICATES):
-                raise _damaged(page, "holds another database")
+                raise damaged(page, "holds another database")
             data, size = at + NODE.size + key, low | high << 16
+            if data + (8 if flags & BIG else size) > (page + 1) * self.page_bytes:
+                raise damaged(page, "has a node that goes on behind it")
             if flags & BIG:
                 big, = struct.unpack_from("<Q", self._buffer, data)
                 found.append(Value(big * self.page_bytes + HEADER_BYTES, size, big))
@@ -127,11 +125,10 @@ class Pages:
         """As LMDB does when a cursor comes to a value: the head of its first page must be that of a
         big value. Raises DataError."""
         if value.offset % self.page_bytes != HEADER_BYTES:
-            return  # in the leaf, or damaged: then the record is wrong
-        self._touch(value.page)
-        number, _, flags, _, _ = HEADER.unpack_from(self._buffer, value.page * self.page_bytes)
-        if number != value.page or not flags & OVERFLOW:
-            raise _damaged(value.page, "is no page of a value")
+            return  # in the leaf
+        self._flags(value.page, OVERFLOW, "is no page of a value")
+        if value.offset + value.size > len(self._buffer):
+            raise damaged(value.page, "has a value that goes on behind the file")
 
     def key_bytes(self, node: int) -> int:
         return NODE.unpack_from(self._buffer, node)[3]
@@ -141,11 +138,23 @@ class Pages:
         base = page * self.page_bytes
         _, _, _, lower, _ = HEADER.unpack_from(self._buffer, base)
         count = (lower - HEADER_BYTES) // 2
-        if not 0 <= count <= self.page_bytes // 2:
-            raise _damaged(page, f"has {count} nodes")
-        return [base + one for one in
-                struct.unpack_from(f"<{count}H", self._buffer, base + HEADER_BYTES)]
+        if not 0 < count < self.page_bytes // 2:
+            raise damaged(page, f"has {count} nodes")
+        nodes = struct.unpack_from(f"<{count}H", self._buffer, base + HEADER_BYTES)
+        if max(nodes) > self.page_bytes - NODE.size:
+            raise damaged(page, "has a node behind it")
+        return [base + one for one in nodes]
+
+    def _flags(self, page: int, wanted: int, otherwise: str) -> int:
+        """Of a page that has one of the flags that are wanted. Raises DataError."""
+        if not METAS <= page < len(self._buffer) // self.page_bytes:
+            raise damaged(page, "is not in the file")
+        self._touch(page)
+        number, _, flags, _, _ = HEADER.unpack_from(self._buffer, page * self.page_bytes)
+        if number != page or not flags & wanted:
+            raise damaged(page, otherwise)
+        return flags
 
 
-def _damaged(page: int, what: str) -> DataError:
+def damaged(page: int, what: str) -> DataError:
     return DataError(f"LMDB file: page {page} {what}; remedy: copy or make the file again")

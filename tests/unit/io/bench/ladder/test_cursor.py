@@ -162,3 +162,25 @@ def test_a_damaged_page_is_an_error_and_no_loop(mixed):
     path.write_bytes(whole)
     with pytest.raises(DataError, match=f"page {root} is no page of the tree"):
         Opened(path).cursor.take(1)
+
+
+def test_whatever_is_damaged_nothing_hangs_and_nothing_else_is_raised(tmp_path, ladder):
+    """A byte here and there, in the pages of the tree."""
+    records = [os.urandom((100, 3000)[i % 2]) for i in range(400)]
+    path = ladder.write(tmp_path / "db", records, 50) / "data.mdb"
+    whole = bytes(Opened(path).bytes)
+    opened = Opened(path)
+    opened.cursor.take(400)
+    tree = sorted({page for page in opened.looked if whole[page * 4096 + 10] & 3})
+    dice, refused = random.Random(1), 0
+    for _ in range(400):
+        changed = bytearray(whole)
+        for _ in range(dice.randrange(1, 4)):
+            within = dice.choice((dice.randrange(80), dice.randrange(4096)))
+            changed[dice.choice(tree) * 4096 + within] = dice.randrange(256)
+        try:
+            Cursor(Pages(changed, 4096, lambda page: None), opened.meta.root).take(500)
+        except DataError as error:
+            assert "remedy: copy or make the file again" in str(error)
+            refused += 1
+    assert 50 < refused < 400
