@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import psutil
 
@@ -28,12 +29,10 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         processes: list[subprocess.Popen] = []
         try:
             for command in commands:
-                processes.append(subprocess.Popen(
+                processes.append(_started(
                     command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=errors, start_new_session=True))
             _wait(processes, timeout, meanwhile)
-        except OSError as error:
-            raise JobFailed(f"could not be started: {error}") from error
         except JobFailed as failure:
             raise JobFailed(f"{failure}{_last_lines(errors)}") from None
         finally:
@@ -41,6 +40,13 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
                 _kill(process)
         output.seek(0)
         return output.read()
+
+
+def _started(command: Sequence[str], **options: Any) -> subprocess.Popen:
+    try:
+        return subprocess.Popen(command, **options)
+    except OSError as error:
+        raise JobFailed(f"could not be started: {error}") from error
 
 
 def _wait(processes: Sequence[subprocess.Popen], timeout: float,

@@ -10,32 +10,32 @@ import horovod_opt.io as hio
 from horovod_opt.io.bench.peers.stream import Place, Stream
 from horovod_opt.io.bench.peers.torch_ranks import meet
 
-MEMORY = 0.7  # of what the node may hold: its ring; the rest is for the page cache and the ranks
+# Of what a node may hold its ring gets what these leave.
+CACHE = 0.1  # of it, for the page cache
+RANK = 3 << 20  # bytes that each rank's program may grow by
 
 
 class Hio(Stream):
     def __init__(self, place: Place):
         meet(place)
         self._place = place
-        self._open(None if place.memory is None else int(MEMORY * place.memory))
+        self._open(ring_of(place))
 
-    def _open(self, memory: Optional[int], window: Optional[int] = None,
-              chunk_samples: Optional[int] = None) -> None:
-        """With the default window, or the largest that fits into the memory; where none does, with
-        smaller chunks."""
-        self._data = hio.open(pattern_of(self._place.folder), seed=1, memory=memory, window=window,
-                              chunk_samples=chunk_samples)
+    def _open(self, memory: Optional[int], **order: int) -> None:
+        """With the default order, or the largest window that fits into the memory; where none does,
+        with as many shards of smaller chunks."""
+        self._data = hio.open(pattern_of(self._place.folder), seed=1, memory=memory, **order)
         try:
             self._loader = hio.torch.loader(self._data, batch_size=self._place.batch,
                                             workers=self._place.workers,
                                             epochs=self._place.epochs)
         except hio.InputError:
-            order = self._data.order
+            had = self._data.order
             self._data.close()
-            if order.window > 1:
-                self._open(memory, order.window - 1, chunk_samples)
-            elif order.chunk_samples > 1:
-                self._open(memory, None, order.chunk_samples // 2)
+            if had.window > 1:
+                self._open(memory, **order | {"window": had.window - 1})
+            elif had.chunk_samples > 1:
+                self._open(memory, shards=had.shards, chunk_samples=had.chunk_samples // 2)
             else:
                 raise
 
@@ -44,6 +44,13 @@ class Hio(Stream):
 
     def close(self) -> None:
         self._data.close()
+
+
+def ring_of(place: Place) -> Optional[int]:
+    """Bytes of the node's ring; None: as many as the default order needs."""
+    if place.memory is None:
+        return None
+    return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)
 
 
 def pattern_of(folder: Path) -> Union[list[str], str]:

@@ -52,9 +52,16 @@ def benchmark(request, tmp_path):
 
 
 def ranks_of(process: subprocess.Popen) -> list[psutil.Process]:
-    return [one for one in psutil.Process(process.pid).children()
-            if any("first_epoch_rank" in part for part in one.cmdline())
-            and one.name() not in ("sh", "nsenter")]
+    """Those that have begun as such."""
+    return [one for one in psutil.Process(process.pid).children() if is_rank(one)]
+
+
+def is_rank(process: psutil.Process) -> bool:
+    try:
+        return (process.name() not in ("sh", "nsenter")
+                and any("first_epoch_rank" in part for part in process.cmdline()))
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def until(condition: Callable[[], bool], seconds: float = 60) -> None:
