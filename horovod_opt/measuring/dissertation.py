@@ -129,3 +129,5 @@ LADDER = {
     "coal": _ladder("COAL", "Figure 5.8, p. 97", 21.86, "{} (4,608 cores)"),
     "stag": _ladder("STAG", "Figure 5.9, p. 98", 81.05, "{} (4,608 cores)"),
 }
+LADDER_SWITCHES = Reported("context switches, LMDB over LMM", "Figure 3.8, p. 50", 83, 83, ".2g", 1,
+                           "up to more than {}")
