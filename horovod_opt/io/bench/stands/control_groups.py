@@ -93,5 +93,5 @@ def _remove(folder: Path) -> None:
 
 
 def _processes(folder: Path) -> Iterator[int]:
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # the group has just been removed
         yield from map(int, (folder / "cgroup.procs").read_text().split())

