@@ -73,6 +73,22 @@ def test_ranks_that_are_through_wait_for_the_others():
     assert first_epoch.rate([one(100, 2, True), one(100, 4, True)]) == 50
 
 
+def test_what_goes_on_beside_a_job_ends_it_by_an_error(tmp_path):
+    """Until then it is taken a step of now and then."""
+    program = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+
+    def meanwhile():
+        while not (tmp_path / "begun").exists():
+            yield
+        raise OSError("the storage has ended")
+
+    started = time.monotonic()
+    with pytest.raises(OSError, match="the storage has ended"):
+        launch.execute([[sys.executable, "-c", program, str(tmp_path / "begun")]], os.environ, 300,
+                       meanwhile=meanwhile())
+    assert time.monotonic() - started < 60
+
+
 @pytest.fixture
 def data(tmp_path):
     records = Records(1500, 3072)
