@@ -10,6 +10,7 @@ from typing import Any
 
 import context_switches
 import cpu_usage
+import lmdbio
 import networks
 import step_breakdown
 import strong_scaling
@@ -22,16 +23,16 @@ from study import PICTURE, RESULTS, Study, here, read
 README = Path(__file__).with_name("README.md")
 # In the order of the source.
 STUDIES = tuple(module.STUDY for module in (
-    weak_scaling, step_breakdown, cpu_usage, context_switches, strong_scaling, traversal, networks,
-    tf_cnn_benchmarks, summit))
+    lmdbio, weak_scaling, step_breakdown, cpu_usage, context_switches, strong_scaling, traversal,
+    networks, tf_cnn_benchmarks, summit))
 
 HEAD = """\
 # Experiments
 
 Studies made with the tools of the package, one for each figure and table of the source that shows a
 measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale Deep Learning*,
-Virginia Tech, 2019, Chapter 6. `off` is TensorFlow/Horovod there, `gs`, `nbcs`, `scp`, `topo` and
-`topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
+Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
+`gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
@@ -42,7 +43,7 @@ figure. The source trained on up to 24,576 GPUs of Summit, a GPU and seven cores
 few cores that ranks share, expect the direction, not the size, to agree. Run nothing else
 meanwhile. A script of the benchmark goes on where it was interrupted.
 
-The other figures of the chapter are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
+The other figures of Chapter 6 are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
 and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
 `python experiments/readme.py` writes this page.
 """
@@ -51,7 +52,8 @@ and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/imag
 def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
-        "bench": lambda: sum(one["job_seconds"] for one in document["measurements"]),
+        **dict.fromkeys(("bench", "io-lmdb"), lambda: sum(
+            one["job_seconds"] for one in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
         "traversal": lambda: document["seconds"],

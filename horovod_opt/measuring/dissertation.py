@@ -1,8 +1,9 @@
-"""What the source measured on Summit: each number with the place where it stands.
+"""What the source measured: each number with the place where it stands.
 
 The source is S. Pumma, "Scalability Analysis and Optimization for Large-Scale Deep Learning",
-Virginia Tech, 2019, Chapter 6: TensorFlow 1.14 and Horovod 0.16.3, a GPU and seven cores for each
-rank, up to 24,576 ranks; ResNet50 unless it says otherwise.
+Virginia Tech, 2019. Chapter 6: TensorFlow 1.14 and Horovod 0.16.3 on Summit, a GPU and seven cores
+for each rank, up to 24,576 ranks; ResNet50 unless it says otherwise. Chapters 3 to 5: LMDBIO on
+Bebop, 36 cores a node, GPFS; the micro-benchmark, which reads and does not train.
 """
 
 from __future__ import annotations
@@ -113,3 +114,20 @@ NETWORK_GAIN = {
 # The source gives one range for the five ResNets together.
 RESNETS_GAIN = {name: _network(name, 0.05, 0.21, "{} (the ResNets)")
                 for name in ("ResNet18", "ResNet34", "ResNet101", "ResNet152")}
+
+
+def _ladder(label: str, where: str, times: float, given: str) -> Reported:
+    return Reported(f"samples/s of {label} over LMDB", where, times, times, ".3g", 1, given)
+
+
+# By strategy. LMM is slower than LMDB on more cores than given.
+LADDER = {
+    "lmm": _ladder("LMM", "Figure 3.6, p. 48", 43.77, "up to {} (1,152 cores)"),
+    "dm": _ladder("DM", "Figure 4.6, p. 68", 6.7, "{} (4,608 cores)"),
+    "dio": _ladder("DIO", "Figure 5.5, p. 93", 17.18, "{} (4,608 cores)"),
+    "prov": _ladder("PROV", "Figure 5.7, p. 95", 19.44, "{} (4,608 cores)"),
+    "coal": _ladder("COAL", "Figure 5.8, p. 97", 21.86, "{} (4,608 cores)"),
+    "stag": _ladder("STAG", "Figure 5.9, p. 98", 81.05, "{} (4,608 cores)"),
+}
+LADDER_SWITCHES = Reported("context switches, LMDB over LMM", "Figure 3.8, p. 50", 83, 83, ".2g", 1,
+                           "up to more than {}")

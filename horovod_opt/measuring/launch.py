@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import psutil
 
@@ -17,9 +18,9 @@ class JobFailed(Exception):
 
 
 def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeout: float,
-            folder: str | None = None) -> str:
+            folder: str | None = None, meanwhile: Iterator[None] = iter(())) -> str:
     """Runs the commands beside each other, in this folder or that of this process, and returns
-    their output (stdout).
+    their output (stdout). `meanwhile` is taken a step of every 50 ms, while they run.
 
     Raises:
         JobFailed: one failed, or they took longer than `timeout` seconds.
@@ -28,12 +29,10 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         processes: list[subprocess.Popen] = []
         try:
             for command in commands:
-                processes.append(subprocess.Popen(
+                processes.append(_started(
                     command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=errors, start_new_session=True))
-            _wait(processes, timeout)
-        except OSError as error:
-            raise JobFailed(f"could not be started: {error}") from error
+            _wait(processes, timeout, meanwhile)
         except JobFailed as failure:
             raise JobFailed(f"{failure}{_last_lines(errors)}") from None
         finally:
@@ -43,7 +42,15 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         return output.read()
 
 
-def _wait(processes: Sequence[subprocess.Popen], timeout: float) -> None:
+def _started(command: Sequence[str], **options: Any) -> subprocess.Popen:
+    try:
+        return subprocess.Popen(command, **options)
+    except OSError as error:
+        raise JobFailed(f"could not be started: {error}") from error
+
+
+def _wait(processes: Sequence[subprocess.Popen], timeout: float,
+          meanwhile: Iterator[None]) -> None:
     deadline = time.monotonic() + timeout
     while True:
         codes = [process.poll() for process in processes]
@@ -54,6 +61,7 @@ def _wait(processes: Sequence[subprocess.Popen], timeout: float) -> None:
             return
         if time.monotonic() > deadline:
             raise JobFailed(f"killed: not finished after {timeout:g} s")
+        next(meanwhile, None)
         time.sleep(0.05)
 
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
-from horovod_opt.arguments import positive, some_of
+from horovod_opt.arguments import above_zero, positive, some_of
+from horovod_opt.io.bench.ladder.place import MEMORY, WINDOWS
 from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
 from horovod_opt.measuring.suite_options import add_length, add_output
 
-RECORDS, TRAINING = SUITES = ("records", "training")
+RECORDS, TRAINING, LMDB = SUITES = ("records", "training", "lmdb")
 # By suite: what options that were not given are.
-DEFAULTS = {RECORDS: {"only": list(PEERS), "ranks": [2, 4, 8], "batch": 64, "seconds": 3.0},
-            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0}}
+DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": 64},
+            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0},
+            LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": 2}}
+WARM, DISK, PARALLEL = STANDS = ("warm", "disk", "parallel")
+# Of suite records, by stand.
+ON_STANDS = {
+    WARM: {"only": [name for name in PEERS if name not in ("py-lmdb-strided", "torch-files")],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 3.0},
+    DISK: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb", "torch-files", "webdataset", "mosaicml"],
+           "ranks": [2, 4, 8], "nodes": 1, "seconds": 10.0},
+    PARALLEL: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb-strided", "tf-data"], "ranks": [8],
+               "nodes": 4, "seconds": 10.0}}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -25,26 +38,47 @@ def add(commands: argparse._SubParsersAction) -> None:
         "memory, and how complete the shuffle is. The others are those of .venv-peers, which make "
         "peers makes; without it py-lmdb and PyTorch are compared with. Suite training trains "
         "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
-        "the input. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
+        "the input. Suite lmdb reads an LMDB with LMDBIO's strategies: what each of them asks of "
+        "the storage. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
                         help="records: small ones, out of a warm page cache; training: the same "
-                        "bytes trained on (%(default)s)")
-    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES]), metavar="PIPELINES",
+                        "bytes trained on; lmdb: LMDBIO's strategies (%(default)s)")
+    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS]), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
-                        f"{','.join(SOURCES)})")
+                        f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)})")
+    parser.add_argument("--stand", choices=STANDS, default=WARM,
+                        help="of suites records and lmdb: warm, the page cache; disk, 200 "
+                        "requests a second; parallel, one server of several simulated nodes. The "
+                        "latter two are made by root, and read from for the first time "
+                        "(%(default)s)")
+    parser.add_argument("--nodes", type=positive, metavar="N",
+                        help="simulated ones, which share the ranks equally (1; on stand parallel "
+                        "and of lmdb 4)")
+    parser.add_argument("--share", type=above_zero("times the size of the data"), default=0.25,
+                        metavar="PART", help="on stands disk and parallel: how much of the data a "
+                        "node has memory for (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
-                        help="numbers of ranks, each a process (2 4 8; of training 2)")
-    add_length(parser, seconds=None, timeout=300.0, shown="3; of training 20")
+                        help="numbers of ranks, each a process (2 4 8; on stand parallel "
+                        "and of lmdb 8; of training 2)")
+    add_length(parser, seconds=None, timeout=300.0,
+               shown="3; on stands disk and parallel 10; of training 20")
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
-                        help="of suite records: in the data set (%(default)s)")
+                        help="of suites records and lmdb: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
                         help="of each (%(default)s)")
     parser.add_argument("--batch", type=positive, metavar="N",
-                        help="samples of a rank's batch (64; of training 4)")
+                        help="samples of a rank's batch (64; of training 4, of lmdb 2)")
     parser.add_argument("--pixels", type=positive, default=96, metavar="N",
                         help="of training: height and width of its images (%(default)s)")
+    parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
+                        help="of lmdb: whose memory the ranks of a node share (%(default)s)")
+    parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",
+                        help="of lmdb: of a read of strategies coal and stag (%(default)s)")
+    parser.add_argument("--tokens", type=positive, default=1, metavar="N",
+                        help="of lmdb: readers of strategy stag that read at the same time "
+                        "(%(default)s)")
     parser.add_argument("--targets", action="store_true",
                         help="also show which targets are met")
     parser.add_argument("--json", type=Path, metavar="FILE",
@@ -54,12 +88,22 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), metavar="FOLDER",
                         help="the environment of the other pipelines (%(default)s)")
     add_output(parser, "io-SUITE.json, and io-records.png")
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run_until_ended)
+
+
+def _run_until_ended(options: argparse.Namespace) -> int:
+    """SIGTERM is as Ctrl-C, so that what was made for a stand is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(options)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(options: argparse.Namespace) -> int:
     defaults = DEFAULTS[options.suite]
-    for name, value in defaults.items():
+    chosen = {**defaults, **(ON_STANDS[options.stand] if options.suite == RECORDS else {})}
+    for name, value in chosen.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     others = [name for name in options.only if name not in defaults["only"]]
@@ -67,8 +111,14 @@ def _run(options: argparse.Namespace) -> int:
         print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
               f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
         return 2
+    if options.suite == TRAINING and options.stand != WARM:
+        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
+              "the page cache; remedy: --suite records", file=sys.stderr)
+        return 2
     if options.suite == TRAINING:
         from horovod_opt.io.bench.suites.training import suite
+    elif options.suite == LMDB:
+        from horovod_opt.io.bench.suites.lmdb import suite
     else:
         from horovod_opt.io.bench.suites.records import suite
     return suite.run(options)

@@ -9,6 +9,7 @@ pytest.importorskip("scipy")
 
 import context_switches
 import cpu_usage
+import lmdbio
 import networks
 import step_breakdown
 import strong_scaling
@@ -129,3 +130,20 @@ def test_what_the_simulation_was_fitted_to_is_marked():
                       *(f"largest gain of {mode} over off, %" for mode in ("gs", "nbcs", "topo"))}
     assert (compared[-1].reported.what, compared[-1].at) == (
         "gain of topo over off, VGG16, %", "1,536 ranks, simulated")
+
+
+def test_each_strategy_of_lmdbio_is_beside_its_own_number():
+    def one(series: str, speed: float, number: int = 0, switches: int = 100) -> dict:
+        return {"round": number, "ranks": 8, "series": series, "samples_per_second": speed,
+                "voluntary_switches": switches, "involuntary_switches": 20}
+
+    found = [{"kind": "io-lmdb", "settings": {"nodes": 4, "batch": 2}, "measurements": [
+        one("lmdb", 10.0), one("stag", 30.0), one("lmdb", 20.0, 1), one("stag", 80.0, 1),
+        one("lmm", 11.0, switches=40),
+        {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}]}]
+    compared = lmdbio.compare(found)
+    assert shown(compared) == {
+        "samples/s of LMM over LMDB": ("up to 43.8 (1,152 cores)", "1.1"),
+        "samples/s of STAG over LMDB": ("81 (4,608 cores)", "3.5"),
+        "context switches, LMDB over LMM": ("up to more than 83", "2")}
+    assert compared[0].at == "8 ranks, 4 nodes, batch 2"

@@ -17,6 +17,7 @@ from horovod_opt.io.bench.data.records import Records
 FILES = 16  # every rank and worker of the largest job gets one
 KEY = b"%08d"  # of record i in LMDB: in the order of the numbers
 PER_TRANSACTION = 10_000  # records
+PER_FOLDER = 1000  # files
 
 
 def tfrecord(folder: Path, records: Records) -> None:
@@ -89,8 +90,22 @@ def litdata(folder: Path, records: Records) -> None:
     cache.merge()
 
 
+def files(folder: Path, records: Records) -> None:
+    """A file of each, a thousand in a folder."""
+    for number, record in enumerate(records):
+        path = folder / file_of(number)
+        if not number % PER_FOLDER:
+            path.parent.mkdir()
+        path.write_bytes(record)
+
+
+def file_of(number: int) -> str:
+    """Of record `number` of the format files."""
+    return f"{number // PER_FOLDER:05}/{number:08}.bin"
+
+
 FORMATS: dict[str, Callable[[Path, Records], None]] = {
-    one.__name__: one for one in (tfrecord, lmdb, tar, array_record, mds, litdata)}
+    one.__name__: one for one in (tfrecord, lmdb, tar, array_record, mds, litdata, files)}
 
 
 def _parts(records: Records, name: str) -> Iterator[tuple[str, Iterable[bytes]]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from pathlib import Path
 
 from horovod_opt.io.bench.data.formats import FORMATS
 from horovod_opt.io.bench.data.records import Records
+
+INDEXED = ("tfrecord", "lmdb")  # formats that are read with an index beside them
+WRITTEN = 10**9  # seconds: whole ones, which images of file systems keep
 
 
 def folder_of(data: Path, form: str, records: Records) -> Path:
@@ -25,7 +29,19 @@ def write(form: str, folder: Path, records: Records) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     FORMATS[form](unfinished, records)
+    for path in unfinished.rglob("*"):
+        os.utime(path, (WRITTEN, WRITTEN))
+    if form in INDEXED:
+        _index(unfinished)
     unfinished.rename(folder)
+
+
+def _index(folder: Path) -> None:
+    """This project's own, beside the data. Other formats have theirs inside."""
+    from horovod_opt.io import index
+    from horovod_opt.io.bench.peers.hio import pattern_of
+
+    index.build(pattern_of(folder))
 
 
 def main(form: str, folder: str, count: str, size: str) -> None:

@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional, Union
 
 import horovod_opt.io as hio
 from horovod_opt.io.bench.peers.stream import Place, Stream
 from horovod_opt.io.bench.peers.torch_ranks import meet
 
+# Of what a node may hold its ring gets what these leave.
+CACHE = 0.1  # of it, for the page cache
+RANK = 3 << 20  # bytes that each rank's program may grow by
+
 
 class Hio(Stream):
     def __init__(self, place: Place):
         meet(place)
-        files = sorted(map(str, place.folder.glob("*.tfrecord"))) or str(place.folder)
-        self._data = hio.open(files, seed=1)
-        self._loader = hio.torch.loader(self._data, batch_size=place.batch, workers=place.workers)
+        self._place = place
+        self._open(ring_of(place))
+
+    def _open(self, memory: Optional[int], **order: int) -> None:
+        """With the default order, or the largest window that fits into the memory; where none does,
+        with as many shards of smaller chunks."""
+        self._data = hio.open(pattern_of(self._place.folder), seed=1, memory=memory, **order)
+        try:
+            self._loader = hio.torch.loader(self._data, batch_size=self._place.batch,
+                                            workers=self._place.workers,
+                                            epochs=self._place.epochs)
+        except hio.InputError:
+            had = self._data.order
+            self._data.close()
+            if had.window > 1:
+                self._open(memory, **order | {"window": had.window - 1})
+            elif had.chunk_samples > 1:
+                self._open(memory, shards=had.shards, chunk_samples=had.chunk_samples // 2)
+            else:
+                raise
 
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         return iter(self._loader)
 
     def close(self) -> None:
         self._data.close()
+
+
+def ring_of(place: Place) -> Optional[int]:
+    """Bytes of the node's ring; None: as many as the default order needs."""
+    if place.memory is None:
+        return None
+    return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)
+
+
+def pattern_of(folder: Path) -> Union[list[str], str]:
+    """What is opened of a folder with TFRecords or an LMDB."""
+    return sorted(map(str, folder.glob("*.tfrecord"))) or str(folder)

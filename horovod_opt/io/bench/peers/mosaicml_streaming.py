@@ -14,8 +14,8 @@ from horovod_opt.io.bench.peers.torch_ranks import meet
 
 class Mosaicml(Stream):
     def __init__(self, place: Place):
-        os.environ.update(RANK=str(place.rank), LOCAL_RANK=str(place.rank),
-                          WORLD_SIZE=str(place.ranks), LOCAL_WORLD_SIZE=str(place.ranks))
+        os.environ.update(RANK=str(place.rank), LOCAL_RANK=str(place.local_rank),
+                          WORLD_SIZE=str(place.ranks), LOCAL_WORLD_SIZE=str(place.local_ranks))
         # Another path for each job: the shared memory of one that was killed stays, and names it.
         own = place.meeting / "mds"
         if place.rank == 0:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 
 @dataclass(frozen=True)
 class Place:
     """Which part of which data a rank takes. `workers`: processes of this rank that read for it; 0:
-    it reads itself, with or without threads. `meeting`: a folder of all ranks of this job."""
+    it reads itself, with or without threads. `meeting`: a folder of all ranks of this job. `nodes`:
+    each has as many ranks, the first node the first ones. `memory`: bytes that a node may hold
+    beside what its ranks hold when they begin to read; None: as many as there are. `epochs`: how
+    many will be taken; None: one after the other."""
 
     folder: Path
     records: int
@@ -19,6 +23,18 @@ class Place:
     rank: int
     ranks: int
     meeting: Path
+    nodes: int = 1
+    memory: Optional[int] = None
+    epochs: Optional[int] = None
+
+    @property
+    def local_ranks(self) -> int:
+        """Of each node."""
+        return self.ranks // self.nodes
+
+    @property
+    def local_rank(self) -> int:
+        return self.rank % self.local_ranks
 
 
 class Stream:

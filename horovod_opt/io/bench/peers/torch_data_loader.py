@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import lmdb
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
@@ -29,8 +29,10 @@ class Values(Dataset):
 
 
 class TorchDataLoader(Stream):
+    dataset: Callable[[Place], Dataset] = Values
+
     def __init__(self, place: Place):
-        dataset = Values(place)
+        dataset = self.dataset(place)
         self._sampler = DistributedSampler(dataset, place.ranks, place.rank, shuffle=True)
         self._loader = DataLoader(
             dataset, place.batch, sampler=self._sampler, num_workers=place.workers,

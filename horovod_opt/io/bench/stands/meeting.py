@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 LOOK_SECONDS = 0.005
 
 
 class Meeting:
     """`parent`: the process that started this one, which ends when that is gone: nobody would end
-    it later."""
+    it later. None: it began by itself."""
 
-    def __init__(self, folder: Path, parent: int):
+    def __init__(self, folder: Path, parent: Optional[int]):
         self._folder, self._parent = folder, parent
 
     def tell(self, name: str, value: Any) -> None:
@@ -25,9 +25,13 @@ class Meeting:
         unfinished.write_text(json.dumps(value))
         unfinished.rename(self._folder / name)
 
-    def told(self, name: str) -> bool:
-        if os.getppid() != self._parent:
+    def stay(self) -> None:
+        """Ends this process if its parent is gone."""
+        if self._parent is not None and os.getppid() != self._parent:
             sys.exit("the benchmark that started this process has ended")
+
+    def told(self, name: str) -> bool:
+        self.stay()
         return (self._folder / name).exists()
 
     def hear(self, name: str) -> Any:

@@ -12,6 +12,8 @@ pytest.importorskip("matplotlib")
 from horovod_opt import cli
 from horovod_opt.arguments import Refused
 from horovod_opt.io.bench import environment
+from horovod_opt.io.bench.stands.parallel import Parallel
+from horovod_opt.io.bench.stands.stand import NoStand
 from horovod_opt.measuring import documents
 
 SMALL = ("--ranks", 2, "--rounds", 1, "--seconds", 0.3, "--records", 400, "--record-bytes", 200,
@@ -64,7 +66,34 @@ def test_a_series_that_fails_is_kept_as_such_and_tried_again(tmp_path, capfd):
     assert "failed" not in one
 
 
+def test_a_small_run_on_the_parallel_file_system(tmp_path, capfd):
+    pytest.importorskip("torch")
+    try:
+        Parallel.check(2)
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    arguments = ("--stand", "parallel", "--nodes", 2, "--only", "hio-lmdb,py-lmdb-strided",
+                 "--rounds", 1, "--seconds", 60, "--records", 4000, "--record-bytes", 3072,
+                 "--batch", 20, "--ranks", 4, "--share", 4, "--targets")
+    assert bench(*arguments) == 0, capfd.readouterr().err
+    saved = documents.load(tmp_path / "bench" / "io-records-parallel.json", "io-records")
+    assert (saved["settings"]["stand"], saved["settings"]["nodes"]) == ("parallel", 2)
+    hio, strided = saved["measurements"]
+    size = (tmp_path / "bench/io-data/lmdb-4000x3072-seed0/data.mdb").stat().st_size
+    assert strided["bytes"] > 1.8 * size  # each node reads all of it
+    assert hio["bytes"] < 2.2 * size  # each node at most once: its two ranks have one reader
+    for one in (hio, strided):
+        assert one["is_over"] and (one["missing"], one["repeated"]) == (0, 0)
+        assert one["requests"] > 0 and one["server_cpu_seconds"] > 0
+    assert "stand parallel: 4 ranks, nodes: 2" in capfd.readouterr().out
+    assert (tmp_path / "bench" / "io-records-parallel.png").stat().st_size > 0
+
+
 @pytest.mark.parametrize("arguments, message", [
+    (("--ranks", 3, "--nodes", 2), "--ranks 3 cannot be shared equally by 2 nodes; remedy: a mul"),
+    (("--nodes", 2), "--stand warm is one node, not 2; remedy: --nodes 1"),
+    (("--stand", "disk", "--nodes", 2), "--stand disk is the disk of one node, not of 2; remedy"),
+    (("--stand", "disk", "--suite", "training"), "suite training reads out of the page cache"),
     (("--records", 100), "is less than a batch of 64 for each of 8 ranks; remedy: at least 512"),
     (("--record-bytes", 12), "--record-bytes 12; remedy: at least 13"),
     (("--only", "grain"), "nothing can be measured: no grain, array-record: no .venv-peers"),

@@ -27,7 +27,8 @@ def failed(series: str, ranks: int = 2) -> dict:
 
 
 def document(*measurements: dict, **absent: str) -> dict:
-    return {"measurements": list(measurements), "not_measured": absent}
+    return {"settings": {"stand": "warm"}, "measurements": list(measurements),
+            "not_measured": absent}
 
 
 def verdict_of(found: dict, over: str, ranks: int, series: str = "hio-tfrecord"):
@@ -120,3 +121,48 @@ def test_every_series_runs_once_a_round_and_none_is_always_first():
     assert [(job.round, job.ranks, job.peer.name) for job in jobs] == [
         (0, 2, "hio-lmdb"), (0, 2, "py-lmdb"), (0, 4, "hio-lmdb"), (0, 4, "py-lmdb"),
         (1, 2, "py-lmdb"), (1, 2, "hio-lmdb"), (1, 4, "py-lmdb"), (1, 4, "hio-lmdb")]
+
+
+def cold(stand: str, nodes: int, *measurements: dict) -> dict:
+    return {"settings": {"stand": stand, "nodes": nodes, "share": 0.25},
+            "measurements": list(measurements), "not_measured": {}}
+
+
+@pytest.mark.parametrize("over, speed, met", [
+    ("py-lmdb", 99, True), ("py-lmdb", 101, False), ("torch-files", 101, False),
+    ("mosaicml", 1050, True), ("mosaicml", 1060, False), ("webdataset", 1060, False)])
+def test_on_the_disk_shuffled_pipelines_are_judged(over, speed, met):
+    found = cold("disk", 1, one("hio-lmdb", rl=0.9), one(over, speed, rl=0.9))
+    assert verdict_of(found, over, 2, "hio-lmdb").met is met
+
+
+def test_pipelines_that_hardly_shuffle_do_not_count():
+    found = cold("disk", 1, one("hio-lmdb", rl=0.93), one("webdataset", 1.0, rl=0.77))
+    verdict = verdict_of(found, "webdataset", 2, "hio-lmdb")
+    assert (verdict.met, verdict.words()) == (
+        None, "does not count: RL of webdataset 77 %, below 90 %")
+
+
+@pytest.mark.parametrize("over, speed, met", [
+    ("py-lmdb-strided", 499, True), ("py-lmdb-strided", 501, False),
+    ("tf-data", 999, True), ("tf-data", 1001, False)])
+def test_on_the_parallel_file_system_four_nodes_are_judged(over, speed, met):
+    measured = one("hio-lmdb", ranks=8), one(over, speed, ranks=8, rl=0.0)
+    assert verdict_of(cold("parallel", 4, *measured), over, 8, "hio-lmdb").met is met
+    assert not list(verdicts(cold("parallel", 2, *measured)))
+
+
+def test_the_table_of_a_slow_stand_shows_what_it_could_count():
+    counted = {"requests": 2000, "read_factor": 1.25}
+    found = cold("disk", 1, one("hio-lmdb", 300, **counted), failed("py-lmdb"))
+    table, = section(found, targets=False).grids
+    assert table.rows == [
+        ("hio, LMDB", "300", "1.00", "2000", "1.25", "", "", "5.00", "93", "0, 0", ""),
+        ("py-lmdb", "failed", *("",) * 8, "1 failed")]
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    server = {"inversions": 7, "server_cpu_seconds": 0.125, **counted}
+    found = cold("parallel", 4, one("hio-lmdb", ranks=8, **server))
+    (row,), = (grid.rows for grid in section(found, targets=False).grids)
+    assert row[3:7] == ("2000", "1.25", "7", "0.12")
+    picture, = section(found, targets=False).pictures
+    assert picture.name == "io-records-parallel"

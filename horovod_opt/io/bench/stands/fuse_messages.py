@@ -1,0 +1,120 @@
+"""What the kernel asks a file server, and how it is answered: what reading needs of FUSE 7.31.
+
+The layouts are those of linux/fuse.h: numbers in the machine's own order.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+from typing import NamedTuple, Optional
+
+LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE = 1, 2, 3, 14, 15, 17, 18
+FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, DESTROY, BATCH_FORGET = 25, 26, 27, 28, 29, 38, 42
+UNANSWERED = (FORGET, BATCH_FORGET)
+FREE = (RELEASE, FLUSH, RELEASEDIR, STATFS, DESTROY)  # without work for the storage
+
+MAJOR, MINOR = 7, 31
+ASYNC_READ, PARALLEL_DIROPS = 1 << 0, 1 << 18
+KEEP_CACHE, CACHE_DIR = 1 << 1, 1 << 3
+READAHEAD = 128 << 10  # bytes; no request is larger, however much is read at a time
+MOST_WAITING = 64  # requests of readahead
+BUFFER = 1 << 16  # bytes: more than any request that is not a write
+VALID = 86400  # seconds that names and attributes are kept: nothing changes
+
+IN = struct.Struct("=IIQQIIIHH")  # length, kind, unique, inode, uid, gid, pid
+OUT = struct.Struct("=IiQ")  # length, error, unique
+INIT_IN = struct.Struct("=IIII")  # major, minor, readahead, flags
+INIT_OUT = struct.Struct("=IIIIHHIIHHI28x")
+ATTRIBUTES = struct.Struct("=QQQQQQIIIIIIIIII")
+ENTRY = struct.Struct("=QQQQII")
+VALIDITY = struct.Struct("=QII")
+OPENED = struct.Struct("=QII")
+READ_IN = struct.Struct("=QQI")  # handle, offset, size
+STATISTICS = struct.Struct("=QQQQQIIII24x")
+NAMED = struct.Struct("=QQII")  # inode, next offset, length of the name, kind
+
+
+class Request(NamedTuple):
+    kind: int
+    unique: int
+    inode: int
+    body: bytes
+
+    @classmethod
+    def parsed(cls, message: bytes) -> Request:
+        _, kind, unique, inode, *_ = IN.unpack_from(message)
+        return cls(kind, unique, inode, message[IN.size:])
+
+    def reading(self) -> tuple[int, int]:
+        """Offset and size in bytes, of READ and READDIR."""
+        _, offset, size = READ_IN.unpack_from(self.body)
+        return offset, size
+
+    def name(self) -> bytes:
+        """Of LOOKUP."""
+        return self.body.rstrip(b"\0")
+
+
+def answer(unique: int, *parts: bytes) -> list[bytes]:
+    """Pieces of one message."""
+    return [OUT.pack(OUT.size + sum(map(len, parts)), 0, unique), *parts]
+
+
+def refusal(unique: int, error: int) -> list[bytes]:
+    """`error`: one of errno."""
+    return [OUT.pack(OUT.size, -error, unique)]
+
+
+def agreed(request: Request) -> list[bytes]:
+    """The answer to INIT. Raises OSError for a kernel that speaks another FUSE."""
+    major, minor, _, flags = INIT_IN.unpack_from(request.body)
+    if major != MAJOR or minor < MINOR:
+        raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}.{minor}, not {MAJOR}.{MINOR}")
+    return answer(request.unique, INIT_OUT.pack(
+        MAJOR, MINOR, READAHEAD, flags & (ASYNC_READ | PARALLEL_DIROPS), MOST_WAITING,
+        MOST_WAITING, 4096, 1, 0, 0, 0))
+
+
+def entry(inode: int, status: Optional[os.stat_result]) -> bytes:
+    """What a name stands for; None: nothing, which is as certain."""
+    if status is None:
+        return ENTRY.pack(0, 0, VALID, VALID, 0, 0) + bytes(ATTRIBUTES.size)
+    return ENTRY.pack(inode, 0, VALID, VALID, 0, 0) + _attributes(inode, status)
+
+
+def attributes(inode: int, status: os.stat_result) -> bytes:
+    return VALIDITY.pack(VALID, 0, 0) + _attributes(inode, status)
+
+
+def opened(is_folder: bool) -> bytes:
+    """The page cache is kept from one opening to the next."""
+    return OPENED.pack(0, KEEP_CACHE | CACHE_DIR if is_folder else KEEP_CACHE, 0)
+
+
+def statistics() -> bytes:
+    """Nothing is free."""
+    return STATISTICS.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0)
+
+
+def listed(names: list[tuple[bytes, int, int]], first: int, size: int) -> bytes:
+    """From number `first` on what fits into `size` bytes of (name, inode, mode)."""
+    found = b""
+    for number, (name, inode, mode) in enumerate(names[first:], first + 1):
+        one = NAMED.pack(inode, number, len(name), stat.S_IFMT(mode) >> 12) + name
+        one += bytes(-len(one) % 8)
+        if len(found) + len(one) > size:
+            break
+        found += one
+    return found
+
+
+def _attributes(inode: int, status: os.stat_result) -> bytes:
+    second = 10**9
+    times = (status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns)
+    return ATTRIBUTES.pack(
+        inode, status.st_size, status.st_blocks, *(one // second for one in times),
+        *(one % second for one in times), status.st_mode, status.st_nlink, status.st_uid,
+        status.st_gid, 0, 4096, 0)

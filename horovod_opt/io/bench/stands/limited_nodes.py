@@ -1,0 +1,68 @@
+"""Nodes whose memory has a limit: what the slow stands have in common."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import ClassVar
+
+from horovod_opt.io.bench.stands import control_groups, requirements
+from horovod_opt.io.bench.stands.control_groups import Group, MemoryGroup
+from horovod_opt.io.bench.stands.nodes import NETWORK_PROGRAMS, PROGRAMS, Nodes
+from horovod_opt.io.bench.stands.stand import Stand
+
+MEMORY = "memory"
+
+
+class LimitedNodes(Stand):
+    """A subclass mounts its storage. What that needs: `programs`, `devices`, and `controllers` of
+    control groups, of which all nodes share one each."""
+
+    programs: ClassVar[Sequence[str]] = ()
+    devices: ClassVar[Sequence[Path]] = ()
+    controllers: ClassVar[Sequence[str]] = ()
+
+    @classmethod
+    def check(cls, nodes: int) -> None:
+        networks = NETWORK_PROGRAMS if nodes > 1 else ()
+        requirements.check(cls.name, (*PROGRAMS, *networks, *cls.programs), cls.devices)
+        cls._hierarchies()
+
+    @classmethod
+    def _hierarchies(cls) -> dict[str, Path]:
+        """Of the control groups, by controller."""
+        return {one: control_groups.hierarchy(cls.name, one) for one in (MEMORY, *cls.controllers)}
+
+    def _make(self, stack: ExitStack) -> None:
+        self._roots = self._hierarchies()
+        for root in self._roots.values():
+            control_groups.remove_leftovers(root)
+        nodes = self._simulated = stack.enter_context(closing(Nodes(self.nodes)))
+        self._limits = [stack.enter_context(closing(MemoryGroup(self._roots[MEMORY], f"node{one}")))
+                        for one in range(self.nodes)]
+        self._groups = {one: stack.enter_context(closing(Group(self._roots[one], "nodes")))
+                        for one in self.controllers}
+        self._mount(stack, nodes)
+
+    def _mount(self, stack: ExitStack, nodes: Nodes) -> None:
+        """Over the data's folder, in each node."""
+        raise NotImplementedError
+
+    def command(self, node: int, argv: Sequence[str], network: bool = True) -> list[str]:
+        joined = (self._limits[node], *self._groups.values())
+        join = " && ".join(f"echo $$ >{shlex.quote(str(one.procs))}" for one in joined)
+        return ["sh", "-c", f'{join} && exec "$@"', "sh",
+                *self._simulated.enter(node, network), *argv]
+
+    def begin(self) -> None:
+        for group in self._limits:
+            group.limit(group.held() + self.memory)
+
+    def release(self) -> None:
+        for group in self._limits:
+            group.set_free()
+
+    def killed_for_memory(self) -> int:
+        return sum(group.kills() for group in self._limits)

@@ -1,0 +1,70 @@
+"""Simulated nodes: mounts, a /dev/shm and a network of their own, while this process lives.
+
+Each is the namespaces of a process that waits for the end of its input, which comes with the end of
+this process, however that ends. Nothing has a name that would stay.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import ExitStack
+
+from horovod_opt.io.bench.stands.requirements import SEARCH, call
+
+PROGRAMS = ("unshare", "nsenter", "mount")
+NETWORK_PROGRAMS = ("ip",)
+ADDRESS = "10.214.{}.{}/16"  # of node i: its last 16 bits are i + 1
+INTERFACE = "eth0"
+WAIT = "mount -t tmpfs none /dev/shm && echo made && exec cat >/dev/null"
+
+
+class Nodes:
+    """So many, made by the constructor, until close(). A single one has the machine's network; the
+    interfaces (INTERFACE) of several are connected. Raises OSError."""
+
+    def __init__(self, number: int):
+        self._stack = ExitStack()
+        self._has_network = number > 1
+        try:
+            self._keepers = [self._keep() for _ in range(number)]
+            if self._has_network:
+                self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _keep(self) -> int:
+        """The process whose namespaces they are."""
+        own = ["--mount", *(["--net"] if self._has_network else [])]
+        keeper = self._stack.enter_context(subprocess.Popen(
+            ["unshare", *own, "sh", "-c", WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": SEARCH},
+            start_new_session=True))  # not to be ended by Ctrl-C before its node's processes
+        if not keeper.stdout.readline():
+            raise OSError(f"a node cannot be made: {keeper.stderr.read().strip()}")
+        return keeper.pid
+
+    def _connect(self) -> None:
+        """By virtual cables to a switch."""
+        switch = self._keep()
+        inside = f"nsenter --target {switch} --net ip link".split()
+        call([*inside, *"add switch type bridge".split()])
+        call([*inside, *"set switch up".split()])
+        for node, keeper in enumerate(self._keepers):
+            call(f"ip link add {INTERFACE} netns {keeper} type veth peer name node{node} "
+                 f"netns {switch}".split())
+            call([*inside, *f"set node{node} master switch up".split()])
+            address = ADDRESS.format(*divmod(node + 1, 256))
+            for line in (f"address add {address} dev {INTERFACE}", f"link set {INTERFACE} up",
+                         "link set lo up"):
+                call(f"nsenter --target {keeper} --net ip {line}".split())
+
+    def enter(self, node: int, network: bool = True) -> list[str]:
+        """What puts a command in front of which it stands into the node."""
+        net = ["--net"] if network and self._has_network else []
+        return ["nsenter", "--target", str(self._keepers[node]), "--mount", *net]
+
+    def close(self) -> None:
+        """When no process is in them any more, their mounts are gone, too."""
+        self._stack.close()

@@ -1,0 +1,47 @@
+"""What stands need of the machine, and the one line that says what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from horovod_opt.io.bench.stands.stand import NoStand
+
+SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+# Programs, and what Debian calls the package that has them.
+PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
+            "losetup": "mount", "mkfs.ext4": "e2fsprogs"}
+FUSE = Path("/dev/fuse")
+
+
+def check(stand: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> None:
+    """Raises NoStand with all that is missing and the remedies."""
+    absent = [name for name in programs if not shutil.which(name, path=SEARCH)]
+    missing, remedies = list(absent), []
+    if absent:
+        packages = sorted({PACKAGES[name] for name in absent})
+        remedies.append(f"install what Debian calls {', '.join(packages)}")
+    for device in devices:
+        if not device.exists():
+            missing.append(str(device))
+            remedies.append(f"a machine, or a container, that has {device}")
+    if os.geteuid():
+        missing.insert(0, "the rights of root")
+        remedies.insert(0, "run it as root")
+    if missing:
+        raise NoStand(f"--stand {stand} needs {', '.join(missing)}; "
+                      f"remedy: {'; '.join(remedies)}")
+
+
+def call(command: Sequence[object], **more: Any) -> str:
+    """What the program prints. Raises OSError, with what it says, if it fails."""
+    ended = subprocess.run([*map(str, command)], capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH}, **more)
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise OSError(f"{' '.join(map(str, command))}: {said[-1]}")
+    return ended.stdout

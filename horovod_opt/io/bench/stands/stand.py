@@ -1,0 +1,102 @@
+"""What a stand is to a suite: storage with the speed of its kind, and nodes that read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Optional
+
+from horovod_opt.arguments import Refused
+
+QUARTER = 0.25
+
+
+class NoStand(Refused):
+    """What this machine lacks for a stand, and the remedy."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the storage has done; None where that cannot be counted.
+
+    `requests` and `bytes` that were read; `inversions`: those of the requests that begin before the
+    last one of the same file, whichever node had that; `metadata_requests`: for names, attributes,
+    opened files and lists of folders; `server_cpu_seconds`: CPU time of the storage itself, which
+    real storage would not take from these cores."""
+
+    requests: Optional[int] = None
+    bytes: Optional[int] = None
+    inversions: Optional[int] = None
+    metadata_requests: Optional[int] = None
+    server_cpu_seconds: Optional[float] = None
+
+
+class Stand:
+    """Storage, and simulated nodes. A `with` makes it, cold, and removes it.
+
+    The processes of a node see the data in its own folder, at the stand's speed: all nodes have the
+    same paths. Other processes see that folder as it is.
+
+    Args:
+        folder: the prepared data.
+        nodes: how many.
+        share: of the data's size, that each node may hold in memory beside what its processes hold
+            when begin() is called; its page cache is part of that.
+    """
+
+    name: ClassVar[str]
+    speed: ClassVar[Mapping[str, float]] = {}  # what results depend on, by names with units
+
+    def __init__(self, folder: Path, nodes: int = 1, share: float = QUARTER):
+        self.folder, self.nodes, self.share = folder.resolve(), nodes, share
+
+    @classmethod
+    def check(cls, nodes: int) -> None:
+        """Raises NoStand where it cannot be made for so many nodes."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> Optional[int]:
+        """Bytes that `share` amounts to; None where memory has no limit."""
+        return int(self.share * sum(path.stat().st_size for path in self.folder.rglob("*")
+                                    if path.is_file()))
+
+    def __enter__(self) -> Stand:
+        """Raises NoStand, or OSError if something that should work fails."""
+        self.check(self.nodes)
+        with ExitStack() as stack:
+            self._make(stack)
+            self._removal = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._removal.close()
+
+    def _make(self, stack: ExitStack) -> None:
+        """Makes it; `stack` gets what removes it again."""
+        raise NotImplementedError
+
+    def command(self, node: int, argv: Sequence[str], network: bool = True) -> list[str]:
+        """What runs `argv` as a process of this node (from 0 on), started by a child of the caller
+        or itself: in its memory limit, and in its network, which has the address of `eth0`. Without
+        `network` it stays in that of the caller."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """From here on memory is limited, and counters count from 0."""
+        raise NotImplementedError
+
+    def counters(self) -> Counters:
+        """Since begin()."""
+        raise NotImplementedError
+
+    def killed_for_memory(self) -> int:
+        """Processes of nodes that were ended because their memory was used up."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """From here on the storage is as fast as it can be, and memory has no limit: for what is
+        read but not measured."""
+        raise NotImplementedError

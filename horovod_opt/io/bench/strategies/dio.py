@@ -1,0 +1,58 @@
+"""LMDBIO-LMM-DIO (dissertation, 5.2.1): one process of the job goes through the mapped database and
+hands out where the records are; readers then fetch each with pread, through the page cache."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from horovod_opt.io.bench.ladder.asked import Asked
+from horovod_opt.io.bench.ladder.cursor import Cursor
+from horovod_opt.io.bench.ladder.links import Links
+from horovod_opt.io.bench.ladder.pages import Pages, read_meta
+from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.strategies.strategy import OneReader
+
+PLACES = b"p"
+
+
+class Dio(OneReader):
+    def __init__(self, place: Place, links: Links, asked: Asked):
+        super().__init__(place, links, asked)
+        if place.leads:
+            self._file = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._places = self.find()
+
+    def find(self) -> np.ndarray:
+        """Offset and size of each record of this node, int64[records, 2], iteration by iteration:
+        rank 0 seeks before the first iteration, for all of them."""
+        place = self.place
+        if place.rank:
+            return np.frombuffer(self.links.receive(0, PLACES), np.int64).reshape(-1, 2)
+        places = self._seek().reshape(place.iterations, place.nodes, place.node_batch, 2)
+        for node, leader in enumerate(place.leaders):
+            if leader:
+                self.links.send(leader, PLACES, places[:, node].tobytes())
+        return places[:, 0].reshape(-1, 2)
+
+    def _seek(self) -> np.ndarray:
+        """An offset is the address of the value less that of the mapping."""
+        meta = read_meta(self.place.path)
+        with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as mapped, \
+                memoryview(mapped) as view:
+            pages = Pages(view, meta.page_bytes,
+                          lambda page: self.asked.look([page], meta.page_bytes))
+            values = Cursor(pages, meta.root).take(
+                self.place.iterations * self.place.global_batch)
+        return np.array([(one.offset, one.size) for one in values], np.int64)
+
+    def read(self, iteration: int) -> list[bytes]:
+        first = iteration * self.place.node_batch
+        return [self.asked.pread(self._file, size, offset)
+                for offset, size in self._places[first:first + self.place.node_batch].tolist()]
+
+    def close(self) -> None:
+        if self.place.leads:
+            os.close(self._file)

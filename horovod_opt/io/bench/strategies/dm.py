@@ -1,0 +1,114 @@
+"""LMDBIO-LMM-DM (dissertation, 4.2): each node reads only what it needs. The cursor is handed from
+reader to reader; while one waits for it, it looks at the pages that it will probably need."""
+
+from __future__ import annotations
+
+import struct
+from typing import Optional
+
+from horovod_opt.io.bench.ladder.asked import Asked, pages_of
+from horovod_opt.io.bench.ladder.cursor import Cursor, State
+from horovod_opt.io.bench.ladder.links import Links
+from horovod_opt.io.bench.ladder.pages import Pages, read_meta
+from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.ladder.symmetric import SymmetricMap
+from horovod_opt.io.bench.strategies.strategy import OneReader
+
+CURSOR = b"c"
+LEVEL = struct.Struct("<QQ")  # of a serialized cursor: address of a page, number of the node in it
+
+
+class Dm(OneReader):
+    """Counts `missed_pages` and `redundant_pages`, as 4.3.3 does: needed, but not looked at ahead;
+    and looked at ahead, but not needed."""
+
+    def __init__(self, place: Place, links: Links, asked: Asked):
+        super().__init__(place, links, asked)
+        self._map: Optional[SymmetricMap] = None
+        if place.leads:
+            asked.more |= {"missed_pages": 0, "redundant_pages": 0}
+            self._meta = read_meta(place.path)
+            self._map = SymmetricMap(place.path, links, place.leaders)
+            self._pages = Pages(self._map.view, self._meta.page_bytes, self._needs)
+            self._cursor = Cursor(self._pages, self._meta.root)
+            self._ahead: set[int] = set()  # pages that were guessed, so far
+            self._needed: set[int] = set()
+            self._guess = self._first_guess()
+            self._fewest, self._most = 1 << 62, 0  # pages of an iteration, so far
+
+    def read(self, iteration: int) -> list[bytes]:
+        place, page_bytes = self.place, self._meta.page_bytes
+        self._look_ahead()
+        if iteration or place.node:
+            self._cursor.go_to(self._handed_on())
+        values = self._cursor.take(place.node_batch)
+        if not (iteration == place.iterations - 1 and place.node == place.nodes - 1):
+            self._hand_on(self._cursor.state())
+        for page in self.asked.deliver(values, page_bytes):
+            self._needs(page)
+        records = [bytes(self._map.view[one.offset:one.offset + one.size]) for one in values]
+        pages = [page for one in values for page in pages_of(one, page_bytes)]
+        self._learn(min(pages), max(pages))
+        return records
+
+    def account(self) -> None:
+        if self._map is not None:
+            self.asked.more["redundant_pages"] = len(self._ahead - self._needed)
+
+    def close(self) -> None:
+        if self._map is not None:
+            del self._pages, self._cursor
+            self._map.close()
+
+    def _first_guess(self) -> range:
+        """All records are as large as the first, and nothing is between them."""
+        first, = Cursor(self._pages, self._meta.root).take(1)
+        each = len(pages_of(first, self._meta.page_bytes))
+        begin = first.page + each * self.place.first(0, self.place.rank)
+        return range(begin, begin + each * self.place.node_batch)
+
+    def _look_ahead(self) -> None:
+        """The kernel reads a page when one byte of it is read."""
+        page_bytes = self._meta.page_bytes
+        pages = range(self._guess.start, min(self._guess.stop, self._meta.last + 1))
+        self.asked.look(pages, page_bytes)
+        for page in pages:
+            self._map.view[page * page_bytes]
+        self._ahead.update(pages)
+
+    def _learn(self, first: int, last: int) -> None:
+        """The next iteration begins so many readers' pages later, at least and at most; all pages
+        between the two are guessed (figure 4.5)."""
+        pages = last - first + 1
+        self._fewest, self._most = min(self._fewest, pages), max(self._most, pages)
+        nodes = self.place.nodes
+        self._guess = range(first + nodes * self._fewest,
+                            first + nodes * self._most + self._most)
+
+    def _needs(self, page: int) -> None:
+        self._needed.add(page)
+        if page not in self._ahead:
+            self.asked.more["missed_pages"] += 1
+            self._ahead.add(page)
+        self.asked.look([page], self._meta.page_bytes)
+
+    def _hand_on(self, state: State) -> None:
+        """As LMDB's cursor is copied: with pointers to the pages."""
+        data = b"".join(
+            LEVEL.pack(self._map.address + page * self._meta.page_bytes, node)
+            for page, node in state)
+        leaders = self.place.leaders
+        self._send(leaders[(self.place.node + 1) % len(leaders)], data)
+
+    def _send(self, rank: int, data: bytes) -> None:
+        if rank == self.place.rank:
+            self._own = data
+        else:
+            self.links.send(rank, CURSOR, data)
+
+    def _handed_on(self) -> State:
+        leaders = self.place.leaders
+        before = leaders[self.place.node - 1]
+        data = self._own if before == self.place.rank else self.links.receive(before, CURSOR)
+        return [((address - self._map.address) // self._meta.page_bytes, node)
+                for address, node in LEVEL.iter_unpack(data)]

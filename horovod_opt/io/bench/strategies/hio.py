@@ -1,0 +1,71 @@
+"""horovod_opt.io in the data's own order: what users get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+from unittest import mock
+
+from horovod_opt.io import opening
+from horovod_opt.io.bench.ladder.asked import Asked
+from horovod_opt.io.bench.ladder.links import Links
+from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.strategies.strategy import Strategy
+from horovod_opt.io.decoding import found
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.communication import Communication
+from horovod_opt.io.job.nodes import Node
+from horovod_opt.io.reading import Reading
+
+PART = 0.5  # of what the node may hold: its ring; the rest is for the page cache and the ranks
+
+
+class Hio(Strategy):
+    """The ranks meet over the ladder's own links, and the ladder's nodes are nodes."""
+
+    def __init__(self, place: Place, links: Links, asked: Asked):
+        super().__init__(place, links, asked)
+        ranks = Communication(place.rank, place.ranks, links.allgather)
+        node = Node(tuple(place.local_ranks), place.local_rank)
+        with mock.patch.object(opening, "find", lambda: ranks), \
+                mock.patch.object(opening.nodes, "find", lambda ranks: node):
+            self._open(self.chunk_samples)
+
+    @property
+    def chunk_samples(self) -> Optional[int]:
+        """None for the default."""
+        return None
+
+    def _open(self, chunk_samples: Optional[int]) -> None:
+        """With smaller chunks where the memory does not hold these."""
+        place = self.place
+        memory = None if place.memory is None else int(PART * place.memory)
+        self._data = opening.open(place.folder, shuffle=False, memory=memory,
+                                  chunk_samples=chunk_samples)
+        try:
+            self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
+        except InputError:
+            chunk_samples = self._data.order.chunk_samples // 2
+            self._data.close()
+            if not chunk_samples:
+                raise
+            self._open(chunk_samples)
+
+    def batches(self) -> Iterator[list[bytes]]:
+        left = self.place.iterations
+        for steps in self._reading.steps_together(self._reading.begin()):
+            for one in found(self._data, self._reading.member, steps, True):
+                if not left:
+                    return
+                left -= 1
+                yield one.samples.plain()
+
+    def account(self) -> None:
+        """Of the node's reader: it does not say which bytes, and what it finds in the page cache it
+        leaves there and maps."""
+        if self.place.leads:
+            self.asked.more |= {name: value for name, value in self._data.stats().items()
+                                if name.startswith("node_")}
+
+    def close(self) -> None:
+        self._data.close()

@@ -1,0 +1,48 @@
+"""What every rung of the ladder is to the benchmark: a rank's batches, in Caffe's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from horovod_opt.io.bench.ladder.asked import Asked
+from horovod_opt.io.bench.ladder.links import Links
+from horovod_opt.io.bench.ladder.place import Place
+from horovod_opt.io.bench.ladder.window import Window
+
+
+class Strategy:
+    """Collective: every rank of the job makes one. Counts in `asked` what it asks of the storage.
+
+    Raises DataError or InputError where the data or the place cannot be used.
+    """
+
+    def __init__(self, place: Place, links: Links, asked: Asked):
+        self.place, self.links, self.asked = place, links, asked
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """This rank's records of each iteration."""
+        raise NotImplementedError
+
+    def account(self) -> None:
+        """After the last batch: counts what could not be counted on the way."""
+
+    def close(self) -> None:
+        """Other ranks may go on for a moment."""
+
+
+class OneReader(Strategy):
+    """One rank of each node reads, and the others take their records out of the node's window."""
+
+    def __init__(self, place: Place, links: Links, asked: Asked):
+        super().__init__(place, links, asked)
+        self._window = Window(place, links)
+
+    def read(self, iteration: int) -> list[bytes]:
+        """The records of this node."""
+        raise NotImplementedError
+
+    def batches(self) -> Iterator[list[bytes]]:
+        for iteration in range(self.place.iterations):
+            if self.place.leads:
+                self._window.put(self.read(iteration))
+            yield self._window.take()

@@ -1,0 +1,1 @@
+"""LMDBIO's strategies, rung by rung: what does each remove?"""

@@ -1,0 +1,36 @@
+"""Stands for tests, where this machine can make them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from horovod_opt.io.bench.stands.stand import NoStand, Stand
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[[Stand], Stand]]:
+    """Makes a stand, and removes it after the test."""
+    with ExitStack() as stack:
+        def make(stand: Stand) -> Stand:
+            try:
+                return stack.enter_context(stand)
+            except NoStand as missing:
+                pytest.skip(str(missing))
+
+        yield make
+
+
+@pytest.fixture
+def on() -> Callable[..., str]:
+    """Runs a command on a node of a stand, and returns what it prints."""
+
+    def run(stand: Stand, *command: object, node: int = 0) -> str:
+        return subprocess.run(stand.command(node, [*map(str, command)]), check=True, cwd="/",
+                              stdout=subprocess.PIPE, text=True, errors="replace",
+                              timeout=120).stdout
+
+    return run

@@ -1,0 +1,131 @@
+"""The file server and the kernel's side of the conversation, without a mount."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from horovod_opt.io.bench.stands import fuse_messages as fuse
+from horovod_opt.io.bench.stands.file_server import ROOT
+from horovod_opt.io.bench.stands.parallel import SERVER
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "file").write_bytes(bytes(range(256)) * 16)
+    return tmp_path
+
+
+class Kernel:
+    """What would be /dev/fuse is one end of a socket; this has the other."""
+
+    def __init__(self, folder):
+        self.socket, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(30)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", SERVER, str(folder), str(server.fileno())], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[server.fileno()])
+        server.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        self.process.kill()
+        self.process.__exit__(None, None, None)
+
+    def ask(self, kind, inode=0, body=b"", unique=7):
+        """Error and body of the answer."""
+        self.socket.send(fuse.IN.pack(fuse.IN.size + len(body), kind, unique, inode, 0, 0, 0, 0, 0)
+                         + body)
+        message = self.socket.recv(1 << 20)
+        length, error, answered = fuse.OUT.unpack_from(message)
+        assert (length, answered) == (len(message), unique)
+        return -error, message[fuse.OUT.size:]
+
+    def find(self, folder, name):
+        """Inode and attributes."""
+        _, body = self.ask(fuse.LOOKUP, folder, name + b"\0")
+        return fuse.ENTRY.unpack_from(body)[0], fuse.ATTRIBUTES.unpack_from(body, fuse.ENTRY.size)
+
+    def tell(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def reading(offset, size):
+    return fuse.READ_IN.pack(0, offset, size) + bytes(20)
+
+
+def test_layouts_are_those_of_the_kernel():
+    """Sizes as linux/fuse.h has them."""
+    assert (fuse.IN.size, fuse.OUT.size, fuse.INIT_OUT.size) == (40, 16, 64)
+    assert (fuse.ATTRIBUTES.size, fuse.ENTRY.size + fuse.ATTRIBUTES.size) == (88, 128)
+    assert (fuse.VALIDITY.size + fuse.ATTRIBUTES.size, fuse.OPENED.size) == (104, 16)
+    assert (fuse.STATISTICS.size, fuse.NAMED.size) == (80, 24)
+
+
+def test_a_file_is_found_read_and_counted(folder):
+    with Kernel(folder) as kernel:
+        assert kernel.tell("begin")["requests"] == 0
+        error, body = kernel.ask(fuse.INIT, body=struct.pack("=IIII", 7, 38, 1 << 20, 0xFFFFFFFF))
+        assert error == 0 and struct.unpack_from("=II", body) == (7, 31)
+        inode, _ = kernel.find(ROOT, b"sub")
+        file, attributes = kernel.find(inode, b"file")
+        assert attributes[1] == 4096 and stat.S_ISREG(attributes[9])
+        assert attributes[4] == (folder / "sub" / "file").stat().st_mtime_ns // 10**9
+        assert kernel.ask(fuse.OPEN, file)[0] == 0
+        assert kernel.ask(fuse.READ, file, reading(256, 10)) == (0, bytes(range(10)))
+        assert kernel.ask(fuse.READ, file, reading(4090, 100)) == (0, bytes(range(250, 256)))
+        assert kernel.ask(fuse.READ, file, reading(0, 1)) == (0, b"\0")
+        counted = kernel.tell("counters")
+        assert (counted["requests"], counted["bytes"], counted["inversions"]) == (3, 17, 1)
+        assert counted["metadata_requests"] == 3 and counted["server_cpu_seconds"] >= 0
+        assert kernel.tell("begin")["bytes"] == 0
+
+
+def test_what_is_not_there_and_what_is_not_served(folder):
+    with Kernel(folder) as kernel:
+        assert kernel.find(ROOT, b"other")[0] == 0
+        assert kernel.ask(fuse.STATFS, ROOT)[0] == 0
+        assert kernel.ask(22, ROOT)[0] == errno.ENOSYS  # attributes with names
+        assert kernel.ask(fuse.GETATTR, ROOT)[0] == 0
+
+
+def test_a_folder_is_listed_in_pieces(folder):
+    for number in range(50):
+        (folder / f"file{number:02}").touch()
+    names, offset = [], 0
+    with Kernel(folder) as kernel:
+        while body := kernel.ask(fuse.READDIR, ROOT, reading(offset, 200))[1]:
+            assert len(body) <= 200
+            while body:
+                _, offset, length, _ = fuse.NAMED.unpack_from(body)
+                names.append(body[fuse.NAMED.size:fuse.NAMED.size + length].decode())
+                body = body[-(-(fuse.NAMED.size + length) // 8) * 8:]
+    assert names == sorted(os.listdir(folder))
+
+
+def test_a_kernel_that_is_too_old_ends_it(folder):
+    with Kernel(folder) as kernel:
+        kernel.socket.send(fuse.IN.pack(56, fuse.INIT, 1, 0, 0, 0, 0, 0, 0)
+                           + struct.pack("=IIII", 7, 8, 0, 0))
+        assert kernel.process.wait(30) != 0
+
+
+def test_it_ends_with_the_process_that_started_it(folder):
+    with Kernel(folder) as kernel:
+        kernel.tell("begin")
+        kernel.process.stdin.close()
+        assert kernel.process.wait(30) == 0

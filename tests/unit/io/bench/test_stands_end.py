@@ -1,0 +1,177 @@
+"""What is left of stands: of a benchmark that is ended, and of one that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from horovod_opt import cli
+from horovod_opt.io.bench.stands import control_groups, disk
+from horovod_opt.io.bench.stands.by_name import STANDS
+from horovod_opt.io.bench.stands.stand import NoStand
+
+# So long that none ends by itself; --timeout would end it before the test does.
+LONG = ("--seconds", "300", "--records", "40000", "--record-bytes", "1000", "--rounds", "1",
+        "--batch", "10", "--timeout", "400")
+PEER = {"disk": ("py-lmdb", "--ranks", "2"), "parallel": ("py-lmdb-strided", "--ranks", "4")}
+
+
+@pytest.fixture(params=["disk", "parallel"])
+def benchmark(request, tmp_path):
+    """One that measures: its name, its process, and the processes of its ranks."""
+    name = request.param
+    nodes = 1 if name == "disk" else 2
+    try:
+        STANDS[name].check(nodes)
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    peer, *ranks = PEER[name]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
+         "io", "bench", "--stand", name, "--nodes", str(nodes), "--only", peer, *ranks, *LONG],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])})
+    try:
+        until(lambda: process.poll() is not None or len(ranks_of(process)) == int(ranks[1]))
+        assert process.poll() is None
+        yield name, process, psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.kill()
+        process.wait()
+        for root in groups():
+            control_groups.remove_leftovers(root)
+
+
+def ranks_of(process: subprocess.Popen) -> list[psutil.Process]:
+    """Those that have begun as such."""
+    return [one for one in psutil.Process(process.pid).children() if is_rank(one)]
+
+
+def is_rank(process: psutil.Process) -> bool:
+    try:
+        return (process.name() not in ("sh", "nsenter")
+                and any("first_epoch_rank" in part for part in process.cmdline()))
+    except psutil.Error:  # it has just ended
+        return False
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+
+
+def groups() -> list[Path]:
+    return [control_groups.hierarchy("x", one) for one in ("memory", disk.BLKIO)]
+
+
+def groups_of(pid: int) -> list[Path]:
+    return [one for root in groups() for one in root.glob(f"{control_groups.PREFIX}{pid}-*")]
+
+
+def mounts(folder: Path) -> list[str]:
+    """Of the folder's data, on any node that is there."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            lines = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
+        except OSError:
+            continue
+        found |= {line for line in lines if str(folder) in line}
+    return sorted(found)
+
+
+def devices(folder: Path) -> list[Path]:
+    return [one for one in Path("/sys/block").glob("loop*/loop/backing_file")
+            if str(folder) in one.read_text()]
+
+
+def gone(processes: list[psutil.Process], folder: Path) -> bool:
+    return not any(map(runs, processes)) and not mounts(folder) and not devices(folder)
+
+
+def runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_one_that_is_ended(benchmark, tmp_path, number):
+    _, process, family = benchmark
+    assert mounts(tmp_path)
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    assert not groups_of(process.pid)
+    until(lambda: gone(family, tmp_path), 10)
+
+
+def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path):
+    name, process, family = benchmark
+    process.kill()
+    process.wait()
+    until(lambda: gone(family, tmp_path), 20)
+    # Its groups are there still, unless another test has made a stand meanwhile.
+    data = tmp_path / "next"
+    data.mkdir()
+    with STANDS[name](data):
+        assert not groups_of(process.pid)
+        if name == "disk":
+            rules = (groups()[1] / disk.RULES).read_text().splitlines()
+            assert all(Path("/sys/dev/block", one.split()[0], "loop").exists() for one in rules)
+    assert not groups_of(os.getpid())
+
+
+@pytest.mark.parametrize("name", ["disk", "parallel"])
+def test_without_root_there_is_one_line_that_says_so(monkeypatch, capsys, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert cli.main(["io", "bench", "--stand", name]) == 2
+    assert capsys.readouterr().err == (
+        f"horovod-opt io bench: --stand {name} needs the rights of root; remedy: run it as root\n")
+
+
+def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
+    from horovod_opt.io.bench.stands import requirements
+    from horovod_opt.io.bench.stands.parallel import Parallel
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
+    monkeypatch.setattr(Parallel, "devices", (tmp_path / "fuse",))
+    with pytest.raises(NoStand) as refused:
+        Parallel.check(2)
+    assert str(refused.value) == (
+        f"--stand parallel needs unshare, nsenter, mount, ip, {tmp_path / 'fuse'}; remedy: install "
+        "what Debian calls iproute2, mount, util-linux; a machine, or a container, that has "
+        f"{tmp_path / 'fuse'}")
+
+
+def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
+    from horovod_opt.io.bench.stands import nodes
+
+    monkeypatch.chdir(tmp_path)
+    try:
+        STANDS["parallel"].check(2)
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    monkeypatch.setattr(nodes, "WAIT", "echo mounting is not permitted >&2; exit 1")
+    assert cli.main(["io", "bench", "--stand", "parallel", "--only", "py-lmdb"]) == 2
+    assert capsys.readouterr().err == (
+        "horovod-opt io bench: --stand parallel cannot be made: a node cannot be made: mounting is "
+        "not permitted; remedy: a machine, or a container, whose root may mount file systems\n")
+    assert not groups_of(os.getpid())
+
+
+def test_control_groups_of_version_2_are_refused(tmp_path):
+    mounted = tmp_path / "mounts"
+    mounted.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n")
+    with pytest.raises(NoStand, match="--stand disk needs control groups of version 1 with memory"):
+        control_groups.hierarchy("disk", "memory", mounted)
