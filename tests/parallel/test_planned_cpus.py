@@ -1,5 +1,5 @@
-"""Mode topo: the threads hvd-planned of several ranks are on cores of their own, as far as there are
-any; no other thread is touched."""
+"""Mode topo: the threads hvd-planned of several ranks are on cores of their own, as far as there
+are any; no other thread is touched."""
 
 from __future__ import annotations
 
