@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from horovod_opt.io.batch import BatchInfo
     from horovod_opt.io.data import Data
     from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
+    from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.opening import open
     from horovod_opt.io.reader.errors import ReaderEnded
     from horovod_opt.io.sample import Sample
     from horovod_opt.io.sample_batch import SampleBatch
 
-__all__ = ["BatchInfo", "Damaged", "Data", "DataError", "InputError", "Missing", "ReaderEnded",
-           "Sample", "SampleBatch", "Stale", "elastic", "keras", "open", "tensorflow", "torch"]
+__all__ = ["BatchInfo", "Communication", "Damaged", "Data", "DataError", "InputError", "Missing",
+           "ReaderEnded", "Sample", "SampleBatch", "Stale", "elastic", "keras", "open",
+           "tensorflow", "torch"]
 
-_MODULES = {"BatchInfo": "batch", "Data": "data", "ReaderEnded": "reader.errors",
-            "Sample": "sample", "SampleBatch": "sample_batch", "open": "opening",
+_MODULES = {"BatchInfo": "batch", "Communication": "job.communication", "Data": "data",
+            "ReaderEnded": "reader.errors", "Sample": "sample", "SampleBatch": "sample_batch",
+            "open": "opening",
             **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "Stale"), "errors")}
 _ADAPTERS = ("elastic", "keras", "tensorflow", "torch")
 

@@ -27,7 +27,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          memory: Union[int, str, None] = None, window: Optional[int] = None,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
-         alone: bool = False, elastic: bool = False) -> Data:
+         alone: bool = False, elastic: bool = False,
+         ranks: Optional[Communication] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -47,12 +48,17 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         alone: True: only this rank opens it, and reads all of it: an evaluation on rank 0.
         elastic: True: this rank opens it without the others, of which some may be in the middle of
             the training; they compare what they have when a loader is made. For hio.elastic.
+        ranks: those of another launcher, such as mpi4py's: how they meet.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
         DataError: the data or its index cannot be used; on every rank, whichever it is that cannot.
     """
-    ranks = ALONE if alone or elastic else find()
+    if ranks is not None and (alone or elastic):
+        raise InputError(f"{'alone' if alone else 'elastic'}=True with ranks: nobody would meet; "
+                         "remedy: leave one of them out")
+    if ranks is None:
+        ranks = ALONE if alone or elastic else find()
 
     def check() -> tuple[Optional[int], tuple[str, ...]]:
         if bad not in BAD:

@@ -9,8 +9,10 @@ import pytest
 from checkpoints import assert_intact
 from jobs import elastic, run_job
 
-MODES = ("off", "gs+nbcs", "topo")
-ALL_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
+NODES = "topo@1"  # as if each rank had a node of its own
+MODES = ("off", "gs+nbcs", "topo", NODES)
+ALL_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo", NODES)
+PLANNED = pytest.mark.parametrize("mode", ["topo", NODES])
 CONTROLLERS = ("mpi", "gloo")
 SHUT_DOWN = "HorovodInternalError: Horovod has been shut down"
 MISMATCH = "HorovodInternalError: Mismatched"
@@ -95,14 +97,15 @@ def test_calls_what_the_others_never_call(together, controller, mode):
     assert_intact(job, f"{mode} alone")
 
 
+@PLANNED
 @each_controller
 @pytest.mark.parametrize("fault, iterations", [
     ("stopped", 18), ("raises", 12), ("memory", 12), ("alone", 12), ("shape", 13), ("type", 13),
 ])
-def test_topo_had_planned_the_gradients(together, controller, fault, iterations):
+def test_topo_had_planned_the_gradients(together, controller, mode, fault, iterations):
     """Of 20 steps two are negotiated. Of the 15th, the gradients did not arrive, or they did and
     another loss was sent."""
-    for outcome in outcomes(together(controller), f"topo {fault}"):
+    for outcome in outcomes(together(controller), f"{mode} {fault}"):
         assert outcome["states"] == ["active"]
         assert outcome["planned"] == [[f"allreduce.{layer}.{part}" for layer in (0, 2)
                                        for part in ("bias", "weight")]]
@@ -120,11 +123,11 @@ def test_raises_in_a_callback(shared_job, controller, mode):
     assert first["found"] == first["saves"][-1]
 
 
-@pytest.mark.parametrize("mode", ["off", "topo"])
+@pytest.mark.parametrize("mode", ["off", "topo", NODES])
 @each_controller
 def test_raises_in_a_graph(shared_job, controller, mode):
     """While TensorFlow waits for another tensor of the same step, and bucket."""
-    job = shared_job("raises_in_graph", "off", "topo", framework="tensorflow",
+    job = shared_job("raises_in_graph", "off", "topo", NODES, framework="tensorflow",
                      controller=controller)
     *others, culprit = outcomes(job.succeeded(), mode)
     for outcome in (*others, culprit):
@@ -132,7 +135,7 @@ def test_raises_in_a_graph(shared_job, controller, mode):
     assert "a bug in the graph" in culprit["error"]
     for outcome in others:
         assert "Horovod has been shut down" in outcome["error"]
-    if mode == "topo":
+    if mode != "off":
         (_, reason, buckets), = culprit["plans"]
         assert [sorted(bucket) for bucket in buckets] == [["early", "late"]]
         assert "has failed" in reason
@@ -151,19 +154,25 @@ def test_shuts_down_early(shared_job, controller, mode):
 # Faults that end the rank
 
 
+def settings(mode: str) -> dict[str, str]:
+    name, _, node_ranks = mode.partition("@")
+    return {"HOROVOD_OPT_MODE": name,
+            **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
+
+
 # A job each: what the docs say of mode off, and of what is between off and topo, is run by hand.
 BY_HAND = pytest.mark.slow
 
 
 @pytest.mark.parametrize("mode, how", [
-    *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo")),
-    *(("topo", how) for how in ("exit", "raise")),
+    *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo", NODES)),
+    *((mode, how) for mode in ("topo", NODES) for how in ("exit", "raise")),
     *(pytest.param("off", how, marks=BY_HAND) for how in ("exit", "raise")),
 ])
 @each_controller
 def test_a_rank_ends(job, controller, mode, how):
     """Three ranks, so that there are others to talk to."""
-    ended = job("fault_ends", how, ranks=3, controller=controller, HOROVOD_OPT_MODE=mode)
+    ended = job("fault_ends", how, ranks=3, controller=controller, **settings(mode))
     assert not ended.hung, ended.output
     assert ended.code != 0
     assert not ended.survivors
@@ -181,7 +190,7 @@ def test_a_rank_ends(job, controller, mode, how):
       for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
-    ended = job("fault_ends", how, controller=controller, HOROVOD_OPT_MODE=mode)
+    ended = job("fault_ends", how, controller=controller, **settings(mode))
     assert not ended.hung, ended.output
     assert ended.code != 0
     assert not ended.survivors
@@ -192,14 +201,14 @@ def test_the_launcher_ends(job, controller, mode, how):
 
 
 @pytest.mark.parametrize("mode", [
-    "off", "topo", *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
-                     if mode not in ("off", "topo"))])
+    "off", "topo", NODES, *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
+                            if mode not in ("off", "topo", NODES))])
 def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     """One that replaces it, and later a third: each time all go on from the last commit."""
     need("torch", "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
-    run_job(tmp_path, "fault_elastic", options=options, HOROVOD_OPT_MODE=mode).succeeded()
+    run_job(tmp_path, "fault_elastic", options=options, **settings(mode)).succeeded()
     notes = [path.read_text().splitlines() for path in tmp_path.glob("notes.*")]
     died, joined, replaced, lived = sorted(notes, key=len)
     commits = dict(line.split()[2:] for line in lived if line.startswith("commits"))
@@ -213,6 +222,6 @@ def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     assert joined[:-1] == [start(grown, 3)]
     assert replaced[:-1] == [start("6", 2), start(grown, 3)]
     assert [line for line in lived[1:-1] if line.startswith("starts")] == replaced[:-1]
-    states = ["active"] if mode == "topo" else []
+    states = ["active"] if "topo" in mode else []
     assert lived[-1].startswith(f"ends with {states}, ")
     assert joined[-1] == replaced[-1] == lived[-1]

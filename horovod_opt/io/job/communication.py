@@ -16,11 +16,13 @@ SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
 @dataclass(frozen=True)
 class Communication:
-    """`allgather` takes bytes and returns those of all ranks, by rank; every rank calls it."""
+    """Rank `rank` of `size`. `allgather` takes bytes and returns those of all ranks, by rank; every
+    rank calls it. Ranks of one machine share a reader if they have the same `place`."""
 
     rank: int
     size: int
     allgather: Callable[[bytes], list[bytes]]
+    place: str = ""
 
 
 ALONE = Communication(0, 1, lambda data: [data])
@@ -39,7 +41,7 @@ def find() -> Communication:
                 f"{name}={size}, but neither Horovod nor torch.distributed is initialized, so "
                 "every rank would read all data; remedy: call hvd.init() or "
                 "torch.distributed.init_process_group() before horovod_opt.io.open(), or pass "
-                "alone=True")
+                "alone=True, or the ranks")
     return ALONE
 
 

@@ -26,10 +26,10 @@ class Node(NamedTuple):
 
 def find(ranks: Communication) -> Node:
     """Collective. A node is a running kernel and a network namespace: containers that have none in
-    common are nodes of their own."""
+    common are nodes of their own. Ranks can be told apart further by their `place`."""
     if ranks.size == 1:
         return Node((0,), 0)
-    where = ranks.allgather(_where().encode())
+    where = ranks.allgather(f"{_where()} {ranks.place}".encode())
     own = tuple(rank for rank, one in enumerate(where) if one == where[ranks.rank])
     return Node(own, own.index(ranks.rank))
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Optional
-from unittest import mock
 
-from horovod_opt.io import opening
+import horovod_opt.io as hio
 from horovod_opt.io.bench.ladder.asked import Asked
 from horovod_opt.io.bench.ladder.links import Links
 from horovod_opt.io.bench.ladder.place import Place
 from horovod_opt.io.bench.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
-from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.communication import Communication
-from horovod_opt.io.job.nodes import Node
 from horovod_opt.io.reading import Reading
 
 PART = 0.5  # of what the node may hold: its ring; the rest is for the page cache and the ranks
@@ -25,11 +21,8 @@ class Hio(Strategy):
 
     def __init__(self, place: Place, links: Links, asked: Asked):
         super().__init__(place, links, asked)
-        ranks = Communication(place.rank, place.ranks, links.allgather)
-        node = Node(tuple(place.local_ranks), place.local_rank)
-        with mock.patch.object(opening, "find", lambda: ranks), \
-                mock.patch.object(opening.nodes, "find", lambda ranks: node):
-            self._open(self.chunk_samples)
+        self._ranks = hio.Communication(place.rank, place.ranks, links.allgather, str(place.node))
+        self._open(self.chunk_samples)
 
     @property
     def chunk_samples(self) -> Optional[int]:
@@ -40,11 +33,11 @@ class Hio(Strategy):
         """With smaller chunks where the memory does not hold these."""
         place = self.place
         memory = None if place.memory is None else int(PART * place.memory)
-        self._data = opening.open(place.folder, shuffle=False, memory=memory,
-                                  chunk_samples=chunk_samples)
+        self._data = hio.open(place.folder, shuffle=False, memory=memory,
+                              chunk_samples=chunk_samples, ranks=self._ranks)
         try:
             self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
-        except InputError:
+        except hio.InputError:
             chunk_samples = self._data.order.chunk_samples // 2
             self._data.close()
             if not chunk_samples:

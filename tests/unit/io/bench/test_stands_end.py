@@ -39,7 +39,9 @@ def benchmark(request, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
          "io", "bench", "--stand", name, "--nodes", str(nodes), "--only", peer, *ranks, *LONG],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])})
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        # A shell has a program that it starts in the background ignore SIGINT, and so its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
         until(lambda: process.poll() is not None or len(ranks_of(process)) == int(ranks[1]))
         assert process.poll() is None

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pytest
-
 import horovod_opt.io as hio
-from horovod_opt.io import opening
-from horovod_opt.io.job import nodes
 from horovod_opt.io.job.communication import Communication
 
 
@@ -48,21 +45,11 @@ def on_ranks(size: int, function: Callable[[Communication], Any]) -> list[Any]:
 def in_job(size: int, function: Callable[[Callable, int], Any], node_ranks: int = 0) -> list[Any]:
     """What `function(open, rank)` returns or raises on each rank, by rank; `open` is hio.open as
     the rank calls it. Nodes have `node_ranks` ranks each, the last one perhaps fewer; 0: all."""
-    local = threading.local()
+    def as_rank(ranks: Communication) -> Any:
+        node = str(ranks.rank // (node_ranks or size))
+        return function(partial(hio.open, ranks=replace(ranks, place=node)), ranks.rank)
 
-    def open_as(ranks: Communication, *arguments: object, **options: object) -> hio.Data:
-        local.ranks = ranks
-        return hio.open(*arguments, **options)
-
-    def node_of(ranks: Communication) -> nodes.Node:
-        each = node_ranks or size
-        first = ranks.rank // each * each
-        return nodes.Node(tuple(range(first, min(first + each, size))), ranks.rank - first)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "find", lambda: local.ranks)
-        patch.setattr(nodes, "find", node_of)
-        return on_ranks(size, lambda ranks: function(partial(open_as, ranks), ranks.rank))
+    return on_ranks(size, as_rank)
 
 
 def succeeded(results: list[Any]) -> list[Any]:

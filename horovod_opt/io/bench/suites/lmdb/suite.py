@@ -10,12 +10,13 @@ from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
+from horovod_opt.io.bench.data.records import Records
 from horovod_opt.io.bench.ladder import job as ladder
 from horovod_opt.io.bench.ladder import provenance
 from horovod_opt.io.bench.ladder.place import MEMORY
 from horovod_opt.io.bench.stands.by_name import STANDS
 from horovod_opt.io.bench.stands.warm import Warm
+from horovod_opt.io.bench.suites.conditions import check, try_stand
 from horovod_opt.io.bench.suites.lmdb.jobs import Job, order
 from horovod_opt.io.bench.suites.lmdb.pictures import section
 from horovod_opt.io.bench.suites.lmdb.results import SPEED, summary
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
             "record_bytes": options.record_bytes, "batch": options.batch,
             "window": options.window, "coalesce_bytes": options.coalesce_bytes,
             "tokens": options.tokens})
+        if not is_warm:
+            try_stand(options)
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -50,11 +53,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Raises Refused for what cannot be measured."""
+    check(options)
     nodes = options.nodes
-    uneven = [ranks for ranks in options.ranks if ranks % nodes]
-    if uneven:
-        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {nodes} nodes; remedy: a "
-                      f"multiple of {nodes}, or other --nodes")
     if nodes % options.tokens:
         raise Refused(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
                       f"number of groups; remedy: a divisor of {nodes}")
@@ -63,13 +63,6 @@ def _check(options: argparse.Namespace) -> None:
         if options.window != MEMORY:
             raise Refused(f"--window {options.window} is of one machine, without simulated nodes; "
                           f"remedy: --stand {Warm.name}")
-    least = options.batch * max(options.ranks)
-    if options.records < least:
-        raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
-                      f"each of {max(options.ranks)} ranks; remedy: at least {least}")
-    if options.record_bytes <= LEAST_BYTES:
-        raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
-                      "for a number, a checksum, and something between")
 
 
 class LmdbBenchmark(Benchmark):

@@ -6,18 +6,18 @@ import argparse
 import functools
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.io.bench.data.prepare import folder_of
-from horovod_opt.io.bench.data.records import LEAST_BYTES, Records
+from horovod_opt.io.bench.data.records import Records
 from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.stands import first_epoch, steady
 from horovod_opt.io.bench.stands.by_name import STANDS
 from horovod_opt.io.bench.stands.warm import Warm
+from horovod_opt.io.bench.suites.conditions import check, try_stand
 from horovod_opt.io.bench.suites.records.jobs import Job, order
 from horovod_opt.io.bench.suites.records.pictures import section
 from horovod_opt.io.bench.suites.records.results import summary
@@ -35,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     name = "io-records" if is_warm else f"io-records-{options.stand}"
     path = options.json or options.output / f"{name}.json"
     try:
-        _check(options)
+        check(options)
+        STANDS[options.stand].check(options.nodes)
         environment = find(options.peers)
         absent = {name: reason for name in options.only
                   if (reason := environment.missing(PEERS[name].needs))}
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
             "ranks_python": environment.version,
             "ranks_versions": {name: environment.versions[name] for name in names
                                if name in environment.versions}})
-        _try(options)
+        try_stand(options)
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -61,37 +62,6 @@ def run(options: argparse.Namespace) -> int:
     document["not_measured"] = absent
     planned = order(measured, options.ranks, options.rounds)
     return RecordsBenchmark(planned, document, path, options, environment).run()
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be measured."""
-    uneven = [ranks for ranks in options.ranks if ranks % options.nodes]
-    if uneven:
-        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {options.nodes} nodes; "
-                      f"remedy: a multiple of {options.nodes}, or other --nodes")
-    STANDS[options.stand].check(options.nodes)
-    least = options.batch * max(options.ranks)
-    if options.records < least:
-        raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
-                      f"each of {max(options.ranks)} ranks; remedy: at least {least}")
-    if options.record_bytes <= LEAST_BYTES:
-        raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
-                      "for a number, a checksum, and something between")
-
-
-def _try(options: argparse.Namespace) -> None:
-    """Makes the stand once, of nothing. Raises Refused if it cannot be made here."""
-    data = options.data or options.output / "io-data"
-    data.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=data) as folder:
-        nothing = Path(folder, "nothing")
-        nothing.mkdir()
-        try:
-            with STANDS[options.stand](nothing, options.nodes):
-                pass
-        except OSError as error:
-            raise Refused(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
-                          "a container, whose root may mount file systems") from error
 
 
 class RecordsBenchmark(Benchmark):
