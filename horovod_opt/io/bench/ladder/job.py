@@ -97,7 +97,7 @@ def _conducted(meeting: Meeting, ranks: int, stand: Stand, counted: list[Counter
                ) -> Iterator[None]:
     """Lets the ranks begin when all are there, and asks the storage when all are done."""
     for name in ("ready", "measured"):
-        while not all(meeting.told(f"{name}.{rank}") for rank in range(ranks)):
+        while not meeting.told_by_all(name, ranks):
             yield
         if name == "ready":
             stand.begin()

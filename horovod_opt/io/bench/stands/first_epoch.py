@@ -39,7 +39,7 @@ def run(stand: Stand, peer: Peer, ranks: int, records: Records, batch: int, seco
                 "--parent", str(os.getpid()), "--nodes", str(stand.nodes),
                 "--memory", str(stand.memory)]
         result: dict[str, Any] = {}
-        conducted = _conducted(stand, _Told(folder, ranks), seconds, records, result)
+        conducted = _conducted(stand, Meeting(Path(folder), None), ranks, seconds, records, result)
         try:
             launch.execute([stand.command(one * stand.nodes // ranks, [*rank, "--rank", str(one)])
                             for one in range(ranks)],
@@ -54,41 +54,27 @@ def run(stand: Stand, peer: Peer, ranks: int, records: Records, batch: int, seco
         return result
 
 
-class _Told:
-    """What the ranks have told so far."""
-
-    def __init__(self, folder: str, ranks: int):
-        self._ranks = ranks
-        self.meeting = Meeting(Path(folder), None)
-
-    def by_all(self, name: str) -> bool:
-        return all(self.meeting.told(f"{name}.{rank}") for rank in range(self._ranks))
-
-    def all(self, name: str) -> list[Any]:
-        return self.meeting.hear_all(name, self._ranks)
-
-
-def _conducted(stand: Stand, ranks: _Told, seconds: float, records: Records,
+def _conducted(stand: Stand, meeting: Meeting, ranks: int, seconds: float, records: Records,
                result: dict[str, Any]) -> Iterator[None]:
     """Tells the ranks when to begin and stop, and what they found to `result`, by the way."""
-    while not ranks.by_all("ready"):
+    while not meeting.told_by_all("ready", ranks):
         yield
-    pids = [one["pid"] for one in ranks.all("ready")]
+    pids = [one["pid"] for one in meeting.hear_all("ready", ranks)]
     stand.begin()
     before = cpu_seconds(pids)
     start = time.monotonic() + LEAD_SECONDS
-    ranks.meeting.tell("go", {"start": start, "end": start + seconds})
-    while time.monotonic() < start + seconds and not ranks.by_all("counted"):
+    meeting.tell("go", {"start": start, "end": start + seconds})
+    while time.monotonic() < start + seconds and not meeting.told_by_all("counted", ranks):
         yield
     counters = stand.counters()
     cpu, used = cpu_seconds(pids) - before, memory(pids)
-    while not ranks.by_all("counted"):
+    while not meeting.told_by_all("counted", ranks):
         yield
     stand.release()
-    while not ranks.by_all("done"):
+    while not meeting.told_by_all("done", ranks):
         yield
-    ranks.meeting.tell("stop", None)
-    counted, done = ranks.all("counted"), ranks.all("done")
+    meeting.tell("stop", None)
+    counted, done = (meeting.hear_all(name, ranks) for name in ("counted", "done"))
     samples = sum(one["samples"] for one in counted)
     if not samples:
         raise launch.JobFailed("no rank got a batch; remedy: more --records, or fewer --ranks")

@@ -34,6 +34,9 @@ class Meeting:
         self.stay()
         return (self._folder / name).exists()
 
+    def told_by_all(self, name: str, ranks: int) -> bool:
+        return all(self.told(f"{name}.{rank}") for rank in range(ranks))
+
     def hear(self, name: str) -> Any:
         """Waits for it; whoever started the job ends it if that takes too long."""
         while not self.told(name):
