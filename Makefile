@@ -54,8 +54,8 @@ peers: $(PEERS)/installed
 
 # The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed
-	$(BIN)/horovod-opt bench $(REPORT_BENCH) --modes gs,nbcs,scp,topo,topo+scp --ranks 2 4 --rounds 2
-	$(BIN)/horovod-opt bench $(REPORT_BENCH) --modes topo --ranks 2 --rounds 1 --breakdown \
+	$(BIN)/horovod-opt bench $(REPORT_BENCH) --ranks 2 4 --rounds 2
+	$(BIN)/horovod-opt bench $(REPORT_BENCH) --modes off+yield,topo --ranks 2 --rounds 1 --breakdown \
 	  --input synthetic,real
 	for mode in off topo; do \
 	  HOROVOD_OPT_MODE=$$mode $(BIN)/horovod-opt profile --label $$mode --output report/$$mode -- \

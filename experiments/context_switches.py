@@ -22,7 +22,7 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
 
 STUDY = Study(
     name="context_switches", text=__doc__, repeats=("Chapter 6.2.5", "Chapter 6.4.1"),
-    measurement=training("--models", "ResNet50", "--modes", "topo", "--ranks", 2,
+    measurement=training("--models", "ResNet50", "--modes", "off+yield,topo", "--ranks", 2,
                          "--input", "synthetic,real"),
     compare=compare, short=True)
 

@@ -31,7 +31,9 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
 
 STUDY = Study(
     name="networks", text=__doc__, repeats=("Figure 6.20, p. 140",),
-    measurement=training("--models", "all", "--modes", "topo", "--ranks", 2, 4), compare=compare)
+    measurement=training("--models", "all", "--modes", "off+yield,topo",
+                         "--ranks", 2, 4),
+    compare=compare)
 
 if __name__ == "__main__":
     sys.exit(STUDY.main())

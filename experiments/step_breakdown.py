@@ -42,7 +42,8 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
 STUDY = Study(
     name="step_breakdown", text=__doc__,
     repeats=("Figure 6.6, p. 121", "Figure 6.7, p. 122", "Figure 6.17, p. 136"),
-    measurement=training("--models", "ResNet50", "--modes", "topo", "--ranks", 2, "--breakdown"),
+    measurement=training("--models", "ResNet50", "--modes", "off+yield,topo", "--ranks", 2,
+                         "--breakdown"),
     compare=compare, short=True)
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ from horovod_opt.settings import load
 
 BASE = "off"  # what the modes are compared with
 LIMIT = "no communication"
-MODES = "off,gs,nbcs,scp,topo,topo+scp"  # compared unless the user names others
+# Compared unless the user names others. Off is there with MPI's yielding as well, gs and nbcs
+# without it: a reader has to see which part of a gain is whose.
+MODES = "off,off+yield,gs,gs-yield,nbcs,nbcs-yield,scp,topo,topo+scp"
+# What may stand behind a mode in --modes: how that is called, and Open MPI's setting, which is
+# otherwise 0 in off and 1 in all other modes.
+MPI_YIELD = "OMPI_MCA_mpi_yield_when_idle"
+SUFFIXES = {"+yield": ("yielding", "1"), "-yield": ("not yielding", "0")}
 WORKERS = Path(__file__).parent.resolve() / "workers"
 
 
@@ -64,14 +70,25 @@ class Series:
         return [[*worker, "--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
 
 
-# Upstream tuned by hand, as far as Open MPI lets it.
-YIELDING = Series("off, yielding", environment={"OMPI_MCA_mpi_yield_when_idle": "1"})
-
-
 def of_modes(names: str) -> list[Series]:
-    """A series for each mode of a list as in "gs,nbcs", other than off. Raises SettingsError."""
-    modes = (load({"HOROVOD_OPT_MODE": name}).mode for name in names.split(","))
-    return [Series(mode, mode) for mode in dict.fromkeys(modes) if mode != BASE]
+    """A series for each mode of a list as in "off+yield,gs,gs-yield", other than off itself.
+
+    Raises SettingsError."""
+    series = {one.name: one for one in map(_of_mode, names.split(","))}
+    return [one for name, one in series.items() if name != BASE]
+
+
+def _of_mode(text: str) -> Series:
+    suffix = next(filter(text.endswith, SUFFIXES), "")
+    mode = load({"HOROVOD_OPT_MODE": text.removesuffix(suffix) or text}).mode
+    if not suffix:
+        return Series(mode, mode)
+    how, value = SUFFIXES[suffix]
+    return Series(f"{mode}, {how}", mode, environment={MPI_YIELD: value})
+
+
+# Upstream tuned by hand, as far as Open MPI lets it.
+YIELDING = _of_mode("off+yield")
 
 
 def run(series: Series, program: Sequence[str], ranks: int, timeout: float,

@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 
 from horovod_opt.bench.nodes.results import Cell, cells, verdicts
 from horovod_opt.bench.nodes.rows import OFF_GLOO, OTHERS, TOPO_BF16, TOPO_GLOO, WAYS
-from horovod_opt.bench.worker_job import LIMIT, YIELDING
+from horovod_opt.bench.series_colours import series_colour
 from horovod_opt.measuring.colours import mode_colour
 from horovod_opt.measuring.comparison import Spread
 from horovod_opt.measuring.present import Grid, Picture, Section
 from horovod_opt.measuring.verdict import in_two_lines
 
 TITLE = "Between nodes"
-COLOURS = {LIMIT: "black", YIELDING.name: "#555555", OFF_GLOO: mode_colour("off"),
-           TOPO_GLOO: mode_colour("nbcs"), TOPO_BF16: mode_colour("topo+scp")}
+COLOURS = {OFF_GLOO: mode_colour("off"), TOPO_GLOO: mode_colour("nbcs"),
+           TOPO_BF16: mode_colour("topo+scp")}
 
 
 def section(document: dict[str, Any]) -> Section:
@@ -76,7 +76,7 @@ def _picture(found: Sequence[Cell]) -> Picture:
                       xerr=[[speed.median - speed.low for _, speed in speeds],
                             [speed.high - speed.median for _, speed in speeds]],
                       fmt="o", markersize=4.5, capsize=2, elinewidth=1, label=name,
-                      color=COLOURS.get(name) or mode_colour(name))
+                      color=COLOURS.get(name) or series_colour(name))
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter("{x:g}")

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from horovod_opt.arguments import positive, some_of
+from horovod_opt.bench.modes_option import add_modes
 from horovod_opt.bench.overhead.workloads import SECONDS
-from horovod_opt.bench.worker_job import MODES
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -18,9 +18,7 @@ def add(suites: argparse._SubParsersAction) -> None:
         "workloads that show it alone: idle, a chain of dependent allreduces, many small ones, and "
         "training of ResNet50; interleaved with off and no communication. Writes "
         "OUTPUT/overhead.json. Exit status 2 if jobs failed, 130 if interrupted.")
-    parser.add_argument("--modes", type=_names, default=MODES,
-                        help="what to compare with off (%(default)s); scp is left out where a rank "
-                             "has one core")
+    add_modes(parser)
     parser.add_argument("--only", type=some_of(SECONDS), default=",".join(SECONDS),
                         help="workloads to run (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4],
@@ -33,8 +31,6 @@ def add(suites: argparse._SubParsersAction) -> None:
                         help="seconds after which a job is killed (%(default)s)")
     parser.add_argument("--plain", metavar="PYTHON", type=_python,
                         help="also measure the unpatched Horovod of this Python's environment")
-    parser.add_argument("--mpi-yield", action="store_true",
-                        help="also measure off with Open MPI's mpi_yield_when_idle=1")
     parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
                         help="for overhead.json and overhead.png (%(default)s)")
     parser.set_defaults(run=_run)
@@ -44,10 +40,6 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_opt.bench.overhead import overhead_suite
 
     return overhead_suite.run(options)
-
-
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(text.split(",")))
 
 
 def _python(text: str) -> str:

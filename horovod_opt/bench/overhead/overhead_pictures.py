@@ -8,9 +8,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from graph_analysis.palette import COLOURS, GREY
 from horovod_opt.bench.overhead.results import Metric, Row, grid, rows
-from horovod_opt.bench.worker_job import BASE, LIMIT
+from horovod_opt.bench.series_colours import series_colour
+from horovod_opt.bench.worker_job import LIMIT
 from horovod_opt.measuring.present import Picture, Section, number
 
 
@@ -44,8 +44,6 @@ def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
     if not panels:
         return None
     names = dict.fromkeys(row.series for panel in panels.values() for row in panel)
-    others = [name for name in names if name not in (BASE, LIMIT)]
-    colours = {BASE: GREY, **dict(zip(others, COLOURS))}
 
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     lines = -(-len(panels) // columns)
@@ -53,7 +51,7 @@ def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
     figure = Figure(figsize=(width * columns, 3.9 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, ((metric, ranks), panel) in zip(axes.flat, panels.items()):
-        _panel(axis, metric, ranks, panel, colours)
+        _panel(axis, metric, ranks, panel)
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     figure.suptitle("What Horovod's background thread costs", fontsize=14)
@@ -64,12 +62,13 @@ def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
         "jobs, the dashed line is the limit without communication.", figure)
 
 
-def _panel(axis, metric: Metric, ranks: int, panel: Sequence[Row], colours: dict) -> None:
+def _panel(axis, metric: Metric, ranks: int, panel: Sequence[Row]) -> None:
     bars = [row for row in panel if row.series != LIMIT]
     medians = [row.spread.median for row in bars]
     whiskers = [[row.spread.median - row.spread.low for row in bars],
                 [row.spread.high - row.spread.median for row in bars]]
-    axis.bar(range(len(bars)), medians, width=0.7, color=[colours[row.series] for row in bars])
+    axis.bar(range(len(bars)), medians, width=0.7,
+             color=[series_colour(row.series) for row in bars])
     axis.errorbar(range(len(bars)), medians, yerr=whiskers, fmt="none", ecolor="black",
                   elinewidth=1.2, capsize=5)
     for position, row in enumerate(bars):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
 from horovod_opt.measuring.comparison import in_rounds
 
 # Seconds measured in a job, beside those it takes to start.
@@ -21,10 +21,7 @@ PEERS = {"resnet50_torch": (
 
 
 def all_series(options: argparse.Namespace) -> list[Series]:
-    series = [Series(LIMIT, communicates=False), Series(BASE)]
-    series += [Series(mode, mode) for mode in options.modes if mode != BASE]
-    if options.mpi_yield:
-        series.append(YIELDING)
+    series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes]
     if options.plain:
         series.append(Series("plain upstream", mode=None, python=options.plain))
     return series

@@ -72,7 +72,8 @@ def order(names: Sequence[str], modes: Sequence[Series], ranks: Sequence[int], r
         kind, count = cell
         limit = [Series(LIMIT, communicates=False)] if kind.limit else []
         return [*limit, Series(BASE), YIELDING,
-                *(mode for mode in modes if mode.fits(count, cores))]
+                *(mode for mode in modes
+                  if mode.name != YIELDING.name and mode.fits(count, cores))]
 
     cells = [(KINDS[name], count) for count in ranks for name in names]
     return [Job(number, *cell, one) for number, cell, one in in_rounds(cells, series, rounds)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from horovod_opt.arguments import positive, some_of
+from horovod_opt.bench.modes_option import add_modes
 from horovod_opt.bench.steps.kinds import KINDS, MODES
-from horovod_opt.bench.worker_job import Series, of_modes
 from horovod_opt.measuring.suite_options import add_length, add_output
-from horovod_opt.settings import SettingsError
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -22,9 +21,7 @@ def add(suites: argparse._SubParsersAction) -> None:
         "when it is started again. Exit status 2 if jobs failed, 130 if interrupted.")
     parser.add_argument("--only", type=some_of(KINDS), default=list(KINDS), metavar="STEPS",
                         help=f"kinds of step to run ({','.join(KINDS)})")
-    parser.add_argument("--modes", type=_modes, default=MODES,
-                        help="to measure beside off and off with mpi_yield_when_idle "
-                             "(%(default)s); scp is left out where a rank has one core")
+    add_modes(parser, MODES, than="off and off+yield")
     parser.add_argument("--ranks", type=_ranks, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4)")
     add_length(parser, seconds=4.0, timeout=300.0)
@@ -36,13 +33,6 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_opt.bench.steps import steps_suite
 
     return steps_suite.run(options)
-
-
-def _modes(text: str) -> list[Series]:
-    try:
-        return of_modes(text)
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _ranks(text: str) -> int:

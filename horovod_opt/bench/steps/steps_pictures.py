@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from horovod_opt.bench.series_colours import series_colour
 from horovod_opt.bench.steps.results import Cell, cells, verdicts
-from horovod_opt.bench.worker_job import LIMIT, YIELDING, limit_and_base_first
-from horovod_opt.measuring.colours import mode_colour
+from horovod_opt.bench.worker_job import LIMIT, limit_and_base_first
 from horovod_opt.measuring.comparison import Spread
 from horovod_opt.measuring.present import Grid, Picture, Section
 from horovod_opt.measuring.verdict import Verdict, in_two_lines
@@ -117,6 +117,5 @@ def _points(axis, points: Sequence[tuple[int, Spread]], shift: float, name: str)
     medians = [speed.median for _, speed in points]
     errors = [[speed.median - speed.low for _, speed in points],
               [speed.high - speed.median for _, speed in points]]
-    colour = {YIELDING.name: "#555555", LIMIT: "black"}.get(name) or mode_colour(name)
     axis.errorbar(medians, [place + shift for place, _ in points], xerr=errors, fmt="o",
-                  markersize=4.5, color=colour, capsize=2, elinewidth=1, label=name)
+                  markersize=4.5, color=series_colour(name), capsize=2, elinewidth=1, label=name)

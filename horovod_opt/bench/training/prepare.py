@@ -16,8 +16,7 @@ from horovod_opt.bench.training.run_job import (
     find_tf_cnn_benchmarks,
     has_gpu,
 )
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series, of_modes
-from horovod_opt.settings import SettingsError
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
 from horovod_opt.usable_cores import allowed_cpus, count_cores
 
 
@@ -75,12 +74,9 @@ def _inputs(text: str, framework: str) -> list[str]:
     return kinds
 
 
-def _series(modes: str, plain: Path | None) -> list[Series]:
+def _series(modes: list[Series], plain: Path | None) -> list[Series]:
     """The limit, off, the modes, and upstream's Horovod beside the Python `plain`."""
-    try:
-        series = [Series(LIMIT, communicates=False), Series(BASE), *of_modes(modes)]
-    except SettingsError as error:
-        raise Refused(f"--modes: {error}") from error
+    series = [Series(LIMIT, communicates=False), Series(BASE), *modes]
     if plain:
         if not plain.with_name("horovodrun").exists():
             raise Refused(f"--plain: there is no horovodrun beside {plain}")

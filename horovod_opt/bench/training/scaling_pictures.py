@@ -7,17 +7,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
+from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
+from horovod_opt.bench.series_colours import series_colour, series_line
 from horovod_opt.bench.training.results import PARTS, Row, rows
-from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring.colours import MODES, mode_colour
+from horovod_opt.bench.worker_job import BASE
+from horovod_opt.measuring.colours import MARKERS, MODES, mode_colour
 from horovod_opt.measuring.comparison import Interval
 from horovod_opt.measuring.present import Grid, Picture, Section, number
 
-MARKERS = "osD^vP*X"
 PART_COLOURS = dict(zip(PARTS, (GREY, YELLOW, VERMILION, BLUE)))
-OTHERS = {LIMIT: "black", "MultiWorkerMirroredStrategy": "#8B4513", "DDP": "#8B4513",
-          "DDP, static graph": "#CD853F", "plain upstream": "#555555"}
 
 
 def section(document: dict[str, Any]) -> Section:
@@ -102,12 +100,6 @@ def _parts_table(name: str, found: Sequence[Row]) -> Grid:
         "Waiting: for the last rank's gradients. Means over ranks.")
 
 
-def _colour(series: str, names: Sequence[str]) -> str:
-    if series in MODES:
-        return mode_colour(series)
-    return OTHERS.get(series) or COLOURS[names.index(series) % len(COLOURS)]
-
-
 def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
     """Over the number of ranks: above images/s, below the gain over off; a column a model."""
     drawn = [row for row in found if row.images_per_second]
@@ -120,9 +112,9 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
     for (above, below), model in zip(axes.T, models):
         for index, series in enumerate(names):
             mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
-            colour, marker = _colour(series, names), MARKERS[index % len(MARKERS)]
-            _line(above, mine, "images_per_second", 1, colour, marker, series)
-            _line(below, mine, "gain", 100, colour, marker, series)
+            marker = MARKERS[index % len(MARKERS)]
+            _line(above, mine, "images_per_second", 1, marker, series)
+            _line(below, mine, "gain", 100, marker, series)
         above.set_title(model, fontsize=11)
         above.set_ylim(bottom=0)
         below.axhline(0, color=mode_colour(BASE), linewidth=1)
@@ -145,8 +137,7 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         f"intervals. The source's {figures}.", figure)
 
 
-def _line(axis, found: Sequence[Row], field: str, scale: float, colour: str, marker: str,
-          label: str) -> None:
+def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, series: str) -> None:
     points = [(row.cell.ranks, getattr(row, field)) for row in found]
     points = sorted((ranks, value) for ranks, value in points if value)
     if not points:
@@ -154,9 +145,9 @@ def _line(axis, found: Sequence[Row], field: str, scale: float, colour: str, mar
     means = [scale * value.mean for _, value in points]
     errors = [0 if value.high is None else scale * (value.high - value.mean)
               for _, value in points]
-    axis.errorbar([ranks for ranks, _ in points], means, yerr=errors, color=colour, marker=marker,
-                  markersize=5, linewidth=1.6, capsize=3, label=label,
-                  linestyle="--" if label == LIMIT else "-")
+    axis.errorbar([ranks for ranks, _ in points], means, yerr=errors, color=series_colour(series),
+                  marker=marker, markersize=5, linewidth=1.6, capsize=3, label=series,
+                  linestyle=series_line(series))
 
 
 def _breakdown(name: str, found: Sequence[Row]) -> Picture:
@@ -193,7 +184,7 @@ def _contention(found: Sequence[Row]) -> Picture | None:
         return None
     figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(mine)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    colours = [_colour(row.series, [row.series]) for row in mine]
+    colours = [series_colour(row.series) for row in mine]
     left.barh(range(len(mine)), [100 * row.background for row in mine], 0.7, color=colours)
     right.barh(range(len(mine)), [row.switches for row in mine], 0.7, color=colours)
     _label(left, mine, lambda row: f", {row.cell.input}")

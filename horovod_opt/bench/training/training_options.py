@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from horovod_opt.arguments import positive
-from horovod_opt.bench.worker_job import MODES
+from horovod_opt.bench.modes_option import add_modes
 from horovod_opt.measuring.suite_options import add_length, add_output
 
 
@@ -20,9 +20,7 @@ def add(suites: argparse._SubParsersAction) -> None:
     parser.add_argument("--models", default="ResNet50", metavar="NAMES",
                         help="of ResNet18, 34, 50, 101, 152, AlexNet, GoogLeNet, Inception-v3, "
                              "VGG16, or all (%(default)s)")
-    parser.add_argument("--modes", default=MODES,
-                        help="what to compare with off (%(default)s); scp is left out where a rank "
-                             "has one core")
+    add_modes(parser)
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4)")
     parser.add_argument("--hosts", metavar="NAME:SLOTS,...", help="as -H of horovodrun")

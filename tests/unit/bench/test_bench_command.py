@@ -25,7 +25,6 @@ def bench(*arguments: object) -> int:
 @pytest.mark.parametrize("arguments, message", [
     (("--models", "ResNet51"), "'ResNet51' is not one of ResNet18"),
     (("--models", "VGG16", "--framework", "torch"), "'VGG16' is not one of"),
-    (("--modes", "off,fast"), "'fast' is not a mode"),
     (("--input", "jpeg"), "'jpeg' is neither synthetic nor real"),
     (("--input", "real", "--framework", "torch"), "is read by tf.data"),
     (("--pixels", 40, "--models", "AlexNet"), "AlexNet needs at least 67, not 40"),

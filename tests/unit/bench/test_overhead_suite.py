@@ -172,8 +172,13 @@ def test_scp_runs_where_every_rank_has_two_cores():
 def test_off_and_the_limit_are_measured_whatever_the_modes():
     only = ("--only", "resnet50", "--modes")
     assert {job[3] for job in names_of_jobs(*only, "nbcs")} == {LIMIT, BASE, "nbcs"}
-    assert {job[3] for job in names_of_jobs(*only, "off", "--mpi-yield")} == {
-        LIMIT, BASE, "off, yielding"}
+    assert {job[3] for job in names_of_jobs(*only, "off")} == {LIMIT, BASE}
+
+
+def test_what_is_mpi_s_share_of_a_gain_can_be_seen():
+    assert {job[3] for job in names_of_jobs("--only", "chain", cores=8)} == {
+        LIMIT, BASE, "off, yielding", "gs", "gs, not yielding", "nbcs", "nbcs, not yielding", "scp",
+        "topo", "scp+topo"}
 
 
 def test_peers_are_measured_where_there_are_any():
@@ -187,6 +192,9 @@ def test_peers_are_measured_where_there_are_any():
 @pytest.mark.parametrize("argv, message", [
     (["--only", "idle,resnet"], "'resnet' is not one of idle, chain, small, resnet50"),
     (["--rounds", "0"], "'0' is not a whole number of at least 1"),
+    (["--modes", "gs,fast"], "'fast' is not a mode"),
+    (["--modes", "gs-yields"], "'gs-yields' is not a mode"),
+    (["--modes", "gs,+yield"], "a mode is missing"),
     (["--plain", "/no/python"], "/no/python is no Python with a horovodrun beside it"),
 ])
 def test_bad_option(argv, message, capsys):

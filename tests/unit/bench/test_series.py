@@ -1,0 +1,57 @@
+"""The series of a benchmark: what --modes names, how it runs and how it is drawn."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+pytest.importorskip("matplotlib")
+from matplotlib.colors import to_rgba
+
+from horovod_opt import cli
+from horovod_opt.bench.series_colours import OTHERS, series_colour, series_line
+from horovod_opt.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, of_modes
+
+
+def test_each_mode_is_a_series_but_off_which_is_always_there():
+    assert [(one.name, one.mode) for one in of_modes("gs,off,topo+scp,gs")] == [
+        ("gs", "gs"), ("scp+topo", "scp+topo")]
+
+
+@pytest.mark.parametrize("text, name, mode, value", [
+    ("off+yield", "off, yielding", "off", "1"),
+    ("gs-yield", "gs, not yielding", "gs", "0"),
+    ("gs+nbcs-yield", "gs+nbcs, not yielding", "gs+nbcs", "0"),
+])
+def test_how_mpi_waits_is_part_of_a_series(monkeypatch, text, name, mode, value):
+    monkeypatch.setenv(MPI_YIELD, "another")
+    (one,) = of_modes(text)
+    assert (one.name, one.mode) == (name, mode)
+    assert one.environ()[MPI_YIELD] == value and one.environ()["HOROVOD_OPT_MODE"] == mode
+
+
+def test_who_does_not_say_how_mpi_waits_has_what_the_environment_says(monkeypatch):
+    monkeypatch.delenv(MPI_YIELD, raising=False)
+    assert all(MPI_YIELD not in one.environ() for one in of_modes("gs,nbcs,topo"))
+
+
+def test_a_mode_and_how_mpi_waits_keep_apart_in_a_picture():
+    names = [LIMIT, "off", *(one.name for one in of_modes(MODES))]
+    drawn = {name: (to_rgba(series_colour(name)), series_line(name)) for name in names}
+    for one, other in itertools.combinations(names, 2):
+        assert drawn[one] != drawn[other], (one, other)
+    assert YIELDING.name in names and series_line("gs") == "-" != series_line("gs, not yielding")
+    assert all(to_rgba(colour) for colour in OTHERS.values())
+
+
+@pytest.mark.parametrize("suite", ["training", "steps", "overhead"])
+@pytest.mark.parametrize("modes, problem", [
+    ("gs,fast", "'fast' is not a mode"),
+    ("gs+yield-yield", "'yield' is not a mode"),
+    ("+yield", "a mode is missing"),
+])
+def test_what_is_no_mode_is_refused(suite, modes, problem, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["bench", suite, "--modes", modes])
+    assert exit.value.code == 2 and problem in capsys.readouterr().err
