@@ -1,9 +1,11 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    the tests but the slow ones; PYTEST_ARGS="tests/unit -k settings" for some
 # make bench   what each mode costs, interleaved with off; SUITE=training: what it brings,
-#              SUITE=steps: in which kinds of step, SUITE=nodes: between nodes
+#              SUITE=steps: in which kinds of step, SUITE=nodes: between nodes, SUITE=sizes: one
+#              allreduce by its size
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make peers   other input pipelines, to measure with horovod-opt io bench, in .venv-peers
+# make oneccl  Horovod over Intel's oneCCL, for horovod-opt bench sizes, in .venv-oneccl
 # make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/soak.md
 # make build   rebuild what changed and install it again
@@ -20,6 +22,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 PEERS_LIST := horovod_opt/io/bench/peers.txt
+ONECCL := .venv-oneccl
+ONECCL_LIST := horovod_opt/bench/oneccl.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
@@ -32,7 +36,7 @@ REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench peers report experiments soak build lint clean
+.PHONY: demo demo-torch test bench peers oneccl report experiments soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -51,6 +55,8 @@ bench: $(VENV)/installed
 	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
 
 peers: $(PEERS)/installed
+
+oneccl: $(ONECCL)/installed
 
 # The benchmark goes on where an interrupted one ended. Scp is left out where a rank has one core.
 report: $(VENV)/installed
@@ -77,7 +83,7 @@ lint: $(VENV)/installed
 	$(BIN)/python -m ruff check .
 
 clean:
-	rm -rf $(VENV) $(PEERS) build *.egg-info
+	rm -rf $(VENV) $(PEERS) $(ONECCL) build *.egg-info
 
 # Without build isolation, so that CMake and Ninja stay where they are and recompile only what
 # changed. Frameworks and MPI come first: the build looks for them.
@@ -113,4 +119,28 @@ $(PEERS)/peers: $(PEERS_LIST)
 	@$(PYTHON) -m building.make_venv $(PEERS)
 	@$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
 	  --requirement $(PEERS_LIST)
+	@touch $@
+
+# In an environment of their own, too: oneCCL wants Intel's MPI. The build has its own copy of the
+# source, as build/ knows another MPI.
+$(ONECCL)/installed: $(ONECCL)/libraries $(INPUTS)
+	@rm -rf build/oneccl && mkdir -p build/oneccl
+	@cp -r CMakeLists.txt LICENSE MANIFEST.in NOTICE README.md building graph_analysis horovod_opt \
+	  horovod_opt.pth patches pyproject.toml setup.py build/oneccl
+	@echo "compiling Horovod over oneCCL: minutes; the log is build/oneccl.log"
+	@home=$(abspath $(ONECCL)); PATH=$$home/bin:$$PATH I_MPI_ROOT=$$home CCL_ROOT=$$home \
+	  CPATH=$$home/include LIBRARY_PATH=$$home/lib LD_LIBRARY_PATH=$$home/lib \
+	  HOROVOD_CPU_OPERATIONS=CCL $$home/bin/python -m pip --disable-pip-version-check install \
+	  --verbose --constraint $(CONSTRAINTS) --no-build-isolation ./build/oneccl \
+	  >build/oneccl.log 2>&1 \
+	  || { tail -n 40 build/oneccl.log; echo "The whole log is in build/oneccl.log."; exit 1; }
+	@touch $@
+
+$(ONECCL)/libraries: $(ONECCL_LIST) $(CONSTRAINTS)
+	@echo "installing oneCCL and TensorFlow into $(ONECCL)"
+	@$(PYTHON) -m building.make_venv $(ONECCL)
+	@$(ONECCL)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --constraint $(CONSTRAINTS) setuptools cmake ninja tensorflow-cpu
+	@$(ONECCL)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	  --requirement $(ONECCL_LIST)
 	@touch $@

@@ -1,4 +1,4 @@
-"""The command `horovod-opt bench`: one command, four suites."""
+"""The command `horovod-opt bench`: one command, five suites."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from horovod_opt.bench.nodes import nodes_options
 from horovod_opt.bench.overhead import overhead_options
+from horovod_opt.bench.sizes import sizes_options
 from horovod_opt.bench.steps import steps_options
 from horovod_opt.bench.training import training_options
 
 SUITES = {"training": training_options, "overhead": overhead_options, "steps": steps_options,
-          "nodes": nodes_options}
+          "nodes": nodes_options, "sizes": sizes_options}
 DEFAULT = "training"
 
 
@@ -19,8 +20,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "bench", help="measure what the modes bring and cost, on this machine or these hosts",
         usage="%(prog)s [-h] [training] [options]\n       %(prog)s overhead [options]\n"
-              "       %(prog)s steps [options]\n       %(prog)s nodes [options]",
-        description="Measures the modes beside off and no communication, in four suites. Without "
+              "       %(prog)s steps [options]\n       %(prog)s nodes [options]\n"
+              "       %(prog)s sizes [options]",
+        description="Measures the modes beside off and no communication, in five suites. Without "
         f"the name of one it is {DEFAULT}, whose options may follow at once.",
         epilog=f"horovod-opt bench {DEFAULT} --help shows the options of that suite.")
     suites = parser.add_subparsers(

@@ -28,6 +28,7 @@ KINDS = {
     "overhead": "horovod_opt.bench.overhead.overhead_pictures",
     "steps": "horovod_opt.bench.steps.steps_pictures",
     "nodes": "horovod_opt.bench.nodes.nodes_pictures",
+    "sizes": "horovod_opt.bench.sizes.sizes_pictures",
     "traversal": "horovod_opt.report.traversal_section",
 }
 PIXELS_PER_INCH = 96  # of CSS

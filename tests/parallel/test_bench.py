@@ -1,4 +1,4 @@
-"""Jobs of the suites training and steps: what they ask of Horovod is what they say."""
+"""Jobs of the suites: what they ask of Horovod is what they say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from horovod_opt.bench import worker_job
 from horovod_opt.bench.steps import kinds, steps_suite
 from horovod_opt.bench.training.jobs import Cell, Job
 from horovod_opt.bench.training.run_job import Setup, measure
@@ -85,3 +86,15 @@ def test_a_model_over_process_sets_reduces_all_its_gradients():
     assert measured["rounds"] == 0 and measured["mpi"]
     for stats in measured["stats"]:
         assert stats["data_bytes"] == 4 * DENSE * measured["steps"]
+
+
+def test_one_allreduce_of_each_size_is_planned():
+    pytest.importorskip("tensorflow")
+    result = worker_job.run(
+        Series("topo", "topo"), ["sizes.py", "--seconds", "0.2", "--bytes", "1024", "400000"], 2,
+        300.0)
+    assert set(result["metrics"]["microseconds"]) == {"1024", "400000"}
+    assert min(result["metrics"]["microseconds"].values()) > 0
+    for windows in result["per_rank"]["counters"]:
+        assert sum(one["planned_iterations"] for one in windows) == result["metrics"]["steps"]
+        assert [one["data_bytes"] / one["planned_iterations"] for one in windows] == [1024, 400000]

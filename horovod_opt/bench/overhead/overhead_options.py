@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.bench.modes_option import add_modes
+from horovod_opt.bench.other_horovod import add_plain
 from horovod_opt.bench.overhead.workloads import SECONDS
 
 
@@ -29,8 +29,7 @@ def add(suites: argparse._SubParsersAction) -> None:
                         help="one round of half the length, with the first of --ranks")
     parser.add_argument("--timeout", type=positive, default=300,
                         help="seconds after which a job is killed (%(default)s)")
-    parser.add_argument("--plain", metavar="PYTHON", type=_python,
-                        help="also measure the unpatched Horovod of this Python's environment")
+    add_plain(parser)
     parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
                         help="for overhead.json and overhead.png (%(default)s)")
     parser.set_defaults(run=_run)
@@ -40,10 +39,3 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_opt.bench.overhead import overhead_suite
 
     return overhead_suite.run(options)
-
-
-def _python(text: str) -> str:
-    path = Path(text).absolute()
-    if not os.access(path, os.X_OK) or not path.with_name("horovodrun").exists():
-        raise argparse.ArgumentTypeError(f"{text} is no Python with a horovodrun beside it")
-    return str(path)

@@ -21,10 +21,8 @@ PEERS = {"resnet50_torch": (
 
 
 def all_series(options: argparse.Namespace) -> list[Series]:
-    series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes]
-    if options.plain:
-        series.append(Series("plain upstream", mode=None, python=options.plain))
-    return series
+    return [Series(LIMIT, communicates=False), Series(BASE), *options.modes,
+            *filter(None, [options.plain])]
 
 
 def jobs(options: argparse.Namespace, cores: int) -> list[tuple[int, str, int, Series]]:

@@ -30,7 +30,8 @@ def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setu
         raise Refused(f"--breakdown is measured with TensorFlow only, not with {framework}")
     if options.global_batch and options.batch:
         raise Refused("--batch is for weak, --global-batch for strong scaling: give one of them")
-    series = _series(options.modes, options.plain)
+    series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes,
+              *filter(None, [options.plain])]
     where = _where(options)
     cells = [Cell(model, framework, kind, ranks, _batch(options, ranks),
                   options.pixels or jobs.PIXELS[model], separate)
@@ -72,16 +73,6 @@ def _inputs(text: str, framework: str) -> list[str]:
     if "real" in kinds and framework == jobs.TORCH:
         raise Refused("--input real is read by tf.data: leave out --framework torch")
     return kinds
-
-
-def _series(modes: list[Series], plain: Path | None) -> list[Series]:
-    """The limit, off, the modes, and upstream's Horovod beside the Python `plain`."""
-    series = [Series(LIMIT, communicates=False), Series(BASE), *modes]
-    if plain:
-        if not plain.with_name("horovodrun").exists():
-            raise Refused(f"--plain: there is no horovodrun beside {plain}")
-        series.append(Series("plain upstream", mode=None, python=str(plain.absolute())))
-    return series
 
 
 def _where(options: argparse.Namespace) -> Hosts:

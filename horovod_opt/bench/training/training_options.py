@@ -7,6 +7,7 @@ from pathlib import Path
 
 from horovod_opt.arguments import positive
 from horovod_opt.bench.modes_option import add_modes
+from horovod_opt.bench.other_horovod import add_plain
 from horovod_opt.measuring.suite_options import add_length, add_output
 
 
@@ -49,8 +50,7 @@ def add(suites: argparse._SubParsersAction) -> None:
     parser.add_argument("--breakdown", action="store_true",
                         help="also measure where a step's time goes: computation, waiting for "
                              "ranks, negotiation, data")
-    parser.add_argument("--plain", type=Path, metavar="PYTHON",
-                        help="also measure the unpatched Horovod of this Python's environment")
+    add_plain(parser)
     add_length(parser, seconds=6.0, timeout=900.0)
     parser.add_argument("--threads", type=positive, metavar="N",
                         help="intra-op threads of a rank (cores of this host / its ranks)")

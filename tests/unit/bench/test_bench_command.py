@@ -32,7 +32,6 @@ def bench(*arguments: object) -> int:
     (("--global-batch", 8, "--batch", 4), "give one of them"),
     (("--breakdown", "--framework", "torch"), "measured with TensorFlow only"),
     (("--tf-cnn-benchmarks", "/nowhere"), "there is no tf_cnn_benchmarks.py in /nowhere"),
-    (("--plain", "/nowhere/python"), "no horovodrun beside /nowhere/python"),
     (("--hosts", "a:1,b:1", "--ranks", 4), "4 ranks, but the hosts have 2 slots"),
     (("--output", "/proc/1/x"), "/proc/1/x cannot be made"),
 ])

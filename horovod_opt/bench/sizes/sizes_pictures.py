@@ -1,0 +1,92 @@
+"""The table and the picture of the suite sizes, from its JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from horovod_opt.bench.series_colours import series_colour, series_line
+from horovod_opt.bench.sizes.results import Curve, curves
+from horovod_opt.bench.worker_job import LIMIT
+from horovod_opt.measuring.colours import MARKERS
+from horovod_opt.measuring.present import Grid, Picture, Section
+from horovod_opt.measuring.verdict import in_two_lines
+
+TITLE = "One allreduce by its size"
+
+
+def section(document: dict[str, Any]) -> Section:
+    found = list(curves(document["measurements"]))
+    drawn = [curve for curve in found if curve.microseconds]
+    return Section(TITLE, _summary(drawn), [_grid(found)], [_picture(drawn)] if drawn else [])
+
+
+def _summary(found: Sequence[Curve]) -> str:
+    """Which series is the fastest at both ends."""
+    reducing = [curve for curve in found if curve.series != LIMIT]
+    if not reducing:
+        return "No allreduce was measured."
+    ends = []
+    for end in (min, max):
+        size = end(size for curve in reducing for size in curve.microseconds)
+        best = min((curve for curve in reducing if size in curve.microseconds),
+                   key=lambda curve: curve.microseconds[size].median)
+        ends.append(f"{bytes_text(size)} take {best.microseconds[size].median:,.0f} us at best "
+                    f"({best.series}, {best.ranks} ranks)")
+    return f"{'; '.join(ends)}."
+
+
+def bytes_text(size: int) -> str:
+    for unit, one in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size % one == 0 and size < 1000 * one:
+            return f"{size // one} {unit}"
+    return f"{size / 1e6:g} MB" if size >= 1_000_000 else f"{size} B"
+
+
+def _sizes(found: Sequence[Curve]) -> list[int]:
+    return sorted({size for curve in found for size in curve.microseconds})
+
+
+def _grid(found: Sequence[Curve]) -> Grid:
+    sizes = _sizes(found)
+    return Grid(f"{TITLE}, us", ("ranks", "series", *map(bytes_text, sizes)), [
+        (str(curve.ranks), curve.series,
+         *(in_two_lines(curve.microseconds.get(size)) for size in sizes)) if curve.microseconds
+        else (str(curve.ranks), curve.series, "failed", *("",) * (len(sizes) - 1))
+        for curve in found],
+        "Medians, smallest to largest job, of the slowest rank. No communication: the function "
+        "without an allreduce, which all others call as well.")
+
+
+def _picture(drawn: Sequence[Curve]) -> Picture:
+    """A panel for each number of ranks."""
+    names = list(dict.fromkeys(curve.series for curve in drawn))
+    ranks = list(dict.fromkeys(curve.ranks for curve in drawn))
+    figure = Figure(figsize=(1.0 + 5.0 * len(ranks), 5.6), layout="constrained")
+    axes = figure.subplots(1, len(ranks), squeeze=False, sharey=True)[0]
+    for axis, count in zip(axes, ranks):
+        for curve in (one for one in drawn if one.ranks == count):
+            spreads = curve.microseconds.values()
+            medians = [one.median for one in spreads]
+            axis.errorbar(
+                list(curve.microseconds), medians, label=curve.series,
+                yerr=[[one.median - one.low for one in spreads],
+                      [one.high - one.median for one in spreads]],
+                color=series_colour(curve.series), linestyle=series_line(curve.series),
+                marker=MARKERS[names.index(curve.series) % len(MARKERS)], markersize=5,
+                linewidth=1.6, capsize=3)
+        axis.set(xscale="log", yscale="log", xlabel="bytes")
+        axis.set_title(f"{count} ranks", fontsize=11)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("us (lower is better)")
+    handles = {label: handle for axis in axes
+               for handle, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4,
+                  fontsize=9, frameon=False)
+    return Picture(
+        "sizes", TITLE,
+        "The time of one allreduce alone in a TensorFlow function, by its bytes. Marks are "
+        "medians, bars reach from the smallest to the largest job.", figure)

@@ -1,0 +1,65 @@
+"""The suite sizes: one allreduce by its size, in each mode."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from horovod_opt.arguments import Refused
+from horovod_opt.bench import worker_job
+from horovod_opt.bench.sizes.sizes_pictures import section
+from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
+from horovod_opt.measuring.comparison import in_rounds
+from horovod_opt.measuring.documents import DocumentError
+from horovod_opt.measuring.present import number
+
+
+@dataclass(frozen=True)
+class Job:
+    round: int
+    ranks: int
+    series: Series
+
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "ranks": self.ranks, "series": self.series.name}
+
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.ranks} ranks  {self.series.name}"
+
+
+def run(options: argparse.Namespace) -> int:
+    path = options.output / "sizes.json"
+    try:
+        document = begin(path, "sizes", {"seconds": options.seconds, "bytes": options.bytes})
+    except (Refused, DocumentError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes,
+              *filter(None, (options.oneccl, options.plain))]
+    planned = order(series, options.ranks, options.rounds, document["machine"]["cores"])
+    return Sizes(planned, document, path, options).run()
+
+
+def order(series: list[Series], ranks: list[int], rounds: int, cores: int) -> list[Job]:
+    return [Job(*job) for job in in_rounds(
+        ranks, lambda count: [one for one in series if one.fits(count, cores)], rounds)]
+
+
+class Sizes(Benchmark):
+    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+                 options: argparse.Namespace):
+        super().__init__(planned, document, path, section)
+        self.options = options
+
+    def measure(self, job: Job) -> dict[str, Any]:
+        program = ["sizes.py", "--seconds", str(self.options.seconds),
+                   "--bytes", *map(str, self.options.bytes)]
+        result = worker_job.run(job.series, program, job.ranks, self.options.timeout)
+        return {**result["metrics"], "mpi": result["mpi"]}
+
+    def outcome(self, measurement: dict[str, Any]) -> str:
+        return "  ".join(f"{number(one)} us" for one in measurement["microseconds"].values())
