@@ -7,12 +7,11 @@ import dataclasses
 import functools
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from horovod_opt import counters
+from horovod_opt import counters, xla
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
 from horovod_opt.planning import first_step, pytorch_gradients
@@ -187,16 +186,10 @@ def plans(framework: str | None = None) -> list[PlanStatus]:
     `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
     native, _ = _read(framework, "plans")
     found = parse_status(native.lib.horovod_opt_plans().decode())
-    if framework_of(native.lib) != "tensorflow" or not _has_xla_operations():
+    if framework_of(native.lib) != "tensorflow" or not xla.wanted():
         return found
     return [dataclasses.replace(plan, reason=NEVER_BY_XLA)
             if plan.state == "warming up" and not plan.reason else plan for plan in found]
-
-
-def _has_xla_operations() -> bool:
-    """As upstream decides it, when TensorFlow's native library is loaded."""
-    number = re.match(r"\s*[+-]?[0-9]+", os.environ.get("HOROVOD_ENABLE_XLA_OPS", ""))
-    return number is not None and int(number.group()) > 0
 
 
 stats.__doc__ = f"""The counters of this rank since hvd.init(), during the run or after shutdown.

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from typing import Any
 
-
-def xla_operations() -> bool:
-    """Whether the user wants XLA to compile Horovod's operations, which it can on GPUs."""
-    value = os.environ.get("HOROVOD_ENABLE_XLA_OPS", "")
-    return value.isdigit() and int(value) > 0
+from horovod_opt import xla
 
 
 def registered_name(cls: type) -> str:
@@ -46,7 +41,7 @@ def install() -> None:
 
     @functools.wraps(resolve)
     def _resolve_auto_jit_compile(self: Any) -> bool:
-        if reducer_of(getattr(self, "optimizer", None)) is not None and not xla_operations():
+        if reducer_of(getattr(self, "optimizer", None)) is not None and not xla.wanted():
             return False
         return resolve(self)
 

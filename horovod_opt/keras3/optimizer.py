@@ -17,8 +17,8 @@ import keras
 import tensorflow as tf
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import tf_variable
-from tensorflow.python.ops import control_flow_util
 
+from horovod_opt import xla
 from horovod_opt.keras3 import hooks
 
 
@@ -187,7 +187,8 @@ def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
             return list(zip(self._reducer.reduce(gradients, variables), variables))
 
         def apply(self, grads: Sequence, trainable_variables: Sequence | None = None) -> None:
-            _refuse_xla()
+            xla.refuse(xla.FOR_XLA, "call model.compile() with jit_compile=False or without "
+                       "jit_compile")
             grads = list(grads)
             if trainable_variables is None:
                 variables = self._trainable_variables
@@ -218,12 +219,3 @@ def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
     Distributed.__module__, Distributed.__doc__ = base.__module__, base.__doc__
     Distributed.__name__ = Distributed.__qualname__ = hooks.registered_name(base)
     return Distributed
-
-
-def _refuse_xla() -> None:
-    if (control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-            and not hooks.xla_operations()):
-        raise ValueError(
-            "XLA cannot compile Horovod's operations here: call model.compile() with "
-            "jit_compile=False or without jit_compile (on GPUs, HOROVOD_ENABLE_XLA_OPS=1 lets XLA "
-            "compile them)")
