@@ -10,6 +10,7 @@ from typing import Any
 
 import context_switches
 import cpu_usage
+import gs_interval
 import lmdbio
 import networks
 import step_breakdown
@@ -23,8 +24,8 @@ from study import PICTURE, RESULTS, Study, here, read
 README = Path(__file__).with_name("README.md")
 # In the order of the source.
 STUDIES = tuple(module.STUDY for module in (
-    lmdbio, weak_scaling, step_breakdown, cpu_usage, context_switches, strong_scaling, traversal,
-    networks, tf_cnn_benchmarks, summit))
+    lmdbio, weak_scaling, step_breakdown, cpu_usage, context_switches, gs_interval,
+    strong_scaling, traversal, networks, tf_cnn_benchmarks, summit))
 
 HEAD = """\
 # Experiments

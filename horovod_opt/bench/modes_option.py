@@ -12,7 +12,8 @@ def add_modes(parser: argparse.ArgumentParser, modes: str = MODES, than: str = "
     parser.add_argument(
         "--modes", type=_modes, default=modes,
         help=f"what to compare with {than} (%(default)s); MODE+yield and MODE-yield: with Open "
-             "MPI's mpi_yield_when_idle=1 and =0; scp is left out where a rank has one core")
+             "MPI's mpi_yield_when_idle=1 and =0; gs/N: with HOROVOD_OPT_GS_INTERVAL=N; scp is "
+             "left out where a rank has one core")
 
 
 def _modes(text: str) -> list[Series]:

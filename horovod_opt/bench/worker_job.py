@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from horovod_opt.measuring import launch
-from horovod_opt.settings import load
+from horovod_opt.settings import SettingsError, load
 
 BASE = "off"  # what the modes are compared with
 LIMIT = "no communication"
@@ -22,6 +22,8 @@ MODES = "off,off+yield,gs,gs-yield,nbcs,nbcs-yield,scp,topo,topo+scp"
 # otherwise 0 in off and 1 in all other modes.
 MPI_YIELD = "OMPI_MCA_mpi_yield_when_idle"
 SUFFIXES = {"+yield": ("yielding", "1"), "-yield": ("not yielding", "0")}
+# Gs may be followed by a slash and the cycles between two agreements.
+INTERVAL, EVERY = "HOROVOD_OPT_GS_INTERVAL", ", every "
 WORKERS = Path(__file__).parent.resolve() / "workers"
 
 
@@ -71,7 +73,7 @@ class Series:
 
 
 def of_modes(names: str) -> list[Series]:
-    """A series for each mode of a list as in "off+yield,gs,gs-yield", other than off itself.
+    """A series for each mode of a list as in "off+yield,gs-yield,gs/10", other than off itself.
 
     Raises SettingsError."""
     series = {one.name: one for one in map(_of_mode, names.split(","))}
@@ -80,11 +82,24 @@ def of_modes(names: str) -> list[Series]:
 
 def _of_mode(text: str) -> Series:
     suffix = next(filter(text.endswith, SUFFIXES), "")
-    mode = load({"HOROVOD_OPT_MODE": text.removesuffix(suffix) or text}).mode
+    name, slash, cycles = (text.removesuffix(suffix) or text).partition("/")
+    environment = {INTERVAL: cycles} if slash else {}
+    settings = load({"HOROVOD_OPT_MODE": name, **environment})
+    if slash and ("gs" not in settings.mode.split("+") or not cycles.strip()):
+        raise SettingsError(f"{text}: a slash and a number of cycles follow gs only")
+    shown = f"{settings.mode}{EVERY}{settings.gs_interval}" if slash else settings.mode
     if not suffix:
-        return Series(mode, mode)
+        return Series(shown, settings.mode, environment=environment)
     how, value = SUFFIXES[suffix]
-    return Series(f"{mode}, {how}", mode, environment={MPI_YIELD: value})
+    return Series(f"{shown}, {how}", settings.mode, environment={**environment, MPI_YIELD: value})
+
+
+def interval(series: str) -> int | None:
+    """Of a series of gs alone: the cycles between two agreements."""
+    if series == "gs":
+        return 1
+    start, _, cycles = series.partition(EVERY)
+    return int(cycles) if start == "gs" and cycles.isdecimal() else None
 
 
 # Upstream tuned by hand, as far as Open MPI lets it.

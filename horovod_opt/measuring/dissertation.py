@@ -72,6 +72,7 @@ def _gain(mode: str, gain: float) -> Reported:
 
 GAIN = {mode: _gain(mode, gain) for mode, gain in (
     ("gs", 0.10), ("nbcs", 0.16), ("scp", 0.18), ("topo", 0.21), ("topo+scp", 0.23))}
+GS_INTERVAL = Reported("cycles between agreements with which gs is fastest", "6.3.1", 1, 1, scale=1)
 STRONG_GAIN = Reported("largest gain over off, strong scaling, %", "Figure 6.19, p. 138", 0.19,
                        0.19, given="up to {}")
 

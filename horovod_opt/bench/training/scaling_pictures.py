@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
+from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
 from horovod_opt.bench.series_colours import series_colour, series_line
 from horovod_opt.bench.training.results import PARTS, Row, rows
-from horovod_opt.bench.worker_job import BASE
+from horovod_opt.bench.worker_job import BASE, interval
 from horovod_opt.measuring.colours import MARKERS, MODES, mode_colour
 from horovod_opt.measuring.comparison import Interval
 from horovod_opt.measuring.present import Grid, Picture, Section, number
@@ -26,6 +27,7 @@ def section(document: dict[str, Any]) -> Section:
     parts = _groups([row for row in found if row.breakdown], scaling)
     pictures = [_scaling(name, group, scaling) for name, group in whole.items()]
     pictures += [_breakdown(name, group) for name, group in parts.items()]
+    pictures += [_intervals(name, group) for name, group in whole.items()]
     pictures += [_contention([row for group in whole.values() for row in group])]
     return Section(
         "Training: what the modes bring", _summary([row for row in found if not row.cell.separate]),
@@ -148,6 +150,41 @@ def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, ser
     axis.errorbar([ranks for ranks, _ in points], means, yerr=errors, color=series_colour(series),
                   marker=marker, markersize=5, linewidth=1.6, capsize=3, label=series,
                   linestyle=series_line(series))
+
+
+def _intervals(name: str, found: Sequence[Row]) -> Picture | None:
+    """The gain of gs over off by the cycles between two agreements; a line a model and ranks."""
+    lines: dict[str, list[tuple[int, Interval]]] = {}
+    for row in found:
+        cycles = interval(row.series)
+        if cycles and row.gain:
+            lines.setdefault(f"{model_of(row)}, {row.cell.ranks} ranks", []).append(
+                (cycles, row.gain))
+    lines = {label: sorted(points, key=itemgetter(0)) for label, points in lines.items()
+             if len(points) > 1}
+    if not lines:
+        return None
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for (label, points), marker, colour in zip(lines.items(), MARKERS, COLOURS):
+        axis.errorbar([cycles for cycles, _ in points], [100 * gain.mean for _, gain in points],
+                      yerr=[0 if gain.high is None else 100 * (gain.high - gain.mean)
+                            for _, gain in points],
+                      marker=marker, color=colour, capsize=3, label=label)
+    axis.axhline(0, color=mode_colour(BASE), linewidth=1)
+    axis.set_xscale("log")
+    ticks = sorted({cycles for points in lines.values() for cycles, _ in points})
+    axis.set_xticks(ticks, map(str, ticks))
+    axis.minorticks_off()
+    axis.set(xlabel="cycles between two agreements (HOROVOD_OPT_GS_INTERVAL)",
+             ylabel="gs, % over off")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
+    return Picture(
+        f"bench-gs-interval-{name}", f"How often gs agrees: {name}",
+        "Gain of gs over off by the number of cycles between two agreements on the time to sleep. "
+        "Marks are means, bars 95 % confidence intervals. The source's Chapter 6.3.1.", figure)
 
 
 def _breakdown(name: str, found: Sequence[Row]) -> Picture:

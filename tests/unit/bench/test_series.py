@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgba
 
 from horovod_opt import cli
 from horovod_opt.bench.series_colours import OTHERS, series_colour, series_line
-from horovod_opt.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, of_modes
+from horovod_opt.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, interval, of_modes
 
 
 def test_each_mode_is_a_series_but_off_which_is_always_there():
@@ -23,12 +23,21 @@ def test_each_mode_is_a_series_but_off_which_is_always_there():
     ("off+yield", "off, yielding", "off", "1"),
     ("gs-yield", "gs, not yielding", "gs", "0"),
     ("gs+nbcs-yield", "gs+nbcs, not yielding", "gs+nbcs", "0"),
+    ("gs/5-yield", "gs, every 5, not yielding", "gs", "0"),
 ])
 def test_how_mpi_waits_is_part_of_a_series(monkeypatch, text, name, mode, value):
     monkeypatch.setenv(MPI_YIELD, "another")
     (one,) = of_modes(text)
     assert (one.name, one.mode) == (name, mode)
     assert one.environ()[MPI_YIELD] == value and one.environ()["HOROVOD_OPT_MODE"] == mode
+
+
+def test_how_often_gs_agrees_is_part_of_a_series(monkeypatch):
+    monkeypatch.setenv("HOROVOD_OPT_GS_INTERVAL", "7")
+    found = {one.name: one.environ()["HOROVOD_OPT_GS_INTERVAL"]
+             for one in of_modes("gs,gs/5,gs/50,gs+nbcs/2")}
+    assert found == {"gs": "7", "gs, every 5": "5", "gs, every 50": "50", "gs+nbcs, every 2": "2"}
+    assert [interval(name) for name in found] == [1, 5, 50, None]
 
 
 def test_who_does_not_say_how_mpi_waits_has_what_the_environment_says(monkeypatch):
@@ -50,6 +59,9 @@ def test_a_mode_and_how_mpi_waits_keep_apart_in_a_picture():
     ("gs,fast", "'fast' is not a mode"),
     ("gs+yield-yield", "'yield' is not a mode"),
     ("+yield", "a mode is missing"),
+    ("gs/0", "HOROVOD_OPT_GS_INTERVAL='0'"),
+    ("gs/", "a slash and a number of cycles follow gs only"),
+    ("topo/5", "a slash and a number of cycles follow gs only"),
 ])
 def test_what_is_no_mode_is_refused(suite, modes, problem, capsys):
     with pytest.raises(SystemExit) as exit:

@@ -107,6 +107,14 @@ def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
 
 
+def test_the_interval_of_gs_has_a_picture_where_several_were_measured():
+    every = [measured("off", 0, 10.0), measured("gs", 0, 12.0), measured("gs, every 5", 0, 11.0)]
+    names = [picture.name for picture in section(document(every)).pictures]
+    assert "bench-gs-interval-tensorflow, synthetic input, batch 4" in names
+    names = [picture.name for picture in section(document(every[:2])).pictures]
+    assert not [name for name in names if "interval" in name]
+
+
 def test_nothing_but_failures_can_be_shown():
     failed = [one for one in MEASUREMENTS if "failed" in one]
     shown = section(document(failed))

@@ -9,6 +9,7 @@ pytest.importorskip("scipy")
 
 import context_switches
 import cpu_usage
+import gs_interval
 import lmdbio
 import networks
 import step_breakdown
@@ -52,6 +53,15 @@ def test_weak_scaling():
         "largest gain of gs over off, %": ("up to 10", "10"),
         "largest gain of topo over off, %": ("up to 21", "75"),
         "efficiency of off at the largest number of ranks, %": ("30.3 (24,576 GPUs)", "40.0")}
+
+
+def test_the_interval_of_gs_that_is_fastest_with_each_number_of_ranks():
+    found = bench(
+        measured("off", 10.0), measured("gs", 11.0), measured("gs, every 5", 12.0),
+        measured("topo", 15.0), measured("off", 8.0, ranks=4), measured("gs", 10.0, ranks=4),
+        measured("gs, every 50", 9.0, ranks=4))
+    assert [(one.here, one.at.split(", ")[3]) for one in gs_interval.compare(found)] == [
+        (5, "2 ranks of batch 4"), (1, "4 ranks of batch 4")]
 
 
 def test_strong_scaling_takes_the_best_mode_of_the_sources():
