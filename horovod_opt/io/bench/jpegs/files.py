@@ -3,8 +3,9 @@
     python -m horovod_opt.io.bench.jpegs.files FOLDER COUNT BYTES
 
 Crops of scikit-learn's two photographs, scaled, flipped and lit in different ways; the same at each
-time. Their median has so many bytes. At 112 kB they have about 415 x 482 pixels: the source's
-(measuring/tensorflow_io.py) are ImageNet's, whose average that is.
+time. Their median has so many bytes, on about as many pixels as in ImageNet, from which the source
+(measuring/tensorflow_io.py) has its files: at 112 kB 376 x 438, where ImageNet has 415 x 482 on
+average.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def write(folder: Path, count: int, size: int,
 
 
 def fitted(encoded: Callable[[int, Shape], bytes], size: int) -> Shape:
-    """The shape whose median has about so many bytes: the quality that comes nearest with
-    ImageNet's bytes for a pixel, then a little more or less of each side."""
+    """The shape whose median has about so many bytes: the lowest quality that reaches it with
+    ImageNet's bytes for a pixel, then a little less of each side."""
     def median(shape: Shape) -> float:
         return statistics.median(len(encoded(number, shape)) for number in range(SAMPLES))
 

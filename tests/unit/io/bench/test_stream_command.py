@@ -11,9 +11,6 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
 from horovod_opt import cli
-from horovod_opt.io.bench.stands.disk import Disk
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.io.bench.stands.stand import NoStand
 from horovod_opt.measuring import documents
 
 SMALL = ("--suite", "stream", "--rounds", 2, "--seconds", 0.01, "--files", 24, "--file-bytes", 5000,
@@ -49,41 +46,6 @@ def test_a_small_run(tmp_path, capfd):
     assert "Measured before, and kept: 2 of 2 jobs." in capfd.readouterr().err
     assert bench(*SMALL, "--prefetch", 0) == 2
     assert "measured with other prefetch; remedy: another --output" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("stand", [Disk, Parallel])
-def test_every_run_on_slow_storage_is_cold(tmp_path, capfd, stand):
-    try:
-        stand.check(1)
-    except NoStand as missing:
-        pytest.skip(str(missing))
-    assert bench(*SMALL, "--stand", stand.name, "--file-bytes", 20_000) == 0, (
-        capfd.readouterr().err)
-    saved = documents.load(tmp_path / "bench" / f"io-stream-{stand.name}.json", "io-stream")
-    folder, = (tmp_path / "bench" / "io-data").glob("jpegs-24x20000")
-    size = sum(path.stat().st_size for path in folder.glob("*.jpg"))
-    for one in saved["measurements"]:
-        for run in one["runs"]:
-            # No less than the files, and little more: whole pages, and what a disk says of them.
-            assert run["epochs"] * size <= run["bytes"] <= 1.5 * run["epochs"] * size, one
-            assert run["requests"] >= 24 * run["epochs"]
-    assert f"stand {stand.name}: without preprocessing" in capfd.readouterr().out
-
-
-def test_a_pipeline_that_fails_says_why_and_is_tried_again(tmp_path, capfd):
-    arguments = (*SMALL, "--only", "tf-data", "--preprocessing", "with", "--data", tmp_path)
-    assert bench(*arguments, "--output", tmp_path / "first") == 0
-    path = tmp_path / "jpegs-24x5000" / "000003.jpg"
-    whole = path.read_bytes()
-    path.write_bytes(b"no JPEG")
-    assert bench(*arguments) == 2
-    one, _ = documents.load(tmp_path / "bench" / "io-stream.json", "io-stream")["measurements"]
-    assert "tf-data: 23 images of 24 files; remedy: remove" in one["failed"]
-    path.write_bytes(whole)
-    assert bench(*arguments) == 0
-    found = documents.load(tmp_path / "bench" / "io-stream.json", "io-stream")["measurements"]
-    assert len(found) == 2 and not any("failed" in one for one in found)
-    capfd.readouterr()
 
 
 @pytest.mark.parametrize("arguments, message", [

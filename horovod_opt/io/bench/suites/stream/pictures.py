@@ -110,6 +110,7 @@ def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[s
             style = STYLES[number % len(STYLES)]
             for index, name in enumerate(LABELS):
                 look = {"color": COLOURS[index], "marker": MARKERS[index], "linestyle": style,
+                        "markerfacecolor": "white" if number % 2 else COLOURS[index],
                         "label": f"{LABELS[name]}, batch {kind.batch}, prefetch {kind.prefetch}"}
                 _line(above, {threads: cell.spread(name, SPEED)
                               for threads, cell in found[kind].items()}, look)
@@ -131,8 +132,8 @@ def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[s
         axis.grid(axis="y", alpha=0.3)
     shown = {label: handle for axis in axes[1] for handle, label
              in zip(*axis.get_legend_handles_labels())}
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3, fontsize=9,
-                  frameon=False)
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center",
+                  ncols=1 + len(columns), fontsize=9, frameon=False)
     return Picture(name_of(settings["stand"], steps), TITLE,
                    f"JPEGs on stand {settings['stand']} through tf.data alone and through this "
                    "project's input side, beside the source's numbers. Points are medians, lines "
