@@ -16,16 +16,18 @@ import networks
 import step_breakdown
 import strong_scaling
 import summit
+import tensorflow_io
 import tf_cnn_benchmarks
 import traversal
 import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
 README = Path(__file__).with_name("README.md")
-# In the order of the source.
+# In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, step_breakdown, cpu_usage, context_switches, gs_interval,
-    strong_scaling, traversal, networks, tf_cnn_benchmarks, summit))
+    strong_scaling, traversal, networks, tf_cnn_benchmarks, summit,
+    tensorflow_io))
 
 HEAD = """\
 # Experiments
@@ -34,6 +36,8 @@ Studies made with the tools of the package, one for each figure and table of the
 measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale Deep Learning*,
 Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
 `gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
+`tensorflow_io` has another source: S. W. D. Chien et al., *Characterizing Deep-Learning I/O
+Workloads in TensorFlow*, PDSW-DISCS 2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
@@ -42,7 +46,7 @@ Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is Tenso
 Each leaves JSON files and pictures in `results/NAME/` and puts what it measured beside the source's
 figure. The source trained on up to 24,576 GPUs of Summit, a GPU and seven cores for each rank. On
 few cores that ranks share, expect the direction, not the size, to agree. Run nothing else
-meanwhile. A script of the benchmark goes on where it was interrupted.
+meanwhile. A script of a benchmark goes on where it was interrupted.
 
 The other figures of Chapter 6 are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
 and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
@@ -53,7 +57,7 @@ and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/imag
 def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
-        **dict.fromkeys(("bench", "io-lmdb"), lambda: sum(
+        **dict.fromkeys(("bench", "io-lmdb", "io-stream"), lambda: sum(
             one["job_seconds"] for one in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],

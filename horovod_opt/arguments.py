@@ -35,6 +35,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def not_negative(text: str) -> int:
+    """A whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
 def some_of(possible: Collection[str]) -> Callable[[str], list[str]]:
     """Some of these names, separated by commas."""
 

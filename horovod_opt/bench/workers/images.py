@@ -37,21 +37,23 @@ def make(folder: Path) -> None:
     for number in range(FILES):
         with tf.io.TFRecordWriter(str(unfinished / f"train-{number:05d}-of-{FILES:05d}")) as file:
             for index in range(number * IMAGES_PER_FILE, (number + 1) * IMAGES_PER_FILE):
-                file.write(_example(photographs[index % len(photographs)], index))
+                jpeg = encoded(photographs[index % len(photographs)], index)
+                file.write(record(jpeg, 1 + index % LABELS))
     unfinished.rename(folder)
 
 
-def _example(photograph, index: int) -> bytes:
+def encoded(photograph, index: int, height: int = HEIGHT, width: int = WIDTH,
+            quality: int = QUALITY) -> bytes:
+    """JPEG number `index` that is made of the photograph."""
     seed = (index, 0)
     share = tf.random.stateless_uniform([], seed, 0.5, 1.0)
-    height, width = (int(share * length) for length in photograph.shape[:2])
-    image = tf.image.stateless_random_crop(photograph, (height, width, 3), seed)
+    crop = [int(share * length) for length in photograph.shape[:2]]
+    image = tf.image.stateless_random_crop(photograph, (*crop, 3), seed)
     image = tf.image.stateless_random_flip_left_right(image, seed)
     image = tf.image.stateless_random_brightness(image, 0.2, seed)
-    image = tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), (HEIGHT, WIDTH))
-    jpeg = tf.io.encode_jpeg(
-        tf.image.convert_image_dtype(image, tf.uint8, saturate=True), quality=QUALITY)
-    return record(jpeg.numpy(), 1 + index % LABELS)
+    image = tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), (height, width))
+    return tf.io.encode_jpeg(tf.image.convert_image_dtype(image, tf.uint8, saturate=True),
+                             quality=quality).numpy()
 
 
 def record(jpeg: bytes, label: int) -> bytes:

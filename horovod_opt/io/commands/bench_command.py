@@ -11,23 +11,30 @@ from horovod_opt.arguments import above_zero, positive, some_of
 from horovod_opt.io.bench.ladder.place import MEMORY, WINDOWS
 from horovod_opt.io.bench.peers import PEERS
 from horovod_opt.io.bench.strategies import RUNGS
+from horovod_opt.io.bench.suites.stream import options as stream_options
+from horovod_opt.io.bench.suites.stream.jobs import LABELS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
 from horovod_opt.measuring.suite_options import add_length, add_output
 
-RECORDS, TRAINING, LMDB = SUITES = ("records", "training", "lmdb")
+RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
 # By suite: what options that were not given are.
-DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": 64},
-            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": 4, "seconds": 20.0},
-            LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": 2}}
+DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": [64]},
+            TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": [4], "seconds": 20.0,
+                       "pixels": 96},
+            LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": [2]},
+            STREAM: {"only": list(LABELS), "ranks": [1], "nodes": 1, "batch": [64], "rounds": 6,
+                     "seconds": 0.5, "pixels": 224, "timeout": 3600.0}}
 WARM, DISK, PARALLEL = STANDS = ("warm", "disk", "parallel")
-# Of suite records, by stand.
-ON_STANDS = {
+# Of a suite, by stand.
+ON_STANDS = {RECORDS: {
     WARM: {"only": [name for name in PEERS if name not in ("py-lmdb-strided", "torch-files")],
            "ranks": [2, 4, 8], "nodes": 1, "seconds": 3.0},
     DISK: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb", "torch-files", "webdataset", "mosaicml"],
            "ranks": [2, 4, 8], "nodes": 1, "seconds": 10.0},
     PARALLEL: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb-strided", "tf-data"], "ranks": [8],
-               "nodes": 4, "seconds": 10.0}}
+               "nodes": 4, "seconds": 10.0}},
+    STREAM: {WARM: {"files": 1024}, DISK: {"files": 512}, PARALLEL: {"files": 512}}}
+OF_ALL = {"rounds": 3, "timeout": 300.0}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -39,39 +46,49 @@ def add(commands: argparse._SubParsersAction) -> None:
         "peers makes; without it py-lmdb and PyTorch are compared with. Suite training trains "
         "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
         "the input. Suite lmdb reads an LMDB with LMDBIO's strategies: what each of them asks of "
-        "the storage. Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
+        "the storage. Suite stream takes batches of JPEG files through tf.data: images a second "
+        "by number of threads, batch and prefetching, decoded and only read. "
+        "Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
                         help="records: small ones, out of a warm page cache; training: the same "
-                        "bytes trained on; lmdb: LMDBIO's strategies (%(default)s)")
-    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS]), metavar="PIPELINES",
+                        "bytes trained on; lmdb: LMDBIO's strategies; stream: JPEG files through "
+                        "tf.data (%(default)s)")
+    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS, *LABELS]),
+                        metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
-                        f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)})")
+                        f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)}; of stream "
+                        f"{','.join(LABELS)})")
     parser.add_argument("--stand", choices=STANDS, default=WARM,
-                        help="of suites records and lmdb: warm, the page cache; disk, 200 "
+                        help="of all suites but training: warm, the page cache; disk, 200 "
                         "requests a second; parallel, one server of several simulated nodes. The "
                         "latter two are made by root, and read from for the first time "
                         "(%(default)s)")
     parser.add_argument("--nodes", type=positive, metavar="N",
-                        help="simulated ones, which share the ranks equally (1; on stand parallel "
-                        "and of lmdb 4)")
+                        help="simulated ones, which share the ranks equally (1; of lmdb, and of "
+                        "records on stand parallel, 4)")
     parser.add_argument("--share", type=above_zero("times the size of the data"), default=0.25,
-                        metavar="PART", help="on stands disk and parallel: how much of the data a "
-                        "node has memory for (%(default)s)")
+                        metavar="PART", help="of records and lmdb, on stands disk and parallel: "
+                        "how much of the data a node has memory for (%(default)s)")
     parser.add_argument("--ranks", type=positive, nargs="+", metavar="N",
                         help="numbers of ranks, each a process (2 4 8; on stand parallel "
-                        "and of lmdb 8; of training 2)")
-    add_length(parser, seconds=None, timeout=300.0,
-               shown="3; on stands disk and parallel 10; of training 20")
+                        "and of lmdb 8; of training 2, of stream 1)")
+    add_length(parser, seconds=None, timeout=None, rounds=None, shown={
+        "rounds": "3; of stream 6, of which the first is dropped",
+        "seconds": "3; on stands disk and parallel 10; of training 20; of stream at least 0.5, in "
+                   "whole epochs", "timeout": "300; of stream 3600"})
     parser.add_argument("--records", type=positive, default=50_000, metavar="N",
                         help="of suites records and lmdb: in the data set (%(default)s)")
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
                         help="of each (%(default)s)")
-    parser.add_argument("--batch", type=positive, metavar="N",
-                        help="samples of a rank's batch (64; of training 4, of lmdb 2)")
-    parser.add_argument("--pixels", type=positive, default=96, metavar="N",
-                        help="of training: height and width of its images (%(default)s)")
+    parser.add_argument("--batch", type=positive, nargs="+", metavar="N",
+                        help="samples of a rank's batch; of stream one or several sizes (64; of "
+                        "training 4, of lmdb 2)")
+    parser.add_argument("--pixels", type=positive, metavar="N",
+                        help="of training and stream: height and width of images (96; of stream "
+                        "224)")
+    stream_options.add(parser)
     parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
                         help="of lmdb: whose memory the ranks of a node share (%(default)s)")
     parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",
@@ -87,7 +104,7 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help="where the data is kept for the next time (OUTPUT/io-data)")
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), metavar="FOLDER",
                         help="the environment of the other pipelines (%(default)s)")
-    add_output(parser, "io-SUITE.json, and io-records.png")
+    add_output(parser, "io-SUITE.json, and pictures")
     parser.set_defaults(run=_run_until_ended)
 
 
@@ -101,9 +118,9 @@ def _run_until_ended(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    defaults = DEFAULTS[options.suite]
-    chosen = {**defaults, **(ON_STANDS[options.stand] if options.suite == RECORDS else {})}
-    for name, value in chosen.items():
+    defaults = {**OF_ALL, **DEFAULTS[options.suite]}
+    of_stand = ON_STANDS.get(options.suite, {}).get(options.stand, {})
+    for name, value in {**defaults, **of_stand}.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     others = [name for name in options.only if name not in defaults["only"]]
@@ -115,10 +132,19 @@ def _run(options: argparse.Namespace) -> int:
         print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
               "the page cache; remedy: --suite records", file=sys.stderr)
         return 2
+    if options.suite != STREAM:
+        if len(options.batch) > 1:
+            print(f"horovod-opt io bench: --batch {' '.join(map(str, options.batch))}: suite "
+                  f"{options.suite} takes one size; remedy: one of them, or --suite {STREAM}",
+                  file=sys.stderr)
+            return 2
+        options.batch, = options.batch
     if options.suite == TRAINING:
         from horovod_opt.io.bench.suites.training import suite
     elif options.suite == LMDB:
         from horovod_opt.io.bench.suites.lmdb import suite
+    elif options.suite == STREAM:
+        from horovod_opt.io.bench.suites.stream import suite
     else:
         from horovod_opt.io.bench.suites.records import suite
     return suite.run(options)

@@ -15,6 +15,7 @@ import networks
 import step_breakdown
 import strong_scaling
 import summit
+import tensorflow_io
 import tf_cnn_benchmarks
 import weak_scaling
 
@@ -157,3 +158,28 @@ def test_each_strategy_of_lmdbio_is_beside_its_own_number():
         "samples/s of STAG over LMDB": ("81 (4,608 cores)", "3.5"),
         "context switches, LMDB over LMM": ("up to more than 83", "2")}
     assert compared[0].at == "8 ranks, 4 nodes, batch 2"
+
+
+def test_threads_of_tf_data_are_beside_the_device_that_a_stand_is_like():
+    def run(threads: int, speed: float, pixels: int | None = None, **more) -> dict:
+        return {"threads": threads, "batch": 64, "prefetch": 0, "pixels": pixels,
+                "images_per_second": speed, "seconds": 4.0, "waited_seconds": 1.0, **more}
+
+    def document(stand: str, *runs: dict, step: float = 0.0) -> dict:
+        settings = {"stand": stand, "threads": [1, 8], "batch": [64], "prefetch": [0, 1],
+                    "preprocessing": ["without", "with"], "step_seconds": step}
+        return {"kind": "io-stream", "settings": settings, "measurements": [
+            {"round": number, "series": "tf-data", "runs": list(runs)} for number in (0, 1)]}
+
+    compared = tensorflow_io.compare([
+        document("warm", run(1, 10.0), run(8, 20.0)),
+        document("disk", run(1, 10.0), run(8, 11.0), run(1, 10.0, 224), run(8, 15.0, 224)),
+        document("parallel", run(1, 10.0), run(8, 50.0)),
+        document("disk", run(8, 10.0, 224), run(8, 10.0, 224, prefetch=1), step=0.5)])
+    assert shown(compared) == {
+        "images/s on HDD, 8 threads over 1: tf.data, without decoding": ("2.3", "1.1"),
+        "images/s on HDD, 8 threads over 1: tf.data, with decoding": ("2.3", "1.5"),
+        "images/s on Lustre, 8 threads over 1: tf.data, without decoding": ("up to 7.8", "5"),
+        "of the time steps wait for input with prefetch 1, %: tf.data": (
+            "0.0 (complete overlap)", "25.0")}
+    assert compared[-1].at == "stand disk, 8 threads, prefetch 1"

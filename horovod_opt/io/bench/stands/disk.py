@@ -26,7 +26,7 @@ class Disk(LimitedNodes):
 
     name = "disk"
     speed = {"requests_per_second": REQUESTS, "readahead_kib": READAHEAD}
-    programs = ("losetup", "mkfs.ext4")
+    programs = ("losetup", "mkfs.ext4", "debugfs")
     controllers = (BLKIO,)
 
     @classmethod

@@ -34,3 +34,4 @@ def _make(folder: Path, image: Path, statuses: Sequence[os.stat_result]) -> None
         file.truncate(size - size % BLOCK)
     call(["mkfs.ext4", "-q", "-F", "-b", BLOCK, "-I", INODE, "-N", inodes, "-m", 0,
           "-O", "^has_journal", "-d", folder, image])
+    call(["debugfs", "-w", "-R", "rmdir lost+found", image])  # which the folder does not have

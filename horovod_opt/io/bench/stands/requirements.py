@@ -14,7 +14,7 @@ from horovod_opt.io.bench.stands.stand import NoStand
 SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # Programs, and what Debian calls the package that has them.
 PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
-            "losetup": "mount", "mkfs.ext4": "e2fsprogs"}
+            "losetup": "mount", "mkfs.ext4": "e2fsprogs", "debugfs": "e2fsprogs"}
 FUSE = Path("/dev/fuse")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Optional
 
@@ -31,6 +31,12 @@ class Counters:
     inversions: Optional[int] = None
     metadata_requests: Optional[int] = None
     server_cpu_seconds: Optional[float] = None
+
+    def since(self, earlier: Counters) -> Counters:
+        """What was done after `earlier`."""
+        before = asdict(earlier)
+        return Counters(**{name: None if now is None else now - before[name]
+                           for name, now in asdict(self).items()})
 
 
 class Stand:

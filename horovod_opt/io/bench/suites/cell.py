@@ -1,4 +1,4 @@
-"""What a suite measured at a number of ranks."""
+"""What a suite measured of its series under one condition, such as a number of ranks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,13 @@ C = TypeVar("C", bound="Cell")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The measurements at a number of ranks. A subclass has the names of its series in ORDER."""
+class Measured:
+    """Measurements of several series, in rounds. A subclass has the names of its series in
+    ORDER."""
 
     ORDER: ClassVar[Collection[str]] = ()
 
-    ranks: int
     measurements: Sequence[Mapping[str, Any]]
-
-    @classmethod
-    def each(cls: type[C], document: Mapping[str, Any]) -> Iterator[C]:
-        """By number of ranks."""
-        measurements = document["measurements"]
-        for ranks in sorted({one["ranks"] for one in measurements}):
-            yield cls(ranks, [one for one in measurements if one["ranks"] == ranks])
 
     @property
     def series(self) -> list[str]:
@@ -50,3 +43,17 @@ class Cell:
         """Why jobs of the series failed."""
         return [one["failed"] for one in self.measurements
                 if one["series"] == series and "failed" in one]
+
+
+@dataclass(frozen=True)
+class Cell(Measured):
+    """The measurements at a number of ranks."""
+
+    ranks: int
+
+    @classmethod
+    def each(cls: type[C], document: Mapping[str, Any]) -> Iterator[C]:
+        """By number of ranks."""
+        measurements = document["measurements"]
+        for ranks in sorted({one["ranks"] for one in measurements}):
+            yield cls([one for one in measurements if one["ranks"] == ranks], ranks)

@@ -59,6 +59,7 @@ def test_it_does_no_more_requests_a_second_than_it_should(made, on, data):
 
 def test_the_files_are_those_of_the_folder(made, on, data):
     there = made(Disk(data, share=2))
+    assert on(there, "ls", "--almost-all", data) == "file\n"
     here = f"{16 * MIB} 1000000000\n"
     assert on(there, "stat", "--format", "%s %Y", data / "file") == here
     digest = subprocess.run(["sha256sum", str(data / "file")], stdout=subprocess.PIPE, text=True)

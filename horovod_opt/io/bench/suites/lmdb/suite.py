@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from horovod_opt.io.bench.suites.conditions import check, try_stand
 from horovod_opt.io.bench.suites.lmdb.jobs import Job, order
 from horovod_opt.io.bench.suites.lmdb.pictures import section
 from horovod_opt.io.bench.suites.lmdb.results import SPEED, summary
+from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
 from horovod_opt.io.errors import DataError
 from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import Benchmark, begin
+from horovod_opt.measuring.benchmark import begin
 from horovod_opt.measuring.documents import DocumentError
 from horovod_opt.measuring.present import number
 
-NAME = "horovod-opt io bench"
 PAGE = 4096  # bytes that a record takes at least
 
 
@@ -65,17 +64,12 @@ def _check(options: argparse.Namespace) -> None:
                           f"remedy: --stand {Warm.name}")
 
 
-class LmdbBenchmark(Benchmark):
-    name = NAME
-
+class LmdbBenchmark(SuiteBenchmark):
     def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path,
-                         functools.partial(section, targets=options.targets))
-        self._options = options
+        super().__init__(planned, document, path, options, section)
         self._records = Records(options.records, options.record_bytes)
-        self._folder = prepare.folder_of(options.data or options.output / "io-data", "lmdb",
-                                         self._records).absolute()
+        self._folder = prepare.folder_of(self._data, "lmdb", self._records)
 
     def prepare(self) -> None:
         """Writes the data, with its index, and its provenance, where they are not there."""

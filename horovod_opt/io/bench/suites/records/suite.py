@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -22,12 +21,11 @@ from horovod_opt.io.bench.suites.records.jobs import Job, order
 from horovod_opt.io.bench.suites.records.pictures import section
 from horovod_opt.io.bench.suites.records.results import summary
 from horovod_opt.io.bench.suites.records.targets import SPEED
+from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
 from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import Benchmark, begin
+from horovod_opt.measuring.benchmark import begin
 from horovod_opt.measuring.documents import DocumentError
 from horovod_opt.measuring.present import number
-
-NAME = "horovod-opt io bench"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,16 +62,12 @@ def run(options: argparse.Namespace) -> int:
     return RecordsBenchmark(planned, document, path, options, environment).run()
 
 
-class RecordsBenchmark(Benchmark):
-    name = NAME
-
+class RecordsBenchmark(SuiteBenchmark):
     def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace, environment: Environment):
-        super().__init__(planned, document, path,
-                         functools.partial(section, targets=options.targets))
-        self._options, self._environment = options, environment
+        super().__init__(planned, document, path, options, section)
+        self._environment = environment
         self._records = Records(options.records, options.record_bytes)
-        self._data = options.data or options.output / "io-data"
 
     def prepare(self) -> None:
         """Writes the data that is not there."""
@@ -85,7 +79,7 @@ class RecordsBenchmark(Benchmark):
                       f"{folder}")
             ended = subprocess.run(
                 [self._environment.python, "-m", "horovod_opt.io.bench.data.prepare", form,
-                 str(folder.absolute()), str(self._records.count), str(self._records.size)],
+                 str(folder), str(self._records.count), str(self._records.size)],
                 cwd=ELSEWHERE, stdin=subprocess.DEVNULL)
             if ended.returncode:
                 raise launch.JobFailed(f"{folder} could not be written (see above)")

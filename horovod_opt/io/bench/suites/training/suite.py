@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import statistics
 import sys
-from pathlib import Path
 from typing import Any
 
 from horovod_opt.arguments import Refused
 from horovod_opt.bench import worker_job
+from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
 from horovod_opt.io.bench.suites.training.jobs import Job, order
 from horovod_opt.io.bench.suites.training.pictures import section
 from horovod_opt.io.bench.suites.training.results import ALONE, CPU, SPEED, summary
 from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import Benchmark, begin
+from horovod_opt.measuring.benchmark import begin
 from horovod_opt.measuring.documents import DocumentError
 from horovod_opt.measuring.present import number
 
-NAME = "horovod-opt io bench"
 TOPO = worker_job.Series("topo", "topo")
 
 
@@ -34,24 +32,15 @@ def run(options: argparse.Namespace) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     planned = order(options.only, options.ranks, options.rounds)
-    return TrainingBenchmark(planned, document, path, options).run()
+    return TrainingBenchmark(planned, document, path, options, section).run()
 
 
-class TrainingBenchmark(Benchmark):
-    name = NAME
-
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
-                 options: argparse.Namespace):
-        super().__init__(planned, document, path,
-                         functools.partial(section, targets=options.targets))
-        self._options = options
-        self._folder = (options.data or options.output / "io-data").absolute()
-
+class TrainingBenchmark(SuiteBenchmark):
     def prepare(self) -> None:
         """Writes the data that is not there."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._data.mkdir(parents=True, exist_ok=True)
         launch.execute(
-            [[sys.executable, str(worker_job.WORKERS / "input_sources.py"), str(self._folder),
+            [[sys.executable, str(worker_job.WORKERS / "input_sources.py"), str(self._data),
               str(self._options.pixels)]],
             {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
             self._options.timeout)
@@ -61,7 +50,7 @@ class TrainingBenchmark(Benchmark):
         result = worker_job.run(
             TOPO, ["train_input.py", "--model", "ResNet50", "--batch", str(options.batch),
                    "--pixels", str(options.pixels), "--seconds", str(options.seconds),
-                   "--source", job.source.name, "--folder", str(self._folder)],
+                   "--source", job.source.name, "--folder", str(self._data)],
             job.ranks, options.timeout)
         of_ranks = result["per_rank"]
         return {SPEED: result["metrics"][SPEED], "steps": result["metrics"]["steps"],

@@ -1,0 +1,1 @@
+"""JPEG files through tf.data: what the suite stream runs."""

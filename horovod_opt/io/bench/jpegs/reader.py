@@ -1,0 +1,115 @@
+"""The process of a job of the suite stream: takes epochs of one pipeline in several shapes, one
+after the other, and counts what it gets."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from horovod_opt.io.bench.jpegs import files
+from horovod_opt.io.bench.jpegs.pipelines import PIPELINES, Shape
+from horovod_opt.io.bench.stands.meeting import Meeting
+
+AT_ONCE = 16  # files whose cached pages are forgotten, or read, at the same time
+
+
+class WrongImages(Exception):
+    """An epoch was not what is in the files; the text says what."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--series", choices=list(PIPELINES), required=True)
+    for name in "data", "meeting":
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--shapes", type=json.loads, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    for name in "seconds", "step-seconds":
+        parser.add_argument(f"--{name}", type=float, required=True)
+    parser.add_argument("--cold", action="store_true")
+    options = parser.parse_args()
+    meeting = Meeting(options.meeting, options.parent)
+    paths, pipeline = files.names(options.data), PIPELINES[options.series]
+    shapes = [Shape(**one) for one in options.shapes]
+    for path in [] if options.cold else paths:
+        Path(path).read_bytes()
+    with pipeline(options.data, shapes[0]) as batches:
+        list(batches.take(1))  # what is only done once
+
+    try:
+        for number, shape in enumerate(shapes):
+            with pipeline(options.data, shape) as batches:
+                if options.cold:
+                    forget(paths)
+                meeting.tell(f"ready.{number}", None)
+                meeting.hear(f"go.{number}")
+                found = measured(batches, shape, paths, options.seconds, options.step_seconds,
+                                 (lambda: forget(paths)) if options.cold else lambda: None)
+                meeting.tell(f"done.{number}", found)
+                meeting.hear(f"counted.{number}")
+    except WrongImages as error:
+        sys.exit(f"{options.series}: {error}")
+
+
+def measured(batches: tf.data.Dataset, shape: Shape, paths: Sequence[str], least: float,
+             step_seconds: float, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Epochs until they have taken `least` seconds; `between` is called before all but the first,
+    and takes no time. After each batch this thread sleeps for `step_seconds`, as it does while a
+    GPU computes. `waited_seconds`: those in which it waited for a batch. Raises WrongImages."""
+    total = None if shape.pixels is not None else sum(map(os.path.getsize, paths))
+    images, steps, seconds, waited, cpu = 0, 0, 0.0, 0.0, 0.0
+    for epoch in itertools.count(1):
+        taken, size = 0, 0
+        iterator = iter(batches)
+        cpu -= time.process_time()
+        asked = start = time.monotonic()
+        for batch in iterator:
+            waited += time.monotonic() - asked
+            taken += batch.shape[0]
+            steps += 1
+            if total is not None:
+                size += int(tf.reduce_sum(tf.strings.length(batch)))
+            time.sleep(step_seconds)
+            asked = time.monotonic()
+        waited += time.monotonic() - asked
+        seconds += time.monotonic() - start
+        cpu += time.process_time()
+        images += taken
+        if taken != len(paths):
+            raise WrongImages(f"{taken} images of {len(paths)} files; remedy: remove "
+                              f"{Path(paths[0]).parent}, which is then written anew")
+        if total is not None and size != total:
+            raise WrongImages(f"{size} bytes of files that have {total}")
+        if seconds >= least:
+            return {"images": images, "steps": steps, "epochs": epoch, "seconds": seconds,
+                    "images_per_second": images / seconds, "waited_seconds": waited,
+                    "cpu_ms_per_image": 1e3 * cpu / images}
+        between()
+
+
+def forget(paths: Sequence[str]) -> None:
+    """The page cache holds nothing of them any more, as the source does it (IV). Names, sizes and
+    where files are stay known."""
+    def one(path: str) -> None:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(one, paths))
+
+
+if __name__ == "__main__":
+    main()

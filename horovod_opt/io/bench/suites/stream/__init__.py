@@ -1,0 +1,1 @@
+"""JPEG files through tf.data: what do threads bring, and what does prefetching?"""

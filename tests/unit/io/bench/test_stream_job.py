@@ -1,0 +1,52 @@
+"""A job of the suite stream: its process on each stand, and what the storage counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("sklearn")
+
+from horovod_opt.io.bench.jpegs import files, job
+from horovod_opt.io.bench.jpegs.pipelines import PIPELINES
+from horovod_opt.io.bench.stands.disk import Disk
+from horovod_opt.io.bench.stands.parallel import Parallel
+from horovod_opt.io.bench.stands.warm import Warm
+from horovod_opt.measuring import launch
+
+COUNT, SIZE = 24, 20_000
+SHAPES = [{"threads": threads, "batch": 8, "prefetch": 1, "pixels": pixels}
+          for threads, pixels in ((1, None), (8, None), (2, 16))]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    folder = files.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
+    files.write(folder, COUNT, SIZE)
+    return folder
+
+
+@pytest.mark.parametrize("series", PIPELINES)
+@pytest.mark.parametrize("stand", [Disk, Parallel])
+def test_every_run_on_slow_storage_is_cold(made, written, stand, series):
+    found = job.run(made(stand(written)), series, SHAPES, 0.01, 0.0, 120)
+    size = sum(path.stat().st_size for path in written.glob("*.jpg"))
+    assert [{name: one[name] for name in SHAPES[0]} for one in found] == SHAPES
+    for one in found:
+        assert one["images"] == COUNT * one["epochs"]
+        # No less than the files, and little more: whole pages, and what a disk says of them.
+        assert one["epochs"] * size <= one["bytes"] <= 1.5 * one["epochs"] * size
+        assert one["requests"] >= COUNT * one["epochs"]
+
+
+def test_a_job_that_fails_says_why(written, tmp_path):
+    """Out of the page cache, which counts nothing."""
+    for path in written.glob("*.jpg"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "x.jpg").write_bytes(b"no JPEG")
+    with Warm(tmp_path) as stand, pytest.raises(launch.JobFailed) as failure:
+        job.run(stand, "tf-data", SHAPES[2:], 0.01, 0.0, 120)
+    assert f"tf-data: {COUNT} images of {COUNT + 1} files; remedy: remove {tmp_path}" in str(
+        failure.value)

@@ -1,0 +1,136 @@
+"""What the suite stream makes of measurements: ratios, targets, tables and the picture."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from horovod_opt.io.bench.stands.stand import Counters
+from horovod_opt.io.bench.suites.stream.jobs import LABELS, order
+from horovod_opt.io.bench.suites.stream.pictures import section
+from horovod_opt.io.bench.suites.stream.results import Kind, cells, summary, verdicts
+from horovod_opt.measuring.comparison import Spread
+
+KIND = Kind("without", 64, 0)
+
+
+def run(threads: int, speed: float, pixels: int | None = None, prefetch: int = 0,
+        waited: float = 5.0, **counted: float) -> dict:
+    return {"threads": threads, "batch": 64, "prefetch": prefetch, "pixels": pixels,
+            "images_per_second": speed, "seconds": 10.0, "waited_seconds": waited,
+            "cpu_ms_per_image": 2.0, **counted}
+
+
+def job(number: int, series: str, *runs: dict) -> dict:
+    return {"round": number, "series": series, "runs": list(runs)}
+
+
+def failed(number: int, series: str) -> dict:
+    return {"round": number, "series": series, "failed": "ended with exit code 1"}
+
+
+def document(*measurements: dict, **more) -> dict:
+    settings = {"stand": "warm", "files": 64, "file_bytes": 1000, "step_seconds": 0.0,
+                "threads": [1, 8], "batch": [64], "prefetch": [0],
+                "preprocessing": ["without", "with"], **more}
+    return {"settings": settings, "measurements": list(measurements)}
+
+
+def test_the_first_round_is_dropped():
+    found = cells(document(job(0, "tf-data", run(1, 1.0)), job(1, "tf-data", run(1, 10.0)),
+                           job(2, "tf-data", run(1, 20.0)), job(3, "tf-data", run(1, 40.0))))
+    assert found[KIND][1].spread("tf-data", "images_per_second") == Spread(20, 10, 40, 3)
+    assert not cells(document(job(0, "tf-data", run(1, 1.0))))
+
+
+def test_threads_are_compared_in_pairs_of_a_round():
+    found = cells(document(job(1, "hio", run(1, 10.0), run(8, 30.0)),
+                           job(2, "hio", run(1, 20.0), run(8, 40.0))))[KIND]
+    assert found[8].over("hio", found[1]) == Spread(2.5, 2, 3, 2)
+
+
+def test_kinds_are_kept_apart():
+    found = cells(document(job(1, "hio", run(1, 10.0), run(1, 5.0, pixels=224),
+                               run(1, 7.0, prefetch=1)), prefetch=[0, 1]))
+    speeds = {kind: by_threads[1].values("hio", "images_per_second")
+              for kind, by_threads in found.items()}
+    assert speeds == {KIND: {1: 10.0}, Kind("with", 64, 0): {1: 5.0},
+                      Kind("without", 64, 1): {1: 7.0}, Kind("with", 64, 1): {}}
+
+
+@pytest.mark.parametrize("speed, met", [(96.0, True), (94.0, False)])
+def test_hio_is_judged_beside_tf_data_with_each_number_of_threads(speed, met):
+    found = document(job(1, "hio", run(8, speed), run(1, 500.0)),
+                     job(1, "tf-data", run(8, 100.0), run(1, 100.0)), preprocessing=["without"])
+    assert {cell.threads: one.met for cell, one in verdicts(found)} == {1: True, 8: met}
+    line = summary(found)[1]
+    assert (line["threads"], line["preprocessing"], line["target"], line["met"]) == (
+        8, "without", "≥ 0.95 x tf-data", met)
+
+
+def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
+    def words(*measured: dict) -> set[str]:
+        return {one.words() for _, one in verdicts(document(*measured))}
+
+    hio = job(1, "hio", *(run(threads, 10.0, pixels) for threads in (1, 8)
+                          for pixels in (None, 224)))
+    assert words(hio, failed(1, "tf-data")) == {"no: tf-data failed"}
+    assert words(hio) == {"tf-data not measured"}
+
+
+def test_tables_have_the_sources_numbers_and_what_the_storage_counted():
+    found = document(job(1, "tf-data", run(1, 10.0, bytes=3 << 20, requests=7), run(8, 20.0)),
+                     failed(1, "hio"), preprocessing=["without"], stand="disk")
+    table, judged = section(found, targets=True).grids
+    assert table.title.endswith("stand disk: without preprocessing, batch 64, prefetch 0")
+    rows = {row[:2]: row for row in table.rows}
+    assert rows["tf.data", "1"][2:] == ("10.0", "1.00", "", "", "", "2.00", "50", "3", "7", "")
+    assert rows["tf.data", "8"][2:6] == ("20.0", "2.00", "2.3", "up to 7.8")
+    assert rows["hio", "8"][2] == "failed" and rows["hio", "8"][-1] == "1 failed"
+    assert judged.rows[0][-1] == "no: hio failed"
+    for grid in (table, judged):
+        assert {len(row) for row in grid.rows} == {len(grid.columns)}
+
+
+def test_the_table_of_a_training_has_no_numbers_of_threads():
+    found = document(job(1, "tf-data", run(8, 10.0, 224)), threads=[8], step_seconds=0.5,
+                     preprocessing=["with"])
+    shown = section(found, targets=False)
+    (row,), = (grid.rows for grid in shown.grids)
+    assert row == ("tf.data", "8", "10.0", "", "", "2.00", "50", "", "", "")
+    picture, = shown.pictures
+    assert picture.name == "io-stream-steps"
+    assert picture.figure.axes[1].get_ylabel() == "time in which steps wait, %"
+
+
+def test_the_picture_has_a_line_for_each_pipeline_and_kind_and_the_sources_points():
+    speeds = [run(threads, 10.0 * threads, pixels, prefetch) for threads in (1, 8)
+              for pixels in (None, 224) for prefetch in (0, 1)]
+    found = document(*(job(1, name, *speeds) for name in LABELS), prefetch=[0, 1],
+                     stand="parallel")
+    picture, = section(found, targets=False).pictures
+    assert picture.name == "io-stream-parallel"
+    axes = picture.figure.axes
+    assert [len(axis.containers) for axis in axes] == [4] * 4
+    assert [axis.get_title() for axis in axes[:2]] == ["without preprocessing",
+                                                       "with preprocessing"]
+    source = {line.get_label(): list(line.get_ydata()) for line in axes[3].lines
+              if str(line.get_label()).startswith("source")}
+    assert source == {"source, HDD": [1.65, 1.95, 2.3], "source, Lustre": [7.8]}
+    assert not section(document(failed(1, "hio")), targets=False).pictures
+
+
+def test_every_pipeline_runs_once_a_round_and_none_is_always_first():
+    jobs = order(list(LABELS), 2)
+    assert [(one.round, one.series) for one in jobs] == [
+        (0, "tf-data"), (0, "hio"), (1, "hio"), (1, "tf-data")]
+    assert len({str(one) for one in jobs}) == 4
+    shapes = [{"threads": threads} for threads in (1, 2, 4)]
+    assert jobs[0].turned(shapes) == shapes
+    assert jobs[2].turned(shapes) == [*shapes[1:], shapes[0]]
+
+
+def test_what_a_storage_did_in_a_while():
+    since = Counters(requests=9, bytes=50).since(Counters(requests=4, bytes=20))
+    assert since == Counters(requests=5, bytes=30)
