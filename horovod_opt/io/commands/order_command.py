@@ -114,7 +114,7 @@ def _order(options: argparse.Namespace) -> tuple[Order, Any, int]:
                   "shuffle": options.shuffle}
     if index:
         parameters["identity"] = index.digest
-    each = default_chunk_samples(samples, data_bytes)
+    each = default_chunk_samples(samples, data_bytes, options.shards)
     return Order(samples, each, **parameters), index or _equal(options), data_bytes
 
 

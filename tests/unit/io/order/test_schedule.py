@@ -22,6 +22,7 @@ from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take_steps
 from horovod_opt.io.order.shards import digit_reversed
 from horovod_opt.io.order.step_order import StepOrder
+from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
 from horovod_opt.io.reader.layout import ALONG, chunk_bytes, samples_of
 
 
@@ -289,3 +290,14 @@ def test_what_is_taken_is_what_samples_say(job, data):
             else:
                 assert loads.taken.tolist() == wanted[samples].tolist()
                 assert not loads.taken.all()
+
+
+@pytest.mark.parametrize("samples, shards", [(50_000, None), (50_021, None), (49_373, 4),
+                                             (50_000, 8)])
+def test_in_chunks_of_the_default_size_a_byte_is_read_once(samples, shards):
+    order = Order(samples, default_chunk_samples(samples, 3072 * samples, shards), shards)
+    assert order.chunks % order.shards == 0
+    index, sizes = of_bytes(order, 3072)
+    assert sizes.max() <= CHUNK_BYTES + 3072
+    nodes = node_reads(order, Batches(order, 8, batch_size=64), 0, 4, index, sizes)
+    assert sum(node.bytes for node in nodes) <= 1.005 * sizes.sum()
