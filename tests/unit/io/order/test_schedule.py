@@ -11,6 +11,7 @@ from orders import jobs, orders
 from horovod_opt.io.order import schedule as schedules
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import _windows, enough_for, enough_for_any_epoch
+from horovod_opt.io.order.node_chunks import as_read
 from horovod_opt.io.order.node_reads import node_reads
 from horovod_opt.io.order.node_shards import (
     _below,
@@ -301,3 +302,23 @@ def test_in_chunks_of_the_default_size_a_byte_is_read_once(samples, shards):
     assert sizes.max() <= CHUNK_BYTES + 3072
     nodes = node_reads(order, Batches(order, 8, batch_size=64), 0, 4, index, sizes)
     assert sum(node.bytes for node in nodes) <= 1.005 * sizes.sum()
+
+
+@pytest.mark.parametrize("sample_bytes, batch_size, chunk_samples", [
+    (3000, 32, 64),  # what two ranks take of a batch
+    (3000, 1000, 1000),  # half of it: 4 MiB have 1400
+    (3000, 3, 4 * 24),  # four global batches: 6 of 24 samples are 18 kB
+    (2000, 1, 1400),  # the 6 others of 8 samples are rather read along
+    (10, 3, 1400),
+])
+def test_without_shuffling_a_chunk_is_what_a_node_takes_at_a_time(sample_bytes, batch_size,
+                                                                  chunk_samples):
+    order = Order(100_000, 1400, shuffle=False)
+    cut = as_read(order, Batches(order, 8, batch_size=batch_size), [2, 3], sample_bytes)
+    assert cut.chunk_samples == chunk_samples
+    assert cut.shuffle is False
+
+
+def test_what_is_shuffled_is_cut_as_the_order_says():
+    order = Order(100_000, 1400)
+    assert as_read(order, Batches(order, 8, batch_size=32), [2, 3], 3000) is order
