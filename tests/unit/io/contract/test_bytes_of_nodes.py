@@ -99,6 +99,16 @@ def test_the_batches_do_not_depend_on_what_is_read(pattern):
         assert in_order(read(pattern, nodes, local, batch_size=128 // ranks)[0]) == alone
 
 
+def test_what_is_left_in_the_page_cache_counts_alike(pattern, monkeypatch):
+    """Files that were just written are there: what tmp_path is on can tell."""
+    monkeypatch.setattr(leader, "LEAVE_CACHED", True)
+    steps, stats = read(pattern, 2, 1, state={"position": 777}, batch_size=32)
+    for of_rank, counted in zip(steps, stats):
+        own = sum(map(len, of_rank))
+        assert own * SIZE <= counted["node_cached_bytes"] <= own * (SIZE + FRAME)
+        assert counted["node_bytes_read"] == 0
+
+
 @pytest.mark.parametrize("last", ["spread", "drop"])
 def test_of_chunks_that_nodes_share_each_reads_its_part(tmp_path, monkeypatch, last):
     """Shuffled, with three shards for two nodes. A record is more than what is read along."""
