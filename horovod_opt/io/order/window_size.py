@@ -3,8 +3,8 @@
 Measured, with what the windows hold in all nodes together:
 
     data                             window   held     relative entropy
-    50,000 x 3 KiB, 146 MiB               4    64 MiB  91 %
-    1,281,167 x 3 kB, 3.6 GiB             4   1.0 GiB  91 %
+    50,000 x 3 KiB, 146 MiB               4    59 MiB  91 %
+    1,281,167 x 3 kB, 3.6 GiB             4   1.0 GiB  90 %
     100,000 x 110 KiB, 10.5 GiB           6   1.5 GiB  81 %; 90 % takes 4 GiB, window=16
     1,281,167 x 110 KiB, 134 GiB          6   1.5 GiB  68 %; 90 % takes 36 GiB, window=145
 """
