@@ -77,7 +77,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     def ordered() -> Order:
         each = chunk_samples
         if each is None:
-            each = default_chunk_samples(found.samples, int(found.size.sum()))
+            each = default_chunk_samples(found.samples, int(found.size.sum()), shards)
         return Order(found.samples, each, shards, window, seed, found.digest, shuffle)
 
     return Data(found, together(ranks, ordered), ranks, node, memory_bytes, bad, threads,

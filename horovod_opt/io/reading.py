@@ -20,6 +20,7 @@ from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.job.communication import find
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for
+from horovod_opt.io.order.node_chunks import as_read
 from horovod_opt.io.order.schedule import (
     PIECE,
     Loads,
@@ -102,6 +103,8 @@ class Reading:
                        "last": last}
         whole = together(data.ranks, lambda: self._batches(0))
         self.steps, self.global_batch_size = whole.steps, whole.global_batch_size
+        self._order = as_read(data.order, whole, data.node.ranks,
+                              int(data.index.size.sum()) / len(data))
         equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                            "position": data.position},
               "make the same loader, from the same state, on every rank")
@@ -110,7 +113,7 @@ class Reading:
         addresses = [one.decode() for one in data.ranks.allgather(address.encode())]
         self._leader = leader
         self._member = together(data.ranks, lambda: Member(
-            data.index, data.order.chunk_samples, addresses[data.node.ranks[0]],
+            data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
             data.node.local_rank))
         self._feeding = Feeding(self._member)
         self.number = data.add(self, self._member)
@@ -129,13 +132,13 @@ class Reading:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
 
     def _lead(self, batches: Batches) -> Optional[Leader]:
-        data = self.data
+        data, order = self.data, self._order
         if not data.node.leads:
             return None
-        sizes = chunk_bytes(data.index, data.order.chunk_samples)
+        sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
         need = enough_for(
-            data.order, (batches, self._batches(data.position)), data.node.ranks, sizes,
+            order, (batches, self._batches(data.position)), data.node.ranks, sizes,
             range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
         if memory is None:
             memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
@@ -144,14 +147,14 @@ class Reading:
         if memory < need:
             raise InputError(
                 f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
-                f"that shards={data.order.shards} and window={data.order.window} need at once; "
+                f"that shards={order.shards} and window={order.window} need at once; "
                 "remedy: more memory, fewer shards or a smaller window")
         if most is not None and memory > most:
             raise InputError(
                 f"{said}{memory_limit.show(memory)}, but this process may use "
                 f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
                 "fewer shards, or a higher limit")
-        return Leader(data.index, data.order.chunk_samples, memory, len(data.node.ranks),
+        return Leader(data.index, order.chunk_samples, memory, len(data.node.ranks),
                       data.threads, chunk_bytes=sizes)
 
     def begin(self) -> Epoch:
@@ -185,14 +188,14 @@ class Reading:
         fed = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
         if self._leader is not None:
-            self._leader.feed_pieces(self._pieces(fed))
+            self._leader.feed_pieces(self._pieces(fed, find_taken=True))
         self._feeding.add(self._pieces(fed))
         return fed
 
-    def _pieces(self, fed: Epoch) -> Iterator[Loads]:
-        for loads in schedule_in_pieces(self.data.order, fed.batches, fed.epoch,
-                                        self.data.node.ranks):
-            yield Loads(loads.chunk, loads.first + fed.base, loads.last + fed.base)
+    def _pieces(self, fed: Epoch, find_taken: bool = False) -> Iterator[Loads]:
+        for loads in schedule_in_pieces(self._order, fed.batches, fed.epoch, self.data.node.ranks,
+                                        find_taken):
+            yield loads._replace(first=loads.first + fed.base, last=loads.last + fed.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
@@ -201,11 +204,11 @@ class Reading:
 
     def steps_together(self, epoch: Epoch) -> Iterator[Steps]:
         """The same, of many steps at a time."""
-        data, batches, rank = self.data, epoch.batches, self.data.ranks.rank
+        batches, rank = epoch.batches, self.data.ranks.rank
         begin = 0
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
-            taken = take_steps(data.order, batches, epoch.epoch, begin, end, rank)
+            taken = take_steps(self._order, batches, epoch.epoch, begin, end, rank)
             self._feeding.up_to(epoch.base + end - 1)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
             steps = epoch.base + np.repeat(np.arange(begin, end), size)

@@ -101,9 +101,21 @@ int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int6
 }
 
 int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
-                   int64_t first, int64_t end, int64_t number, int64_t* firsts, int64_t* lasts) {
+                   int64_t first, int64_t end, int64_t number, int64_t* firsts, int64_t* lasts,
+                   int64_t* counts) {
   return io::Guarded(int{HIO_FAILED}, [&] {
-    io::StepOrder(*order).Mark({begin, positions, steps}, first, end, number, firsts, lasts);
+    io::StepOrder(*order).Mark({begin, positions, steps}, first, end, number, firsts, lasts,
+                               counts);
+    return int{HIO_OK};
+  });
+}
+
+int hio_order_find(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                   int64_t first, int64_t end, int64_t windows, const int64_t* turns,
+                   const int64_t* begins, uint8_t* taken) {
+  return io::Guarded(int{HIO_FAILED}, [&] {
+    io::StepOrder(*order).Find({begin, positions, steps}, first, end, {turns, turns + windows},
+                               begins, taken);
     return int{HIO_OK};
   });
 }

@@ -14,7 +14,7 @@ extern "C" {
 #define HIO_API __attribute__((visibility("default")))
 
 /* Raised with every change of what is declared here. */
-#define HIO_VERSION 7
+#define HIO_VERSION 8
 
 enum {
   HIO_OK = 0,
@@ -63,10 +63,15 @@ typedef struct HioOrder {
 HIO_API int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
                            int64_t first, int64_t end, int64_t* taken_positions,
                            int64_t* samples);
-/* The first and last steps, which count from `number` on, that need the chunk of each turn. */
+/* The first and last steps, which count from `number` on, that need the chunk of each turn; and how
+   many of the samples of each window they take. */
 HIO_API int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
                            int64_t first, int64_t end, int64_t number, int64_t* firsts,
-                           int64_t* lasts);
+                           int64_t* lasts, int64_t* counts);
+/* Which of the samples of these windows they take. */
+HIO_API int hio_order_find(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
+                           int64_t first, int64_t end, int64_t windows, const int64_t* turns,
+                           const int64_t* begins, uint8_t* taken);
 
 /* A new ring, of the leader: steps begin with `start`. */
 HIO_API HioRing* hio_create(int64_t ranks, int64_t slots, int64_t slot_bytes, int64_t memory,

@@ -154,7 +154,9 @@ void Loader::Read(const Begun& begun) {
   RingMemory& memory = ring_.memory();
   const bool is_cached = IsCached(begun.load);
   if (is_cached) {
-    memory.header().counters.cached_bytes += begun.load.bytes;
+    for (const Extent& extent : begun.load.extents) {
+      memory.header().counters.cached_bytes += extent.bytes;
+    }
   } else {
     Damages& damages = memory.damages(begun.slot);
     damages.Clear();

@@ -47,37 +47,61 @@ void StepOrder::Take(const StepRange& range, std::int64_t first, std::int64_t en
 // Windows hold many samples of each of few chunks. So each chunk is found in the first steps of its
 // window, and, going back, in the last ones: in between nothing has to be permuted.
 void StepOrder::Mark(const StepRange& range, std::int64_t first, std::int64_t end,
-                     std::int64_t number, std::int64_t* firsts, std::int64_t* lasts) {
+                     std::int64_t number, std::int64_t* firsts, std::int64_t* lasts,
+                     std::int64_t* counts) {
   Check(range, first, end);
   for (std::int64_t step = 0; step < range.steps; ++step) {
-    MarkStep(range.begin + step * range.positions, range.positions, first, end, number + step,
-             firsts, std::less<std::int64_t>());
+    EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
+      MarkRun(run, number + step, firsts, counts, std::less<std::int64_t>());
+    });
   }
   windows_.assign(windows_.size(), Window());
   for (std::int64_t step = range.steps - 1; step >= 0; --step) {
-    MarkStep(range.begin + step * range.positions, range.positions, first, end, number + step,
-             lasts, std::greater<std::int64_t>());
+    EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
+      MarkRun(run, number + step, lasts, nullptr, std::greater<std::int64_t>());
+    });
+  }
+}
+
+void StepOrder::Find(const StepRange& range, std::int64_t first, std::int64_t end,
+                     const std::vector<std::int64_t>& turns, const std::int64_t* begins,
+                     std::uint8_t* taken) {
+  Check(range, first, end);
+  for (std::int64_t step = 0; step < range.steps; ++step) {
+    EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
+      EachWindow(run, [&](Window& window, std::int64_t place, std::int64_t behind, bool) {
+        const auto found = std::lower_bound(turns.begin(), turns.end(), window.first_turn);
+        if (found == turns.end() || *found != window.first_turn) return;
+        std::uint8_t* const of_window = taken + begins[found - turns.begin()];
+        for (; place < behind; ++place) of_window[Permuted(window, place) - window.begin] = 1;
+      });
+    });
+  }
+}
+
+// `visit` gets the places that the run has in each window, and whether the window is a new one.
+template <class Visit>
+void StepOrder::EachWindow(const Run& run, const Visit& visit) {
+  Window& window = windows_[static_cast<std::size_t>(run.shard)];
+  const std::int64_t behind = run.place + run.places;
+  for (std::int64_t place = run.place; place < behind; place = window.end) {
+    const bool is_new = Open(window, run.shard, place);
+    visit(window, place, std::min(behind, window.end), is_new);
   }
 }
 
 template <class IsBetter>
-void StepOrder::MarkStep(std::int64_t begin, std::int64_t positions, std::int64_t first,
-                         std::int64_t end, std::int64_t number, std::int64_t* marks,
-                         const IsBetter& is_better) {
-  EachRun(begin, positions, first, end, [&](const Run& run) {
-    Window& window = windows_[static_cast<std::size_t>(run.shard)];
-    const std::int64_t behind = run.place + run.places;
-    for (std::int64_t place = run.place; place < behind; ++place) {
-      if (Open(window, run.shard, place)) {
-        const std::int64_t* const of_window = marks + window.first_turn;
-        window.unmarked = std::count_if(
-            of_window, of_window + window.chunks.size(),
-            [&](std::int64_t mark) { return is_better(number, mark); });
-      }
-      if (window.unmarked == 0) {
-        place = std::min(behind, window.end) - 1;
-        continue;
-      }
+void StepOrder::MarkRun(const Run& run, std::int64_t number, std::int64_t* marks,
+                        std::int64_t* counts, const IsBetter& is_better) {
+  EachWindow(run, [&](Window& window, std::int64_t place, std::int64_t behind, bool is_new) {
+    if (is_new) {
+      const std::int64_t* const of_window = marks + window.first_turn;
+      window.unmarked =
+          std::count_if(of_window, of_window + window.chunks.size(),
+                        [&](std::int64_t mark) { return is_better(number, mark); });
+    }
+    if (counts != nullptr) counts[window.first_turn] += behind - place;
+    for (; place < behind && window.unmarked > 0; ++place) {
       std::int64_t& mark = marks[TurnAt(Permuted(window, place))];
       if (is_better(number, mark)) {
         mark = number;

@@ -28,9 +28,17 @@ class StepOrder {
             std::int64_t* samples);
 
   // For each chunk, by its turn, that such samples are of: lowers `firsts` and raises `lasts` to
-  // the steps, which count from `number` on.
+  // the steps, which count from `number` on. Adds to `counts`, in the place of the first chunk of
+  // each window, how many of the window's samples they are.
   void Mark(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t number,
-            std::int64_t* firsts, std::int64_t* lasts);
+            std::int64_t* firsts, std::int64_t* lasts, std::int64_t* counts);
+
+  // Which of the samples of some windows they are: `turns`, ascending, are those of the windows'
+  // first chunks. Sets to 1 what they are of taken[begins[i]] and on, where the samples of window i
+  // come chunk after chunk, each in the data's order.
+  void Find(const StepRange& range, std::int64_t first, std::int64_t end,
+            const std::vector<std::int64_t>& turns, const std::int64_t* begins,
+            std::uint8_t* taken);
 
  private:
   // The window of a shard that was last asked for: places from `begin` on, before `end`, of chunks
@@ -52,9 +60,11 @@ class StepOrder {
   template <class Visit>
   void EachRun(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
                const Visit& visit) const;
+  template <class Visit>
+  void EachWindow(const Run& run, const Visit& visit);
   template <class IsBetter>
-  void MarkStep(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
-                std::int64_t number, std::int64_t* marks, const IsBetter& is_better);
+  void MarkRun(const Run& run, std::int64_t number, std::int64_t* marks, std::int64_t* counts,
+               const IsBetter& is_better);
   std::int64_t FirstPlace(std::int64_t turn) const;
   std::int64_t TurnAt(std::int64_t place) const;
   // Makes it the window that the place is in. Whether it was another one before.

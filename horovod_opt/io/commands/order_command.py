@@ -6,13 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horovod_opt.arguments import positive
 from horovod_opt.io.commands import progress_bar
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import Console
 
     from horovod_opt.io.order.batches import Batches
@@ -77,28 +76,31 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.order.batches import Batches
+    from horovod_opt.io.order.node_chunks import as_read
     from horovod_opt.io.order.node_reads import node_reads
+    from horovod_opt.io.reader.layout import chunk_bytes
 
     if options.nodes > options.ranks:
         raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "
                          "give at least one rank to each node")
-    order, chunk_bytes = _order(options)
+    order, index, data_bytes = _order(options)
     per_rank = None if options.global_batch_size else options.batch_size or 64
     batches = Batches(order, options.ranks, per_rank, options.global_batch_size)
+    order = as_read(order, batches, range(options.ranks // options.nodes),
+                    data_bytes / order.samples)
     with Console(stderr=True).status("Looking at each sample ..."):
-        nodes = node_reads(order, batches, options.epoch, options.nodes, chunk_bytes)
+        sizes = chunk_bytes(index, order.chunk_samples)
+        nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes)
         entropy = _entropy(order, options.epoch)
-    _print_order(console, order, batches, int(chunk_bytes.sum()), entropy)
+    _print_order(console, order, batches, int(sizes.sum()), entropy)
     _print_nodes(console, order, nodes)
     if options.svg:
         _draw(options, order, nodes)
     return 0
 
 
-def _order(options: argparse.Namespace) -> tuple[Order, np.ndarray]:
-    """The order, and the bytes of each chunk."""
-    import numpy as np
-
+def _order(options: argparse.Namespace) -> tuple[Order, Any, int]:
+    """The order, the index, and the bytes of all samples."""
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.order.order import Order
     from horovod_opt.io.order.window_size import default_chunk_samples
@@ -112,14 +114,21 @@ def _order(options: argparse.Namespace) -> tuple[Order, np.ndarray]:
                   "shuffle": options.shuffle}
     if index:
         parameters["identity"] = index.digest
-    order = Order(samples, default_chunk_samples(samples, data_bytes), **parameters)
-    if index:
-        from horovod_opt.io.reader.layout import chunk_bytes
+    each = default_chunk_samples(samples, data_bytes, options.shards)
+    return Order(samples, each, **parameters), index or _equal(options), data_bytes
 
-        return order, chunk_bytes(index, order.chunk_samples)
-    sizes = np.full(order.chunks, order.chunk_samples * options.sample_bytes)
-    sizes[-1] -= (order.chunks * order.chunk_samples - samples) * options.sample_bytes
-    return order, sizes
+
+def _equal(options: argparse.Namespace) -> Any:
+    """What would be the index of so many samples of one size, one after the other in a file."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    shape = (options.samples, 1)
+    return SimpleNamespace(
+        file=np.broadcast_to(np.int32(0), shape),
+        offset=(np.arange(options.samples) * options.sample_bytes).reshape(shape),
+        size=np.broadcast_to(np.int64(options.sample_bytes), shape))
 
 
 def _index(options: argparse.Namespace):

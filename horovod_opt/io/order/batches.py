@@ -3,6 +3,7 @@ shares."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
 import numpy as np
@@ -111,6 +112,16 @@ class Batches:
         each, more = divmod(samples, self.ranks)
         first = rank * each + min(rank, more)
         return first, first + each + (rank < more)
+
+    def shares(self, step: int, ranks: Sequence[int]) -> list[tuple[int, int]]:
+        """The shares of several ranks; those that follow each other are one."""
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted(self.share(step, rank) for rank in ranks):
+            if joined and joined[-1][1] == first:
+                joined[-1] = joined[-1][0], end
+            else:
+                joined.append((first, end))
+        return joined
 
     def size(self, step: int, rank: int) -> int:
         """How many samples the rank takes."""

@@ -10,13 +10,14 @@ import numpy as np
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for_any_epoch
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import Loads, live_bytes, schedule
+from horovod_opt.io.order.schedule import Loads, joined, live_bytes, schedule_in_pieces
+from horovod_opt.io.reader.layout import bytes_read
 
 
 class NodeReads(NamedTuple):
-    """Of one node and epoch. `shards`: numbers of those that it reads of, int64[k]. Of its `bytes`,
-    `again` are read by a node before it as well. `live` (bytes, int64[steps]) are needed at once;
-    `enough` is what suffices in any epoch."""
+    """Of one node and epoch. `shards`: numbers of those that it reads of, int64[k]. It reads
+    `bytes`; what it and the nodes before it read of a chunk beyond its size counts as `again`.
+    `live` (bytes, int64[steps]) are needed at once; `enough` is what suffices in any epoch."""
 
     ranks: range
     shards: np.ndarray
@@ -28,18 +29,23 @@ class NodeReads(NamedTuple):
 
 
 def node_reads(order: Order, batches: Batches, epoch: int, nodes: int,
-               chunk_bytes: np.ndarray) -> Sequence[NodeReads]:
-    """Of `nodes` nodes that hold all ranks, neighbours together; `chunk_bytes`: int64[chunks]."""
+               index, chunk_bytes: np.ndarray) -> Sequence[NodeReads]:
+    """Of `nodes` nodes that hold all ranks, neighbours together; `index` has `file`, `offset` and
+    `size` of the samples; `chunk_bytes`: int64[chunks], what layout.chunk_bytes() finds."""
     one = order.epoch(epoch)
     edges = [node * batches.ranks // nodes for node in range(nodes + 1)]
-    read = np.zeros(order.chunks, bool)
+    read = np.zeros(order.chunks, np.int64)
     result = []
     for ranks in map(range, edges[:-1], edges[1:]):
-        loads = schedule(order, batches, epoch, ranks)
+        pieces = list(schedule_in_pieces(order, batches, epoch, ranks, find_taken=True))
+        own = np.zeros(order.chunks, np.int64)
+        for piece in pieces:
+            own[piece.chunk] = bytes_read(index, order.chunk_samples, piece, chunk_bytes)
+        loads = joined(pieces)
         shards = one.shards.shard_of_chunk(one.chunks.turn_of(loads.chunk))
-        sizes = chunk_bytes[loads.chunk]
-        result.append(NodeReads(ranks, np.unique(shards), loads, int(sizes.sum()),
-                                int(sizes[read[loads.chunk]].sum()), live_bytes(loads, chunk_bytes),
+        again = np.maximum(read + own - chunk_bytes, 0)
+        result.append(NodeReads(ranks, np.unique(shards), loads, int(own.sum()), int(again.sum()),
+                                live_bytes(loads, chunk_bytes),
                                 enough_for_any_epoch(order, batches, ranks, chunk_bytes)))
-        read[loads.chunk] = True
+        read += own - again
     return result

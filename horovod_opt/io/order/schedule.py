@@ -1,9 +1,10 @@
-"""When a node needs which chunk: the sequence of loads of its reader, and what each rank takes."""
+"""When a node needs which chunk, and which samples of it: the sequence of loads of its reader; and
+what each rank takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -22,11 +23,15 @@ class Take(NamedTuple):
 
 class Loads(NamedTuple):
     """Chunks, by their numbers in the data set, that a node needs from step `first` to step `last`;
-    sorted by (first, chunk). int64[k] each; steps count from the start of the batches."""
+    sorted by (first, chunk). int64[k] each; steps count from the start of the batches.
+
+    `taken`, bool[n], has for the samples of these chunks, one chunk after the other, whether the
+    node takes them. None: it takes all of them, or that was not asked for."""
 
     chunk: np.ndarray
     first: np.ndarray
     last: np.ndarray
+    taken: Optional[np.ndarray] = None
 
 
 def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
@@ -36,35 +41,40 @@ def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
     return Take(*order.epoch(epoch).steps.take(batches, begin, end, rank))
 
 
-def next_piece(batches: Batches, begin: int, positions: int = PIECE) -> int:
+def next_piece(batches: Batches, begin: int, positions: Optional[int] = None) -> int:
     """The end of a piece of the epoch that begins with step `begin`: steps of one size with about
-    so many positions, at least one step; or one step that is of another size."""
+    so many positions (None: PIECE), at least one step; or one step that is of another size."""
     regular = max(0, batches.steps - 2)
     if begin >= regular:
         return begin + 1
-    return min(regular, begin + max(1, positions // batches.global_batch_size))
+    return min(regular, begin + max(1, (positions or PIECE) // batches.global_batch_size))
 
 
 def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -> Loads:
     """All loads of a node with these ranks."""
+    return joined(schedule_in_pieces(order, batches, epoch, ranks))
+
+
+def joined(pieces: Iterable[Loads]) -> Loads:
+    """Pieces as one, which says nothing of `taken`."""
     nothing = Loads(*np.zeros((3, 0), np.int64))
-    pieces = [nothing, *schedule_in_pieces(order, batches, epoch, ranks)]
-    return Loads(*map(np.concatenate, zip(*pieces)))
+    return Loads(*map(np.concatenate, zip(*(piece[:3] for piece in (nothing, *pieces)))))
 
 
-def schedule_in_pieces(order: Order, batches: Batches, epoch: int,
-                       ranks: Sequence[int]) -> Iterator[Loads]:
+def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequence[int],
+                       find_taken: bool = False) -> Iterator[Loads]:
     """The same in pieces, each as soon as its loads' last steps are known: when their windows have
-    ended."""
+    ended. With `find_taken` pieces have `taken`."""
     one = order.epoch(epoch)
     first = np.full(order.chunks, batches.steps)
     last = np.full(order.chunks, -1)
+    counts = np.zeros(order.chunks, np.int64)
     given = np.zeros(order.chunks, bool)
     ends = _last_steps(one, batches)
     begin = 0
     while begin < batches.steps:
         end = next_piece(batches, begin)
-        one.steps.mark(batches, begin, end, ranks, first, last)
+        one.steps.mark(batches, begin, end, ranks, first, last, counts)
         # The first one that may be needed again holds up those that come behind it.
         needed = np.flatnonzero((last >= 0) & ~given)
         held_up = first[needed[ends[needed] >= end]].min(initial=batches.steps)
@@ -73,8 +83,39 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int,
         if len(ready):
             chunk = one.chunks.chunk_at(ready)
             sequence = np.lexsort((chunk, first[ready]))
-            yield Loads(chunk[sequence], first[ready][sequence], last[ready][sequence])
+            ready = ready[sequence]
+            taken = _taken(one, batches, ranks, ready, counts) if find_taken else None
+            yield Loads(chunk[sequence], first[ready], last[ready], taken)
         begin = end
+
+
+def _taken(one: Epoch, batches: Batches, ranks: Sequence[int], turns: np.ndarray,
+           counts: np.ndarray) -> Optional[np.ndarray]:
+    """Loads.taken of the chunks that come at `turns`; `counts`: of StepOrder.mark(). Only windows
+    of which the node takes a part are looked at sample by sample."""
+    starts, ends = one.windows.turns(turns)
+    place = one.chunks.first_place
+    is_shared = counts[starts] < place(ends) - place(starts)
+    if not is_shared.any():
+        return None
+    windows, which = np.unique(starts[is_shared], return_index=True)
+    first, behind = place(windows), place(ends[is_shared][which])
+    edges = one.shards.position_of(np.concatenate([first, behind - 1]))
+    steps = batches.step_of(np.clip(edges, batches.start, batches.end - 1))
+    offset = np.cumsum(behind - first) - (behind - first)  # of each window in `found`
+    found = np.zeros((behind - first).sum(), bool)
+    begin, last = int(steps.min()), int(steps.max())
+    while begin <= last:
+        end = min(next_piece(batches, begin), last + 1)
+        one.steps.find(batches, begin, end, ranks, windows, offset, found)
+        begin = end
+    samples = place(turns + 1) - place(turns)
+    taken = np.ones(samples.sum(), bool)
+    from_window = (offset - first)[np.searchsorted(windows, starts[is_shared])]
+    for end, count, begin in zip(np.cumsum(samples)[is_shared], samples[is_shared],
+                                 from_window + place(turns[is_shared])):
+        taken[end - count:end] = found[begin:begin + count]
+    return None if taken.all() else taken
 
 
 def needed(loads: Loads, chunk_bytes: np.ndarray) -> int:

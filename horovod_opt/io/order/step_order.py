@@ -44,13 +44,24 @@ class StepOrder:
         return positions, samples
 
     def mark(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
-             first: np.ndarray, last: np.ndarray) -> None:
+             first: np.ndarray, last: np.ndarray, counts: np.ndarray) -> None:
         """Lowers `first` and raises `last` (int64[chunks], by turn) to the steps in which one of
-        the ranks takes a sample of the chunk."""
-        for share in _joined([batches.share(begin, rank) for rank in ranks]):
+        the ranks takes a sample of the chunk. Adds to `counts` (the same), in the place of the
+        first chunk of each window, how many of the window's samples they take."""
+        for share in batches.shares(begin, ranks):
             self._checked(self._lib.hio_order_mark(
                 ctypes.byref(self._order), *_range(batches, begin, end), *share, begin,
-                first.ctypes.data, last.ctypes.data))
+                first.ctypes.data, last.ctypes.data, counts.ctypes.data))
+
+    def find(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
+             turns: np.ndarray, begins: np.ndarray, taken: np.ndarray) -> None:
+        """Of windows whose first chunks come at `turns` (int64[k], ascending): sets what the ranks
+        take of their samples in `taken` (bool[n]). Those of window i are there from begins[i]
+        (int64[k]) on, chunk after chunk, each in the data's order."""
+        for share in batches.shares(begin, ranks):
+            self._checked(self._lib.hio_order_find(
+                ctypes.byref(self._order), *_range(batches, begin, end), *share, len(turns),
+                turns.ctypes.data, begins.ctypes.data, taken.ctypes.data))
 
     def _checked(self, code: int) -> None:
         if code != native.OK:
@@ -60,14 +71,3 @@ class StepOrder:
 def _range(batches: Batches, begin: int, end: int) -> tuple[int, int, int]:
     first, behind = batches.bounds(begin)
     return first, behind - first, end - begin
-
-
-def _joined(shares: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The shares of ranks that follow each other as one."""
-    joined: list[tuple[int, int]] = []
-    for first, end in sorted(shares):
-        if joined and joined[-1][1] == first:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((first, end))
-    return joined

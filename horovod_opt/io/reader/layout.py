@@ -5,12 +5,14 @@ The leader reads by it and the ranks find their samples by it: it depends on the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 # Bytes between two records that are read along: a request costs more than they do.
 GAP = 64 * 1024
+# The same of samples that other nodes take: all of these nodes would read them.
+ALONG = 16 * 1024
 AT_ONCE = 1 << 18  # samples that chunk_bytes() looks at
 
 
@@ -30,24 +32,33 @@ class Extents(NamedTuple):
     bytes: np.ndarray
 
 
+def counts_of(chunks: np.ndarray, chunk_samples: int, samples: int) -> np.ndarray:
+    """How many samples these chunks have, int64[k] each; `samples` is the data set's number."""
+    first = chunks * chunk_samples
+    return np.minimum(first + chunk_samples, samples) - first
+
+
 def samples_of(chunks: np.ndarray, chunk_samples: int, samples: int
                ) -> tuple[np.ndarray, np.ndarray]:
     """The samples of these chunks one after the other, and for each the place of its chunk among
     them: two int64[n]. `samples` is the data set's number of samples."""
-    first = chunks * chunk_samples
-    count = np.minimum(first + chunk_samples, samples) - first
+    count = counts_of(chunks, chunk_samples, samples)
     group = np.repeat(np.arange(len(chunks)), count)
     within = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
-    return first[group] + within, group
+    return chunks[group] * chunk_samples + within, group
 
 
 def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndarray,
-               size: np.ndarray) -> tuple[Extents, np.ndarray]:
+               size: np.ndarray, taken: Optional[np.ndarray] = None
+               ) -> tuple[Extents, np.ndarray]:
     """The extents of `groups` chunks, and the place of each part in its chunk's slot: int64[n, P].
 
     Sample i of chunk `group[i]` has parts at `offset` of `file`, `size` bytes (each [n, P]). Parts
     are sorted by file and offset; what is at most GAP bytes apart is one extent; extents come one
     after the other.
+
+    With `taken` (bool[n]) extents are of the samples that are, in the places where they would come
+    with all of them; what is at most ALONG bytes apart is one.
     """
     parts = offset.shape[1]
     order = np.lexsort((offset.ravel(), file.ravel(), np.repeat(group, parts)))
@@ -65,6 +76,15 @@ def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndar
     extent = np.cumsum(is_new) - 1
     places = np.empty(len(order), np.int64)
     places[order] = place[extent] + start - start[heads][extent]
+    if taken is not None:
+        kept = np.flatnonzero(np.repeat(taken, parts)[order] & (start < end))
+        begin, behind = start[kept], end[kept]
+        is_new = np.ones(len(kept), bool)
+        is_new[1:] = (extent[kept][1:] != extent[kept][:-1]) | (begin[1:] - behind[:-1] > ALONG)
+        inner = np.flatnonzero(is_new)
+        heads = kept[inner]
+        length = np.maximum.reduceat(behind, inner) - begin[inner] if len(inner) else inner
+        place = places[order][heads]
     read = length > 0
     return Extents(
         begin=np.searchsorted(chunk[heads][read], np.arange(groups + 1)),
@@ -73,11 +93,27 @@ def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndar
     ), places.reshape(offset.shape)
 
 
-def extents_of_chunks(index, chunk_samples: int, chunks: np.ndarray) -> tuple[Extents, np.ndarray]:
+def extents_of_chunks(index, chunk_samples: int, chunks: np.ndarray,
+                      taken: Optional[np.ndarray] = None) -> tuple[Extents, np.ndarray]:
     """The same for these chunks of an index, sample after sample."""
     samples, group = samples_of(chunks, chunk_samples, len(index.offset))
     return extents_of(group, len(chunks), index.file[samples], index.offset[samples],
-                      index.size[samples])
+                      index.size[samples], taken)
+
+
+def bytes_read(index, chunk_samples: int, loads, chunk_bytes: np.ndarray) -> np.ndarray:
+    """What is read for each of these loads (schedule.Loads), int64[k]; `chunk_bytes`: what all of
+    each chunk takes, int64[chunks]."""
+    read = chunk_bytes[loads.chunk]
+    if loads.taken is None:
+        return read
+    counts = counts_of(loads.chunk, chunk_samples, len(index.offset))
+    is_part = ~np.logical_and.reduceat(loads.taken, np.cumsum(counts) - counts)
+    extents, _ = extents_of_chunks(index, chunk_samples, loads.chunk[is_part],
+                                   loads.taken[np.repeat(is_part, counts)])
+    total = np.concatenate([[0], np.cumsum(extents.length)])
+    read[is_part] = np.diff(total[extents.begin])
+    return read
 
 
 def chunk_bytes(index, chunk_samples: int) -> np.ndarray:

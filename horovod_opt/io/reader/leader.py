@@ -62,7 +62,8 @@ class Leader:
 
     def feed(self, loads) -> None:
         """The next loads, as a rule of an epoch: arrays `chunk`, `first` and `last`, int64[n], in
-        the order of `first`, the first step that needs a chunk.
+        the order of `first`, the first step that needs a chunk. `taken`, of the chunks' samples, as
+        schedule.Loads has it: others are not read. None: all are.
 
         Raises InputError, and takes none of them, if the memory is too small for a step, with both
         figures, or their order is wrong.
@@ -161,9 +162,15 @@ class Leader:
     def _add(self, ring: Ring, loads) -> None:
         chunk, first, last = (np.ascontiguousarray(each, np.int64)
                               for each in (loads.chunk, loads.first, loads.last))
+        left = loads.taken
         for begin in range(0, len(chunk), _LOADS_AT_ONCE):
-            part = slice(begin, begin + _LOADS_AT_ONCE)
-            extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part])
+            part, taken = slice(begin, begin + _LOADS_AT_ONCE), None
+            if left is not None:
+                counts = layout.counts_of(chunk[part], self._chunk_samples,
+                                          len(self._index.offset))
+                taken, left = np.split(left, [counts.sum()])
+            extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
+                                                  taken)
             ring.add(first[part], last[part], extents)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
 PATH = "HIO_LIBRARY"  # names another one, in a developer's tree
-VERSION = 7  # HIO_VERSION
+VERSION = 8  # HIO_VERSION
 
 OK, TIMEOUT, OVER, CLOSED, LEADER_DIED, RANK_DIED, TOO_FAR, LEADER_FAILED = range(8)
 FAILED = -1
@@ -48,7 +48,8 @@ _TABLE = (
     ("hio_permute", _INT, (_INT64, _POINTER, _INT64, _POINTER, _INT64) + (_POINTER,) * 2
      + (_INT, _POINTER)),
     ("hio_order_take", _INT, (_POINTER,) + (_INT64,) * 5 + (_POINTER,) * 2),
-    ("hio_order_mark", _INT, (_POINTER,) + (_INT64,) * 6 + (_POINTER,) * 2),
+    ("hio_order_mark", _INT, (_POINTER,) + (_INT64,) * 6 + (_POINTER,) * 3),
+    ("hio_order_find", _INT, (_POINTER,) + (_INT64,) * 6 + (_POINTER,) * 3),
     ("hio_create", _POINTER, (_INT64,) * 5),
     ("hio_file", _INT, (_POINTER,)),
     ("hio_attach", _POINTER, (_INT,)),

@@ -7,7 +7,7 @@ from typing import Optional
 import numpy as np
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader.layout import extents_of_chunks
+from horovod_opt.io.reader.layout import counts_of, extents_of_chunks
 
 
 class Placement:
@@ -103,11 +103,8 @@ class Placement:
         self._shift[rows[one]] = -extents.offset[extents.begin[:-1][one]]
         self._known[rows] = True
         self._is_scattered[rows] = ~one
-        ends = np.cumsum(self._samples_in(rows))[:-1]
+        samples = counts_of(self._chunk[rows], self._chunk_samples, len(self._index.offset))
+        ends = np.cumsum(samples)[:-1]
         for row, is_one, each in zip(rows.tolist(), one, np.split(places, ends)):
             if not is_one:
                 self._scattered[int(self._number[row])] = each.copy()
-
-    def _samples_in(self, rows: np.ndarray) -> np.ndarray:
-        first = self._chunk[rows] * self._chunk_samples
-        return np.minimum(first + self._chunk_samples, len(self._index.offset)) - first

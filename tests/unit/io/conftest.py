@@ -74,14 +74,15 @@ def failing_leader(monkeypatch) -> str:
     """The leader of a node cannot go on after a while; what every rank then says, an expression."""
     begun = []
 
-    def extents_of_chunks(index, chunk_samples, chunks):
+    def extents_of_chunks(index, chunk_samples, chunks, taken):
         begun.append(chunks)
         if len(begun) == 2:
             raise OSError(5, "the index cannot be read")
-        return layout.extents_of_chunks(index, chunk_samples, chunks)
+        return layout.extents_of_chunks(index, chunk_samples, chunks, taken)
 
     monkeypatch.setattr(leader, "layout", SimpleNamespace(
-        chunk_bytes=layout.chunk_bytes, extents_of_chunks=extents_of_chunks))
+        chunk_bytes=layout.chunk_bytes, counts_of=layout.counts_of,
+        extents_of_chunks=extents_of_chunks))
     return "leader, .* OSError: .* the index cannot be read"
 
 

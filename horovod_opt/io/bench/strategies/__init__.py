@@ -21,12 +21,12 @@ class Rung:
 
     @property
     def strategy(self) -> type[Strategy]:
-        module = importlib.import_module(f"{__name__}.{self.name.replace('-', '_')}")
-        return getattr(module, self.name.title().replace("-", ""))
+        module = importlib.import_module(f"{__name__}.{self.name}")
+        return getattr(module, self.name.title())
 
 
 RUNGS = {one.name: one for one in (
     Rung("lmdb", "LMDB", "3.1"), Rung("lmm", "LMM", "3.2"), Rung("dm", "DM", "4.2"),
     Rung("dio", "DIO", "5.2.1"), Rung("prov", "PROV", "5.2.2"), Rung("coal", "COAL", "5.2.3"),
-    Rung("stag", "STAG", "5.2.4"), Rung("hio", "hio"), Rung("hio-chunks", "hio, small chunks"),
+    Rung("stag", "STAG", "5.2.4"), Rung("hio", "hio"),
 )}

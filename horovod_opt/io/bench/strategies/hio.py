@@ -22,14 +22,9 @@ class Hio(Strategy):
     def __init__(self, place: Place, links: Links, asked: Asked):
         super().__init__(place, links, asked)
         self._ranks = hio.Communication(place.rank, place.ranks, links.allgather, str(place.node))
-        self._open(self.chunk_samples)
+        self._open()
 
-    @property
-    def chunk_samples(self) -> Optional[int]:
-        """None for the default."""
-        return None
-
-    def _open(self, chunk_samples: Optional[int]) -> None:
+    def _open(self, chunk_samples: Optional[int] = None) -> None:
         """With smaller chunks where the memory does not hold these."""
         place = self.place
         memory = None if place.memory is None else int(PART * place.memory)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 import numpy as np
+import pytest
 from data_sets import tfrecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,10 @@ from thread_ranks import in_job, succeeded
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import found_in, items_of
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.order import node_chunks
+from horovod_opt.io.order.node_chunks import LEAST
+from horovod_opt.io.reader import layout, leader
+from horovod_opt.io.reader.layout import ALONG
 from horovod_opt.io.reading import Reading
 
 EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/soak.md
@@ -40,11 +45,14 @@ class Job(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Jobs that follow each other, each from the state of the one before."""
+    """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
+    between what they take, and have `least` in a chunk that is not shuffled."""
 
     sizes: list[int]
     options: dict
     jobs: list[Job]
+    along: int
+    least: int
 
 
 @st.composite
@@ -66,7 +74,8 @@ def programs(draw: st.DrawFn) -> Program:
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
-    return Program(sizes, options, [*jobs, job(None, 0)])
+    return Program(sizes, options, [*jobs, job(None, 0)], draw(st.sampled_from([0, 500, ALONG])),
+                   draw(st.sampled_from([1, 1000, LEAST])))
 
 
 class Taken(NamedTuple):
@@ -139,7 +148,11 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
     seen: dict[int, list[int]] = {}
     position = {"epoch": 0, "position": 0}
     state = None
-    with tempfile.TemporaryDirectory() as folder:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(leader, "LEAVE_CACHED", False)
+        patch.setattr(layout, "ALONG", program.along)
+        patch.setattr(node_chunks, "ALONG", program.along)
+        patch.setattr(node_chunks, "LEAST", program.least)
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
             record(number, size) for number, size in enumerate(program.sizes)])
         for job in program.jobs:

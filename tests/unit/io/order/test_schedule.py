@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,6 +11,7 @@ from orders import jobs, orders
 from horovod_opt.io.order import schedule as schedules
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import _windows, enough_for, enough_for_any_epoch
+from horovod_opt.io.order.node_chunks import as_read
 from horovod_opt.io.order.node_reads import node_reads
 from horovod_opt.io.order.node_shards import (
     _below,
@@ -20,6 +23,8 @@ from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take_steps
 from horovod_opt.io.order.shards import digit_reversed
 from horovod_opt.io.order.step_order import StepOrder
+from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
+from horovod_opt.io.reader.layout import ALONG, chunk_bytes, samples_of
 
 
 def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[int, int, int]]:
@@ -181,10 +186,17 @@ def test_shards_change_windows_at_different_times():
         assert in_ten_steps.max() < 1.5 * shards
 
 
+def of_bytes(order: Order, each: int) -> tuple[SimpleNamespace, np.ndarray]:
+    """An index of samples of one size, one after the other, and what its chunks hold."""
+    number = np.arange(order.samples)[:, None]
+    index = SimpleNamespace(file=0 * number, offset=number * each, size=0 * number + each)
+    return index, chunk_bytes(index, order.chunk_samples)
+
+
 def test_nodes_that_divide_the_shards_read_no_chunk_twice():
     order = Order(64 * 10 * 20, 20, shards=64, window=3)
     batches = Batches(order, 8, batch_size=8)  # ends with a whole batch
-    nodes = node_reads(order, batches, 0, 4, np.full(order.chunks, 100))
+    nodes = node_reads(order, batches, 0, 4, *of_bytes(order, 5))
     assert [node.ranks for node in nodes] == [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
     assert [node.shards.tolist() for node in nodes] == [
         list(range(first, first + 16)) for first in (0, 16, 32, 48)]
@@ -196,8 +208,28 @@ def test_a_node_keeps_little_of_its_neighbours():
     """With shards that are unequal, and a remainder."""
     order = Order(1_300_017 // 37, 37, shards=32, window=3)
     batches = Batches(order, 8, batch_size=16)
-    nodes = node_reads(order, batches, 0, 4, np.full(order.chunks, 100))
+    nodes = node_reads(order, batches, 0, 4, *of_bytes(order, 5))
     assert 0 < sum(node.again for node in nodes) < 0.05 * sum(node.bytes for node in nodes)
+
+
+@pytest.mark.parametrize("order, nodes", [
+    (Order(1003, 10, shards=5, window=3), 3), (Order(1003, 10, shuffle=False), 4)])
+def test_what_is_too_large_to_be_read_along_is_read_once(order, nodes):
+    batches = Batches(order, 12, batch_size=3)
+    index, sizes = of_bytes(order, ALONG + 1)
+    read = node_reads(order, batches, 0, nodes, index, sizes)
+    assert sum(len(node.loads.chunk) for node in read) > order.chunks
+    assert sum(node.bytes for node in read) == sizes.sum()
+    assert [node.again for node in read] == [0] * nodes
+
+
+def test_what_is_small_is_read_by_all_who_take_some_of_it():
+    order = Order(4000, 400, shuffle=False)
+    index, sizes = of_bytes(order, 5)
+    first, *others = node_reads(order, Batches(order, 4, batch_size=10), 0, 4, index, sizes)
+    assert first.again == 0
+    for node in others:
+        assert node.again > 0.9 * node.bytes > 0.8 * sizes.sum()
 
 
 def test_without_shuffling_chunks_are_needed_one_after_the_other():
@@ -238,3 +270,55 @@ def test_memory_for_all_epochs_is_what_any_may_need():
     batches = [Batches(order, 1, batch_size=7, start=start) for start in (0, 33)]
     assert enough_for(order, batches, [0], sizes, None, 1) == max(
         enough_for_any_epoch(order, one, [0], sizes) for one in batches)
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs(300), st.data())
+def test_what_is_taken_is_what_samples_say(job, data):
+    """Of the samples of its chunks, in the data's order; in pieces, as a leader gets it."""
+    order, batches = job
+    ranks = some_ranks(data, batches)
+    wanted = np.zeros(order.samples, bool)
+    for step in range(batches.steps):
+        for rank in ranks:
+            wanted[take_steps(order, batches, 1, step, step + 1, rank).samples] = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
+        for loads in schedule_in_pieces(order, batches, 1, ranks, find_taken=True):
+            samples = samples_of(loads.chunk, order.chunk_samples, order.samples)[0]
+            if loads.taken is None:
+                assert wanted[samples].all()
+            else:
+                assert loads.taken.tolist() == wanted[samples].tolist()
+                assert not loads.taken.all()
+
+
+@pytest.mark.parametrize("samples, shards", [(50_000, None), (50_021, None), (49_373, 4),
+                                             (50_000, 8)])
+def test_in_chunks_of_the_default_size_a_byte_is_read_once(samples, shards):
+    order = Order(samples, default_chunk_samples(samples, 3072 * samples, shards), shards)
+    assert order.chunks % order.shards == 0
+    index, sizes = of_bytes(order, 3072)
+    assert sizes.max() <= CHUNK_BYTES + 3072
+    nodes = node_reads(order, Batches(order, 8, batch_size=64), 0, 4, index, sizes)
+    assert sum(node.bytes for node in nodes) <= 1.005 * sizes.sum()
+
+
+@pytest.mark.parametrize("sample_bytes, batch_size, chunk_samples", [
+    (3000, 32, 64),  # what two ranks take of a batch
+    (3000, 1000, 1000),  # half of it: 4 MiB have 1400
+    (3000, 3, 4 * 24),  # four global batches: 6 of 24 samples are 18 kB
+    (2000, 1, 1400),  # the 6 others of 8 samples are rather read along
+    (10, 3, 1400),
+])
+def test_without_shuffling_a_chunk_is_what_a_node_takes_at_a_time(sample_bytes, batch_size,
+                                                                  chunk_samples):
+    order = Order(100_000, 1400, shuffle=False)
+    cut = as_read(order, Batches(order, 8, batch_size=batch_size), [2, 3], sample_bytes)
+    assert cut.chunk_samples == chunk_samples
+    assert cut.shuffle is False
+
+
+def test_what_is_shuffled_is_cut_as_the_order_says():
+    order = Order(100_000, 1400)
+    assert as_read(order, Batches(order, 8, batch_size=32), [2, 3], 3000) is order

@@ -9,7 +9,6 @@ from orders import jobs
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import next_piece
-from horovod_opt.io.order.step_order import _joined
 
 
 def position_by_position(order: Order, batches: Batches, epoch: int, step: int, rank: int
@@ -50,13 +49,16 @@ def test_marks_are_what_samples_say(job, data):
     one, last_piece = order.epoch(3), max(batches.steps - 2, 1)
     first, last = np.full(order.chunks, batches.steps), np.full(order.chunks, -1)
     wanted_first, wanted_last = first.copy(), last.copy()
-    one.steps.mark(batches, 0, last_piece, ranks, first, last)
+    counts, wanted_counts = np.zeros((2, order.chunks), np.int64)
+    one.steps.mark(batches, 0, last_piece, ranks, first, last, counts)
     for step in range(last_piece):
         for rank in ranks:
             samples = one.steps.take(batches, step, step + 1, rank)[1]
             turns = one.chunks.turn_of(samples // order.chunk_samples)
             np.minimum.at(wanted_first, turns, step)
             np.maximum.at(wanted_last, turns, step)
+            np.add.at(wanted_counts, one.windows.turns(turns)[0], 1)
+    assert counts.tolist() == wanted_counts.tolist()
     assert first.tolist() == wanted_first.tolist() and last.tolist() == wanted_last.tolist()
 
 
@@ -68,4 +70,5 @@ def test_positions_that_an_epoch_has_not_are_refused():
 
 
 def test_shares_that_follow_each_other_are_one():
-    assert _joined([(8, 12), (0, 4), (4, 8), (20, 24)]) == [(0, 12), (20, 24)]
+    batches = Batches(Order(100, 10), 6, batch_size=4)
+    assert batches.shares(0, [2, 0, 1, 5]) == [(0, 12), (20, 24)]

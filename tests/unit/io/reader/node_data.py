@@ -60,13 +60,14 @@ def one_file(folder: Path, sizes, seed: int = 0, gap: int = 12) -> Data:
 
 
 class Loads(SimpleNamespace):
-    """Which chunks a node reads for which steps: int64[n] each."""
+    """Which chunks a node reads for which steps: int64[n] each; all of them."""
 
     @classmethod
     def of(cls, rows) -> Loads:
         """From (chunk, first step, last step)."""
         table = np.array(list(rows), np.int64).reshape(-1, 3)
-        return cls(chunk=table[:, 0].copy(), first=table[:, 1].copy(), last=table[:, 2].copy())
+        return cls(chunk=table[:, 0].copy(), first=table[:, 1].copy(), last=table[:, 2].copy(),
+                   taken=None)
 
 
 def loads_of(steps: list[np.ndarray], chunk_samples: int, start: int = 0) -> Loads:

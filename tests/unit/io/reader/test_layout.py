@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.io.reader.layout import GAP, chunk_bytes, extents_of_chunks
+from horovod_opt.io.reader.layout import ALONG, GAP, chunk_bytes, extents_of_chunks
 
 
 def index_of(file, offset, size) -> SimpleNamespace:
@@ -85,3 +85,34 @@ def test_every_byte_of_every_part_is_in_its_place(index, chunk_samples):
                         and 0 <= shift[e] <= extents.length[own][e] - size
                         for e in range(len(ends)))
             row += 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(indices(), st.integers(1, 7), st.data())
+def test_what_is_not_taken_is_read_only_in_small_gaps(index, chunk_samples, data):
+    samples = len(index.offset)
+    chunks = np.arange(-(-samples // chunk_samples))
+    taken = np.array(data.draw(st.lists(st.booleans(), min_size=samples, max_size=samples)))
+    whole, places = extents_of_chunks(index, chunk_samples, chunks)
+    extents, same_places = extents_of_chunks(index, chunk_samples, chunks, taken)
+    assert same_places.tolist() == places.tolist()
+    assert extents.bytes.tolist() == whole.bytes.tolist()
+    read = 0
+    for chunk in chunks:
+        own = np.flatnonzero(taken[chunk * chunk_samples:(chunk + 1) * chunk_samples])
+        own += chunk * chunk_samples
+        wanted = sorted((file, offset, size, place) for file, offset, size, place in zip(
+            index.file[own].ravel(), index.offset[own].ravel(), index.size[own].ravel(),
+            places[own].ravel()) if size)
+        found = []
+        for i in range(extents.begin[chunk], extents.begin[chunk + 1]):
+            begin, end = extents.offset[i], extents.offset[i] + extents.length[i]
+            inside = [one for one in wanted
+                      if one[0] == extents.file[i] and begin <= one[1] < end]
+            assert inside[0][1] == begin and inside[-1][1] + inside[-1][2] == end
+            assert all(one[3] - extents.place[i] == one[1] - begin for one in inside)
+            assert all(b[1] - a[1] - a[2] <= ALONG for a, b in zip(inside, inside[1:]))
+            found += inside
+            read += extents.length[i]
+        assert found == wanted
+    assert read <= whole.length.sum()
