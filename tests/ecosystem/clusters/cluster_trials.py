@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import psutil
 from own_machine import SHARED
-from ways import ROOT, Job, Place, Start, wait
+from ways import ROOT, SLURM_NODES, Job, Place, Start, wait
 
 PROGRAMS = {"TensorFlow": "tensorflow2_digits.py", "PyTorch": "pytorch_digits.py"}
 # In steady state. In PyTorch metrics have no names, so that they are negotiated: two an epoch, each
 # in one round or, if a rank comes late, in two. A training that is not planned needs 440.
 ROUNDS = {"TensorFlow": 0, "PyTorch": 2 * 2 * 20}
+LOSES_A_NODE = "a node is drained"
+ELASTIC_PROGRAM = ROOT / "examples" / "pytorch_photographs_elastic.py"
 ENDLESS = Path(__file__).parent / "endless.py"
 # Only a hang takes that long.
 HANG_SECONDS = 200
@@ -97,6 +100,36 @@ def is_cancelled(place: Place, start: Start, folder: Path, mode: str) -> Result:
     return _wrong(job, text) if job.succeeded() else _and_left(before, text)
 
 
+def loses_a_node(place: Place, start: Start, folder: Path, mode: str) -> Result:
+    """An elastic job: while a node is drained, the ranks of the others go on without it."""
+    before = _present()
+    job = start(place, folder, ("python", ELASTIC_PROGRAM, "--folder", folder, "--epochs", 10_000,
+                                "--images", 200), {"HOROVOD_OPT_MODE": mode})
+    last = place.hosts.names[SLURM_NODES - 1]
+    stays = place.ranks // SLURM_NODES
+
+    def trains_on(ranks: int) -> bool:
+        """Whether the last line says so."""
+        *_, line = ["", *re.findall(r"rank \d+ of (\d+), epoch", job.output())]
+        return line == str(ranks)
+
+    try:
+        for ranks, update in ((place.ranks, None), (stays, ("state=drain", "reason=trial")),
+                              (place.ranks, ("state=resume",))):
+            if update:
+                place.slurm.call("scontrol", "update", f"nodename={last}", *update)
+            if not wait(lambda: job.has_ended() or trains_on(ranks), HANG_SECONDS):
+                return _wrong(job, f"does not come to {ranks} ranks")
+            if job.has_ended():
+                return _wrong(job, f"ended with {job.how()}")
+    finally:
+        job.cancel()
+    if not wait(job.has_ended, HANG_SECONDS):
+        return _wrong(job, f"has not ended {HANG_SECONDS} s after it was cancelled")
+    text = f"{place.ranks} ranks, {stays}, {place.ranks}; {job.how()}"
+    return _and_left(before, text)
+
+
 def _endless(place: Place, start: Start, folder: Path, how: str, mode: str) -> Job:
     return start(place, folder, ("python", ENDLESS, folder, how), {"HOROVOD_OPT_MODE": mode})
 
@@ -141,5 +174,6 @@ TRIALS: dict[str, Callable[..., Result]] = {
        for framework in PROGRAMS},
     **{f"a rank {how}": lambda *given, how=how, mode: fails(*given, how, mode)
        for how in ("exits", "is killed")},
-    "cancelled": lambda *given, mode: is_cancelled(*given, mode),
+    "cancelled": is_cancelled,
+    LOSES_A_NODE: loses_a_node,
 }

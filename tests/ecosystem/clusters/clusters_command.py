@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import own_machine
-from cluster_trials import TRIALS, Result
+from cluster_trials import LOSES_A_NODE, TRIALS, Result
 from own_machine import NoMachine
 from slurm_daemons import PACKAGES, Slurm
-from ways import WAYS, WORKERS, Place
+from ways import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 
 from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
 
@@ -36,7 +36,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
                             metavar=name[:-1].upper(), help=f"{what}: some of {', '.join(known)}")
     parser.add_argument("--ranks", type=int, default=4, help="of each job (%(default)s)")
     parser.add_argument("--nodes", type=int, default=1, choices=(1, 2),
-                        help="of Slurm and mpirun, virtual ones (%(default)s)")
+                        help="of each job of Slurm and mpirun; virtual ones (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER",
                         help="what jobs and daemons wrote is copied to this new folder")
     arguments = parser.parse_args(argv)
@@ -52,8 +52,9 @@ def main() -> int:
     try:
         if own_machine.is_inside():
             return run(arguments, own_machine.furnish(PACKAGES))
-        return own_machine.run_inside([sys.executable, Path(__file__).parent / "run",
-                                       *sys.argv[1:]])
+        command = [sys.executable, Path(__file__).parent / "run", *sys.argv[1:]]
+        code = own_machine.run_inside(command)
+        return code if code >= 0 else 128 - code
     except (NoMachine, NoHosts) as missing:
         print(f"error: {missing}", file=sys.stderr)
         return 2
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> int:
     jobs.mkdir()
     rows = []
     with VirtualHosts(keys, 1 + WORKERS) as hosts:
-        slurm = Slurm(hosts, arguments.nodes, folder / "slurm",
+        slurm = Slurm(hosts, SLURM_NODES, folder / "slurm",
                       max(os.cpu_count() or 1, arguments.ranks // arguments.nodes))
         try:
             place = Place(hosts, slurm, arguments.nodes, arguments.ranks)
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> int:
 def chosen(arguments: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Way, trial and mode of each job."""
     return [(way, trial, mode) for way in arguments.ways for trial in arguments.trials
-            for mode in arguments.modes]
+            if (way == ELASTIC) == (trial == LOSES_A_NODE) for mode in arguments.modes]
 
 
 def attempt(place: Place, way: str, trial: str, mode: str, folder: Path) -> Result:

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,7 @@ class NoMachine(Exception):
 
 def run_inside(command: Sequence[str | Path]) -> int:
     """Runs the command on a machine of its own; its exit status. A signal to this process ends
-    everything there. Raises NoMachine."""
+    everything there, which is status -9. Raises NoMachine."""
     missing = [name for name in PROGRAMS if not shutil.which(name, path=SEARCH)]
     if os.geteuid():
         missing.append("the rights of root")
@@ -46,14 +45,14 @@ def run_inside(command: Sequence[str | Path]) -> int:
         start_new_session=True,
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
-    def end(number: int, _: object) -> None:
-        process.kill()  # unshare blocks other signals; everything inside ends with it
-        process.wait()
-        sys.exit(128 + number)
-
-    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, end)
-    return process.wait()
+    # unshare blocks other signals; everything inside ends with it.
+    former = {each: signal.signal(each, lambda *_: process.kill())
+              for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    try:
+        return process.wait()
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
 
 
 def is_inside() -> bool:

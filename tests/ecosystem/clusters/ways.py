@@ -19,7 +19,9 @@ from horovod_opt.measuring.virtual_hosts import VirtualHosts
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "clusters"
+SLURM_NODES = 2  # that Slurm has; most jobs are on fewer
 WORKERS = 2  # of the MPIJob
+ELASTIC = "sbatch, elastic"
 # What the operator gives to a launcher's pod; names of an Open MPI before version 5.
 OPERATOR = {
     "K_MPI_JOB_ROLE": "launcher",
@@ -32,7 +34,7 @@ OPERATOR = {
 @dataclass(frozen=True)
 class Place:
     """Where jobs run: `hosts` begins with the nodes of Slurm, and ends with the MPIJob's workers.
-    `ranks` are those of a job, as many on each node."""
+    A job has `ranks` on `nodes`, as many on each."""
 
     hosts: VirtualHosts
     slurm: Slurm
@@ -50,15 +52,16 @@ class Place:
 
 
 class Batch:
-    """A job of sbatch."""
+    """A job of sbatch; by default on as many nodes as the place says."""
 
     def __init__(self, place: Place, script: str, folder: Path, program: Sequence[object],
-                 settings: Mapping[str, str]):
+                 settings: Mapping[str, str], nodes: int = 0):
         self._slurm = place.slurm
         self._folder = folder
+        nodes = nodes or place.nodes
         self._job = self._slurm.submit(
             EXAMPLES / script, program, folder, place.environment(folder, settings),
-            f"--nodes={place.nodes}", f"--ntasks-per-node={place.ranks // place.nodes}")
+            f"--nodes={nodes}", f"--ntasks-per-node={place.ranks // nodes}")
 
     def has_ended(self) -> bool:
         return self._slurm.state(self._job).has_ended
@@ -110,8 +113,9 @@ Job = Union[Batch, Command]
 Start = Callable[[Place, Path, Sequence[object], Mapping[str, str]], Job]
 
 
-def _sbatch(script: str) -> Start:
-    return lambda place, folder, program, settings: Batch(place, script, folder, program, settings)
+def _sbatch(script: str, nodes: int = 0) -> Start:
+    return lambda place, folder, program, settings: Batch(place, script, folder, program, settings,
+                                                          nodes)
 
 
 def _srun(place: Place, folder: Path, program: Sequence[object],
@@ -149,6 +153,7 @@ WAYS: dict[str, Start] = {
     "srun": _srun,
     "mpirun": _mpirun,
     "MPIJob's command": _mpijob,
+    ELASTIC: _sbatch("slurm_elastic.sh", SLURM_NODES),
 }
 
 

@@ -25,9 +25,9 @@ def test_scripts_are_bash(script):
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_every_script_is_tried_or_needs_several_nodes():
-    tried = {"slurm_horovodrun.sh", "slurm_srun.sh", "mpirun.sh"}
-    assert {path.name for path in SCRIPTS} == tried | {"slurm_elastic.sh"}
+def test_every_script_is_tried():
+    text = Path(ways.__file__).read_text()
+    assert [path.name for path in SCRIPTS if f'"{path.name}"' not in text] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
