@@ -8,5 +8,9 @@
 set -euo pipefail
 export HOROVOD_OPT_MODE=${HOROVOD_OPT_MODE:-topo}
 
+# From Slurm 22.05 on, srun does not take this option from sbatch.
+if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+fi
 # Without PMIx each task would train alone, as the only rank of a job of its own.
 exec srun --mpi=pmix --kill-on-bad-exit=1 "$@"

@@ -131,10 +131,6 @@ class Slurm:
                            script, *arguments, cwd=folder, env=env)
         return int(listed)
 
-    def jobs(self) -> list[int]:
-        """Those that have not ended."""
-        return [int(line) for line in self.call("squeue", "--noheader", "--format=%A").split()]
-
     def state(self, job: int) -> State:
         shown = self.call("scontrol", "--oneliner", "show", "job", job)
         return State(re.search(r"JobState=(\S+)", shown)[1], re.search(r"ExitCode=(\S+)", shown)[1])

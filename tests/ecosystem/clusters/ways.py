@@ -47,8 +47,10 @@ class Place:
         inherited = {name: text for name, text in os.environ.items()
                      if "HOROVOD" not in name and name != "PYTHONPATH"}
         root = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
-        return {**inherited, **root, "PATH": path, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1",
-                "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", **settings}
+        # More ranks than cores; modes other than off yield by themselves.
+        few_cores = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMP_NUM_THREADS": "1"}
+        return {**inherited, **root, **few_cores, "PATH": path, "TMPDIR": str(folder),
+                "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "3", **settings}
 
 
 class Batch:
@@ -77,7 +79,8 @@ class Batch:
         self._slurm.cancel(self._job)
 
     def output(self) -> str:
-        return (self._folder / "output.txt").read_text(errors="replace")
+        file = self._folder / "output.txt"  # not there before the job begins
+        return file.read_text(errors="replace") if file.exists() else ""
 
 
 class Command:
