@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from horovod_opt import counters, xla
+from horovod_opt.launcher import slurm_step
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
 from horovod_opt.planning import first_step, pytorch_gradients
@@ -111,6 +112,14 @@ def raise_init_error(lib: ctypes.CDLL) -> None:
     text = lib.horovod_opt_init_error().decode(errors="replace")
     if text:
         raise SettingsError(text)
+
+
+def warn_if_alone(size: int) -> None:
+    """Says so, in one line on stderr, if the tasks of a Slurm step are each a job of one rank, for
+    which Horovod has no error. `size` are the ranks of the job."""
+    text = slurm_step.alone(size, os.environ)
+    if text:
+        print(f"horovod-opt: {text}", file=sys.stderr, flush=True)
 
 
 def report(lib: ctypes.CDLL) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from horovod_opt import __version__, guard, usable_cores, without_horovod
+from horovod_opt.launcher import slurm_step
 from horovod_opt.settings import Settings, SettingsError, ineffective, load
 
 # Framework: (native library, key in Horovod's metadata.json, distributions that bring it).
@@ -105,7 +106,8 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
 
 def local_size(environ: Mapping[str, str]) -> int:
     """Ranks on this node, inside a job; 1 outside."""
-    return next((int(environ[name]) for name in LOCAL_SIZES if name in environ), 1)
+    of_launcher = (int(environ[name]) for name in LOCAL_SIZES if name in environ)
+    return next(of_launcher, slurm_step.local_tasks(environ))
 
 
 def find_mpirun() -> str:

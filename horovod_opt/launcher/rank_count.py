@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from horovod_opt import usable_cores
+from horovod_opt.launcher import slurm_step
 
 CPUS_PER_RANK = 4
 
@@ -81,12 +82,10 @@ def _slots(hosts: str) -> int:
 def slurm_hosts(nodes: str, tasks: str) -> str:
     """name:slots,... from SLURM_JOB_NODELIST, n[1-2], and SLURM_TASKS_PER_NODE, 4(x2)."""
     names = expand_nodes(nodes)
-    slots = []
-    for part in tasks.split(","):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if not match:
-            sys.exit(f"horovodrun: SLURM_TASKS_PER_NODE={tasks} cannot be read; use -np and -H")
-        slots += [match[1]] * int(match[2] or 1)
+    try:
+        slots = slurm_step.tasks_by_node(tasks)
+    except ValueError:
+        sys.exit(f"horovodrun: SLURM_TASKS_PER_NODE={tasks} cannot be read; use -np and -H")
     if len(names) != len(slots):
         sys.exit(f"horovodrun: SLURM_JOB_NODELIST={nodes} names {len(names)} hosts, and "
                  f"SLURM_TASKS_PER_NODE={tasks} is for {len(slots)}; use -np and -H")

@@ -11,7 +11,8 @@ from horovod_opt.io.errors import InputError
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "tensorflow.keras", "mxnet")
 # What launchers tell each rank, to notice a job whose ranks have not met yet.
-SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
+SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE",
+         "SLURM_STEP_NUM_TASKS")
 
 
 @dataclass(frozen=True)

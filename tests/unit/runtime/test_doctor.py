@@ -159,6 +159,9 @@ def test_ranks_of_the_job(monkeypatch):
     assert inspection.local_size({"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}) == 3
     assert inspection.local_size({"MPI_LOCALNRANKS": "4"}) == 4
     assert inspection.local_size({"HOROVOD_LOCAL_SIZE": "2", "MPI_LOCALNRANKS": "4"}) == 2
+    srun = {"SLURM_STEP_TASKS_PER_NODE": "3(x2)", "SLURM_NODEID": "1"}
+    assert inspection.local_size(srun) == 3
+    assert inspection.local_size({**srun, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}) == 2
 
 
 def test_hyperthreads_are_one_core(tmp_path):

@@ -1,0 +1,15 @@
+#!/bin/bash
+# An elastic job on those nodes of the allocation that are up; its ranks talk through Gloo:
+#     sbatch slurm_elastic.sh python train_elastic.py
+# Submit it where Python's environment is activated: the job gets its PATH and all settings.
+#SBATCH --job-name=elastic
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --no-kill
+set -euo pipefail
+export HOROVOD_OPT_MODE=${HOROVOD_OPT_MODE:-topo}
+
+# horovodrun calls this every second. A node that is down or drained leaves the job.
+nodes="sinfo --noheader --Node --nodes='$SLURM_JOB_NODELIST' --states=alloc,mix --format=%N"
+exec horovodrun -np "$SLURM_NTASKS" --min-np 1 --max-np "$SLURM_NTASKS" \
+  --slots-per-host "$SLURM_NTASKS_PER_NODE" --host-discovery-script "$nodes" "$@"
