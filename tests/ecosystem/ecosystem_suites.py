@@ -29,6 +29,7 @@ JOBS = (
     _suite("ray", "ray_jobs.py", 400),
     _suite("ray_elastic", "ray_elastic_jobs.py", 900),
     _suite("spark", "spark_jobs.py", 900),
+    _suite("spark_elastic", "spark_elastic_jobs.py", 900),
 )
 # Below upstream's test.
 UPSTREAM = (

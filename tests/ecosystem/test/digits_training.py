@@ -19,9 +19,10 @@ from pathlib import Path
 import digits
 import numpy as np
 
-BATCH, RATE, SEED = 16, 0.02, 0
+BATCH, RATE, SEED = 16, 0.05, 0
 STEPS = 120
 COMMIT_EVERY = 10  # steps; a commit asks all ranks whether somebody came, by a broadcast
+LOST = "lost"  # the file that says that it has been
 LOST_AT = 55  # the step after which rank 1 of an elastic job is killed, once
 
 
@@ -119,7 +120,7 @@ def train_elastic(framework: str, folder: str) -> dict:
     """One rank of an elastic job. The first rank 1 kills itself; `folder` holds the mark of it."""
     job = FRAMEWORKS[framework]()
     data = digits.load()
-    mark = Path(folder) / "lost"
+    mark = Path(folder) / LOST
 
     @job.hvd.elastic.run
     def run(state):

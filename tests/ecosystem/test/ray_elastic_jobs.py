@@ -10,13 +10,12 @@ from __future__ import annotations
 import digits_training
 import pytest
 import ray
-from expect import FRAMEWORKS, check, given, start_without_mode
+from expect import FRAMEWORKS, START_SECONDS, check, given, start_without_mode
 from horovod.ray import ElasticRayExecutor, RayExecutor
 from horovod.runner.elastic.discovery import HostDiscovery
 
 HOSTS = ("host-1", "host-2", "host-3")
 RANKS = 2
-START_SECONDS = 100
 INTERFACE = "lo"
 
 
@@ -59,5 +58,5 @@ def test_ray_executor(framework, mode, monkeypatch, tmp_path):
 
 
 def check_elastic(reports, framework, mode, folder) -> None:
-    assert (folder / "lost").exists()
+    assert (folder / digits_training.LOST).exists()
     check(reports, framework, mode, "gloo")

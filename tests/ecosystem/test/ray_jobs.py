@@ -5,10 +5,8 @@ from __future__ import annotations
 import digits_training
 import pytest
 import ray
-from expect import FRAMEWORKS, check, given, ranks_for, start_without_mode
+from expect import FRAMEWORKS, START_SECONDS, check, given, ranks_for, start_without_mode
 from horovod.ray import RayExecutor
-
-START_SECONDS = 100
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
