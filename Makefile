@@ -83,7 +83,7 @@ lint: $(VENV)/installed
 	$(BIN)/python -m ruff check .
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(ONECCL) build *.egg-info
+	rm -rf $(VENV) $(PEERS) $(ONECCL) .venv-ecosystem build *.egg-info
 
 # Without build isolation, so that CMake and Ninja stay where they are and recompile only what
 # changed. Frameworks and MPI come first: the build looks for them.

@@ -4,6 +4,7 @@
     HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 horovodrun -np 2 python examples/pytorch_digits.py
 """
 
+import argparse
 import time
 
 import digits
@@ -27,8 +28,8 @@ def as_tensors(images: np.ndarray, labels: np.ndarray, device: torch.device):
     return torch.from_numpy(images).unsqueeze(1).to(device), torch.from_numpy(labels).to(device)
 
 
-def main() -> None:
-    arguments = digits.parse_arguments(__doc__.splitlines()[0], learning_rate=0.02)
+def train(arguments: argparse.Namespace) -> None:
+    """One rank; `arguments` are those of digits.parse_arguments()."""
     hvd.init()
     # So small a network gains nothing from more threads, and OpenMP's spin while they wait.
     torch.set_num_threads(1)
@@ -86,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    train(digits.parse_arguments(__doc__.splitlines()[0], learning_rate=0.02))

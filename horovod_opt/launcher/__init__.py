@@ -1,1 +1,1 @@
-"""What `horovodrun` does beyond upstream."""
+"""What `horovodrun`, and jobs of Ray and Spark, do beyond upstream."""

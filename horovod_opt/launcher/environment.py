@@ -41,3 +41,13 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
     elif own not in path:
         path.insert(0, own)
     return {**env, "PATH": os.pathsep.join(path)}
+
+
+def mpirun_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env`, which is for the ranks, and what mpirun itself needs where `env` has none of it.
+
+    That is this process' PATH as in environment(), PYTHONPATH and HOME; Open MPI 5 refuses to start
+    without HOME.
+    """
+    own = environment(os.environ)
+    return {**{name: own[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in own}, **env}

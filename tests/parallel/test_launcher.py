@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pwd
 import subprocess
@@ -126,6 +127,20 @@ def assert_printed(folder: Path) -> None:
     text = "".join(path.read_text() for path in files)
     assert "out of rank 0" in text
     assert "out of rank 1" in text
+
+
+@pytest.mark.usefixtures("mpi")
+def test_mpirun_starts_though_the_ranks_are_given_little(monkeypatch):
+    """As horovod.spark.run starts it: Open MPI 5 needs HOME."""
+    from horovod.runner.common.util.settings import Settings
+    from horovod.runner.mpi_run import mpi_run
+
+    monkeypatch.setenv("PATH", os.defpath)  # without this environment's mpirun
+    output = io.StringIO()
+    settings = Settings(num_proc=2, hosts="localhost:2", run_func_mode=True)
+    program = [sys.executable, "-c", "import os; print('given', os.environ['LAUNCHER_GIVEN'])"]
+    mpi_run(settings, None, {"LAUNCHER_GIVEN": "this"}, program, stdout=output)
+    assert output.getvalue().count("given this") == 2
 
 
 def test_output_files_of_gloo(job, need):

@@ -37,7 +37,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         prog="tests/upstream/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, metavar="PATH", help="checkout of upstream's repository")
-    parser.add_argument("--modes", type=_modes, default="off,gs,nbcs,gs+nbcs,topo",
+    parser.add_argument("--modes", type=parse_modes, default="off,gs,nbcs,gs+nbcs,topo",
                         help="HOROVOD_OPT_MODE of each column (%(default)s)")
     parser.add_argument("--suites", type=_suites, default=[suite.name for suite in SUITES],
                         help=f"some of {', '.join(suite.name for suite in SUITES)}")
@@ -62,7 +62,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def _modes(text: str) -> list[str]:
+def parse_modes(text: str) -> list[str]:
     try:
         return list(dict.fromkeys(load({"HOROVOD_OPT_MODE": mode}).mode
                                   for mode in text.split(",")))

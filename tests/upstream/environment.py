@@ -11,7 +11,7 @@ from pathlib import Path
 VERSION = "0.28.1"
 # Needed by upstream's tests themselves.
 HELPERS = ("pytest", "mock", "parameterized")
-REPORTED = ("tensorflow", "torch", "keras", "tf_keras", "numpy", "mpi4py")
+REPORTED = ("tensorflow", "torch", "keras", "tf_keras", "numpy", "mpi4py", "ray", "pyspark")
 
 # In the Python to examine: one line of JSON with versions and what is missing.
 EXAMINE = f"""

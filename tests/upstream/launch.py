@@ -133,11 +133,20 @@ class Job:
 
 def _kill(marker: str) -> None:
     """Ends every process of the job, also those that a launcher gave a session of their own."""
-    while left := [process for process in psutil.process_iter() if _belongs(process, marker)]:
+    while left := _of_job(marker):
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=1)
+
+
+def _of_job(marker: str) -> list[psutil.Process]:
+    """Those with the marker, and what they have started: Ray's workers write their name over it."""
+    found = [process for process in psutil.process_iter() if _belongs(process, marker)]
+    for process in found[:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += process.children(recursive=True)
+    return found
 
 
 def _belongs(process: psutil.Process, marker: str) -> bool:

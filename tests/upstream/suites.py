@@ -1,7 +1,8 @@
 """Which of upstream's suites are run, and how.
 
-Left out: suites that skip themselves with TensorFlow 2 or without a GPU, those of MXNet, Spark and
-Ray, and elastic ones whose training script is for TensorFlow 1 (tf.Session, tf.ConfigProto).
+Left out: suites that skip themselves with TensorFlow 2 or without a GPU, those of MXNet, those of
+Spark and Ray (tests/ecosystem has them), and elastic ones whose training script is for TensorFlow 1
+(tf.Session, tf.ConfigProto).
 """
 
 from __future__ import annotations

@@ -236,7 +236,8 @@ def test_waits_again(): time.sleep(1000)
     assert run.cut == ""
 
 
-def test_an_interrupted_job_is_ended_with_its_children(checkout, tmp_path):
+@pytest.mark.parametrize("environ", [None, {}], ids=["marked", "without an environment"])
+def test_an_interrupted_job_is_ended_with_its_children(checkout, tmp_path, environ):
     pid = tmp_path / "pid"
 
     def interrupt(done: int) -> None:
@@ -247,7 +248,7 @@ def test_an_interrupted_job_is_ended_with_its_children(checkout, tmp_path):
         run_suite(checkout, f"""
 import os, subprocess, time
 def test_hangs():
-    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    child = subprocess.Popen(["sleep", "1000"], env={environ}, start_new_session=True)
     print(child.pid, end=".", file=open({str(pid)!r}, "w"), flush=True)
     time.sleep(1000)
 """, tmp_path, 100, interrupt)

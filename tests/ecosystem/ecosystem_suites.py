@@ -1,0 +1,43 @@
+"""What is run on Ray and Spark: jobs of our own, and upstream's suites.
+
+Upstream's suites of the estimators (test_spark_keras, test_spark_torch, test_spark_lightning) are
+left out: see docs/ecosystem.md.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from suites import LEGACY_KERAS, Suite
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+# Workers import what they run from there. Spark takes the Python that the PATH begins with.
+_ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join(map(str, (HERE / "test", ROOT / "examples"))),
+    "PYSPARK_PYTHON": "python",
+}
+
+
+def _suite(name: str, file: str, seconds: int, **environment: str) -> Suite:
+    return Suite(name, file, seconds, launched=False, environment={**_ENVIRONMENT, **environment})
+
+
+# Below tests/ecosystem/test.
+JOBS = (
+    _suite("ray", "ray_jobs.py", 400),
+    _suite("ray_elastic", "ray_elastic_jobs.py", 900),
+    _suite("spark", "spark_jobs.py", 900),
+    _suite("spark_elastic", "spark_elastic_jobs.py", 900),
+)
+# Below upstream's test.
+UPSTREAM = (
+    _suite("test_ray", "single/test_ray.py", 1800),
+    _suite("test_ray_elastic", "single/test_ray_elastic.py", 900),
+    _suite("test_ray_elastic_v2", "single/test_ray_elastic_v2.py", 900),
+    _suite("test_spark", "integration/test_spark.py", 2400),
+    _suite("test_elastic_spark_torch", "integration/test_elastic_spark_torch.py", 2400),
+    _suite("test_elastic_spark_tensorflow2", "integration/test_elastic_spark_tensorflow2.py", 2400,
+           **LEGACY_KERAS),
+)

@@ -1,0 +1,79 @@
+"""What tests/ecosystem takes for a job that went well, and what it refuses to run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import ecosystem_command
+import expect
+import pytest
+from ecosystem_suites import HERE, JOBS, UPSTREAM
+from environment import Unusable
+from outcomes import Outcome, Run
+
+
+@pytest.fixture
+def reports(monkeypatch, tmp_path):
+    """Two ranks in mode topo, as they should be."""
+    monkeypatch.setenv(expect.REFERENCES, str(tmp_path))
+    (tmp_path / "torch-2.json").write_text(json.dumps({"weights": "abc", "accuracy": 0.97}))
+    return [{"rank": rank, "size": 2, "mode": "topo", "controller": "gloo", "weights": "abc",
+             "steady_rounds": 0, "plans": ["resting", "active"]} for rank in range(2)]
+
+
+def test_a_job_that_went_well(reports):
+    expect.check(reports, "torch", "topo", "gloo")
+    expect.check(reports, "torch", "auto", "gloo")
+
+
+@pytest.mark.parametrize("change", [
+    {"mode": "off"}, {"weights": "abd"}, {"controller": "mpi"}, {"steady_rounds": 1},
+    {"plans": ["warming up"]}, {"rank": 0}, {"size": 1},
+], ids=lambda change: next(iter(change)))
+def test_one_rank_is_enough_to_fail_a_job(reports, change):
+    reports[1] |= change
+    with pytest.raises(AssertionError):
+        expect.check(reports, "torch", "topo", "gloo")
+
+
+def test_the_mode_is_given_or_the_drivers(monkeypatch):
+    monkeypatch.setenv(expect.MODE, "gs")
+    assert expect.start_without_mode(monkeypatch) == "gs"
+    assert expect.MODE not in expect.os.environ
+    assert expect.given("torch", "gs", monkeypatch) == {expect.MODE: "gs"}
+    assert expect.MODE not in expect.os.environ
+    assert expect.given("tensorflow", "gs", monkeypatch) == {}
+    assert expect.os.environ[expect.MODE] == "gs"
+
+
+@pytest.mark.parametrize("cores, mode, ranks", [
+    (2, "topo", 2), (2, "auto", 2), (2, "scp", 1), (3, "topo+scp", 1), (4, "scp", 2)])
+def test_scp_has_fewer_ranks_on_few_cores(monkeypatch, cores, mode, ranks):
+    monkeypatch.setattr(expect.usable_cores, "count_cores", lambda _: cores)
+    assert expect.ranks_for(mode) == ranks
+
+
+def test_every_job_has_its_file():
+    assert all((HERE / "test" / suite.file).is_file() for suite in JOBS)
+    assert not any(suite.launched for suite in (*JOBS, *UPSTREAM))
+
+
+def test_jobs_that_fail_are_told_whatever_mode_off_does():
+    failed = Run({"a": Outcome("failed", "why"), "b": Outcome("passed")})
+    runs = {"off": {"ray": failed, "test_ray": failed}, "topo": {"spark": failed}}
+    assert [(each.mode, each.suite, each.test) for each in ecosystem_command.failed_jobs(runs)] == [
+        ("off", "ray", "a"), ("topo", "spark", "a")]
+
+
+def test_an_unknown_suite_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        ecosystem_command.parse_arguments(["--suites", "ray,dask"])
+    assert "'dask' is not one of ray, " in capsys.readouterr().err
+
+
+def test_without_java_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(Unusable, match="apt-get install default-jre-headless"):
+        ecosystem_command.check_java()
