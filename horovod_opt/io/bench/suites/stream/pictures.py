@@ -76,8 +76,9 @@ def _row(cell: StreamCell, name: str, one: StreamCell | None, steps: float) -> t
     return (*label, in_two_lines(cell.spread(name, SPEED)),
             in_two_lines(cell.over(name, one), ".2f") if one else "", *source,
             in_two_lines(cell.ratio(name, "tf-data"), ".2f") if name != "tf-data" else "",
-            in_two_lines(cell.spread(name, "cpu_ms_per_image")), f"{100 * waiting.median:.0f}",
-            _counted(cell, name, "bytes", 1 << 20), _counted(cell, name, "requests"),
+            in_two_lines(cell.spread(name, "cpu_ms_per_image"), ".2f"),
+            f"{100 * waiting.median:.0f}", _counted(cell, name, "bytes", 1 << 20),
+            _counted(cell, name, "requests"),
             f"{failed} failed" if failed else "")
 
 
