@@ -9,7 +9,8 @@
 set -euo pipefail
 export HOROVOD_OPT_MODE=${HOROVOD_OPT_MODE:-topo}
 
-# horovodrun calls this every second. A node that is down or drained leaves the job.
-nodes="sinfo --noheader --Node --nodes='$SLURM_JOB_NODELIST' --states=alloc,mix --format=%N"
+# horovodrun calls this every second. To sinfo --states a node that is drained is still allocated.
+list="sinfo --noheader --Node --nodes='$SLURM_JOB_NODELIST' --format='%N %t'"
+nodes="$list | sed -En 's/ (alloc|mix)$//p'"
 exec horovodrun -np "$SLURM_NTASKS" --min-np 1 --max-np "$SLURM_NTASKS" \
   --slots-per-host "$SLURM_NTASKS_PER_NODE" --host-discovery-script "$nodes" "$@"
