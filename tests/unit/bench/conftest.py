@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from horovod_opt.bench import worker_job
 from horovod_opt.bench.worker_job import WORKERS
 from horovod_opt.measuring import launch
 
@@ -41,6 +42,30 @@ def executed(monkeypatch) -> Executed:
 
     monkeypatch.setattr(launch, "execute", execute)
     return seen
+
+
+class Answers(list):
+    """What the jobs return or raise, in their order; `seen` has what was to be run: series,
+    program, ranks and timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple] = []
+
+
+@pytest.fixture
+def answers(monkeypatch) -> Answers:
+    prepared = Answers()
+
+    def run(*job):
+        prepared.seen.append(job)
+        answer = prepared.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(worker_job, "run", run)
+    return prepared
 
 
 @pytest.fixture

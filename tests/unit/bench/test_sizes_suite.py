@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_opt import cli
-from horovod_opt.bench import worker_job
 from horovod_opt.bench.sizes.results import curves
 from horovod_opt.bench.sizes.sizes_pictures import bytes_text, section
 from horovod_opt.bench.sizes.sizes_suite import order
@@ -26,24 +25,10 @@ def sizes(*arguments: object) -> int:
     return cli.main(["bench", "sizes", *map(str, arguments)])
 
 
-@pytest.fixture
-def answers(monkeypatch):
-    """What the jobs return or raise, in their order; what was to be run is in `seen`."""
-    class Answers(list):
-        seen: list[tuple]
-
-    prepared = Answers()
-    prepared.seen = []
-
-    def run(series, program, ranks, timeout):
-        prepared.seen.append((series, program, ranks))
-        answer = prepared.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return {"metrics": {"microseconds": answer}, "mpi": "Open MPI", "per_rank": {}}
-
-    monkeypatch.setattr(worker_job, "run", run)
-    return prepared
+def result(*microseconds: float) -> dict:
+    """Of the sizes of QUICK."""
+    return {"metrics": {"microseconds": dict(zip(("1024", "4096"), microseconds))},
+            "mpi": "Open MPI", "per_rank": {}}
 
 
 def test_series_are_interleaved_and_scp_needs_two_cores_a_rank():
@@ -54,10 +39,9 @@ def test_series_are_interleaved_and_scp_needs_two_cores_a_rank():
 
 
 def test_every_size_is_measured_in_each_job_shown_and_kept(answers, tmp_path, capsys):
-    answers += [{"1024": 1.0, "4096": 2.0}, {"1024": 90.0, "4096": 110.0},
-                {"1024": 40.0, "4096": 44.0}]
+    answers += [result(1.0, 2.0), result(90.0, 110.0), result(40.0, 44.0)]
     assert sizes(*QUICK, "--output", tmp_path) == 0
-    assert [(series.name, program, ranks) for series, program, ranks in answers.seen] == [
+    assert [(series.name, program, ranks) for series, program, ranks, _ in answers.seen] == [
         (name, ["sizes.py", "--seconds", "0.5", "--bytes", "1024", "4096"], 2)
         for name in (LIMIT, BASE, "topo")]
     saved = documents.load(tmp_path / "sizes.json", "sizes")
@@ -71,7 +55,7 @@ def test_every_size_is_measured_in_each_job_shown_and_kept(answers, tmp_path, ca
 
 
 def test_what_was_measured_for_other_sizes_is_not_added_to(answers, tmp_path, capsys):
-    answers += [{"1024": 1.0}] * 3
+    answers += [result(1.0)] * 3
     assert sizes(*QUICK[:-1], "--output", tmp_path) == 0
     assert sizes(*QUICK, "--output", tmp_path) == 2
     assert "measured with other bytes" in capsys.readouterr().err
@@ -79,7 +63,7 @@ def test_what_was_measured_for_other_sizes_is_not_added_to(answers, tmp_path, ca
 
 def test_the_report_takes_its_file(answers, tmp_path):
     pytest.importorskip("jinja2")
-    answers += [{"1024": 1.0, "4096": 2.0}] * 3
+    answers += [result(1.0, 2.0)] * 3
     assert sizes(*QUICK, "--output", tmp_path) == 0
     page = tmp_path / "report.html"
     assert cli.main(["report", str(tmp_path), "--output", str(page)]) == 0
@@ -136,7 +120,7 @@ def environment(tmp_path) -> Path:
 def test_oneccl_is_another_environments_and_lies_where_its_wheels_put_it(
         answers, environment, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
-    answers += [{"1024": 1.0, "4096": 2.0}] * 5
+    answers += [result(1.0, 2.0)] * 5
     python = environment / "bin" / "python"
     assert sizes(*QUICK, "--oneccl", python, "--plain", python, "--output", tmp_path / "out") == 0
     oneccl, plain = (series for series, *_ in answers.seen[-2:])
@@ -149,7 +133,7 @@ def test_oneccl_is_another_environments_and_lies_where_its_wheels_put_it(
 
 
 def test_a_job_that_fails_is_kept_as_such(answers, tmp_path, capsys):
-    answers += [{"1024": 1.0, "4096": 2.0}, launch.JobFailed("killed"), {"1024": 1.0, "4096": 2.0}]
+    answers += [result(1.0, 2.0), launch.JobFailed("killed"), result(1.0, 2.0)]
     assert sizes(*QUICK, "--output", tmp_path) == 2
     assert "1 of 3 jobs failed" in capsys.readouterr().err
 

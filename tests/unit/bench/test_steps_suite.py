@@ -284,30 +284,11 @@ def result(value: float, rounds: int = 0) -> dict:
                 "memory_mib": [500.0, 600.0]}}
 
 
-@pytest.fixture
-def answers(monkeypatch):
-    """What the jobs return or raise, in their order; what they were told is in `seen`."""
-    class Answers(list):
-        seen: list[tuple]
-
-    prepared = Answers()
-    prepared.seen = []
-
-    def run(series, program, ranks, timeout):
-        prepared.seen.append((series.name, program, ranks, timeout))
-        answer = prepared.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(worker_job, "run", run)
-    return prepared
-
-
 def test_a_benchmark_is_measured_shown_and_kept(answers, tmp_path, capsys):
     answers += [result(10.0), result(20.0), result(30.0, rounds=4)]
     assert steps(*QUICK, "--timeout", 9, "--output", tmp_path) == 0
-    assert answers.seen[0] == (BASE, ["text.py", "--seconds", "0.5"], 2, 9.0)
+    series, *job = answers.seen[0]
+    assert (series.name, job) == (BASE, [["text.py", "--seconds", "0.5"], 2, 9.0])
     saved = documents.load(tmp_path / "steps.json", "steps")
     assert [(one["series"], one["steps_per_second"], one["rounds"])
             for one in saved["measurements"]] == [
