@@ -20,8 +20,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bfloat16 import copy_changed
 from command import OFF, WIDTH, parse_modes, run_all
-from ecosystem_suites import HERE, JOBS, UPSTREAM
+from ecosystem_suites import CHANGES, HERE, JOBS, UPSTREAM
 from environment import Unusable, check_checkout, examine
 from launch import HOROVODRUN, Column, Job
 from outcomes import Failure, everywhere, regressions
@@ -104,7 +105,9 @@ def main() -> int:
     try:
         check_java()
         about = {"versions": examine(sys.executable, patched=True)}
-        checkout = check_checkout(arguments.path) if arguments.path else None
+        checkout = None
+        if arguments.path:
+            checkout = copy_changed(check_checkout(arguments.path), folder / "upstream", CHANGES)
         results = Results(arguments.json.absolute(), about, arguments.resume)
         if not arguments.resume:
             shutil.rmtree(folder / "references", ignore_errors=True)

@@ -19,6 +19,9 @@ _ENVIRONMENT = {
     "PYSPARK_PYTHON": "python",
 }
 
+# Changes of upstream's tests, as in bfloat16.py: ray.init() of Ray 2 does not know the argument.
+CHANGES = {"single/test_ray.py": ((r", _redis_max_memory=[0-9 *]+", ""),)}
+
 
 def _suite(name: str, file: str, seconds: int, **environment: str) -> Suite:
     return Suite(name, file, seconds, launched=False, environment={**_ENVIRONMENT, **environment})

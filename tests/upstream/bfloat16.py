@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from environment import Unusable
@@ -28,10 +29,20 @@ RULES = {
 
 def copy_with_bfloat16(checkout: Path, folder: Path) -> Path:
     """Makes `folder` a checkout with nothing but tests, which try bfloat16, too."""
+    return copy_changed(checkout, folder, RULES)
+
+
+def copy_changed(checkout: Path, folder: Path,
+                 changes: Mapping[str, tuple[tuple[str, str], ...]]) -> Path:
+    """Makes `folder` a checkout with nothing but tests, changed as in RULES.
+
+    Raises:
+        Unusable: a pattern is not found.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(checkout / "test", folder / "test",
                     ignore=shutil.ignore_patterns("__pycache__"))
-    for name, rules in RULES.items():
+    for name, rules in changes.items():
         path = folder / "test" / name
         text = path.read_text()
         for pattern, replacement in rules:

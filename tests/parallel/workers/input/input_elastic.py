@@ -84,7 +84,6 @@ def make_state():
         return hvd.elastic.TorchState(torch.nn.Linear(2, 2), step=0, total=0, of_three=0, again=0)
     from horovod.common.elastic import ObjectState
 
-    # TensorFlowState broadcasts when it is made, which a rank that joins does alone.
     return ObjectState(hvd.broadcast_object, hvd.rank, step=0, total=0, of_three=0, again=0)
 
 

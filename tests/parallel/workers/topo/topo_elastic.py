@@ -13,7 +13,6 @@ GROWS, MORE = 12, 12  # steps before there is room for a third rank, and with it
 hosts = FOLDER / "hosts"
 hvd.init()
 weights = tf.Variable(tf.zeros([4]))
-# TensorFlowState broadcasts when it is made, which a rank that joins does alone.
 state = ObjectState(hvd.broadcast_object, hvd.rank, step=0, with_three=0, weights=[0.0] * 4)
 
 
