@@ -50,6 +50,7 @@ class Place:
         # More ranks than cores; modes other than off yield by themselves.
         few_cores = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMP_NUM_THREADS": "1"}
         return {**inherited, **root, **few_cores, "PATH": path, "TMPDIR": str(folder),
+                "HOME": str(folder),  # horovodrun keeps there which hosts it has reached
                 "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "3", **settings}
 
 
