@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod_opt.arguments import INTERRUPTED, Refused, positive
-from horovod_opt.bench.worker_job import BASE, MODES
+from horovod_opt.bench.worker_job import BASE
 
 if TYPE_CHECKING:
     from horovod_opt.simulate.parameters import Setup
 
 NAME = "horovod-opt simulate"
+MODES = "off,gs,nbcs,scp,topo,topo+scp"  # those of the source
 SUMMIT_RANKS = "6,24,96,384,1536,6144,24576"
 SUMMIT_STEPS = 500  # source, 6.2.1
 PROFILE_STEPS = 50

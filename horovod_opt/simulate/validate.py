@@ -27,7 +27,7 @@ def cells(document: dict[str, Any]) -> Iterator[tuple[tuple, dict[tuple[str, int
     if document["settings"]["scaling"] != "weak":
         return iter(())
     for one in document["measurements"]:
-        series = one["mode"] or one["series"]
+        series = one["series"]
         if ("failed" in one or one["separate"] or one["ranks"] < 2
                 or series not in (LIMIT, *model.MODES)):
             continue

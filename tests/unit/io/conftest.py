@@ -44,9 +44,12 @@ def one_at_a_time() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def kernel(compiled) -> None:
     """The kernel for this TensorFlow, beside the library."""
+    from horovod_opt.io.tensorflow.kernel import operations
+
     with one_at_a_time() as package:
         building.compile_kernel(find_tensorflow(os.environ), "c++", os.environ, ROOT / "build",
                                 package)
+    operations.cache_clear()  # other tests may have looked for it before
 
 
 @pytest.fixture(params=["kernel", "generator"])
@@ -54,13 +57,11 @@ def source(request, monkeypatch) -> str:
     """Who makes the batches for TensorFlow: the test runs with both."""
     from horovod_opt.io.tensorflow import dataset
     from horovod_opt.io.tensorflow.elements import Elements
-    from horovod_opt.io.tensorflow.kernel import operations
 
     if request.param == "generator":
         monkeypatch.setattr(sys.modules[dataset.__module__], "operations", lambda: None)
     else:
         request.getfixturevalue("kernel")
-        operations.cache_clear()  # it may not have been there before
 
         def none(*_: object) -> None:
             raise AssertionError("a batch is made in Python")

@@ -233,7 +233,8 @@ def test_failed_jobs_other_series_and_other_ways_of_training_are_left_out(machin
     first = document["measurements"][1]
     document["measurements"] += [
         {**first, "failed": "hung"}, {**first, "separate": True}, {**first, "ranks": 1},
-        {**first, "series": "DDP", "mode": None}]
+        {**first, "series": "DDP", "mode": None},
+        {**first, "series": "off, yielding", "mode": "off"}]
     (_, steps), = validate.cells(document)
     assert {series: len(found) for series, found in steps.items()} == {
         (series, 2): 1 for series in ("no communication", "off", "gs", "topo")}

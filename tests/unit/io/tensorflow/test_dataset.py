@@ -257,14 +257,17 @@ def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
         return [one.name for one in threading.enumerate()
                 if one.name in ("hio-decode", "hio-steps")]
 
-    gc.collect()  # errors of other tests hold iterators
-    assert not threads()
+    def have_ended() -> bool:
+        deadline = time.monotonic() + 20
+        while threads() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not threads()
+
+    gc.collect()  # errors of other tests hold iterators, whose threads TensorFlow ends later
+    assert have_ended()
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         batches = iter(hio.tensorflow.dataset(data, 8).prefetch(2))
         next(batches)
         assert threads()
         del batches
-        deadline = time.monotonic() + 20
-        while threads() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not threads()
+        assert have_ended()
