@@ -20,7 +20,7 @@ from horovod_opt.io.bench.jpegs import files
 from horovod_opt.io.bench.jpegs.pipelines import PIPELINES, Shape
 from horovod_opt.io.bench.stands.meeting import Meeting
 
-AT_ONCE = 16  # files whose cached pages are forgotten, or read, at the same time
+AT_ONCE = 16  # files whose cached pages are forgotten at the same time
 
 
 class WrongImages(Exception):
