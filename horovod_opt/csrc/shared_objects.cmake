@@ -45,6 +45,3 @@ function(horovod_opt_share_objects)
   string(REGEX MATCH "-DEIGEN_MAX_ALIGN_BYTES=[0-9]+" alignment "${flags}")
   target_compile_options(pytorch PRIVATE ${alignment})
 endfunction()
-
-# The frameworks' libraries are made after this file is read.
-cmake_language(DEFER CALL horovod_opt_share_objects)

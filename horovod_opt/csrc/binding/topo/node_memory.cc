@@ -6,31 +6,28 @@
 
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/core/base/rounding.h"
 #include "horovod_opt/csrc/core/shm/segment_handover.h"
 
 namespace horovod_opt {
 namespace {
 
-constexpr std::size_t kLine = 64;
-
-std::size_t Rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
 std::size_t PresenceBytes(const Groups& groups) {
-  return Rounded(Presence::Bytes(static_cast<int>(groups.ranks.size())));
+  return WholeLines(Presence::Bytes(static_cast<int>(groups.ranks.size())));
 }
 
 std::size_t QueueBytes(const Groups& groups) {
-  return (groups.Alone() ? 1 : 2) * Rounded(ReadyQueue::Bytes());
+  return (groups.Alone() ? 1 : 2) * WholeLines(ReadyQueue::Bytes());
 }
 
 std::size_t PlacesBytes(const Groups& groups) {
-  return Rounded(BucketPlaces::Bytes(static_cast<int>(groups.ranks.size())));
+  return WholeLines(BucketPlaces::Bytes(static_cast<int>(groups.ranks.size())));
 }
 
 // The doorbell, the ranks' presence, the queues and the buckets' places, before what the
 // reduction uses.
 std::size_t HeadBytes(const Groups& groups) {
-  return Rounded(sizeof(Doorbell)) + PresenceBytes(groups) + QueueBytes(groups) +
+  return WholeLines(sizeof(Doorbell)) + PresenceBytes(groups) + QueueBytes(groups) +
          PlacesBytes(groups);
 }
 
@@ -40,14 +37,14 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
     : segment_(std::move(segment)),
       ranks_(groups.ranks),
       index_(groups.index),
-      presence_(static_cast<char*>(segment_.data()) + Rounded(sizeof(Doorbell)), groups.index,
+      presence_(static_cast<char*>(segment_.data()) + WholeLines(sizeof(Doorbell)), groups.index,
                 static_cast<int>(groups.ranks.size())) {
   char* const data = static_cast<char*>(segment_.data());
-  char* const ready = data + Rounded(sizeof(Doorbell)) + PresenceBytes(groups);
+  char* const ready = data + WholeLines(sizeof(Doorbell)) + PresenceBytes(groups);
   doorbell_ = reinterpret_cast<Doorbell*>(data);
   ready_ = reinterpret_cast<ReadyQueue*>(ready);
   order_ =
-      groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + Rounded(ReadyQueue::Bytes()));
+      groups.Alone() ? ready_ : reinterpret_cast<ReadyQueue*>(ready + WholeLines(ReadyQueue::Bytes()));
   places_ = std::make_unique<BucketPlaces>(ready + QueueBytes(groups), groups.index,
                                            static_cast<int>(groups.ranks.size()));
   const std::size_t head = HeadBytes(groups);

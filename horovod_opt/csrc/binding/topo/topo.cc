@@ -27,7 +27,7 @@ using horovod::common::Response;
 using horovod::common::TensorTableEntry;
 
 // How long a rank waits at the end for others that may have died.
-constexpr std::chrono::seconds kPatience(10);
+constexpr std::chrono::seconds kPatienceAtTheEnd(10);
 
 }  // namespace
 
@@ -240,12 +240,12 @@ void Topo::Finish() {
   await_all_ranks();  // nothing becomes ready any more
   if (!groups_.Alone()) {
     const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
-    path_->Await(plans_.LeftToEnd(rows), kPatience);
+    path_->Await(plans_.LeftToEnd(rows), kPatienceAtTheEnd);
   }
   if (order_ != nullptr) order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
-  path_->Finish(kPatience);
-  for (const auto& [id, set] : sets_) set->Finish(kPatience);
+  path_->Finish(kPatienceAtTheEnd);
+  for (const auto& [id, set] : sets_) set->Finish(kPatienceAtTheEnd);
   while (operations_.PerformUntilRound()) continue;
 }
 

@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
+
 namespace horovod_opt {
-namespace {
-
-constexpr std::int64_t kLine = 64;
-
-std::int64_t CeilDiv(std::int64_t numerator, std::int64_t denominator) {
-  return (numerator + denominator - 1) / denominator;
-}
-
-}  // namespace
 
 struct alignas(16) Exchange::Header {
   std::uint64_t tag;
@@ -33,7 +26,7 @@ Exchange::Exchange(int members, int self, int channels, std::uint64_t tag, Excha
       element_(static_cast<std::int64_t>(data_.arithmetic.element)),
       chunks_(1 + CeilDiv(std::max<std::int64_t>(0, data_.bytes - sizes.first), sizes.chunk)),
       window_(static_cast<std::size_t>(std::min<std::int64_t>(kWindow, chunks_))) {
-  static_assert(sizeof(Header) == kLine, "the data behind it begins a cache line");
+  static_assert(sizeof(Header) == kCacheLine, "the data behind it begins a cache line");
 }
 
 Exchange::Exchange(int members, int self, int channels, std::int64_t bytes, Ended ended,
@@ -85,11 +78,11 @@ void Exchange::Begin(Chunk& chunk, const Transport& transport, BufferPool& buffe
   }
   const int pieces = chunk.schedule.pieces;
   chunk.piece = CeilDiv(chunk.bytes / element_, pieces) * element_;
-  chunk.header = first ? kLine : 0;
-  chunk.stride = first ? kLine + CeilDiv(chunk.piece, kLine) * kLine : chunk.piece;
+  chunk.header = first ? kCacheLine : 0;
+  chunk.stride = first ? kCacheLine + WholeLines(chunk.piece) : chunk.piece;
   chunk.summed.assign(static_cast<std::size_t>(pieces), false);
   // A member that means something else may send more, but not more than a first chunk.
-  const std::int64_t room = std::max(pieces * chunk.stride, first ? kLine + sizes_.first : 0);
+  const std::int64_t room = std::max(pieces * chunk.stride, first ? kCacheLine + sizes_.first : 0);
   chunk.received = buffers.Take(room);
   ExchangedData::Place place;
   if (!first && data_.place && transport.CanBeGivenUp()) {

@@ -9,13 +9,13 @@
 namespace horovod_opt {
 namespace {
 
-using ByRank = std::map<int, Vote>;
+using VoteByRank = std::map<int, Vote>;
 
 std::string On(int rank, const std::string& reason) {
   return "rank " + std::to_string(rank) + ": " + reason;
 }
 
-std::vector<int> RanksWithout(const ByRank& votes, const TextByRank& rows, PlanState at_least) {
+std::vector<int> RanksWithout(const VoteByRank& votes, const TextByRank& rows, PlanState at_least) {
   std::vector<int> missing;
   for (const auto& [rank, row] : rows) {
     const auto found = votes.find(rank);
@@ -25,7 +25,7 @@ std::vector<int> RanksWithout(const ByRank& votes, const TextByRank& rows, PlanS
 }
 
 template <class Is>
-bool All(const ByRank& votes, const Is& is) {
+bool All(const VoteByRank& votes, const Is& is) {
   return std::all_of(votes.begin(), votes.end(), [&](const auto& one) { return is(one.second); });
 }
 
@@ -39,7 +39,7 @@ void Combine(std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& 
   }
 }
 
-void Combine(const ByRank& votes, const std::set<int>& group, Decision& decision) {
+void Combine(const VoteByRank& votes, const std::set<int>& group, Decision& decision) {
   for (const auto& [rank, vote] : votes) {
     if (vote.completed.empty()) continue;  // this rank got the plan after it had ended
     Combine(decision.everywhere, vote.completed, std::min<std::uint64_t>);
@@ -50,14 +50,14 @@ void Combine(const ByRank& votes, const std::set<int>& group, Decision& decision
 }
 
 // All of it has arrived equally often on every rank, and nothing is under way.
-bool MayRest(const ByRank& votes) {
+bool MayRest(const VoteByRank& votes) {
   const Vote& first = votes.begin()->second;
   return All(votes, [&](const Vote& one) {
     return one.state == PlanState::kActive && one.whole && IsQuiet(one) && one.begun == first.begun;
   });
 }
 
-std::set<int> LeftOut(const ByRank& votes) {
+std::set<int> LeftOut(const VoteByRank& votes) {
   std::set<int> slots;
   for (const auto& [rank, vote] : votes) slots.insert(vote.left_out.begin(), vote.left_out.end());
   return slots;
@@ -73,7 +73,7 @@ std::vector<bool> OnGpus(const Devices& by_slot, const std::set<int>& left_out) 
 }
 
 // Of a plan about which every rank has said the same number of devices.
-std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& votes) {
+std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& votes) {
   std::vector<std::shared_ptr<const Devices>> by_slot(votes.begin()->second.devices.size());
   std::map<Devices, std::shared_ptr<const Devices>> known;
   for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
@@ -86,7 +86,7 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const ByRank& votes) {
   return by_slot;
 }
 
-Decision DecideOne(const std::string& hash, const ByRank& votes, const TextByRank& rows,
+Decision DecideOne(const std::string& hash, const VoteByRank& votes, const TextByRank& rows,
                    const std::set<int>& group) {
   Decision decision;
   decision.hash = hash;
@@ -146,8 +146,8 @@ Decision DecideOne(const std::string& hash, const ByRank& votes, const TextByRan
   return decision;
 }
 
-std::map<std::string, ByRank> VotesByPlan(const TextByRank& rows) {
-  std::map<std::string, ByRank> plans;
+std::map<std::string, VoteByRank> VotesByPlan(const TextByRank& rows) {
+  std::map<std::string, VoteByRank> plans;
   for (const auto& [row, ranks] : Distinct(rows)) {
     for (const Vote& one : FromRow(row)) {
       for (int rank : ranks) plans[one.hash].emplace(rank, one);

@@ -11,11 +11,11 @@ namespace horovod_opt {
 namespace {
 
 using Key = std::pair<int, std::string>;      // process set, name
-using ByRank = std::map<int, WaitingTensor>;  // who waits for it
-using Tensors = std::map<Key, ByRank>;
+using Waiting = std::map<int, WaitingTensor>;  // who waits for it
+using Tensors = std::map<Key, Waiting>;
 using Keys = std::set<Key>;
 
-std::vector<WaitingTensor> FromRow(const std::string& row) {
+std::vector<WaitingTensor> WaitingIn(const std::string& row) {
   std::vector<WaitingTensor> waiting;
   std::istringstream lines(row);
   for (std::string line; std::getline(lines, line);) {
@@ -56,7 +56,7 @@ Keys ContradictedBy(const Key& key, int rank, const Keys& vain, const Tensors& t
   Keys found;
   const auto contradicted = [&](const WaitingTensor& tensor) {
     for (const Key& other : vain) {
-      const ByRank& waiting = tensors.at(other);
+      const Waiting& waiting = tensors.at(other);
       const auto here = waiting.find(rank);
       if (here != waiting.end() && here->second.long_ago && AreContradictory(tensor, here->second))
         found.insert(other);
@@ -67,7 +67,7 @@ Keys ContradictedBy(const Key& key, int rank, const Keys& vain, const Tensors& t
     if (!MayBeIndices(tensor)) continue;
     // The values beside them are what a dense gradient contradicts.
     for (const Key& other : vain) {
-      const ByRank& waiting = tensors.at(other);
+      const Waiting& waiting = tensors.at(other);
       const auto beside = waiting.find(waits);
       if (other == key || beside == waiting.end() || other.first != key.first) continue;
       if (beside->second.kind == WaitingTensor::kAllgather) contradicted(beside->second);
@@ -133,7 +133,7 @@ std::vector<Contradiction> Contradictions(const TextByRank& rows,
                                           const std::function<std::vector<int>(int)>& members) {
   Tensors tensors;
   for (const auto& [row, ranks] : Distinct(rows)) {
-    for (const WaitingTensor& one : FromRow(row)) {
+    for (const WaitingTensor& one : WaitingIn(row)) {
       for (int rank : ranks) tensors[{one.process_set, one.name}].emplace(rank, one);
     }
   }

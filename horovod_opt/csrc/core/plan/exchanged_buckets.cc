@@ -5,12 +5,11 @@
 #include <exception>
 #include <utility>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
 #include "horovod_opt/csrc/core/plan/await_data.h"
 
 namespace horovod_opt {
 namespace {
-
-constexpr std::int64_t kLine = 64;  // parts begin at a cache line, and so at an element
 
 std::int64_t BytesOf(const CompleteBucket& bucket) {
   std::int64_t bytes = 0;
@@ -181,7 +180,8 @@ std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::EndJourney(int buck
 }
 
 std::vector<std::int64_t> ExchangedBuckets::Ends(std::int64_t bytes) const {
-  const std::int64_t part = (bytes + ranks_ * kLine - 1) / (ranks_ * kLine) * kLine;
+  // Parts begin at a cache line, and so at an element.
+  const std::int64_t part = CeilDiv(bytes, ranks_ * kCacheLine) * kCacheLine;
   std::vector<std::int64_t> ends;
   for (int rank = 1; rank <= ranks_; ++rank) ends.push_back(std::min(bytes, rank * part));
   return ends;

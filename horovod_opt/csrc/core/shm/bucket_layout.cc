@@ -3,12 +3,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
 #include "horovod_opt/csrc/core/shm/node_barrier.h"
 
 namespace horovod_opt {
 namespace {
-
-constexpr std::int64_t kLine = 64;  // bytes of a cache line
 
 // The largest whole number of cache lines for a slice so that everything fits into `bytes`.
 std::int64_t SliceBytes(std::size_t bytes, int rank, int ranks) {
@@ -23,15 +22,15 @@ std::int64_t SliceBytes(std::size_t bytes, int rank, int ranks) {
                                 std::to_string(bytes));
   }
   const std::int64_t row = static_cast<std::int64_t>(bytes - sizeof(NodeBarrier)) / (2 * ranks);
-  return (row - kLine) / ranks / kLine * kLine;
+  return (row - kCacheLine) / ranks / kCacheLine * kCacheLine;
 }
 
 }  // namespace
 
 std::size_t BucketLayout::Bytes(int ranks, std::size_t chunk) {
   const std::size_t count = static_cast<std::size_t>(ranks);
-  const std::size_t lines = (chunk + count * kLine - 1) / (count * kLine);  // of a slice
-  return sizeof(NodeBarrier) + 2 * count * (1 + count * lines) * kLine;
+  const std::size_t lines = CeilDiv(chunk, count * kCacheLine);  // of a slice
+  return sizeof(NodeBarrier) + 2 * count * (1 + count * lines) * kCacheLine;
 }
 
 BucketLayout::BucketLayout(void* memory, std::size_t bytes, int rank, int ranks)

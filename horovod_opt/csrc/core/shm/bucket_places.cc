@@ -4,16 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
+
 namespace horovod_opt {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::int64_t kLine = 64;
 constexpr int kHalves = 2;
-constexpr std::chrono::nanoseconds kLongestSleep = 100ms;
-
-std::int64_t RowBytes(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 std::uint64_t Number(const Turn& turn, std::uint32_t count) {
   return std::uint64_t{turn.owner} << 32 | count;
@@ -24,7 +20,7 @@ std::uint64_t Number(const Turn& turn) { return Number(turn, turn.count); }
 }  // namespace
 
 // Of one row; apart from the rows, whose bytes might look like a number.
-struct alignas(kLine) BucketPlaces::Header {
+struct alignas(kCacheLine) BucketPlaces::Header {
   std::atomic<std::uint64_t> contributed, read;  // numbers of turns
   std::uint64_t tag;
 };
@@ -35,7 +31,7 @@ std::size_t BucketPlaces::Bytes(int ranks) {
 }
 
 std::int64_t BucketPlaces::PlaceBytes(std::int64_t bytes, int ranks) {
-  return bytes * ranks <= kMost ? kHalves * ranks * RowBytes(bytes) : 0;
+  return bytes * ranks <= kMost ? kHalves * ranks * WholeLines(bytes) : 0;
 }
 
 BucketPlaces::BucketPlaces(void* memory, int rank, int ranks)
@@ -50,7 +46,7 @@ BucketPlaces::Header& BucketPlaces::HeaderOf(const Turn& turn, int rank) const {
 }
 
 char* BucketPlaces::Row(const Turn& turn, std::int64_t bytes, int rank) const {
-  return places_ + turn.place + (turn.count % kHalves * ranks_ + rank) * RowBytes(bytes);
+  return places_ + turn.place + (turn.count % kHalves * ranks_ + rank) * WholeLines(bytes);
 }
 
 bool BucketPlaces::AllHaveRead(const Turn& turn) const {
@@ -85,11 +81,13 @@ bool BucketPlaces::AllHaveContributed(const Turn& turn) const {
 
 bool BucketPlaces::AwaitReaders(const Turn& turn, const std::atomic<bool>& stop,
                                 WaitCounts& counts) {
-  return changed_->Await([&] { return AllHaveRead(turn); }, stop, counts, kLongestSleep);
+  return changed_->Await([&] { return AllHaveRead(turn); }, stop, counts,
+                         EventCount::kLongestSleep);
 }
 
 bool BucketPlaces::AwaitAll(const Turn& turn, const std::atomic<bool>& stop, WaitCounts& counts) {
-  return changed_->Await([&] { return AllHaveContributed(turn); }, stop, counts, kLongestSleep);
+  return changed_->Await([&] { return AllHaveContributed(turn); }, stop, counts,
+                         EventCount::kLongestSleep);
 }
 
 void BucketPlaces::Reduce(const Turn& turn, const BucketReduction& bucket, std::uint64_t tag) {
@@ -102,7 +100,7 @@ void BucketPlaces::Reduce(const Turn& turn, const BucketReduction& bucket, std::
     }
     rows.push_back(Row(turn, bucket.Bytes(), rank));
   }
-  alignas(kLine) char block[BucketReduction::kBlock];
+  alignas(kCacheLine) char block[BucketReduction::kBlock];
   bucket.AddUp(rows, block);
   HeaderOf(turn, rank_).read.store(Number(turn));
   changed_->Notify();

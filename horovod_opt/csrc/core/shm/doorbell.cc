@@ -3,10 +3,6 @@
 namespace horovod_opt {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::chrono::nanoseconds kLongestSleep = 100ms;
-
 EventCount::Clock::time_point After(std::chrono::nanoseconds timeout) {
   const auto now = EventCount::Clock::now();
   const auto latest = EventCount::Clock::time_point::max();
@@ -29,7 +25,7 @@ bool Doorbell::Wait(std::uint64_t round, std::chrono::nanoseconds timeout,
   const auto is_wanted = [&] { return requested_.load() >= round; };
   if (timeout <= timeout.zero()) return is_wanted();
   WaitCounts counts;
-  return rung_.Await(is_wanted, stop, counts, kLongestSleep, After(timeout));
+  return rung_.Await(is_wanted, stop, counts, EventCount::kLongestSleep, After(timeout));
 }
 
 void Doorbell::Kick() { rung_.Kick(); }

@@ -1,13 +1,6 @@
 #include "horovod_opt/csrc/core/shm/node_barrier.h"
 
 namespace horovod_opt {
-namespace {
-
-using namespace std::chrono_literals;
-
-constexpr std::chrono::nanoseconds kLongestSleep = 100ms;
-
-}  // namespace
 
 bool NodeBarrier::Pass(std::uint64_t number, int ranks, const std::atomic<bool>& stop,
                        WaitCounts& counts) {
@@ -17,7 +10,7 @@ bool NodeBarrier::Pass(std::uint64_t number, int ranks, const std::atomic<bool>&
     return true;
   }
   const auto is_open = [&] { return arrived_.load() >= all; };
-  return opened_.Await(is_open, stop, counts, kLongestSleep);
+  return opened_.Await(is_open, stop, counts, EventCount::kLongestSleep);
 }
 
 void NodeBarrier::Kick() { opened_.Kick(); }

@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
+
 namespace horovod_opt {
-namespace {
-
-std::int64_t CeilDiv(std::int64_t numerator, std::int64_t denominator) {
-  return (numerator + denominator - 1) / denominator;
-}
-
-}  // namespace
 
 // Chunks are as equal as possible.
 ReduceScatterAllgather::ReduceScatterAllgather(const BucketReduction& bucket,

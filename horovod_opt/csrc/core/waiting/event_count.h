@@ -30,6 +30,8 @@ struct WaitCounts {
 class alignas(64) EventCount {
  public:
   using Clock = std::chrono::steady_clock;
+  // For what others may stop without a Kick(), as a process that dies does.
+  static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(100);
 
   // True once done() is true, even if `stop` is set by then; false once `stop` is set or `deadline`
   // has passed. done() must not throw and must read what it depends on sequentially consistently.

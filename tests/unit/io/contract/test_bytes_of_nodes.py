@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
@@ -29,7 +31,9 @@ def pattern(tmp_path, monkeypatch) -> str:
 
 def read(pattern: str, nodes: int, local: int, state: dict | None = None, epochs: int = 1,
          options: dict | None = None, **batch) -> tuple[list[list[list[int]]], list[dict]]:
-    """Samples of each step of each rank, and what each node read."""
+    """Samples of each step of each rank, and what each node read once all its ranks were through."""
+    through = threading.Barrier(nodes * local)
+
     def on_rank(open_data, rank: int):
         with open_data(pattern, **{"shuffle": False, **(options or {})}) as data:
             if state is not None:
@@ -44,6 +48,7 @@ def read(pattern: str, nodes: int, local: int, state: dict | None = None, epochs
                         step.samples.tolist())
                     steps.append(step.samples.tolist())
                     data.advance(step.info.epoch, step.info.end)
+            through.wait(60)
             return steps, data.stats()
 
     steps, stats = zip(*succeeded(in_job(nodes * local, on_rank, local)))
