@@ -31,7 +31,7 @@ def pattern(tmp_path, monkeypatch) -> str:
 
 def read(pattern: str, nodes: int, local: int, state: dict | None = None, epochs: int = 1,
          options: dict | None = None, **batch) -> tuple[list[list[list[int]]], list[dict]]:
-    """Samples of each step of each rank, and what each node read once all its ranks were through."""
+    """Samples of each step of each rank, and what each node read when all were through."""
     through = threading.Barrier(nodes * local)
 
     def on_rank(open_data, rank: int):
