@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
-from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.arguments import INTERRUPTED, positive, some_of
 from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
@@ -39,8 +39,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("path", type=Path, metavar="PATH", help="checkout of upstream's repository")
     parser.add_argument("--modes", type=parse_modes, default="off,gs,nbcs,gs+nbcs,topo",
                         help="HOROVOD_OPT_MODE of each column (%(default)s)")
-    parser.add_argument("--suites", type=_suites, default=[suite.name for suite in SUITES],
-                        help=f"some of {', '.join(suite.name for suite in SUITES)}")
+    names = [suite.name for suite in SUITES]
+    parser.add_argument("--suites", type=some_of(names), default=names,
+                        help=f"some of {', '.join(names)}")
     parser.add_argument("--ranks", type=_ranks, default="2",
                         help="numbers of ranks, as in 2,3 (%(default)s)")
     parser.add_argument("--controller", choices=("mpi", "gloo"), default="mpi",
@@ -68,14 +69,6 @@ def parse_modes(text: str) -> list[str]:
                                   for mode in text.split(",")))
     except SettingsError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _suites(text: str) -> list[str]:
-    known = [suite.name for suite in SUITES]
-    unknown = [name for name in text.split(",") if name not in known]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(known)}")
-    return text.split(",")
 
 
 def _ranks(text: str) -> list[int]:

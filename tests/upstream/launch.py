@@ -127,11 +127,11 @@ class Job:
                     time.sleep(0.5)
                 return f"the job ended with exit code {process.poll()}" if process.poll() else ""
             finally:
-                _kill(marker)
+                kill_marked(marker)
                 process.wait()
 
 
-def _kill(marker: str) -> None:
+def kill_marked(marker: str) -> None:
     """Ends every process of the job, also those that a launcher gave a session of their own."""
     while left := _of_job(marker):
         for process in left:

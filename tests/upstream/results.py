@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from environment import Unusable
 from outcomes import Run
@@ -13,11 +14,11 @@ class Results:
     """All runs so far, in a file that is whole at any time.
 
     `about` says how they were made. Runs in the file that were made otherwise are dropped, or
-    refused with `resume`.
+    refused with `resume`. `kind` is their class.
     """
 
-    def __init__(self, path: Path, about: dict, resume: bool) -> None:
-        self.path, self.about, self.runs = path, about, {}
+    def __init__(self, path: Path, about: dict, resume: bool, kind: type = Run) -> None:
+        self.path, self.about, self.kind, self.runs = path, about, kind, {}
         if path.exists():
             try:
                 self._load(about)
@@ -29,7 +30,7 @@ class Results:
         try:
             document = json.loads(self.path.read_text())
             before = document["about"]
-            runs = {mode: {suite: Run.from_json(run) for suite, run in by_suite.items()}
+            runs = {mode: {suite: self.kind.from_json(run) for suite, run in by_suite.items()}
                     for mode, by_suite in document["runs"].items()}
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise Unusable(f"{self.path} holds no results of the suites; name another") from error
@@ -42,7 +43,7 @@ class Results:
     def has(self, mode: str, suite: str) -> bool:
         return suite in self.runs.get(mode, {})
 
-    def add(self, mode: str, suite: str, run: Run) -> None:
+    def add(self, mode: str, suite: str, run: Any) -> None:
         self.runs.setdefault(mode, {})[suite] = run
         document = {"about": self.about, "runs": {
             mode: {suite: run.as_json() for suite, run in by_suite.items()}
@@ -52,6 +53,6 @@ class Results:
         temporary.write_text(json.dumps(document, indent=1) + "\n")
         temporary.replace(self.path)
 
-    def select(self, modes: list[str], suites: list[str]) -> dict[str, dict[str, Run]]:
+    def select(self, modes: list[str], suites: list[str]) -> dict[str, dict[str, Any]]:
         return {mode: {name: self.runs[mode][name] for name in suites if self.has(mode, name)}
                 for mode in modes}

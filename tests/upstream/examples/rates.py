@@ -1,0 +1,74 @@
+"""How fast a script trained, from what it printed."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Line = tuple[float, str]  # when it came, in seconds, and its text
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+class Rate(Protocol):
+    unit: str
+
+    def of(self, lines: Sequence[Line]) -> float | None:
+        """None if they do not tell."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """The last number that it printed."""
+
+    unit: str
+    pattern: str
+
+    def of(self, lines: Sequence[Line]) -> float | None:
+        found = [match for _, text in lines for match in re.findall(self.pattern, text)]
+        return float(found[-1]) if found else None
+
+
+@dataclass(frozen=True)
+class PerStep:
+    """Keras's time of a step, an epoch a line: the median, without the first where there are more.
+
+    The groups of `pattern` are the epoch's steps, the time of one, and its unit.
+    """
+
+    pattern: str
+    unit: str = "steps/s"
+
+    def of(self, lines: Sequence[Line]) -> float | None:
+        found = [float(time) * _SECONDS[unit] for _, text in lines
+                 for _, time, unit in re.findall(self.pattern, text)]
+        times = [time for time in found[1:] or found if time > 0]
+        return 1 / statistics.median(times) if times else None
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What it counts, by when the counts came; from the first rise to where it begins anew."""
+
+    unit: str
+    pattern: str
+
+    def of(self, lines: Sequence[Line]) -> float | None:
+        counts: list[tuple[float, int]] = []
+        for when, text in lines:
+            for count in re.findall(self.pattern, text):
+                if counts and int(count) < counts[-1][1]:
+                    return _slope(counts)
+                if not counts or int(count) > counts[-1][1]:
+                    counts.append((when, int(count)))
+        return _slope(counts)
+
+
+def _slope(counts: list[tuple[float, int]]) -> float | None:
+    """Without the first count, which waits for the first step to be traced."""
+    rest = counts[1:]
+    if len(rest) < 2 or rest[-1][0] <= rest[0][0]:
+        return None
+    return (rest[-1][1] - rest[0][1]) / (rest[-1][0] - rest[0][0])
