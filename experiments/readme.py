@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import between_nodes
 import context_switches
 import cpu_usage
 import gs_interval
@@ -25,8 +26,8 @@ from study import PICTURE, RESULTS, Study, here, read
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
-    lmdbio, weak_scaling, step_breakdown, cpu_usage, context_switches, gs_interval,
-    strong_scaling, traversal, networks, tf_cnn_benchmarks, summit,
+    lmdbio, weak_scaling, between_nodes, step_breakdown, cpu_usage, context_switches,
+    gs_interval, strong_scaling, traversal, networks, tf_cnn_benchmarks, summit,
     tensorflow_io))
 
 HEAD = """\
@@ -57,7 +58,7 @@ and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/imag
 def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
-        **dict.fromkeys(("bench", "io-lmdb", "io-stream"), lambda: sum(
+        **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream"), lambda: sum(
             one["job_seconds"] for one in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],

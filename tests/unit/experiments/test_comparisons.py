@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
 
+import between_nodes
 import context_switches
 import cpu_usage
 import gs_interval
@@ -54,6 +55,21 @@ def test_weak_scaling():
         "largest gain of gs over off, %": ("up to 10", "10"),
         "largest gain of topo over off, %": ("up to 21", "75"),
         "efficiency of off at the largest number of ranks, %": ("30.3 (24,576 GPUs)", "40.0")}
+
+
+def test_between_nodes_the_faster_off_counts():
+    def trained(layout: str, series: str, images: float, number: int = 0) -> dict:
+        return {"round": number, "workload": "resnet50", "layout": layout, "series": series,
+                "images_per_second": images, "step_seconds": 8 / images}
+
+    found = [{"kind": "nodes", "measurements": [
+        trained("2x1", "off, yielding", 10.0), trained("2x1", "off, Gloo", 12.0),
+        trained("2x1", "topo", 15.0), trained("2x1", "off, yielding", 10.0, 1),
+        trained("2x1", "off, Gloo", 12.0, 1), trained("2x1", "topo", 18.0, 1),
+        trained("4x2", "off, yielding", 8.0), trained("4x2", "topo", 10.0),
+        trained("2x1@1000", "off, yielding", 4.0), trained("2x1@1000", "topo", 6.0)]}]
+    assert [(round(one.here, 3), one.at) for one in between_nodes.compare(found)] == [
+        (0.375, "2 nodes of 1, over off, Gloo"), (0.25, "4 nodes of 2, over off, yielding")]
 
 
 def test_the_interval_of_gs_that_is_fastest_with_each_number_of_ranks():
