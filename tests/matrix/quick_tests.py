@@ -6,9 +6,9 @@ from matrix_rows import TENSORFLOW, TORCH
 from suites import Suite
 
 
-def _suite(name: str, file: str, selected: str = "", seconds: int = 300) -> Suite:
+def _suite(name: str, file: str, selected: str = "") -> Suite:
     """A file below tests/, and what -k takes of it."""
-    return Suite(name, file, seconds, launched=False, selected=selected)
+    return Suite(name, file, launched=False, selected=selected)
 
 
 KERAS_3 = "not [2] and not [2- and not -2]"
