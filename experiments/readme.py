@@ -23,6 +23,8 @@ import traversal
 import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
+from horovod_opt.measuring import markdown
+
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
@@ -87,12 +89,7 @@ def index(found: dict[str, list[dict[str, Any]]]) -> list[str]:
              "yes" if study.short else "",
              duration(sum(map(seconds, found[study.name]))) if found[study.name]
              else "not recorded") for study in STUDIES]
-    return markdown(("experiment", "repeats", "in `make experiments`", "took"), rows)
-
-
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |"
-            for cells in (columns, ["---"] * len(columns), *rows)]
+    return markdown.table(("experiment", "repeats", "in `make experiments`", "took"), rows)
 
 
 def section(study: Study, found: Sequence[dict[str, Any]], folder: Path) -> list[str]:
@@ -106,7 +103,7 @@ def section(study: Study, found: Sequence[dict[str, Any]], folder: Path) -> list
     lines += [f"Recorded on {', '.join(days)} on {about['cpu']}, {about['cores']} cores, Linux "
               f"{about['kernel']}, in {duration(sum(map(seconds, found)))}:", "",
               *(f"    {one['command']}" for one in found), "",
-              *markdown(("", "source", "where", "here", "at"), [
+              *markdown.table(("", "source", "where", "here", "at"), [
                   (one.reported.what, one.reported.text(), one.reported.where, here(one), one.at)
                   for one in study.compare(found)]), ""]
     pictures = sorted(folder.glob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))

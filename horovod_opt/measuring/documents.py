@@ -24,9 +24,14 @@ def new(kind: str, program: Sequence[str]) -> dict[str, Any]:
     return {
         "kind": kind, "version": VERSION,
         "command": shlex.join([*program, *sys.argv[1:]]),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": now(),
         "machine": machine.describe(),
     }
+
+
+def now() -> str:
+    """The time, as files have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def save(path: Path, document: dict[str, Any]) -> None:

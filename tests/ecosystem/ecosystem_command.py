@@ -115,10 +115,10 @@ def main() -> int:
     for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
         signal.signal(ending, signal.default_int_handler)
     columns = [Column(mode, sys.executable, mode, RANKS) for mode in arguments.modes]
-    suites = [(suite, HERE) for suite in JOBS]
+    suites = [(suite, HERE / "test") for suite in JOBS]
     if checkout:
-        suites += [(suite, checkout) for suite in UPSTREAM]
-    jobs = [Job(suite, column, where, "gloo") for column in columns for suite, where in suites
+        suites += [(suite, checkout / "test") for suite in UPSTREAM]
+    jobs = [Job(suite, column, tests, "gloo") for column in columns for suite, tests in suites
             if suite.name in arguments.suites
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:

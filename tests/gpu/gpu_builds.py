@@ -5,11 +5,13 @@ library is used here."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +22,12 @@ from wheel_folder import Manifest
 ROOT = Path(__file__).parents[2]
 PLAIN, NCCL = "plain", "nccl"
 NAMES = {PLAIN: "build without GPU operations", NCCL: "build with NCCL"}
-# Of the repository's root: what was made there.
-NOT_COPIED = {".git", ".venv", "build", "dist", "bench", "profile", "report", "simulation"}
+# Of the repository's root: what was made there, beside virtual environments.
+NOT_COPIED = {".git", "build", "dist", "bench", "profile", "report", "simulation"}
 TIMEOUT = 124  # what `timeout` ends with
+# The first of these that is found.
+ERRORS = [re.compile(mark) for mark in (
+    r":\d+: (fatal )?error: ", "CMake Error", "horovod-opt: error:", "ERROR:", "error:")]
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def make(build: Build, machine: Machine, folder: Path, manifest: Manifest, jobs:
     """Whether it could be built, within `seconds`. `folder`: with the wheels; `jobs`: compilers
     at once."""
     begun = time.monotonic()
-    _copy_repository(build)
+    copy_repository(build.source, build.folder.parent)
     venv.create(build.folder / "venv", symlinks=True)
     _show_packages(build, machine.sites)
     inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
@@ -81,25 +86,28 @@ def make(build: Build, machine: Machine, folder: Path, manifest: Manifest, jobs:
     with build.log.open("w") as log:
         for step in steps:
             left = seconds - (time.monotonic() - begun)
-            code = _run(step, environ, log, left)
+            code = run_limited(step, environ, log, left)
             if code:
                 break
     took = time.monotonic() - begun
     if code == 0:
         return Row("", NAMES[build.name], f"{took:.0f} s", PASSED)
-    said = "no end" if code == TIMEOUT else _why(build.log.read_text(errors="replace"))
+    said = "no end" if code == TIMEOUT else first_error(build.log.read_text(errors="replace"))
     return Row("", NAMES[build.name], f"{said}; see {build.log}", FAILED)
 
 
-def _copy_repository(build: Build) -> None:
-    run = build.folder.parent.resolve()
+def copy_repository(target: Path, run: Path) -> None:
+    """Without what was made there, and without `run`, the folder of the run that it is for."""
+    run = run.resolve()
 
     def left_out(folder: str, names: list[str]) -> list[str]:
         here = Path(folder).resolve()
-        made = NOT_COPIED if here == ROOT.resolve() else {"__pycache__"}
+        made = {"__pycache__"}
+        if here == ROOT.resolve():
+            made = NOT_COPIED | {name for name in names if name.startswith(".venv")}
         return [name for name in names if name in made or here / name == run]
 
-    shutil.copytree(ROOT, build.source, ignore=left_out)
+    shutil.copytree(ROOT, target, ignore=left_out)
 
 
 def _show_packages(build: Build, sites: list[str]) -> None:
@@ -110,22 +118,30 @@ def _show_packages(build: Build, sites: list[str]) -> None:
     (own / "packages_of_the_machine.pth").write_text("".join(lines))
 
 
-def _run(command: list[str], environ: dict[str, str], log, seconds: float) -> int:
+def run_limited(command: list[str], environ: Mapping[str, str], log, seconds: float) -> int:
+    """Its exit status, or TIMEOUT after `seconds`. All that it started ends then, and also if this
+    is interrupted."""
     try:
-        return subprocess.run(
-            ["timeout", "--kill-after", "5", f"{max(seconds, 0.1):.1f}", *command], check=False,
-            env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT).returncode
+        process = subprocess.Popen(
+            ["timeout", "--kill-after", "5", f"{max(seconds, 0.1):.1f}", *command], env=environ,
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
     except OSError as error:
         log.write(f"error: {error}\n")
         return 1
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()  # which it hands on
+        process.wait()
+        raise
 
 
-def _why(log: str) -> str:
-    """The line that says most: the build's own refusal, a compiler's first error, or the last."""
+def first_error(log: str) -> str:
+    """The line that says most: a compiler's first error, the build's own refusal, or the last.
+    Of files it has the name alone."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it said nothing"]
-    for mark in ("horovod-opt: error:", "error:", "CMake Error", "ERROR:"):
+    for mark in ERRORS:
         for line in lines:
-            if mark in line:
-                return line[:160]
+            if mark.search(line):
+                return re.sub(r"\S*/(?=[^/\s]+:\d+)", "", line)[:160]
     return lines[-1][:160]

@@ -56,10 +56,10 @@ def shared_job(need, tmp_path_factory):
 
 @pytest.fixture
 def job(need, tmp_path):
-    """Runs a job of PyTorch workers in the test's own folder."""
+    """Runs a job of workers, of PyTorch unless it is told, in the test's own folder."""
 
-    def job(worker: str, *arguments: object, **how: object) -> Job:
-        need("torch", how.get("controller", "mpi"))
+    def job(worker: str, *arguments: object, framework: str = "torch", **how: object) -> Job:
+        need(framework, how.get("controller", "mpi"))
         return run_job(tmp_path, worker, *arguments, **how)
 
     return job

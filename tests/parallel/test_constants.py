@@ -8,9 +8,9 @@ CALLS = 6
 
 
 @pytest.mark.parametrize("controller, mode", [("mpi", "off"), ("mpi", "topo"), ("gloo", "topo")])
-def test_collectives_of_constants(need, job, controller, mode):
-    need("tensorflow", controller)
-    ended = job("constants", controller=controller, HOROVOD_OPT_MODE=mode).succeeded()
+def test_collectives_of_constants(job, controller, mode):
+    ended = job("constants", framework="tensorflow", controller=controller,
+                HOROVOD_OPT_MODE=mode).succeeded()
     for report in ended.of_each(2):
         assert report["sums"] == [[3.0, 4.0]] * CALLS
         assert report["steps"] == CALLS

@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.mark.parametrize("controller, mode", [("mpi", "off"), ("gloo", "topo")])
-def test_a_state_of_variables(need, job, controller, mode):
-    need("tensorflow", controller)
-    ended = job("elastic_state", controller=controller, HOROVOD_OPT_MODE=mode).succeeded()
+def test_a_state_of_variables(job, controller, mode):
+    ended = job("elastic_state", framework="tensorflow", controller=controller,
+                HOROVOD_OPT_MODE=mode).succeeded()
     for rank, seen in enumerate(ended.of_each(2)):
         assert seen == {"made": [rank + 1.0], "synced": [1.0], "restored": [1.0], "batch": 0}

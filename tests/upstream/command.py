@@ -116,7 +116,8 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     columns = [Column(f"{name}-{ranks}", python, mode, ranks)
                for ranks in arguments.ranks for name, python, mode in builds]
-    jobs = [Job(suite, column, tests[suite.name] if column.mode else checkout, arguments.controller)
+    jobs = [Job(suite, column, (tests[suite.name] if column.mode else checkout) / "test",
+                arguments.controller)
             for column in columns for suite in SUITES if suite.name in arguments.suites
             if suite.launched or column.ranks == arguments.ranks[0]  # else ranks mean nothing to it
             if not (arguments.resume and results.has(column.name, suite.name))]

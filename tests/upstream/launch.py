@@ -59,19 +59,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Job:
-    """A suite to run, where upstream's tests are, and `mpi` or `gloo`."""
+    """A suite to run, the folder that its file is below, and `mpi` or `gloo`."""
 
     suite: Suite
     column: Column
-    checkout: Path
+    tests: Path
     controller: str
 
     def command(self, folder: Path) -> list[str]:
-        file = self.checkout / "test" / self.suite.file
+        selected = ["-k", self.suite.selected] if self.suite.selected else []
         pytest = [self.column.python, str(HERE / "rank.py"), str(folder), "-v", "--color=no",
                   "-p", "no:cacheprovider", "--continue-on-collection-errors",
                   "-o", f"faulthandler_timeout={STACKS_SECONDS}",
-                  f"--rootdir={self.checkout}", str(file)]
+                  f"--rootdir={self.tests.parent}", *selected, str(self.tests / self.suite.file)]
         if not self.suite.launched:
             return pytest
         return [self.column.python, str(HOROVODRUN), f"--{self.controller}",
@@ -107,7 +107,7 @@ class Job:
         marker = uuid.uuid4().hex
         with (folder / "job.txt").open("w") as output:
             process = subprocess.Popen(
-                self.command(folder), cwd=(self.checkout / "test" / self.suite.file).parent,
+                self.command(folder), cwd=(self.tests / self.suite.file).parent,
                 env={**self.column.environ(), **self.suite.environment, MARKER: marker},
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True)

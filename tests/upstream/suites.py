@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Suite:
-    """A file below upstream's `test/`, run as one job.
+    """A file below the folder of the tests, which is upstream's `test/` here, run as one job.
 
     `seconds` is many times what it takes on two idle cores: only a hang takes longer. Without
-    `launched`, the suite is one process and its tests start jobs of their own.
+    `launched`, the suite is one process and its tests start jobs of their own. `selected`: which of
+    them are run, as pytest's -k has it; all, if it is empty.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Suite:
     seconds: int = 600
     launched: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
+    selected: str = ""
 
 
 def _alone(name: str, file: str, seconds: int = 600,

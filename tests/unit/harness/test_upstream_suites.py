@@ -156,12 +156,13 @@ def test_upstreams_tests_try_bfloat16_where_they_try_float16(checkout, tmp_path)
 
 
 def run_suite(checkout: Path, text: str, tmp_path: Path, seconds: float,
-              tick: Callable[[int], None] = lambda done: None, launched: bool = False) -> Run:
+              tick: Callable[[int], None] = lambda done: None, launched: bool = False,
+              selected: str = "") -> Run:
     file = checkout / "test" / "single" / "test_it.py"
     file.parent.mkdir()
     file.write_text(text)
-    job = Job(Suite("it", "single/test_it.py", launched=launched),
-              Column("off-2", sys.executable, "off", 2), checkout, controller="mpi")
+    job = Job(Suite("it", "single/test_it.py", launched=launched, selected=selected),
+              Column("off-2", sys.executable, "off", 2), checkout / "test", controller="mpi")
     return job.run(tmp_path / "out", seconds, tick)
 
 
@@ -197,6 +198,16 @@ class TestParts(unittest.TestCase):
         "TestParts::test_none": Outcome("skipped", "Skipped: no GPU"),
     }
     assert (tmp_path / "out" / "part-1" / "rank-0.xml").exists()
+
+
+def test_some_tests_of_a_suite(checkout, tmp_path):
+    run = run_suite(checkout, """
+import pytest
+@pytest.mark.parametrize("kind", ["torch-mpi", "torch-gloo", "tensorflow-mpi"])
+def test_result(kind): pass
+def test_torch(): pass
+""", tmp_path, 100, selected="torch and not gloo")
+    assert run.tests == {"test_result[torch-mpi]": PASSED, "test_torch": PASSED}
 
 
 def test_a_suite_that_cannot_be_imported_fails(checkout, tmp_path):
