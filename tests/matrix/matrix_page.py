@@ -59,7 +59,11 @@ def text(results: Results) -> str:
 
 def _bounds(results: Results) -> str:
     sentences = []
+    tried = {record.row.framework for record in results.records()}
     for framework, name in NAMES.items():
+        if framework not in tried:
+            sentences.append(f"No version of {name} has been tried this way yet.")
+            continue
         found = bounds(results.records(), framework)
         sentences.append(f"{name} {found[0]} to {found[1]} can be built with." if found
                          else f"No version of {name} has passed.")
@@ -70,8 +74,10 @@ def _where(results: Results) -> str:
     machine = results.machine
     days = sorted({datetime.fromisoformat(record.started).date().isoformat()
                    for record in results.records()})
+    if not days:
+        return "Nothing has been recorded yet."
     return textwrap.fill(
-        f"Recorded on {', '.join(days) or 'no day'} on {machine['cpu']}, {machine['cores']} cores, "
+        f"Recorded on {', '.join(days)} on {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['system']}, Linux {machine['kernel']}, Python {machine['python']}:", 112)
 
 

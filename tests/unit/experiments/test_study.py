@@ -76,7 +76,7 @@ def test_a_file_that_is_none_of_ours_is_named(tmp_path, capsys):
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "other.json").write_text("{}")
     assert made(Measured()).main(["--output", str(tmp_path)]) == 2
-    assert "other.json is no bench or profile" in capsys.readouterr().err
+    assert "other.json is no bench or nodes or profile" in capsys.readouterr().err
 
 
 def test_options_of_the_tool_are_passed_on(tmp_path):

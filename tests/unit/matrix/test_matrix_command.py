@@ -14,7 +14,7 @@ import psutil
 import pytest
 import row_environment
 from matrix_command import check_place, forget_own_programs, try_row
-from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, PASSED, Matrix, Record
+from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, PASSED, Matrix, Record, read
 from matrix_rows import DEBIAN, MPICH, TENSORFLOW, TORCH, Row, Unusable
 from outcomes import Outcome, Run
 from own_machine import NoMachine
@@ -272,8 +272,7 @@ def test_results_are_recorded_on_request_alone(start, monkeypatch, tmp_path):
     assert not recorded.exists()
     start("--only", "torch-2.4", "--record")
     assert "| PyTorch 2.4 |" in page.read_text()
-    assert [record.row.version for record in matrix_command.read(recorded).records()] == [
-        "2.7", "2.4"]
+    assert [record.row.version for record in read(recorded).records()] == ["2.4", "2.7"]
 
 
 # Debian's Open MPI
@@ -291,7 +290,7 @@ def test_debians_mpi_is_tried_on_a_machine_of_its_own(start, monkeypatch, tmp_pa
     monkeypatch.setattr(own_machine, "run_inside", run_inside)
     assert start("--only", "openmpi-4.1,mpich-torch") == (0, ["mpich-torch-2.15"])
     assert list(rows_kept(tmp_path)) == [
-        "openmpi-4.1-tensorflow-2.21", "openmpi-4.1-torch-2.15", "mpich-torch-2.15"]
+        "mpich-torch-2.15", "openmpi-4.1-tensorflow-2.21", "openmpi-4.1-torch-2.15"]
 
 
 def test_the_command_installs_debians_mpi_where_it_is_on_its_own_machine(start, monkeypatch):
