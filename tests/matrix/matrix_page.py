@@ -70,8 +70,10 @@ def _where(results: Results) -> str:
     machine = results.machine
     days = sorted({datetime.fromisoformat(record.started).date().isoformat()
                    for record in results.records()})
+    if not days:
+        return "Nothing has been recorded yet."
     return textwrap.fill(
-        f"Recorded on {', '.join(days) or 'no day'} on {machine['cpu']}, {machine['cores']} cores, "
+        f"Recorded on {', '.join(days)} on {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['system']}, Linux {machine['kernel']}, Python {machine['python']}:", 112)
 
 

@@ -273,7 +273,7 @@ def test_results_are_recorded_on_request_alone(start, monkeypatch, tmp_path):
     start("--only", "torch-2.4", "--record")
     assert "| PyTorch 2.4 |" in page.read_text()
     assert [record.row.version for record in matrix_command.read(recorded).records()] == [
-        "2.7", "2.4"]
+        "2.4", "2.7"]
 
 
 # Debian's Open MPI
@@ -291,7 +291,7 @@ def test_debians_mpi_is_tried_on_a_machine_of_its_own(start, monkeypatch, tmp_pa
     monkeypatch.setattr(own_machine, "run_inside", run_inside)
     assert start("--only", "openmpi-4.1,mpich-torch") == (0, ["mpich-torch-2.15"])
     assert list(rows_kept(tmp_path)) == [
-        "openmpi-4.1-tensorflow-2.21", "openmpi-4.1-torch-2.15", "mpich-torch-2.15"]
+        "mpich-torch-2.15", "openmpi-4.1-tensorflow-2.21", "openmpi-4.1-torch-2.15"]
 
 
 def test_the_command_installs_debians_mpi_where_it_is_on_its_own_machine(start, monkeypatch):
