@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gpu_builds
 import matrix_command
+import matrix_results
 import own_machine
 import psutil
 import pytest
@@ -272,7 +273,7 @@ def test_results_are_recorded_on_request_alone(start, monkeypatch, tmp_path):
     assert not recorded.exists()
     start("--only", "torch-2.4", "--record")
     assert "| PyTorch 2.4 |" in page.read_text()
-    assert [record.row.version for record in matrix_command.read(recorded).records()] == [
+    assert [record.row.version for record in matrix_results.read(recorded).records()] == [
         "2.4", "2.7"]
 
 
