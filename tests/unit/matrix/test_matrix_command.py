@@ -9,12 +9,13 @@ from pathlib import Path
 
 import gpu_builds
 import matrix_command
+import matrix_results
 import own_machine
 import psutil
 import pytest
 import row_environment
 from matrix_command import check_place, forget_own_programs, try_row
-from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, PASSED, Matrix, Record, read
+from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, PASSED, Matrix, Record
 from matrix_rows import DEBIAN, MPICH, TENSORFLOW, TORCH, Row, Unusable
 from outcomes import Outcome, Run
 from own_machine import NoMachine
@@ -272,7 +273,8 @@ def test_results_are_recorded_on_request_alone(start, monkeypatch, tmp_path):
     assert not recorded.exists()
     start("--only", "torch-2.4", "--record")
     assert "| PyTorch 2.4 |" in page.read_text()
-    assert [record.row.version for record in read(recorded).records()] == ["2.4", "2.7"]
+    assert [record.row.version for record in matrix_results.read(recorded).records()] == [
+        "2.4", "2.7"]
 
 
 # Debian's Open MPI
