@@ -59,7 +59,11 @@ def text(results: Results) -> str:
 
 def _bounds(results: Results) -> str:
     sentences = []
+    tried = {record.row.framework for record in results.records()}
     for framework, name in NAMES.items():
+        if framework not in tried:
+            sentences.append(f"No version of {name} has been tried this way yet.")
+            continue
         found = bounds(results.records(), framework)
         sentences.append(f"{name} {found[0]} to {found[1]} can be built with." if found
                          else f"No version of {name} has passed.")
