@@ -23,7 +23,8 @@ SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 PROGRAMS = ("unshare", "mount", "apt-get")
 OVERLAID = ("usr", "etc", "var")
 # What is written there ends with it.
-IN_MEMORY = (MEMORY, Path("/run"), SHARED, *(Path("/") / name for name in OVERLAID))
+TMPFS = (MEMORY, Path("/run"), SHARED)
+IN_MEMORY = (*TMPFS, *(Path("/") / name for name in OVERLAID))
 # Daemons that packages would start are not.
 NO_SERVICES = "#!/bin/sh\nexit 101\n"
 
@@ -64,7 +65,7 @@ def is_inside() -> bool:
 def furnish(packages: Sequence[str]) -> Path:
     """Installs Debian's packages on this machine of its own; an empty folder in memory."""
     _call("mount", "--make-rprivate", "/")
-    for what, where in ("proc", "/proc"), *(("tmpfs", each) for each in IN_MEMORY[:3]):
+    for what, where in ("proc", "/proc"), *(("tmpfs", each) for each in TMPFS):
         _call("mount", "-t", what, what, where)
     for name in OVERLAID:
         upper, work = MEMORY / "overlay" / name, MEMORY / "work" / name

@@ -17,6 +17,7 @@ KERAS = PerStep(r"(\d+)/\1 .*? ([\d.]+)(s|ms|us)/step")
 STEPS = Counted("steps/s", r"Step #(\d+)")
 SAMPLES = Counted("samples/s of a rank", r"Train Epoch: \d+ \[(\d+)/")
 LIGHTNING = Said("steps/s", r"Epoch \d+: .* ([\d.]+)it/s")
+PROGRESS_BAR = Said("steps/s", r"Train Epoch .*?([\d.]+)it/s")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ EXAMPLES = (
     Example("pytorch_mnist", "pytorch/pytorch_mnist.py", SAMPLES, arguments=_DIGITS,
             prepared="torchvision"),
     Example("pytorch_imagenet_resnet50", "pytorch/pytorch_imagenet_resnet50.py",
-            Said("steps/s", r"Train Epoch .*?([\d.]+)it/s"),
+            PROGRESS_BAR,
             arguments=(*_PHOTOGRAPHS, "--no-cuda", "--checkpoint-format",
                        "{work}/checkpoint-{{epoch}}.pth.tar"), prepared="torchvision"),
     Example("pytorch_lightning_mnist", "pytorch/pytorch_lightning_mnist.py", LIGHTNING,
@@ -102,7 +103,7 @@ EXAMPLES = (
             arguments=_DIGITS, elastic=True, prepared="torchvision"),
     Example("elastic pytorch_imagenet_resnet50",
             "elastic/pytorch/pytorch_imagenet_resnet50_elastic.py",
-            Said("steps/s", r"Train Epoch .*?([\d.]+)it/s"),
+            PROGRESS_BAR,
             arguments=(*_PHOTOGRAPHS, "--no-cuda", "--checkpoint-format",
                        "{work}/checkpoint-{{epoch}}.pth.tar"), elastic=True,
             prepared="torchvision"),

@@ -12,8 +12,7 @@
 namespace horovod_opt {
 namespace {
 
-// In words.
-constexpr std::size_t kFewBytes = 128, kManyBytes = 1 << 17;
+constexpr std::size_t kFewWords = 128, kManyWords = 1 << 17;
 constexpr int kTimesLittle = 8, kTimes = 5;
 
 void AddUp(Transport& transport, int members, int self, std::size_t size,
@@ -50,8 +49,8 @@ std::chrono::nanoseconds TryExchange(Transport& transport, int members, int self
   auto best = std::chrono::nanoseconds::max();
   for (int time = 0; time < kTimes; ++time) {
     const auto start = Transport::Clock::now();
-    for (int i = 0; i < kTimesLittle; ++i) AddUp(transport, members, self, kFewBytes, patience);
-    AddUp(transport, members, self, kManyBytes, patience);
+    for (int i = 0; i < kTimesLittle; ++i) AddUp(transport, members, self, kFewWords, patience);
+    AddUp(transport, members, self, kManyWords, patience);
     best = std::min<std::chrono::nanoseconds>(best, Transport::Clock::now() - start);
   }
   return best;
