@@ -12,6 +12,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/step_count.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/nodes/block_ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/bucket_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/exchange.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/nodes/exchanges.cc
@@ -31,6 +32,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/contradictions.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/direct_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/exchanged_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/exchanged_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/learned_tensors.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/place_allocator.cc

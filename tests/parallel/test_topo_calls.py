@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 PLANNED = 24  # calls in the worker, different ones
+# Controller, ranks, and at most how many of them form a group; 0: all.
+JOBS = {"mpi-2": ("mpi", 2, 0), "gloo-3": ("gloo", 3, 0), "mpi-4": ("mpi", 4, 0),
+        "mpi-2 on 2 nodes": ("mpi", 2, 1), "gloo-3 on 3 nodes": ("gloo", 3, 1),
+        "gloo-4 on 2 nodes": ("gloo", 4, 2)}
 MISMATCHES = {"new": "shared", "known": "shared", "shape": "max"}
 
 
-@pytest.fixture(params=["mpi-2", "gloo-3", "mpi-4"])
+@pytest.fixture(params=JOBS)
 def reports(request, shared_job):
-    controller, ranks = request.param[:-2], int(request.param[-1])
-    job = shared_job("recurring_calls", controller=controller, ranks=ranks).succeeded()
+    controller, ranks, of_group = JOBS[request.param]
+    job = shared_job("recurring_calls", controller=controller, ranks=ranks,
+                     HOROVOD_OPT_NODE_RANKS=str(of_group)).succeeded()
     return job.of_each(ranks)
 
 

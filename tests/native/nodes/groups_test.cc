@@ -33,6 +33,7 @@ TEST(Groups, EqualNodesAreAGroupEach) {
   EXPECT_EQ(groups.ranks, (Ranks{3, 4, 5}));
   EXPECT_EQ(groups.index, 1);
   EXPECT_EQ(groups.cross, (Ranks{1, 4}));
+  EXPECT_EQ(groups.all, (Ranks{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(groups.group, 1);
   EXPECT_FALSE(groups.Alone());
 }
@@ -70,6 +71,7 @@ TEST(Groups, RanksThatGoRoundTheNodes) {
   EXPECT_EQ(groups.ranks, (Ranks{1, 3, 5}));
   EXPECT_EQ(groups.index, 1);
   EXPECT_EQ(groups.cross, (Ranks{2, 3}));
+  EXPECT_EQ(groups.all, (Ranks{0, 2, 4, 1, 3, 5}));
   EXPECT_EQ(groups.group, 1);
 }
 
@@ -113,6 +115,8 @@ void ExpectConsistent(const std::vector<int>& node_of, int most) {
     ASSERT_TRUE(std::is_sorted(own.ranks.begin(), own.ranks.end()));
     ASSERT_EQ(own.ranks.at(own.index), static_cast<int>(rank));
     ASSERT_EQ(own.cross.at(own.group), static_cast<int>(rank));
+    ASSERT_EQ(own.all, all[0].all);
+    ASSERT_EQ(own.all.at(own.group * size + own.index), static_cast<int>(rank));
     std::vector<int> met(count);
     for (const int member : own.ranks) {
       const Groups& other = all.at(member);

@@ -30,6 +30,15 @@ TensorShape ShapeOf(std::int64_t rows, const TensorTableEntry& entry) {
   return shape;
 }
 
+std::int64_t RowBytes(const Slot& slot) {
+  if (slot.collective != Collective::kReducescatter) return slot.bytes;
+  return slot.rows == 0 ? 0 : slot.bytes / slot.rows;
+}
+
+Arithmetic SumsOf(const Slot& slot) {
+  return ArithmeticOf(static_cast<DataType>(slot.reduction.dtype), ReduceOp::SUM);
+}
+
 // The output of `rows` rows; nullptr if there is none, and then `status` says why. The other ranks
 // are in the middle of the call, so nothing may be thrown.
 void* Allocate(TensorTableEntry& entry, std::int64_t rows, Status& status) {
@@ -39,12 +48,6 @@ void* Allocate(TensorTableEntry& entry, std::int64_t rows, Status& status) {
     status = Status::UnknownError(problem.what());
   }
   return status.ok() ? const_cast<void*>(entry.output->data()) : nullptr;
-}
-
-// As upstream's ReducescatterOp::ComputeOutputShapeForRank() has it: the first ranks have one row
-// more if they cannot be divided equally.
-std::int64_t RowsOf(std::int64_t rows, int rank, int ranks) {
-  return rows / ranks + (rank < rows % ranks ? 1 : 0);
 }
 
 }  // namespace
@@ -72,7 +75,7 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
       break;
     }
     case Collective::kReducescatter: {
-      const std::int64_t row_bytes = slot.rows == 0 ? 0 : slot.bytes / slot.rows;
+      const std::int64_t row_bytes = RowBytes(slot);
       std::vector<std::int64_t> ends;
       for (int owner = 0; owner < ranks; ++owner) {
         ends.push_back((ends.empty() ? 0 : ends.back()) +
@@ -82,18 +85,44 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
       void* const output = const_cast<void*>(entry.output->data());
       const Reduction& reduction = slot.reduction;
       outcome = node.ReduceScatter(
-          data, output, ends, ArithmeticOf(static_cast<DataType>(reduction.dtype), ReduceOp::SUM),
-          reduction.prescale, reduction.postscale, tag, stop, counts);
+          data, output, ends, SumsOf(slot), reduction.prescale, reduction.postscale, tag, stop,
+          counts);
       break;
     }
     case Collective::kAllreduce:
       throw std::logic_error("not a call");
   }
-  if (outcome == Outcome::kIncomplete) {
-    status = Status::PreconditionError("Horovod: a rank has joined, so the " + work.plan->name +
-                                       " is incomplete; only allreduces can be joined.");
-  }
+  if (outcome == Outcome::kIncomplete) status = Incomplete(work);
   return outcome != Outcome::kStopped;
+}
+
+ExchangedCall CallOf(const CompleteBucket& bucket) {
+  const Slot& slot = bucket.plan.slots[bucket.slots[0]];
+  ExchangedCall call;
+  call.collective = slot.collective;
+  call.row_bytes = RowBytes(slot);
+  call.joined = bucket.arrivals[0] == nullptr;
+  if (call.joined) return call;
+  PlannedTensor& tensor = TensorOf(bucket.arrivals[0]);
+  const TensorTableEntry& entry = tensor.entry;
+  call.data = static_cast<const char*>(entry.tensor->data());
+  call.root = slot.root;
+  call.rows = slot.collective == Collective::kBroadcast ? 1 : entry.tensor->shape().dim_size(0);
+  if (slot.collective == Collective::kReducescatter) {
+    call.arithmetic = SumsOf(slot);
+    call.prescale = slot.reduction.prescale;
+    call.postscale = slot.reduction.postscale;
+  }
+  call.output = [&tensor, gathers = slot.collective == Collective::kAllgather](std::int64_t rows) {
+    if (gathers) return static_cast<char*>(Allocate(tensor.entry, rows, tensor.problem));
+    return static_cast<char*>(const_cast<void*>(tensor.entry.output->data()));
+  };
+  return call;
+}
+
+Status Incomplete(const Work& work) {
+  return Status::PreconditionError("Horovod: a rank has joined, so the " + work.plan->name +
+                                   " is incomplete; only allreduces can be joined.");
 }
 
 }  // namespace horovod_opt

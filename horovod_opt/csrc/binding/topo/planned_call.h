@@ -1,4 +1,5 @@
-// Planned calls other than allreduce, of one tensor each, through the memory of the group.
+// Planned calls other than allreduce, of one tensor each: through the memory of the group, or among
+// several groups.
 #pragma once
 
 #include <atomic>
@@ -6,6 +7,8 @@
 
 #include "horovod/common/common.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
+#include "horovod_opt/csrc/core/plan/direct_path.h"
+#include "horovod_opt/csrc/core/plan/exchanged_call.h"
 #include "horovod_opt/csrc/core/shm/node_collectives.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
@@ -17,5 +20,12 @@ namespace horovod_opt {
 bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
                  const std::atomic<bool>& stop, WaitCounts& counts,
                  horovod::common::Status& status);
+
+// The same call for ExchangedBuckets. If there is no memory for the output, the tensor's `problem`
+// says why.
+ExchangedCall CallOf(const CompleteBucket& bucket);
+
+// What the tensors of a call get that a joined rank is missing in.
+horovod::common::Status Incomplete(const Work& work);
 
 }  // namespace horovod_opt

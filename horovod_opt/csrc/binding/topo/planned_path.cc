@@ -126,8 +126,8 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
         [this] { counters_.EndThread(); }, std::move(network.heard));
     exchanged_ = std::make_unique<ExchangedBuckets>(
-        plans, node.order(), node.collectives(), *exchanges_, node.index(), ranks_ / network.groups,
-        network.group, network.groups, ExchangedBinding(network));
+        plans, node.order(), node.collectives(), *exchanges_, std::move(network.everybody),
+        node.index(), network.group, network.groups, ExchangedBinding(network));
   } else if (operations == nullptr || !operations->everything()) {
     plans.UseDirectPath(direct_, BucketPlaces::kMemory);
   }
@@ -151,6 +151,7 @@ ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
   return {[this](const CompleteBucket& bucket) {
             return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
           },
+          CallOf,
           [this](const CompleteBucket& bucket) {
             return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
           },
@@ -161,7 +162,13 @@ ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
           [this](Work work, Clock::time_point begun) {
             EndInTimeline(timeline_, work.arrivals);
             Count(work, begun);
-            CallBack(work, Status::OK());
+            const ArrivalPtr& first = work.arrivals[0];
+            CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
+          },
+          [this](Work work, Clock::time_point begun) {
+            EndInTimeline(timeline_, work.arrivals);
+            Count(work, begun);
+            CallBack(work, Incomplete(work));
           },
           [this](Work work) {
             EndInTimeline(timeline_, work.arrivals);

@@ -42,6 +42,7 @@ class PlannedPath {
     std::unique_ptr<Transport> transport;
     std::int64_t memory = 0;  // of Exchanges
     int group = 0, groups = 1;
+    std::vector<int> everybody;  // the ranks of all groups, one group after the other
     // Gets what another group has taken back. Any thread.
     std::function<void(std::vector<ArrivalPtr> arrivals)> give_back;
     // Gets what another group rings with. A thread of the path.

@@ -16,6 +16,7 @@ struct PlannedTensor : Arrival {
 
   horovod::common::TensorTableEntry entry;
   Reduction reduction;
+  horovod::common::Status problem;  // why it has no output
   // Of a call (recurring_calls.h): what upstream's queue gets if it is negotiated after all.
   std::optional<horovod::common::Request> request;
 };

@@ -94,6 +94,7 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   network.memory = std::int64_t{state_.settings.message_memory_mb} << 20;
   network.group = groups_.group;
   network.groups = static_cast<int>(groups_.cross.size());
+  network.everybody = groups_.all;
   network.give_back = [this](std::vector<ArrivalPtr> arrivals) {
     for (ArrivalPtr& arrival : arrivals) BackToNegotiation(horovod_, std::move(arrival));
   };
@@ -125,9 +126,9 @@ void Topo::CheckOthers() {
   if (!missing.empty()) throw std::runtime_error(missing + "; the others wait for it in a bucket");
 }
 
-// Between groups only sums travel, and upstream's operations are told only of sums.
+// Upstream's operations are told only of sums.
 bool Topo::CanBePlanned(Collective collective) const {
-  return collective == Collective::kAllreduce || (groups_.Alone() && !operations_.everything());
+  return collective == Collective::kAllreduce || !operations_.everything();
 }
 
 void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {

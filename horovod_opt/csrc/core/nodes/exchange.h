@@ -30,9 +30,8 @@
 #include <memory>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/buffer_pool.h"
+#include "horovod_opt/csrc/core/nodes/nonblocking.h"
 #include "horovod_opt/csrc/core/nodes/schedule.h"
-#include "horovod_opt/csrc/core/nodes/transport.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
 
 namespace horovod_opt {
@@ -55,7 +54,7 @@ struct ExchangedData {
   std::function<Place(std::int64_t begin, std::int64_t end)> place;
 };
 
-class Exchange {
+class Exchange : public Nonblocking {
  public:
   // So many chunks of an exchange are under way at a time, each in a channel of its own.
   static constexpr int kWindow = 4;
@@ -79,8 +78,7 @@ class Exchange {
   // Takes an exchange of so many bytes back that other members have begun.
   Exchange(int members, int self, int channels, std::int64_t bytes, Ended ended, Sizes sizes);
 
-  // Does what can be done at once. True if it has ended.
-  bool Advance(Transport& transport, BufferPool& buffers);
+  bool Advance(Transport& transport, BufferPool& buffers) override;
 
  private:
   struct Header;

@@ -31,13 +31,13 @@ Exchanges::~Exchanges() {
   Close();
   if (!transport_->MustStay()) return;
   transport_.release();
-  for (auto& exchange : under_way_) exchange.release();
+  for (auto& collective : under_way_) collective.release();
 }
 
-void Exchanges::Begin(std::unique_ptr<Exchange> exchange) {
+void Exchanges::Begin(std::unique_ptr<Nonblocking> collective) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    begun_.push_back(std::move(exchange));
+    begun_.push_back(std::move(collective));
   }
   transport_->Wake();
 }
@@ -77,15 +77,15 @@ void Exchanges::Advance() {
     rung_ = ring;
     transport_->Ring(ring);
   }
-  std::vector<std::unique_ptr<Exchange>> begun;
+  std::vector<std::unique_ptr<Nonblocking>> begun;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     begun.swap(begun_);
   }
-  for (auto& exchange : begun) under_way_.push_back(std::move(exchange));
-  for (auto exchange = under_way_.begin(); exchange != under_way_.end();) {
-    const bool over = (*exchange)->Advance(*transport_, buffers_);
-    exchange = over ? under_way_.erase(exchange) : std::next(exchange);
+  for (auto& collective : begun) under_way_.push_back(std::move(collective));
+  for (auto collective = under_way_.begin(); collective != under_way_.end();) {
+    const bool over = (*collective)->Advance(*transport_, buffers_);
+    collective = over ? under_way_.erase(collective) : std::next(collective);
   }
 }
 

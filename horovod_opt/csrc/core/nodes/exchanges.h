@@ -1,4 +1,4 @@
-// The exchanges of one rank that are under way, and the thread that advances them.
+// The exchanges and rings of one rank that are under way, and the thread that advances them.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/exchange.h"
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/nodes/nonblocking.h"
 
 namespace horovod_opt {
 
@@ -28,8 +27,8 @@ class Exchanges {
   Exchanges(const Exchanges&) = delete;
   Exchanges& operator=(const Exchanges&) = delete;
 
-  // Any thread. After Close(), or a failure, it will never end.
-  void Begin(std::unique_ptr<Exchange> exchange);
+  // Any thread, also from where another one ends. After Close(), or a failure, it will never end.
+  void Begin(std::unique_ptr<Nonblocking> collective);
   // Rings the neighbours, if the transport can; of several numbers perhaps only the greatest. Any
   // thread.
   bool CanRing() const { return transport_->CanRing(); }
@@ -47,12 +46,12 @@ class Exchanges {
 
   std::unique_ptr<Transport> transport_;
   BufferPool buffers_;                              // of the thread
-  std::list<std::unique_ptr<Exchange>> under_way_;  // of the thread
+  std::list<std::unique_ptr<Nonblocking>> under_way_;  // of the thread
   std::uint64_t rung_ = 0;                          // of the thread
   std::atomic<std::uint64_t> ring_{0};              // the greatest number
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;  // protects what follows
-  std::vector<std::unique_ptr<Exchange>> begun_;
+  std::vector<std::unique_ptr<Nonblocking>> begun_;
   std::string failure_;
   std::thread thread_;
 };

@@ -31,6 +31,7 @@ Groups MakeGroups(const std::vector<int>& node_of, int most, int rank) {
         groups.ranks.assign(first, first + size);
       }
       groups.cross.push_back(counterpart);
+      groups.all.insert(groups.all.end(), first, first + size);
     }
   }
   return groups;

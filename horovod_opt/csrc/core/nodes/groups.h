@@ -12,6 +12,7 @@ struct Groups {
   int index = 0;           // of this rank among them
   std::vector<int> cross;  // of each group the rank with this index, by group
   int group = 0;           // of this rank, among `cross`
+  std::vector<int> all;    // the ranks of all groups, one group after the other
 
   bool Alone() const { return cross.size() == 1; }
 };

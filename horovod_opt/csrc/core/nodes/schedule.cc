@@ -102,7 +102,7 @@ Schedule ScheduleFor(int members, int self, std::int64_t bytes) {
 }
 
 std::vector<int> Neighbours(int members, int self) {
-  std::set<int> others;
+  std::set<int> others{(self + 1) % members, (self + members - 1) % members};
   for (std::int64_t bytes : {kLittle, kLittle + 1}) {
     for (const Step& step : ScheduleFor(members, self, bytes).steps) {
       others.insert(step.to);
@@ -110,6 +110,7 @@ std::vector<int> Neighbours(int members, int self) {
     }
   }
   others.erase(Step::kNobody);
+  others.erase(self);
   return {others.begin(), others.end()};
 }
 

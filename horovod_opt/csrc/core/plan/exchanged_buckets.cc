@@ -20,14 +20,15 @@ std::int64_t BytesOf(const CompleteBucket& bucket) {
 }  // namespace
 
 ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
-                                   Exchanges& exchanges, int rank, int ranks, int group, int groups,
-                                   Binding binding, Exchange::Sizes sizes)
+                                   Exchanges& exchanges, std::vector<int> everybody, int rank,
+                                   int group, int groups, Binding binding, Exchange::Sizes sizes)
     : plans_(plans),
       queue_(queue),
       node_(node),
       exchanges_(exchanges),
+      everybody_(std::move(everybody)),
       rank_(rank),
-      ranks_(ranks),
+      ranks_(static_cast<int>(everybody_.size()) / groups),
       group_(group),
       groups_(groups),
       binding_(std::move(binding)),
@@ -56,12 +57,13 @@ bool ExchangedBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitC
     Send(bucket);
     return true;
   }
+  if (IsCall(bucket)) return BeginCall(bucket, stop, waits);
   const auto journey = NewJourney(bucket);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     journey->part = buffers_.Take(OwnBytes(journey->ends));
   }
-  if (!node_.ReduceParts(journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
+  if (!node_.ReduceParts(*journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
                          stop, waits)) {
     return false;
   }
@@ -76,8 +78,10 @@ bool ExchangedBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts&
     std::lock_guard<std::mutex> lock(mutex_);
     journey = journeys_.at(bucket_id);
   }
-  if (!node_.GatherParts(journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
-                         stop, waits)) {
+  if (journey->call) {
+    if (!EndCall(*journey, stop, waits)) return false;
+  } else if (!node_.GatherParts(*journey->reduction, journey->ends, journey->part.data.get(),
+                                journey->tag, stop, waits)) {
     return false;
   }
   Finish(bucket_id);
@@ -92,27 +96,30 @@ std::string ExchangedBuckets::Describe(int entry) const {
 Work ExchangedBuckets::Drop(int entry) { return plans_.Take(BucketOf(entry)); }
 
 void ExchangedBuckets::Send(const CompleteBucket& bucket) {
+  const int bucket_id = bucket.turn.bucket_id;
   if (bucket.arrivals.empty()) return TakeBack(bucket);
+  if (IsCall(bucket)) return SendCall(bucket_id, NewCall(bucket));
   const auto journey = NewJourney(bucket);
-  const BucketReduction& reduction = journey->reduction;
-  Start(bucket.turn.bucket_id, journey->tag,
+  const BucketReduction& reduction = *journey->reduction;
+  Start(bucket_id, journey->tag,
         {reduction.Bytes(), reduction.arithmetic(),
          [journey](std::int64_t begin, std::int64_t end, char* to) {
-           journey->reduction.Contribute(begin, end, to);
+           journey->reduction->Contribute(begin, end, to);
          },
          [journey](std::int64_t begin, std::int64_t end, const char* sums) {
-           journey->reduction.Write(begin, end, sums);
+           journey->reduction->Write(begin, end, sums);
          },
-         [journey](char* sums, std::int64_t bytes) { journey->reduction.ScaleSum(sums, bytes); },
+         [journey](char* sums, std::int64_t bytes) { journey->reduction->ScaleSum(sums, bytes); },
          [journey](std::int64_t begin, std::int64_t end) -> ExchangedData::Place {
-           const auto [in, out] = journey->reduction.Where(begin, end);
+           const auto [in, out] = journey->reduction->Where(begin, end);
            return {in, out};
-         }});
+         }},
+        [this, bucket_id] { ExchangeEnded(bucket_id); });
 }
 
 void ExchangedBuckets::SendPart(int bucket_id, const std::shared_ptr<Journey>& journey) {
   Start(bucket_id, journey->tag,
-        {OwnBytes(journey->ends), journey->reduction.arithmetic(),
+        {OwnBytes(journey->ends), journey->reduction->arithmetic(),
          [journey](std::int64_t begin, std::int64_t end, char* to) {
            std::memcpy(to, journey->part.data.get() + begin, static_cast<std::size_t>(end - begin));
          },
@@ -120,30 +127,20 @@ void ExchangedBuckets::SendPart(int bucket_id, const std::shared_ptr<Journey>& j
            std::memcpy(journey->part.data.get() + begin, sums,
                        static_cast<std::size_t>(end - begin));
          },
-         [journey](char* sums, std::int64_t bytes) { journey->reduction.ScaleSum(sums, bytes); },
+         [journey](char* sums, std::int64_t bytes) { journey->reduction->ScaleSum(sums, bytes); },
          [journey](std::int64_t begin, std::int64_t) -> ExchangedData::Place {
            char* const place = journey->part.data.get() + begin;
            return {place, place};
-         }});
+         }},
+        [this, bucket_id] { ExchangeEnded(bucket_id); });
 }
 
-void ExchangedBuckets::Start(int bucket_id, std::uint64_t tag, ExchangedData data) {
-  exchanges_.Begin(std::make_unique<Exchange>(groups_, group_, bucket_id * Exchange::kWindow, tag,
-                                              std::move(data), Ended(bucket_id), sizes_));
-}
-
-void ExchangedBuckets::TakeBack(const CompleteBucket& bucket) {
-  const int bucket_id = bucket.turn.bucket_id;
-  exchanges_.Begin(std::make_unique<Exchange>(
-      groups_, group_, bucket_id * Exchange::kWindow, OwnBytes(Ends(BytesOf(bucket))),
-      [this, bucket_id](Exchange::Outcome) { plans_.Take(bucket_id); }, sizes_));
-}
-
-std::function<void(Exchange::Outcome)> ExchangedBuckets::Ended(int bucket_id) {
-  return [this, bucket_id](Exchange::Outcome outcome) {
+void ExchangedBuckets::Start(int bucket_id, std::uint64_t tag, ExchangedData data,
+                             std::function<void()> done) {
+  const auto ended = [this, bucket_id, done = std::move(done)](Exchange::Outcome outcome) {
     switch (outcome) {
       case Exchange::Outcome::kDone:
-        return ranks_ == 1 ? Finish(bucket_id) : queue_.Ready(ReadyQueue::kIds + bucket_id, ranks_);
+        return done();
       case Exchange::Outcome::kDiffers:
         EndJourney(bucket_id);
         return binding_.differs(plans_.Take(bucket_id));
@@ -152,6 +149,22 @@ std::function<void(Exchange::Outcome)> ExchangedBuckets::Ended(int bucket_id) {
         return binding_.given_back(plans_.GiveBack(bucket_id));
     }
   };
+  exchanges_.Begin(std::make_unique<Exchange>(groups_, group_, bucket_id * Exchange::kWindow, tag,
+                                              std::move(data), ended, sizes_));
+}
+
+void ExchangedBuckets::TakeBack(const CompleteBucket& bucket) {
+  const int bucket_id = bucket.turn.bucket_id;
+  const std::int64_t bytes = IsCall(bucket) ? everybody_.size() * sizeof(Words::value_type)
+                                            : OwnBytes(Ends(BytesOf(bucket)));
+  exchanges_.Begin(std::make_unique<Exchange>(
+      groups_, group_, bucket_id * Exchange::kWindow, bytes,
+      [this, bucket_id](Exchange::Outcome) { plans_.Take(bucket_id); }, sizes_));
+}
+
+void ExchangedBuckets::ExchangeEnded(int bucket_id) {
+  if (ranks_ == 1) return Finish(bucket_id);
+  queue_.Ready(ReadyQueue::kIds + bucket_id, ranks_);
 }
 
 void ExchangedBuckets::Finish(int bucket_id) {
@@ -161,13 +174,21 @@ void ExchangedBuckets::Finish(int bucket_id) {
 
 std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewJourney(
     const CompleteBucket& bucket) {
-  auto journey = std::make_shared<Journey>(
-      Journey{binding_.reduction(bucket), binding_.tag(bucket), Ends(BytesOf(bucket)), {}, {}});
-  journey->begun = Clock::now();
+  Journey journey;
+  journey.reduction.emplace(binding_.reduction(bucket));
+  journey.ends = Ends(BytesOf(bucket));
+  return Begun(bucket, std::move(journey));
+}
+
+std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::Begun(const CompleteBucket& bucket,
+                                                                   Journey journey) {
+  journey.tag = binding_.tag(bucket);
+  journey.begun = Clock::now();
+  const auto begun = std::make_shared<Journey>(std::move(journey));
   binding_.begins(bucket);
   std::lock_guard<std::mutex> lock(mutex_);
-  journeys_[bucket.turn.bucket_id] = journey;
-  return journey;
+  journeys_[bucket.turn.bucket_id] = begun;
+  return begun;
 }
 
 std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::EndJourney(int bucket_id) {

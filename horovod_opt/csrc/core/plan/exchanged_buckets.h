@@ -10,6 +10,10 @@
 // A group of one rank has the second step only, which the framework's thread begins that completes
 // the bucket.
 //
+// Other calls than allreduces (exchanged_calls.cc) go that way, too, in two exchanges: by the first,
+// of a word for each rank, all of them come to know who gives how many rows, and that all have begun
+// the same call. Only then do the rows go round a ring.
+//
 // Why nobody waits forever. The first and the third step are calls in the memory of the group, which
 // all of its ranks make in the order of its queue, without waiting for anything else in between. The
 // second step: exchange.h.
@@ -25,11 +29,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/nodes/buffer_pool.h"
+#include "horovod_opt/csrc/core/nodes/block_ring.h"
+#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
 #include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/plan/exchanged_call.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
 #include "horovod_opt/csrc/core/shm/node_collectives.h"
@@ -43,22 +51,25 @@ class ExchangedBuckets {
 
   struct Binding {
     // Of a complete bucket.
-    std::function<BucketReduction(const CompleteBucket& bucket)> reduction;
+    std::function<BucketReduction(const CompleteBucket& bucket)> reduction;  // of an allreduce
+    std::function<ExchangedCall(const CompleteBucket& bucket)> call;         // of another one
     std::function<std::uint64_t(const CompleteBucket& bucket)> tag;
     // The first step begins. Any thread.
     std::function<void(const CompleteBucket& bucket)> begins;
-    // How the bucket ends, by the thread of the exchanges or of the planned path: it is reduced, the
-    // members mean different buckets, or these arrivals are negotiated instead.
+    // How the bucket ends, by the thread of the exchanges or of the planned path: it is reduced, a
+    // rank that has joined is missing in it, the members mean different buckets, or these arrivals are
+    // negotiated instead.
     std::function<void(Work work, Clock::time_point begun)> reduced;
+    std::function<void(Work work, Clock::time_point begun)> incomplete;
     std::function<void(Work work)> differs;
     std::function<void(std::vector<ArrivalPtr> arrivals)> given_back;
   };
 
-  // `queue`: of the group, in which the ends of exchanges are entries, too. `groups`: their number;
-  // this rank is in the `group`-th, with `rank` and `ranks` as in `node`. To be deleted after
-  // `exchanges` has been closed.
+  // `queue`: of the group, in which the ends of exchanges are entries, too. `everybody`: the ranks of
+  // all `groups` groups, one group after the other; this rank is the `rank`-th of the `group`-th, as
+  // in `node`. To be deleted after `exchanges` has been closed.
   ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node, Exchanges& exchanges,
-                   int rank, int ranks, int group, int groups, Binding binding,
+                   std::vector<int> everybody, int rank, int group, int groups, Binding binding,
                    Exchange::Sizes sizes = Exchange::Sizes());
 
   // The bucket is complete on this rank. Any thread, under locks of PlanTable.
@@ -81,11 +92,17 @@ class ExchangedBuckets {
   static int BucketOf(int entry) { return entry % ReadyQueue::kIds; }
   // A bucket on its way.
   struct Journey {
-    BucketReduction reduction;
+    std::optional<BucketReduction> reduction;  // none: an allgather
     std::uint64_t tag = 0;
     std::vector<std::int64_t> ends;  // of the parts
-    BufferPool::Buffer part;         // the group's sums of this rank's part, then the result
+    // Of this rank's part: the group's sums, then the result. Of an allgather: the blocks of the
+    // ranks with this number.
+    BufferPool::Buffer part;
     Clock::time_point begun;
+    std::optional<ExchangedCall> call;  // none: an allreduce
+    // Of a call: how many rows each of `everybody` gives, and one; 0: it has joined.
+    std::shared_ptr<Words> rows;
+    std::vector<std::int64_t> begins;  // in bytes of the result, by rank of the job, and its end
   };
 
   // Of the ranks' parts, in bytes.
@@ -94,16 +111,40 @@ class ExchangedBuckets {
   void Send(const CompleteBucket& bucket);
   void SendPart(int bucket_id, const std::shared_ptr<Journey>& journey);
   void TakeBack(const CompleteBucket& bucket);
-  void Start(int bucket_id, std::uint64_t tag, ExchangedData data);
-  std::function<void(Exchange::Outcome)> Ended(int bucket_id);
+  // `done`: what follows on all ranks that mean the same.
+  void Start(int bucket_id, std::uint64_t tag, ExchangedData data, std::function<void()> done);
+  void ExchangeEnded(int bucket_id);
   std::shared_ptr<Journey> NewJourney(const CompleteBucket& bucket);
+  std::shared_ptr<Journey> Begun(const CompleteBucket& bucket, Journey journey);
   std::shared_ptr<Journey> EndJourney(int bucket_id);
   void Finish(int bucket_id);
+
+  // --- calls: exchanged_calls.cc ---
+  static bool IsCall(const CompleteBucket& bucket);
+  std::shared_ptr<Journey> NewCall(const CompleteBucket& bucket);
+  bool BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop, WaitCounts& waits);
+  void SendCall(int bucket_id, const std::shared_ptr<Journey>& journey);
+  // All ranks have begun it, and `journey` has the rows of all.
+  void GoRound(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void Gather(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void ScatterSums(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void Broadcast(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void BeginRing(BlockRing::Kind kind, int bucket_id, char* memory,
+                 const std::vector<BlockRing::Block>& blocks, const Arithmetic& arithmetic,
+                 std::function<void()> ended);
+  bool EndCall(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
+  bool EndGather(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
+  int PlaceOf(int rank) const;
+  char* BroadcastMemory(const ExchangedCall& call) const;
+  static std::int64_t AllRows(const Journey& journey);
+  int Place(int group, int rank) const { return group * ranks_ + rank; }
+  int RankAt(int group, int rank) const { return everybody_[Place(group, rank)]; }
 
   PlanTable& plans_;
   ReadyQueue& queue_;
   NodeCollectives& node_;
   Exchanges& exchanges_;
+  const std::vector<int> everybody_;
   const int rank_, ranks_, group_, groups_;
   const Binding binding_;
   const Exchange::Sizes sizes_;

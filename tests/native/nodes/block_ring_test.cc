@@ -1,0 +1,197 @@
+// Members as threads; their messages come in any order that is allowed.
+#include "horovod_opt/csrc/core/nodes/block_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
+#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "tests/native/nodes/loopback.h"
+#include "tests/native/shm/node_ranks.h"
+
+namespace horovod_opt {
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+using Kind = BlockRing::Kind;
+
+constexpr std::int64_t kNumber = sizeof(std::int32_t);
+constexpr std::int64_t kChunk = 64 * kNumber;
+const Arithmetic kInts{kNumber, &elementwise::Reduce<std::int32_t, elementwise::Sum>, nullptr};
+
+// Some are empty, some have several chunks; not in the order of members, with gaps between them.
+std::vector<BlockRing::Block> BlocksOf(int members, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::vector<int> order(static_cast<std::size_t>(members));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<BlockRing::Block> blocks(order.size());
+  std::int64_t begin = 0;
+  for (int member : order) {
+    const std::int64_t sizes[] = {0, 1, 63, 64, 65, static_cast<std::int64_t>(random() % 700)};
+    blocks[member] = {begin * kNumber, sizes[random() % 6] * kNumber};
+    begin += blocks[member].bytes / kNumber + 1;
+  }
+  return blocks;
+}
+
+std::size_t NumbersOf(const std::vector<BlockRing::Block>& blocks) {
+  std::int64_t end = 0;
+  for (const auto& block : blocks) end = std::max(end, block.begin + block.bytes);
+  return static_cast<std::size_t>(end / kNumber + 1);
+}
+
+std::int32_t Value(int member, std::size_t place, int ring) {
+  return 100000 * (member + 1) + 1000 * ring + static_cast<std::int32_t>(place);
+}
+
+// What a member has before, and what it has to have afterwards.
+class Memory {
+ public:
+  Memory(Kind kind, int members, int self, int ring)
+      : blocks_(BlocksOf(members, static_cast<unsigned>(ring) + 1)),
+        numbers_(NumbersOf(blocks_), -1) {
+    for (int owner = 0; owner < members; ++owner) {
+      if (kind == Kind::kAllgather && owner != self) continue;
+      ForEach(owner, [&](std::size_t place) { numbers_[place] = Value(self, place, ring); });
+    }
+    expected_ = numbers_;
+    for (int owner = 0; owner < members; ++owner) {
+      if (kind == Kind::kReduceScatter && owner != self) continue;
+      ForEach(owner, [&](std::size_t place) {
+        expected_[place] = 0;
+        for (int one = 0; one < members; ++one) {
+          if (kind == Kind::kReduceScatter || one == owner) {
+            expected_[place] += Value(one, place, ring);
+          }
+        }
+      });
+    }
+    kind_ = kind;
+    self_ = self;
+  }
+
+  char* data() { return reinterpret_cast<char*>(numbers_.data()); }
+  const std::vector<BlockRing::Block>& blocks() const { return blocks_; }
+
+  // Of a reduce-scatter only the own block is defined, and what is between the blocks.
+  void Check() {
+    if (kind_ == Kind::kReduceScatter) {
+      for (int owner = 0; owner < static_cast<int>(blocks_.size()); ++owner) {
+        if (owner == self_) continue;
+        ForEach(owner, [&](std::size_t place) { numbers_[place] = expected_[place] = 0; });
+      }
+    }
+    EXPECT_EQ(numbers_, expected_) << "member " << self_;
+  }
+
+ private:
+  template <class Act>
+  void ForEach(int owner, const Act& act) const {
+    const BlockRing::Block& block = blocks_[owner];
+    const std::int64_t begin = block.begin / kNumber, end = begin + block.bytes / kNumber;
+    for (std::int64_t place = begin; place < end; ++place) act(static_cast<std::size_t>(place));
+  }
+
+  std::vector<BlockRing::Block> blocks_;
+  Numbers numbers_, expected_;
+  Kind kind_ = Kind::kAllgather;
+  int self_ = 0;
+};
+
+class BlockRingMembers : public testing::TestWithParam<std::tuple<int, Kind>> {
+ protected:
+  int members() const { return std::get<0>(GetParam()); }
+  Kind kind() const { return std::get<1>(GetParam()); }
+
+  std::unique_ptr<BlockRing> Ring(Memory& memory, int self, int channels,
+                                  std::function<void()> ended) const {
+    return std::make_unique<BlockRing>(kind(), members(), self, channels, memory.data(),
+                                       memory.blocks(), kInts, std::move(ended), kChunk);
+  }
+};
+
+// With memory for several chunks and for one, from the memory itself and through buffers.
+TEST_P(BlockRingMembers, EveryMemberGetsWhatItHasTo) {
+  for (int variant = 0; variant < 8; ++variant) {
+    Loopback net;
+    OnRanks(members(), [&](int self) {
+      Loopback::End end(net, self, static_cast<unsigned>(self) + 1);
+      end.can_be_given_up = (variant & 1) != 0;
+      end.rendezvous = (variant & 2) != 0;
+      BufferPool buffers((variant & 4) != 0 ? 1 << 20 : 0);
+      for (int ring = 0; ring < 5; ++ring) {  // one after the other in the same channels
+        Memory memory(kind(), members(), self, ring);
+        int ends = 0;
+        const auto collective = Ring(memory, self, 8, [&] { ++ends; });
+        while (!collective->Advance(end, buffers)) {
+          end.Progress(Transport::Clock::time_point::max());
+        }
+        EXPECT_EQ(ends, 1);
+        memory.Check();
+      }
+    });
+    EXPECT_EQ(net.Left(), 0u) << "variant " << variant;
+  }
+}
+
+// As calls do it: a word of each member, then the ring in the same channels, begun by the thread
+// that ends the exchange; many of them, in another order on each member.
+TEST_P(BlockRingMembers, ManyAfterTheirExchangesInAnyOrder) {
+  constexpr int kRings = 12;
+  Loopback net;
+  OnRanks(members(), [&](int self) {
+    auto end = std::make_unique<Loopback::End>(net, self, static_cast<unsigned>(self) + 1);
+    end->can_be_given_up = self % 2 == 0;
+    std::vector<std::unique_ptr<Memory>> memories;
+    std::atomic<int> ended{0};
+    {
+      Exchanges exchanges(std::move(end), self % 3 == 0 ? 0 : 1 << 20, [] {}, [] {});
+      std::vector<int> order(kRings);
+      std::iota(order.begin(), order.end(), 0);
+      std::minstd_rand random(static_cast<unsigned>(self) + 7);
+      std::shuffle(order.begin(), order.end(), random);
+      for (int ring = 0; ring < kRings; ++ring) {
+        memories.push_back(std::make_unique<Memory>(kind(), members(), self, ring));
+      }
+      for (int ring : order) {
+        const auto words = std::make_shared<Words>(members());
+        (*words)[self] = 1;
+        const int channels = ring * BlockRing::kWindow;
+        exchanges.Begin(std::make_unique<Exchange>(
+            members(), self, channels, ring + 1,
+            ExchangedWords(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>),
+            [&, words, ring, channels](Exchange::Outcome outcome) {
+              EXPECT_EQ(outcome, Exchange::Outcome::kDone);
+              EXPECT_EQ(*words, Words(members(), 1));
+              exchanges.Begin(Ring(*memories[ring], self, channels, [&] { ++ended; }));
+            },
+            Exchange::Sizes()));
+        if (random() % 2 == 0) std::this_thread::yield();
+      }
+      while (ended < kRings) {
+        ASSERT_EQ(exchanges.Failure(), "");
+        std::this_thread::yield();
+      }
+    }
+    for (const auto& memory : memories) memory->Check();
+  });
+  EXPECT_EQ(net.Left(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, BlockRingMembers,
+                         testing::Combine(testing::Values(2, 3, 4, 5, 8),
+                                          testing::Values(Kind::kAllgather,
+                                                          Kind::kReduceScatter)));
+
+}  // namespace
+}  // namespace horovod_opt

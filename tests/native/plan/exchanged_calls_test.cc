@@ -1,0 +1,293 @@
+// Allgathers and reducescatters of several groups, in random orders, whose plans end meanwhile;
+// ThreadSanitizer looks on.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "tests/native/plan/exchanged_ranks.h"
+
+namespace horovod_opt {
+namespace {
+
+using namespace exchanged_ranks;
+
+constexpr int kRow = 3;  // numbers
+
+Collective KindOf(std::int64_t key) {
+  const Collective kinds[] = {Collective::kAllgather, Collective::kReducescatter,
+                              Collective::kBroadcast};
+  return kinds[key % 3];
+}
+
+// Of the rank, in this iteration; some are none, some several chunks.
+std::int64_t GatheredRows(int rank, std::int64_t key, int iteration) {
+  const std::int64_t rows[] = {0, 1, 5, 40, 1000, 3333};
+  return rows[(rank * 5 + key + 7 * iteration) % 6];
+}
+
+// Of the others; fewer rows than ranks are possible, none too.
+std::int64_t RowsOfKey(std::int64_t key) {
+  const std::int64_t rows[] = {1, 2, 17, 0, 4001};
+  return rows[key / 3 % 5];
+}
+
+int RootOf(std::int64_t key, int ranks) { return static_cast<int>(key / 3) % ranks; }
+
+Plan CallPlan(std::int64_t key, int ranks) {
+  Plan plan = MakePlan("c" + std::to_string(key), 1, {{0}}, key);
+  plan.is_call = true;
+  Slot& slot = plan.slots[0];
+  slot.collective = KindOf(key);
+  const bool gathers = slot.collective == Collective::kAllgather;
+  slot.bytes = 4 * kRow * (gathers ? 1 : RowsOfKey(key));
+  if (slot.collective == Collective::kReducescatter) slot.rows = RowsOfKey(key);
+  if (slot.collective == Collective::kBroadcast) slot.root = RootOf(key, ranks);
+  return plan;
+}
+
+Numbers Values(int rank, std::int64_t key, int iteration) {
+  const std::int64_t rows = KindOf(key) == Collective::kAllgather
+                                ? GatheredRows(rank, key, iteration)
+                                : RowsOfKey(key);
+  Numbers values(static_cast<std::size_t>(rows * kRow));
+  std::iota(values.begin(), values.end(),
+            100000 * (rank + 1) + 100 * static_cast<int>(key) + iteration);
+  return values;
+}
+
+// What comes out on the rank.
+Numbers Expected(int rank, int ranks, std::int64_t key, int iteration) {
+  if (KindOf(key) == Collective::kBroadcast) return Values(RootOf(key, ranks), key, iteration);
+  Numbers all;
+  for (int one = 0; one < ranks; ++one) {
+    const Numbers values = Values(one, key, iteration);
+    if (KindOf(key) == Collective::kAllgather) {
+      all.insert(all.end(), values.begin(), values.end());
+      continue;
+    }
+    all.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) all[i] += values[i];
+  }
+  if (KindOf(key) == Collective::kAllgather) return all;
+  std::int64_t begin = 0;
+  for (int one = 0; one < rank; ++one) begin += RowsOf(RowsOfKey(key), one, ranks);
+  const std::int64_t rows = RowsOf(RowsOfKey(key), rank, ranks);
+  return {all.begin() + begin * kRow, all.begin() + (begin + rows) * kRow};
+}
+
+std::vector<Plan> OfEachKind(int ranks) {
+  return {CallPlan(6, ranks), CallPlan(7, ranks), CallPlan(8, ranks)};
+}
+
+class ExchangedCalls : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  // The second one has ranks of the job in another order than the groups.
+  std::vector<int> Order(bool shuffled) const {
+    std::vector<int> order(static_cast<std::size_t>(std::get<0>(GetParam()) *
+                                                    std::get<1>(GetParam())));
+    std::iota(order.begin(), order.end(), 0);
+    if (shuffled) std::reverse(order.begin() + 1, order.end());
+    return order;
+  }
+};
+
+void Check(Rank& own, int rank, int ranks, const std::vector<Plan>& plans, int iteration,
+           std::minstd_rand& random, const std::function<void(const Plan&)>& before) {
+  std::vector<Numbers> results(plans.size());
+  std::vector<std::atomic<bool>> done(plans.size());
+  std::vector<int> order(plans.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  for (int which : order) {
+    before(plans[which]);
+    const Slot& slot = plans[which].slots[0];
+    own.Send(slot, Values(rank, slot.key, iteration), random() % 16 == 0 ? 3 : 0, results[which],
+             done[which]);
+    if (random() % 8 == 0) std::this_thread::yield();
+  }
+  for (std::size_t which = 0; which < plans.size(); ++which) {
+    while (!done[which]) std::this_thread::yield();
+    const std::int64_t key = plans[which].slots[0].key;
+    ASSERT_EQ(results[which], Expected(rank, ranks, key, iteration))
+        << "key " << key << ", iteration " << iteration << ", rank " << rank;
+  }
+}
+
+TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
+  constexpr int kPlans = 9, kIterations = 7;  // of each thread, and of each plan
+  for (bool shuffled : {false, true}) {
+    World world(std::get<0>(GetParam()), std::get<1>(GetParam()), Order(shuffled));
+    std::vector<std::vector<Plan>> plans(kThreads);
+    for (int key = 0; key < kThreads * kPlans; ++key) {
+      plans[key % kThreads].push_back(CallPlan(100 + key, world.Size()));
+    }
+    std::vector<std::unique_ptr<Rank>> all;
+    for (int rank = 0; rank < world.Size(); ++rank) {
+      all.push_back(std::make_unique<Rank>(world, rank));
+      for (const auto& some : plans) {
+        for (const Plan& plan : some) ASSERT_TRUE(all[rank]->plans().Learn(plan));
+      }
+    }
+    std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
+    for (auto& one : left) one = kThreads;
+    OnRanks(world.Size() * (kThreads + 1), [&](int thread) {
+      const int rank = thread % world.Size(), part = thread / world.Size();
+      Rank& own = *all[rank];
+      if (part == kThreads) return own.Vote(left[rank]);
+      std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+      for (int iteration = 0; iteration < kIterations; ++iteration) {
+        Check(own, world.everybody[rank], world.Size(), plans[part], iteration, random,
+              [&](const Plan& plan) {
+                // Some end, each by one rank in one iteration.
+                const auto key = plan.slots[0].key;
+                if (key % world.Size() == rank && key % (kIterations + 4) == iteration) {
+                  own.plans().Reject(plan.hash, "the test says so");
+                }
+              });
+      }
+      --left[rank];
+    });
+    EXPECT_GT(world.reduced, 0);
+    EXPECT_GT(world.negotiation.reduced(), 0);
+    EXPECT_EQ(world.differs, 0);
+    EXPECT_EQ(world.incomplete, 0);
+    all.clear();
+    for (Loopback& net : world.nets) EXPECT_EQ(net.Left(), 0u);
+  }
+}
+
+// A group goes ahead alone, then the plan ends: the others take back what it has begun, and all
+// negotiate it.
+TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
+  World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const std::vector<Plan> plans = OfEachKind(world.Size());
+  std::vector<std::unique_ptr<Rank>> all;
+  for (int rank = 0; rank < world.Size(); ++rank) {
+    all.push_back(std::make_unique<Rank>(world, rank));
+    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
+  }
+  OnRanks(world.Size(), [&](int rank) {
+    Rank& own = *all[rank];
+    std::vector<Numbers> results(plans.size());
+    std::vector<std::atomic<bool>> done(plans.size());
+    const auto send = [&] {
+      for (std::size_t which = 0; which < plans.size(); ++which) {
+        const Slot& slot = plans[which].slots[0];
+        own.Send(slot, Values(rank, slot.key, 0), 0, results[which], done[which]);
+      }
+    };
+    const bool first_group = rank < world.ranks;
+    if (first_group) send();
+    world.meetings.Gather(rank, "the first group has sent");
+    if (rank == world.Size() - 1) {
+      for (const Plan& plan : plans) own.plans().Reject(plan.hash, "the test says so");
+    }
+    for (int vote = 0; vote < 3; ++vote) {
+      const auto rows = world.meetings.Gather(rank, own.plans().VoteRow(rank == 0, false));
+      auto outcome = own.plans().Apply(rows);
+      for (auto& arrival : outcome.negotiated) world.negotiation.Send(std::move(arrival));
+    }
+    if (!first_group) send();
+    for (std::size_t which = 0; which < plans.size(); ++which) {
+      while (!done[which]) std::this_thread::yield();
+      EXPECT_EQ(results[which], Expected(rank, world.Size(), plans[which].slots[0].key, 0));
+    }
+    world.meetings.Gather(rank, "all have looked");
+  });
+  EXPECT_EQ(world.reduced, 0);
+  EXPECT_EQ(world.given_back, 3 * world.ranks) << "all calls, on each rank of the first group";
+  EXPECT_EQ(world.negotiation.reduced(), 3);
+  all.clear();
+  for (Loopback& net : world.nets) EXPECT_EQ(net.Left(), 0u);
+}
+
+TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
+  World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const std::vector<Plan> plans = OfEachKind(world.Size());
+  std::vector<std::unique_ptr<Rank>> all;
+  for (int rank = 0; rank < world.Size(); ++rank) {
+    all.push_back(std::make_unique<Rank>(world, rank));
+    if (rank < world.ranks) all[rank]->MakeTagsOdd();
+    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
+  }
+  OnRanks(world.Size(), [&](int rank) {
+    std::vector<Numbers> results(plans.size());
+    std::vector<std::atomic<bool>> done(plans.size());
+    for (std::size_t which = 0; which < plans.size(); ++which) {
+      const Slot& slot = plans[which].slots[0];
+      all[rank]->Send(slot, Values(rank, slot.key, 0), 0, results[which], done[which]);
+    }
+    for (std::size_t which = 0; which < plans.size(); ++which) {
+      while (!done[which]) std::this_thread::yield();
+      const Slot& slot = plans[which].slots[0];
+      const bool gives = slot.collective == Collective::kBroadcast && rank == slot.root;
+      EXPECT_EQ(results[which], gives ? Values(rank, slot.key, 0) : Numbers(results[which].size(), -1))
+          << "nothing may be written";
+    }
+  });
+  EXPECT_EQ(world.differs, 3 * world.Size());
+}
+
+// A rank without memory for the result still passes on what the others need.
+TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
+  World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const Plan plan = CallPlan(6, world.Size());
+  std::vector<std::unique_ptr<Rank>> all;
+  for (int rank = 0; rank < world.Size(); ++rank) {
+    all.push_back(std::make_unique<Rank>(world, rank));
+    ASSERT_TRUE(all[rank]->plans().Learn(plan));
+  }
+  OnRanks(world.Size(), [&](int rank) {
+    Numbers result;
+    std::atomic<bool> done{false};
+    if (rank == 1) all[rank]->TakeMemoryAway();
+    all[rank]->Send(plan.slots[0], Values(rank, 6, 0), 0, result, done);
+    while (!done) std::this_thread::yield();
+    const Numbers expected = Expected(rank, world.Size(), 6, 0);
+    EXPECT_EQ(result, rank == 1 ? Numbers(expected.size(), -1) : expected);
+  });
+  EXPECT_EQ(world.reduced, world.Size());
+}
+
+// A rank that has joined gives zeros to an allreduce only: nobody gets a result of these.
+TEST_P(ExchangedCalls, NobodyGetsAResultWhereOneHasJoined) {
+  World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const std::vector<Plan> plans = OfEachKind(world.Size());
+  std::vector<std::unique_ptr<Rank>> all;
+  for (int rank = 0; rank < world.Size(); ++rank) {
+    all.push_back(std::make_unique<Rank>(world, rank));
+    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
+  }
+  const int joins = world.Size() - 1;
+  OnRanks(world.Size(), [&](int rank) {
+    Rank& own = *all[rank];
+    std::vector<Numbers> results(plans.size());
+    std::vector<std::atomic<bool>> done(plans.size());
+    for (std::size_t which = 0; which < plans.size() && rank != joins; ++which) {
+      const Slot& slot = plans[which].slots[0];
+      own.Send(slot, Values(rank, slot.key, 0), 0, results[which], done[which]);
+    }
+    world.meetings.Gather(rank, "all have sent");
+    if (rank == joins) own.plans().Join();
+    for (int vote = 0; vote < 3; ++vote) {
+      own.plans().Apply(world.meetings.Gather(rank, own.plans().VoteRow(rank == 0, false)));
+    }
+    for (std::size_t which = 0; which < plans.size() && rank != joins; ++which) {
+      while (!done[which]) std::this_thread::yield();
+    }
+    while (world.incomplete < 3 * world.Size()) std::this_thread::yield();
+    world.meetings.Gather(rank, "all have looked");
+  });
+  EXPECT_EQ(world.reduced, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, ExchangedCalls,
+                         testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
+                                         std::make_tuple(3, 1), std::make_tuple(3, 2),
+                                         std::make_tuple(4, 1), std::make_tuple(4, 2)));
+
+}  // namespace
+}  // namespace horovod_opt

@@ -1,0 +1,372 @@
+// Ranks of several groups as threads, each with its plans; framework threads send to them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "tests/native/nodes/loopback.h"
+#include "tests/native/plan/sample_plans.h"
+#include "tests/native/shm/node_ranks.h"
+
+namespace horovod_opt {
+namespace exchanged_ranks {
+
+using Numbers = std::vector<std::int32_t>;
+inline const Arithmetic kInts{4, &elementwise::Reduce<std::int32_t, elementwise::Sum>,
+                       [](void* data, std::int64_t count, double factor) {
+                         auto* const values = static_cast<std::int32_t*>(data);
+                         for (std::int64_t i = 0; i < count; ++i) {
+                           values[i] = static_cast<std::int32_t>(values[i] * factor);
+                         }
+                       }};
+constexpr int kIds = 64;
+constexpr std::size_t kChunk = 4 << 10;  // of the node's memory
+constexpr Exchange::Sizes kSizes{1 << 10, 8 << 10};
+constexpr int kThreads = 2;  // of a framework
+
+struct Tensor : Arrival {
+  bool DataReady() override { return late_looks-- <= 0; }
+  std::int64_t key = 0;
+  int rank = 0;
+  Collective collective = Collective::kAllreduce;
+  std::size_t row = 1;  // numbers in a row
+  int root = 0;         // of a broadcast
+  Numbers values, sums;
+  int late_looks = 0;  // that see no data yet
+  bool without_memory = false;  // for the result
+  std::atomic<bool>* done = nullptr;
+  Numbers* result = nullptr;  // the sums, or what has been gathered
+
+  void Finish() {
+    const bool gives = collective == Collective::kBroadcast && rank == root;
+    *result = gives ? values : sums;
+    done->store(true);
+  }
+};
+
+inline Tensor& TensorOf(const ArrivalPtr& arrival) { return static_cast<Tensor&>(*arrival); }
+
+// What all ranks negotiate: each tensor is reduced once all have sent it.
+class Negotiation {
+ public:
+  explicit Negotiation(int ranks) : ranks_(ranks) {}
+
+  void Send(ArrivalPtr arrival) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const std::int64_t key = TensorOf(arrival).key;
+    auto& sent = sent_[key];
+    sent.push_back(std::move(arrival));
+    if (static_cast<int>(sent.size()) < ranks_) return;
+    ++reduced_;
+    std::sort(sent.begin(), sent.end(), [](const ArrivalPtr& one, const ArrivalPtr& other) {
+      return TensorOf(one).rank < TensorOf(other).rank;
+    });
+    const Numbers result = Result(sent);
+    std::size_t begin = 0;
+    for (const ArrivalPtr& one : sent) {
+      Tensor& tensor = TensorOf(one);
+      if (tensor.collective == Collective::kReducescatter) {
+        const auto size = OwnRows(tensor) * tensor.row;
+        tensor.sums.assign(result.begin() + begin, result.begin() + begin + size);
+        begin += size;
+      } else {
+        tensor.sums = result;
+      }
+      tensor.Finish();
+    }
+    sent.clear();
+  }
+
+  int reduced() const { return reduced_; }
+
+  std::size_t OwnRows(const Tensor& tensor) const {
+    const auto rows = static_cast<std::int64_t>(tensor.values.size() / tensor.row);
+    return static_cast<std::size_t>(RowsOf(rows, tensor.rank, ranks_));
+  }
+
+ private:
+  static Numbers Result(const std::vector<ArrivalPtr>& sent) {
+    Numbers result;
+    for (const ArrivalPtr& one : sent) {
+      const Numbers& values = TensorOf(one).values;
+      if (TensorOf(one).collective == Collective::kBroadcast) {
+        if (TensorOf(one).rank == TensorOf(one).root) return values;
+        continue;
+      }
+      if (TensorOf(one).collective == Collective::kAllgather) {
+        result.insert(result.end(), values.begin(), values.end());
+        continue;
+      }
+      result.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) result[i] += values[i];
+    }
+    return result;
+  }
+
+  const int ranks_;
+  std::mutex mutex_;
+  std::map<std::int64_t, std::vector<ArrivalPtr>> sent_;
+  std::atomic<int> reduced_{0};
+};
+
+// Where the ranks gather a row of each.
+class Meetings {
+ public:
+  explicit Meetings(int ranks) : rows_(ranks) {}
+
+  TextByRank Gather(int rank, const std::string& row) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const int meeting = meetings_;
+    rows_[rank] = row;
+    if (++here_ == static_cast<int>(rows_.size())) {
+      gathered_ = ByRank(rows_);
+      here_ = 0;
+      ++meetings_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return meetings_ != meeting; });
+    return gathered_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> rows_;
+  TextByRank gathered_;
+  int here_ = 0, meetings_ = 0;
+};
+
+// The memory of a group.
+struct Node {
+  explicit Node(int ranks) : collectives(NodeCollectives::Bytes(ranks, kChunk)) {}
+  Zeros queue{ReadyQueue::Bytes()};
+  Zeros collectives;
+};
+
+struct World {
+  // The ranks are numbered group by group; in the job, as `everybody` says.
+  World(int number_of_groups, int ranks_of_each, std::vector<int> order = {})
+      : everybody(std::move(order)),
+        groups(number_of_groups),
+        ranks(ranks_of_each),
+        nets(static_cast<std::size_t>(ranks_of_each)),
+        meetings(groups * ranks),
+        negotiation(groups * ranks) {
+    if (everybody.empty()) {
+      everybody.resize(static_cast<std::size_t>(Size()));
+      std::iota(everybody.begin(), everybody.end(), 0);
+    }
+    for (int group = 0; group < groups; ++group) nodes.push_back(std::make_unique<Node>(ranks));
+  }
+  int Size() const { return groups * ranks; }
+
+  std::vector<int> everybody;
+  const int groups, ranks;
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<Loopback> nets;  // by number in the group
+  Meetings meetings;
+  Negotiation negotiation;
+  std::atomic<int> reduced{0}, incomplete{0}, given_back{0}, differs{0};
+};
+
+inline std::size_t RowOf(const Slot& slot) {
+  if (slot.collective != Collective::kReducescatter) return static_cast<std::size_t>(slot.bytes / 4);
+  return slot.rows == 0 ? 1 : static_cast<std::size_t>(slot.bytes / slot.rows / 4);
+}
+
+inline ExchangedCall CallOf(const CompleteBucket& bucket) {
+  const Slot& slot = bucket.plan.slots[bucket.slots[0]];
+  ExchangedCall call;
+  call.collective = slot.collective;
+  call.row_bytes = static_cast<std::int64_t>(4 * RowOf(slot));
+  call.joined = bucket.arrivals[0] == nullptr;
+  if (call.joined) return call;
+  Tensor& tensor = TensorOf(bucket.arrivals[0]);
+  call.data = reinterpret_cast<const char*>(tensor.values.data());
+  call.root = slot.root;
+  call.rows = slot.collective == Collective::kBroadcast
+                  ? 1
+                  : static_cast<std::int64_t>(tensor.values.size() / tensor.row);
+  call.arithmetic = kInts;
+  call.prescale = 2;
+  call.postscale = 0.5;
+  call.output = [&tensor](std::int64_t rows) -> char* {
+    if (tensor.collective == Collective::kAllgather) {
+      tensor.sums.assign(static_cast<std::size_t>(rows) * tensor.row, -1);
+    }
+    return tensor.without_memory ? nullptr : reinterpret_cast<char*>(tensor.sums.data());
+  };
+  return call;
+}
+
+class Rank {
+ public:
+  Rank(World& world, int rank)
+      : world_(world),
+        rank_(rank),
+        queue_(NodeOf().queue.As<ReadyQueue>()),
+        node_(NodeOf().collectives.data(), NodeOf().collectives.size(), rank % world.ranks,
+              world.ranks),
+        exchanges_(
+            std::make_unique<Loopback::End>(world.nets[rank % world.ranks], rank / world.ranks,
+                                            static_cast<unsigned>(rank) + 1),
+            rank % 2 == 0 ? 0 : 64 << 20, [] {}, [] {}),
+        exchanged_(plans_, queue_, node_, exchanges_, world.everybody, rank % world.ranks,
+                   rank / world.ranks, world.groups,
+                   {[](const CompleteBucket& bucket) {
+                      std::vector<Segment> segments;
+                      for (std::size_t i = 0; i < bucket.slots.size(); ++i) {
+                        const std::int64_t bytes = bucket.plan.slots[bucket.slots[i]].bytes;
+                        Tensor& one = TensorOf(bucket.arrivals[i]);
+                        segments.push_back({one.values.data(), one.sums.data(), bytes});
+                      }
+                      return BucketReduction(segments, kInts, 2, 0.5);
+                    },
+                    [](const CompleteBucket& bucket) { return CallOf(bucket); },
+                    [this](const CompleteBucket& bucket) {
+                      return odd_tag_ + bucket.iteration * kIds +
+                             static_cast<std::uint64_t>(bucket.turn.bucket_id);
+                    },
+                    [](const CompleteBucket&) {},
+                    [this](Work work, auto) {
+                      plans_.Finished(work);
+                      ++world_.reduced;
+                      for (const ArrivalPtr& arrival : work.arrivals) TensorOf(arrival).Finish();
+                    },
+                    [this](Work work, auto) {
+                      plans_.Finished(work);
+                      ++world_.incomplete;
+                      for (const ArrivalPtr& arrival : work.arrivals) {
+                        if (arrival != nullptr) TensorOf(arrival).Finish();
+                      }
+                    },
+                    [this](Work work) {
+                      ++world_.differs;
+                      for (const ArrivalPtr& arrival : work.arrivals) TensorOf(arrival).Finish();
+                    },
+                    [this](std::vector<ArrivalPtr> arrivals) {
+                      ++world_.given_back;
+                      for (auto& arrival : arrivals) world_.negotiation.Send(std::move(arrival));
+                    }},
+                   kSizes) {
+    std::vector<int> group(static_cast<std::size_t>(world.ranks));
+    std::iota(group.begin(), group.end(), rank / world.ranks * world.ranks);
+    plans_.SetGroup(group);
+    planned_ = std::thread([this] { RunPlanned(); });
+  }
+
+  ~Rank() {
+    end_ = true;
+    queue_.Kick();
+    planned_.join();
+    exchanges_.Close();
+    EXPECT_EQ(exchanges_.Failure(), "");
+    EXPECT_EQ(plans_.Close().size(), left_);
+  }
+
+  PlanTable& plans() { return plans_; }
+  void MakeTagsOdd() { odd_tag_ = 1000000; }
+  void TakeMemoryAway() { without_memory_ = true; }
+  // So many tensors are left in the end.
+  void Leave(std::size_t tensors) { left_ = tensors; }
+
+  void Send(const Slot& slot, Numbers values, int late_looks, Numbers& result,
+            std::atomic<bool>& done) {
+    auto tensor = std::make_unique<Tensor>();
+    tensor->key = slot.key;
+    tensor->rank = world_.everybody[rank_];
+    tensor->collective = slot.collective;
+    tensor->row = RowOf(slot);
+    tensor->root = slot.root;
+    tensor->values = std::move(values);
+    tensor->sums.assign(slot.collective == Collective::kReducescatter
+                            ? world_.negotiation.OwnRows(*tensor) * tensor->row
+                            : tensor->values.size(),
+                        -1);
+    tensor->late_looks = late_looks;
+    tensor->without_memory = without_memory_;
+    tensor->result = &result;
+    tensor->done = &done;
+    ArrivalPtr arrival = std::move(tensor);
+    const Route route = plans_.Arrive(slot.key, slot.bytes, {}, "", arrival);
+    ASSERT_NE(route, Route::kOverlaps);
+    if (route == Route::kNegotiated) world_.negotiation.Send(std::move(arrival));
+  }
+
+  // Votes until all ranks say that they are done and no plan has anything under way.
+  void Vote(const std::atomic<int>& left) {
+    for (;;) {
+      const bool done = left == 0;
+      const auto said = world_.meetings.Gather(rank_, done ? "done" : "");
+      const auto rows = world_.meetings.Gather(rank_, plans_.VoteRow(rank_ == 0, false));
+      auto outcome = plans_.Apply(rows);
+      EXPECT_TRUE(outcome.overlapping.empty());
+      for (ArrivalPtr& arrival : outcome.negotiated) world_.negotiation.Send(std::move(arrival));
+      if (std::all_of(said.begin(), said.end(),
+                      [](const auto& one) { return one.second.str() != ""; }))
+        return;
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+  }
+
+  // As a rank does in the end; true if everything that it has to wait for has ended.
+  bool AwaitTheRest() {
+    plans_.Finish();
+    world_.meetings.Gather(rank_, "");
+    const auto rows = world_.meetings.Gather(rank_, plans_.CompletedRow());
+    const auto left = plans_.LeftToEnd(rows);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (plans_.AnyLeft(left) && std::chrono::steady_clock::now() < until) {
+      std::this_thread::yield();
+    }
+    return !plans_.AnyLeft(left);
+  }
+
+ private:
+  Node& NodeOf() { return *world_.nodes[rank_ / world_.ranks]; }
+
+  void RunPlanned() {
+    WaitCounts waits;
+    int entry = 0;
+    for (std::uint64_t position = 0; queue_.Next(position, entry, end_, waits); ++position) {
+      if (ExchangedBuckets::IsEnd(entry)) {
+        ASSERT_TRUE(exchanged_.End(entry, never_, waits));
+      } else {
+        ASSERT_TRUE(exchanged_.Begin(entry, never_, waits));
+      }
+    }
+  }
+
+  World& world_;
+  const int rank_;
+  std::uint64_t odd_tag_ = 0;
+  bool without_memory_ = false;
+  std::size_t left_ = 0;
+  std::atomic<bool> end_{false};
+  const std::atomic<bool> never_{false};
+  ReadyQueue& queue_;
+  NodeCollectives node_;
+  PlanTable plans_{kIds, [this](const CompleteBucket& bucket) { exchanged_.Announce(bucket); },
+                   [] {}};
+  Exchanges exchanges_;
+  ExchangedBuckets exchanged_;
+  std::thread planned_;
+};
+
+}  // namespace exchanged_ranks
+}  // namespace horovod_opt
