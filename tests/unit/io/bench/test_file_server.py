@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from horovod_opt.io.bench.stands import fuse_messages as fuse
-from horovod_opt.io.bench.stands.file_server import ROOT
+from horovod_opt.io.bench.stands.fuse_messages import ROOT
 from horovod_opt.io.bench.stands.parallel import SERVER
 
 
