@@ -47,6 +47,8 @@ class FileServer:
     def __init__(self, files: Files, nodes: list[int], pace: Pace):
         self._files, self._pace = files, pace
         self._nodes = set(nodes)
+        for node in nodes:
+            os.set_blocking(node, False)  # what is ready may be taken back before it is read
         self._began = 0.0  # CPU seconds of this process
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, int, fuse.Request]] = []
@@ -88,7 +90,7 @@ class FileServer:
         except OSError as error:
             if error.errno == errno.ENODEV:  # the node is gone
                 self._nodes.discard(node)
-            elif error.errno not in (errno.ENOENT, errno.EINTR):  # it was taken back
+            elif error.errno not in (errno.EAGAIN, errno.ENOENT, errno.EINTR):  # it was taken back
                 raise
             return
         if request.kind == fuse.INIT:
