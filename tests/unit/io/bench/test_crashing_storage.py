@@ -151,6 +151,16 @@ def test_a_file_without_a_name_gets_one(storage):
     os.close(file)
 
 
+@pytest.mark.parametrize("flag", [os.O_SYNC, os.O_DSYNC])
+def test_a_file_that_syncs_each_write(storage, flag):
+    file = os.open(storage.path(0) / "old", os.O_WRONLY | flag)
+    os.write(file, b"new")
+    os.close(file)
+    assert storage.counters().syncs == 1
+    storage.crash()
+    assert (storage.path(1) / "old").read_text() == "new"
+
+
 def test_what_is_mapped_is_written_and_seen(storage):
     here, there = storage.path(0) / "mapped", storage.path(1) / "mapped"
     here.write_bytes(bytes(8 * KIB))
@@ -158,6 +168,12 @@ def test_what_is_mapped_is_written_and_seen(storage):
         mapping[5000:5003] = b"abc"
         mapping.flush()
         assert there.read_bytes()[5000:5003] == b"abc"
+        os.pwrite(file.fileno(), b"xyz", 5000)
+        with there.open("rb+") as other, mmap.mmap(other.fileno(), 0) as second:
+            assert second[5000:5003] == b"xyz"
+            os.pwrite(file.fileno(), b"123", 5000)
+            there.stat()
+            assert second[5000:5003] == b"123"
     storage.crash()
     assert not there.exists()
 
