@@ -13,7 +13,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 from weakref import WeakSet
 
 from horovod_opt.io.bench.stands.attributes import Attributes
@@ -43,17 +43,23 @@ class Folder:
         self.is_removed = False
         self.entries: dict[bytes, Node] = {}
         self.durable: dict[bytes, Node] = {}
-        self.changes: list[Change] = []
+        self.changes: list[dict[bytes, Optional[Node]]] = []
         self.place: Optional[tuple[Folder, bytes]] = None
 
-    def change(self, names: dict[bytes, Optional[Node]], moved: Optional[Moved] = None) -> None:
+    def change(self, names: dict[bytes, Optional[Node]]) -> None:
+        """To what they stand for from now on; None: nothing."""
         _apply(names, self.entries)
-        self.changes.append(Change(names, moved))
+        self.changes.append(names)
         now = time.time_ns()
         self.attributes = self.attributes._replace(mtime_ns=now, ctime_ns=now)
 
     def sync(self) -> None:
-        """A folder that has moved here is nowhere else from now on."""
+        """A folder that has moved here is nowhere else from now on. If this one lasts only within
+        it so far, the folders around this one are synced, too."""
+        around = self
+        while not self._surrounding().isdisjoint(self.entries.values()):
+            around = around.parent
+            around.sync()
         for name, node in self.durable.items():
             if isinstance(node, Folder) and node.place == (self, name):
                 node.place = None
@@ -68,22 +74,16 @@ class Folder:
                 node.place = self, name
 
 
+    def _surrounding(self) -> set[Folder]:
+        """In which it lasts."""
+        found, place = set(), self.place
+        while place:
+            found.add(place[0])
+            place = place[0].place
+        return found
+
+
 Node = Union[File, Folder]
-
-
-class Moved(NamedTuple):
-    """To another folder."""
-
-    folder: Folder
-    node: Node
-
-
-class Change(NamedTuple):
-    """What names stand for since then, None: nothing. `moved`: a name that is gone by a rename to
-    another folder."""
-
-    names: dict[bytes, Optional[Node]]
-    moved: Optional[Moved]
 
 
 class CrashingTree:
@@ -187,7 +187,7 @@ class CrashingTree:
             folder.change({name: None, new: node})
         else:
             to.change({new: node})
-            folder.change({name: None}, Moved(to, node))
+            folder.change({name: None})
         if isinstance(node, Folder):
             node.parent = to
         if replaced is not None:
@@ -219,15 +219,8 @@ class CrashingTree:
         def survives() -> bool:
             return seed is not None and chance.random() < 0.5
 
-        def keep_names(folder: Folder) -> None:
-            for change in folder.changes:
-                if not change.moved and survives():
-                    _apply(change.names, folder.durable)
-
-        for folder in _breadth_first(self.root, keep_names):
-            for change in folder.changes:
-                if change.moved and survives():
-                    _take_away(folder, change)
+        if seed is not None:
+            self._keep_names(survives)
         for file in self._files:
             file.links = file.opened = 0
         seen: set[File] = set()
@@ -247,6 +240,30 @@ class CrashingTree:
                         node.attributes, durable = node.durable
                         node.content = durable.copy()
 
+    def _keep_names(self, survives: Callable[[], bool]) -> None:
+        """Some of the changes of names last. No rename loses what had a name that lasts, and has
+        one now: then it has the old one."""
+        before = [(folder, name, node) for folder in _breadth_first(self.root)
+                  for name, node in folder.durable.items()]
+        wanted = {node for _, _, node in before if _is_linked(node)}
+
+        def keep(folder: Folder) -> None:
+            for names in folder.changes:
+                if survives():
+                    _apply(names, folder.durable)
+
+        _breadth_first(self.root, keep)
+        while True:
+            found = {node for folder in _breadth_first(self.root)
+                     for node in folder.durable.values()}
+            lost = [one for one in before if one[2] in wanted and one[2] not in found]
+            if not lost:
+                return
+            for folder, name, node in lost:
+                folder.durable[name] = node
+                if folder is not self.root:
+                    wanted.add(folder)
+
     def _check_new(self, folder: Folder, name: bytes) -> None:
         _check_name(name)
         if folder.is_removed:
@@ -261,6 +278,10 @@ class CrashingTree:
         else:
             node.links -= 1
             self.touch(node)
+
+
+def _is_linked(node: Node) -> bool:
+    return not node.is_removed if isinstance(node, Folder) else node.links > 0
 
 
 def _check_name(name: bytes) -> None:
@@ -291,14 +312,6 @@ def _apply(names: dict[bytes, Optional[Node]], to: dict[bytes, Node]) -> None:
             to.pop(name, None)
         else:
             to[name] = node
-
-
-def _take_away(folder: Folder, change: Change) -> None:
-    """The old name of what has moved, unless that would be its last one."""
-    to, node = change.moved
-    name, = change.names
-    if folder.durable.get(name) is node and node in to.durable.values():
-        del folder.durable[name]
 
 
 def _breadth_first(root: Folder, arrive: Callable[[Folder], None] = lambda folder: None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from horovod_opt.io.bench.stands.crashing_tree import CrashingTree, File, Folder
 
@@ -104,6 +107,18 @@ def test_a_folder_that_has_moved_is_in_one_place(tree):
     assert root.entries[b"target"].entries[b"sub"].parent is root.entries[b"target"]
 
 
+def test_folders_that_change_places_do_not_surround_each_other(tree):
+    root, sub = tree.root, tree.root.entries[b"sub"]
+    other = tree.new_folder(root, b"other", 0o40755, 0, 0)
+    root.sync()
+    tree.rename(root, b"sub", other, b"sub", True)
+    other.sync()
+    tree.rename(other, b"sub", root, b"sub", True)
+    tree.rename(root, b"other", sub, b"other", True)
+    sub.sync()
+    assert after(tree) == {b"old": b"old", b"sub": {b"file": b"sub", b"other": {}}}
+
+
 def test_a_new_folder_without_a_name_that_lasts_is_lost_with_all_in_it(tree):
     folder = tree.new_folder(tree.root, b"new", 0o40755, 0, 0)
     create(tree, folder, b"file", b"data").sync()
@@ -144,6 +159,81 @@ def test_by_chance_too_what_was_synced_is_there_and_a_rename_loses_no_file(tree)
             tree.unlink(root if name == b"synced" else sub, name)
         root.sync(), sub.sync()
     assert {frozenset([b"synced"]), frozenset([b"end"])} <= seen
+
+
+# Of a folder and a name in it, and for a rename or a link another one.
+SPOTS = st.tuples(st.integers(0, 3), st.sampled_from([b"x", b"y"]))
+STEPS = st.lists(st.tuples(
+    st.sampled_from(["create", "folder", "write", "link", "unlink", "remove folder", "sync",
+                     "sync folder", "rename", "rename", "rename"]), SPOTS, SPOTS), max_size=25)
+
+
+def step(tree: CrashingTree, what: str, spot, other) -> None:
+    """If it can be done: folders are those that are there."""
+    folders = reached(tree)
+    (folder, name), (to, new) = ((folders[number % len(folders)], name)
+                                 for number, name in (spot, other))
+    node = folder.entries.get(name)
+    with suppress(OSError):
+        if what == "create":
+            create(tree, folder, name, b"data")
+        elif what == "folder":
+            tree.new_folder(folder, name, 0o40755, 0, 0)
+        elif what == "sync folder":
+            folder.sync()
+        elif what == "remove folder":
+            tree.remove_folder(folder, name)
+        elif what == "rename":
+            tree.rename(folder, name, to, new, True)
+        elif isinstance(node, File):
+            if what == "write":
+                tree.write(node, 0, b"more")
+            elif what == "link":
+                tree.link(node, to, new)
+            elif what == "unlink":
+                tree.unlink(folder, name)
+            else:
+                node.sync()
+
+
+def reached(tree: CrashingTree) -> list:
+    """The folders."""
+    found = [tree.root]
+    for folder in found:
+        found += [node for _, node in sorted(folder.entries.items()) if isinstance(node, Folder)]
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 1 << 32))
+def test_by_chance_too_what_was_synced_and_not_changed_is_there(tmp_path_factory, steps, seed):
+    empty = tmp_path_factory.getbasetemp() / "empty"
+    empty.mkdir(exist_ok=True)
+    tree = CrashingTree(empty, MIB)
+    for one in steps:
+        step(tree, *one)
+    durable, folders = {}, [tree.root]
+    for folder in folders:
+        durable[folder] = dict(folder.durable)
+        folders += [node for node in folder.durable.values() if isinstance(node, Folder)]
+    changed = {folder: {name for names in folder.changes for name in names} for folder in folders}
+    contents = {}
+    for node in {node for names in durable.values() for node in names.values()}:
+        if isinstance(node, File):
+            contents[node] = node.links, (node.content.read(0, 9), node.durable[1].read(0, 9))
+    is_removed = {folder: folder.is_removed for folder in folders}
+    tree.crash(seed)
+    left = reached(tree)
+    files = {node for folder in left for node in folder.entries.values() if isinstance(node, File)}
+    assert len(set(left)) == len(left)
+    assert all(folder in left for folder in folders if not is_removed[folder])
+    for file, (links, possible) in contents.items():
+        assert file in files or not links
+        assert file not in files or file.content.read(0, 9) in possible
+    for folder, names in durable.items():
+        for name, node in names.items():
+            if folder in left and name not in changed[folder] and isinstance(node, File):
+                assert folder.entries[name] is node
 
 
 def test_the_same_seed_leaves_the_same(tmp_path):
