@@ -1,15 +1,15 @@
 """What the kernel asks a file server, and how it is answered: what reading needs of FUSE 7.31.
 
-The layouts are those of linux/fuse.h: numbers in the machine's own order.
+What writing needs beside it is in fuse_changes.py. The layouts are those of linux/fuse.h: numbers
+in the machine's own order.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import stat
 import struct
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Protocol
 
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE = 1, 2, 3, 14, 15, 17, 18
 FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, DESTROY, BATCH_FORGET = 25, 26, 27, 28, 29, 38, 42
@@ -23,6 +23,7 @@ READAHEAD = 128 << 10  # bytes; no request is larger, however much is read at a 
 MOST_WAITING = 64  # requests of readahead
 BUFFER = 1 << 16  # bytes: more than any request that is not a write
 VALID = 86400  # seconds that names and attributes are kept: nothing changes
+ROOT = 1  # the inode that FUSE gives the folder
 
 IN = struct.Struct("=IIQQIIIHH")  # length, kind, unique, inode, uid, gid, pid
 OUT = struct.Struct("=IiQ")  # length, error, unique
@@ -37,16 +38,32 @@ STATISTICS = struct.Struct("=QQQQQIIII24x")
 NAMED = struct.Struct("=QQII")  # inode, next offset, length of the name, kind
 
 
+class Status(Protocol):
+    """As os.stat_result has it."""
+
+    st_mode: int
+    st_nlink: int
+    st_uid: int
+    st_gid: int
+    st_size: int
+    st_blocks: int
+    st_atime_ns: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+
+
 class Request(NamedTuple):
     kind: int
     unique: int
     inode: int
     body: bytes
+    uid: int = 0
+    gid: int = 0
 
     @classmethod
     def parsed(cls, message: bytes) -> Request:
-        _, kind, unique, inode, *_ = IN.unpack_from(message)
-        return cls(kind, unique, inode, message[IN.size:])
+        _, kind, unique, inode, uid, gid, *_ = IN.unpack_from(message)
+        return cls(kind, unique, inode, message[IN.size:], uid, gid)
 
     def reading(self) -> tuple[int, int]:
         """Offset and size in bytes, of READ and READDIR."""
@@ -54,7 +71,7 @@ class Request(NamedTuple):
         return offset, size
 
     def name(self) -> bytes:
-        """Of LOOKUP."""
+        """Of a request that has nothing else, as LOOKUP."""
         return self.body.rstrip(b"\0")
 
 
@@ -68,25 +85,27 @@ def refusal(unique: int, error: int) -> list[bytes]:
     return [OUT.pack(OUT.size, -error, unique)]
 
 
-def agreed(request: Request) -> list[bytes]:
-    """The answer to INIT. Raises OSError for a kernel that speaks another FUSE."""
+def agreed(request: Request, wanted: int = ASYNC_READ | PARALLEL_DIROPS, most_written: int = 4096
+           ) -> list[bytes]:
+    """The answer to INIT: flags, and bytes of a write. Raises OSError for a kernel that speaks
+    another FUSE."""
     major, minor, _, flags = INIT_IN.unpack_from(request.body)
     if major != MAJOR or minor < MINOR:
         raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}.{minor}, not {MAJOR}.{MINOR}")
     return answer(request.unique, INIT_OUT.pack(
-        MAJOR, MINOR, READAHEAD, flags & (ASYNC_READ | PARALLEL_DIROPS), MOST_WAITING,
-        MOST_WAITING, 4096, 1, 0, 0, 0))
+        MAJOR, MINOR, READAHEAD, flags & wanted, MOST_WAITING, MOST_WAITING, most_written, 1, 0, 0,
+        0))
 
 
-def entry(inode: int, status: Optional[os.stat_result]) -> bytes:
+def entry(inode: int, status: Optional[Status], valid: int = VALID) -> bytes:
     """What a name stands for; None: nothing, which is as certain."""
     if status is None:
-        return ENTRY.pack(0, 0, VALID, VALID, 0, 0) + bytes(ATTRIBUTES.size)
-    return ENTRY.pack(inode, 0, VALID, VALID, 0, 0) + _attributes(inode, status)
+        return ENTRY.pack(0, 0, valid, valid, 0, 0) + bytes(ATTRIBUTES.size)
+    return ENTRY.pack(inode, 0, valid, valid, 0, 0) + _attributes(inode, status)
 
 
-def attributes(inode: int, status: os.stat_result) -> bytes:
-    return VALIDITY.pack(VALID, 0, 0) + _attributes(inode, status)
+def attributes(inode: int, status: Status, valid: int = VALID) -> bytes:
+    return VALIDITY.pack(valid, 0, 0) + _attributes(inode, status)
 
 
 def opened(is_folder: bool) -> bytes:
@@ -94,9 +113,9 @@ def opened(is_folder: bool) -> bytes:
     return OPENED.pack(0, KEEP_CACHE | CACHE_DIR if is_folder else KEEP_CACHE, 0)
 
 
-def statistics() -> bytes:
-    """Nothing is free."""
-    return STATISTICS.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0)
+def statistics(blocks: int = 0, free: int = 0) -> bytes:
+    """In blocks of 4 KiB."""
+    return STATISTICS.pack(blocks, free, free, 0, 0, 4096, 255, 4096, 0)
 
 
 def listed(names: list[tuple[bytes, int, int]], first: int, size: int) -> bytes:
@@ -111,7 +130,7 @@ def listed(names: list[tuple[bytes, int, int]], first: int, size: int) -> bytes:
     return found
 
 
-def _attributes(inode: int, status: os.stat_result) -> bytes:
+def _attributes(inode: int, status: Status) -> bytes:
     second = 10**9
     times = (status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns)
     return ATTRIBUTES.pack(

@@ -27,7 +27,8 @@ class LimitedNodes(Stand):
     @classmethod
     def check(cls, nodes: int) -> None:
         networks = NETWORK_PROGRAMS if nodes > 1 else ()
-        requirements.check(cls.name, (*PROGRAMS, *networks, *cls.programs), cls.devices)
+        requirements.check(f"--stand {cls.name}", (*PROGRAMS, *networks, *cls.programs),
+                           cls.devices)
         cls._hierarchies()
 
     @classmethod

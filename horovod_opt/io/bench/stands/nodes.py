@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import ExitStack
+from pathlib import Path
 
 from horovod_opt.io.bench.stands.requirements import SEARCH, call
 
@@ -20,12 +21,12 @@ WAIT = "mount -t tmpfs none /dev/shm && echo made && exec cat >/dev/null"
 
 
 class Nodes:
-    """So many, made by the constructor, until close(). A single one has the machine's network; the
-    interfaces (INTERFACE) of several are connected. Raises OSError."""
+    """So many, made by the constructor, until close(). The interfaces (INTERFACE) of several are
+    connected; a single one, or all without `own_networks`, have the machine's. Raises OSError."""
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, own_networks: bool = True):
         self._stack = ExitStack()
-        self._has_network = number > 1
+        self._has_network = own_networks and number > 1
         try:
             self._keepers = [self._keep() for _ in range(number)]
             if self._has_network:
@@ -64,6 +65,11 @@ class Nodes:
         """What puts a command in front of which it stands into the node."""
         net = ["--net"] if network and self._has_network else []
         return ["nsenter", "--target", str(self._keepers[node]), "--mount", *net]
+
+    def path(self, node: int, path: Path) -> Path:
+        """Where this process, and others of root's outside the nodes, find that path of the
+        node."""
+        return Path(f"/proc/{self._keepers[node]}/root{path}")
 
     def close(self) -> None:
         """When no process is in them any more, their mounts are gone, too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class Speed(NamedTuple):
@@ -30,8 +30,10 @@ class Counted:
 class Pace:
     """Times are those of one clock, in seconds."""
 
+    kind: ClassVar[type[Counted]] = Counted
+
     def __init__(self, speed: Speed):
-        self.counted = Counted()
+        self.counted = self.kind()
         self._speed = speed
         self._is_released = False
         self._free = 0.0  # when all bytes so far are through
@@ -39,7 +41,7 @@ class Pace:
 
     def begin(self) -> None:
         """Counts from 0."""
-        self.counted = Counted()
+        self.counted = self.kind()
 
     def release(self) -> None:
         """What is asked for from now on is answered at once."""
@@ -57,8 +59,12 @@ class Pace:
         self.counted.requests += 1
         self.counted.bytes += size
         self.counted.inversions += goes_back
+        return self._through(now, size / self._speed.bandwidth
+                             + goes_back * self._speed.going_back)
+
+    def _through(self, now: float, seconds: float) -> float:
+        """When the storage has done, after all that it has to do before, what takes it so long."""
         if self._is_released:
             return now
-        self._free = (max(now, self._free) + size / self._speed.bandwidth
-                      + goes_back * self._speed.going_back)
+        self._free = max(now, self._free) + seconds
         return max(now + self._speed.delay, self._free)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
 
 from horovod_opt.io.bench.stands.limited_nodes import LimitedNodes
+from horovod_opt.io.bench.stands.mounted_server import MountedServer
 from horovod_opt.io.bench.stands.nodes import Nodes
 from horovod_opt.io.bench.stands.pace import Speed
-from horovod_opt.io.bench.stands.requirements import FUSE, call
+from horovod_opt.io.bench.stands.requirements import FUSE
 from horovod_opt.io.bench.stands.stand import Counters
 
 SPEED = Speed()  # the server's
@@ -25,28 +23,12 @@ class Parallel(LimitedNodes):
     devices = (FUSE,)
 
     def _mount(self, stack: ExitStack, nodes: Nodes) -> None:
-        with ExitStack() as opened:
-            files = []
-            for node in range(self.nodes):
-                files.append(os.open(FUSE, os.O_RDWR | os.O_CLOEXEC))
-                opened.callback(os.close, files[-1])
-                call([*nodes.enter(node, network=False), "mount", "--internal-only", "--types",
-                      "fuse", "--options", f"fd={files[-1]},rootmode=40000,user_id=0,group_id=0,"
-                      "allow_other,ro", f"horovod-opt-{self.name}", self.folder],
-                     pass_fds=files[-1:])
-            self._server = stack.enter_context(subprocess.Popen(
-                [sys.executable, "-m", SERVER, str(self.folder), *map(str, files)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=files,
-                start_new_session=True))
+        self._server = MountedServer(stack, nodes, self.nodes, self.folder, self.name, SERVER,
+                                     [self.folder], is_read_only=True)
         self._tell("begin")
 
     def _tell(self, line: str) -> Counters:
-        self._server.stdin.write(f"{line}\n")
-        self._server.stdin.flush()
-        answer = self._server.stdout.readline()
-        if not answer:
-            raise OSError("the file server has ended; its output says why")
-        return Counters(**json.loads(answer))
+        return Counters(**json.loads(self._server.tell(line)))
 
     def begin(self) -> None:
         super().begin()

@@ -18,8 +18,8 @@ PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", 
 FUSE = Path("/dev/fuse")
 
 
-def check(stand: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> None:
-    """Raises NoStand with all that is missing and the remedies."""
+def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> None:
+    """Raises NoStand with all that `who` misses and the remedies."""
     absent = [name for name in programs if not shutil.which(name, path=SEARCH)]
     missing, remedies = list(absent), []
     if absent:
@@ -33,7 +33,7 @@ def check(stand: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> 
         missing.insert(0, "the rights of root")
         remedies.insert(0, "run it as root")
     if missing:
-        raise NoStand(f"--stand {stand} needs {', '.join(missing)}; "
+        raise NoStand(f"{who} needs {', '.join(missing)}; "
                       f"remedy: {'; '.join(remedies)}")
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
 from horovod_opt.io.bench.stands.stand import NoStand, Stand
 
 
@@ -22,6 +23,16 @@ def made() -> Iterator[Callable[[Stand], Stand]]:
                 pytest.skip(str(missing))
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def crashing(tmp_path_factory) -> Iterator[CrashingStorage]:
+    """Of two nodes, empty for the first test of a module."""
+    try:
+        with CrashingStorage(tmp_path_factory.mktemp("data"), 2) as storage:
+            yield storage
+    except NoStand as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ import sys
 
 import pytest
 
+from horovod_opt.io.bench.stands import fuse_changes as changes
 from horovod_opt.io.bench.stands import fuse_messages as fuse
-from horovod_opt.io.bench.stands.file_server import ROOT
+from horovod_opt.io.bench.stands.crashing_storage import SERVER as CRASHING
+from horovod_opt.io.bench.stands.fuse_messages import ROOT
 from horovod_opt.io.bench.stands.parallel import SERVER
 
 
@@ -28,12 +30,12 @@ def folder(tmp_path):
 class Kernel:
     """What would be /dev/fuse is one end of a socket; this has the other."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, module=SERVER, *arguments):
         self.socket, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(30)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", SERVER, str(folder), str(server.fileno())], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[server.fileno()])
+            [sys.executable, "-m", module, str(folder), *arguments, str(server.fileno())],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[server.fileno()])
         server.close()
 
     def __enter__(self):
@@ -46,12 +48,21 @@ class Kernel:
 
     def ask(self, kind, inode=0, body=b"", unique=7):
         """Error and body of the answer."""
+        self.send(kind, inode, body, unique)
+        error, answered, body = self.receive()
+        assert answered == unique
+        return error, body
+
+    def send(self, kind, inode, body, unique):
         self.socket.send(fuse.IN.pack(fuse.IN.size + len(body), kind, unique, inode, 0, 0, 0, 0, 0)
                          + body)
+
+    def receive(self):
+        """Error, number of the request, and body."""
         message = self.socket.recv(1 << 20)
         length, error, answered = fuse.OUT.unpack_from(message)
-        assert (length, answered) == (len(message), unique)
-        return -error, message[fuse.OUT.size:]
+        assert length == len(message)
+        return -error, answered, message[fuse.OUT.size:]
 
     def find(self, folder, name):
         """Inode and attributes."""
@@ -74,6 +85,9 @@ def test_layouts_are_those_of_the_kernel():
     assert (fuse.ATTRIBUTES.size, fuse.ENTRY.size + fuse.ATTRIBUTES.size) == (88, 128)
     assert (fuse.VALIDITY.size + fuse.ATTRIBUTES.size, fuse.OPENED.size) == (104, 16)
     assert (fuse.STATISTICS.size, fuse.NAMED.size) == (80, 24)
+    assert (changes.SETATTR_IN.size, changes.CREATE_IN.size, changes.MKNOD_IN.size) == (88, 16, 16)
+    assert (changes.MKDIR_IN.size, changes.RENAME_IN.size, changes.RENAME2_IN.size) == (8, 8, 16)
+    assert (changes.LINK_IN.size, changes.WRITE_IN.size, changes.WRITE_OUT.size) == (8, 40, 8)
 
 
 def test_a_file_is_found_read_and_counted(folder):
@@ -129,3 +143,35 @@ def test_it_ends_with_the_process_that_started_it(folder):
         kernel.tell("begin")
         kernel.process.stdin.close()
         assert kernel.process.wait(30) == 0
+
+
+def test_nobody_writes_to_what_is_only_read(folder):
+    with Kernel(folder) as kernel:
+        for kind in changes.CHANGES:
+            assert kernel.ask(kind, ROOT, bytes(64) + b"name\0")[0] == errno.ENOSYS
+
+
+def test_what_is_under_way_fails_in_a_crash_and_is_not_done(folder):
+    with Kernel(folder, CRASHING, str(1 << 20)) as kernel:
+        kernel.tell("begin")
+        body = changes.CREATE_IN.pack(os.O_WRONLY, 0o100644, 0, 0) + b"%d\0"
+        for unique in range(50):  # each takes a millisecond
+            kernel.send(changes.CREATE, ROOT, body % unique, unique)
+        kernel.tell("crash 0 none")
+        answers = [kernel.receive() for _ in range(50)]
+        assert sorted(unique for _, unique, _ in answers) == list(range(50))
+        assert {error for error, _, _ in answers} <= {0, errno.EIO}
+        assert answers[-1][0] == errno.EIO
+        assert kernel.ask(fuse.LOOKUP, ROOT, b"sub\0")[0] == errno.EIO
+        kernel.tell("restart")
+        assert kernel.ask(fuse.LOOKUP, ROOT, b"sub\0")[0] == 0
+        for unique in range(50):
+            assert kernel.ask(fuse.LOOKUP, ROOT, b"%d\0" % unique)[0] == errno.ENOENT
+
+
+def test_a_handle_or_an_inode_of_nothing_is_refused(folder):
+    with Kernel(folder, CRASHING, str(1 << 20)) as kernel:
+        assert kernel.ask(fuse.READ, 99, reading(0, 10))[0] == errno.EIO
+        assert kernel.ask(fuse.LOOKUP, 99, b"sub\0")[0] == errno.ESTALE
+        assert kernel.ask(22, ROOT)[0] == errno.ENOSYS  # attributes with names
+        assert kernel.ask(fuse.GETATTR, ROOT)[0] == 0

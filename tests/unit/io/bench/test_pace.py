@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from horovod_opt.io.bench.stands.pace import Counted, Pace, Speed
+from horovod_opt.io.bench.stands.write_pace import CountedWrites, WritePace
 
 SPEED = Speed(bandwidth=1000.0, delay=0.5, going_back=2.0)
 
@@ -45,3 +46,18 @@ def test_after_the_measurement_nothing_waits_and_all_is_still_counted():
     pace.release()
     assert pace.read(1.0, "a", 0, 100) == pace.metadata(1.0) == 1.0
     assert pace.counted == Counted(requests=2, bytes=10_100, inversions=1, metadata_requests=1)
+
+
+def test_what_is_written_shares_the_speed_and_is_counted_for_itself():
+    pace = WritePace(SPEED)
+    assert pace.write(10.0, 1000) == pytest.approx(11.0)
+    assert pace.read(10.0, "a", 0, 1000) == pytest.approx(12.0)
+    assert pace.sync(10.0) == pytest.approx(12.0)  # when all before it has arrived
+    assert pace.write(20.0, 100) == 20.5 and pace.sync(30.0) == 30.5
+    assert pace.write(40.0, 0) == 40.5  # at the beginning again: writing does not go back
+    assert pace.counted == CountedWrites(requests=1, bytes=1000, write_requests=3,
+                                         written_bytes=1100, syncs=2)
+    pace.begin()
+    assert pace.counted == CountedWrites()
+    pace.release()
+    assert pace.write(50.0, 10_000) == pace.sync(50.0) == 50.0

@@ -18,6 +18,7 @@ pytest.importorskip("matplotlib")
 from horovod_opt import cli
 from horovod_opt.io.bench.stands import control_groups, disk
 from horovod_opt.io.bench.stands.by_name import STANDS
+from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
 from horovod_opt.io.bench.stands.stand import NoStand
 
 # So long that none ends by itself; --timeout would end it before the test does.
@@ -130,6 +131,50 @@ def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path
             rules = (groups()[1] / disk.RULES).read_text().splitlines()
             assert all(Path("/sys/dev/block", one.split()[0], "loop").exists() for one in rules)
     assert not groups_of(os.getpid())
+
+
+# Has a storage, and a process on each node that writes to it for ever.
+OWNER = """
+import subprocess, sys, time
+from pathlib import Path
+from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
+with CrashingStorage(Path(sys.argv[1]), 2) as storage:
+    writers = [subprocess.Popen(storage.command(node, ["sh", "-c",
+                   f"while echo written >{storage.folder}/{node}; do :; done"]),
+                   stderr=subprocess.DEVNULL) for node in (0, 1)]
+    while storage.counters().written_bytes < 100:
+        pass
+    print("ready", flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
+    try:
+        CrashingStorage.check()
+    except NoStand as missing:
+        pytest.skip(str(missing))
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd="/",
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) >= 5 and mounts(tmp_path)
+        process.send_signal(number)
+        process.wait(60)
+    until(lambda: gone(family, tmp_path), 20)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_storage_that_crashes_without_root_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NoStand, match=r"^a storage that crashes needs the rights of root; remedy: "
+                                      "run it as root$"):
+        with CrashingStorage(tmp_path):
+            pass
 
 
 @pytest.mark.parametrize("name", ["disk", "parallel"])

@@ -1,0 +1,95 @@
+"""The server of a parallel file system that is written to, and that can crash.
+
+    python -m horovod_opt.io.bench.stands.crashing_server FOLDER CAPACITY FD...
+
+As file_server.py, but nodes can write. What they write is in this process's memory, at most
+CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of its input are
+
+    crash AFTER SEED    when AFTER more changes and syncs are done; SEED is a number, or `none`
+    restart
+
+From a crash to the restart every request is answered by EIO.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Optional
+
+from horovod_opt.io.bench.stands import fuse_changes as changes
+from horovod_opt.io.bench.stands import fuse_messages as fuse
+from horovod_opt.io.bench.stands.crashing_tree import CrashingTree
+from horovod_opt.io.bench.stands.file_server import FileServer
+from horovod_opt.io.bench.stands.pace import Speed
+from horovod_opt.io.bench.stands.writable_files import WritableFiles
+from horovod_opt.io.bench.stands.write_pace import WritePace
+
+
+class CrashingServer(FileServer):
+    buffer = changes.BUFFER
+    _files: WritableFiles
+    _pace: WritePace
+    _is_down = False
+    _left: Optional[int] = None  # changes and syncs until the crash
+    _seed: Optional[int] = None
+
+    def _obey(self, order: str, *more: str) -> None:
+        if order == "crash":
+            after, seed = more
+            self._left = int(after)
+            self._seed = None if seed == "none" else int(seed)
+            if not self._left:
+                self._crash()
+        elif order == "restart":
+            self._refuse_all()
+            self._is_down, self._left = False, None
+        else:
+            super()._obey(order)
+
+    def _crash(self) -> None:
+        self._is_down = True
+        self._files.crash(self._seed)
+        self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        """What was asked before the crash, or while it lasts."""
+        while ready := select.select(self._nodes, [], [], 0)[0] if self._nodes else []:
+            for node in ready:
+                self._take(node)
+        while self._due:
+            _, _, node, request = heapq.heappop(self._due)
+            self._send(node, self._answer(request))
+
+    def _when(self, request: fuse.Request) -> float:
+        now = time.monotonic()
+        if self._is_down:
+            return now
+        if request.kind == changes.WRITE:
+            return self._pace.write(now, changes.size_of_write(request))
+        if request.kind in changes.SYNCS:
+            return self._pace.sync(now)
+        return super()._when(request)
+
+    def _answer(self, request: fuse.Request) -> list[bytes]:
+        if not self._is_down and request.kind in changes.CHANGES and self._left is not None:
+            if not self._left:
+                self._crash()
+            else:
+                self._left -= 1
+        if self._is_down:
+            return fuse.refusal(request.unique, errno.EIO)
+        return super()._answer(request)
+
+
+def main(folder: str, capacity: str, *nodes: str) -> None:
+    files = WritableFiles(CrashingTree(Path(folder), int(capacity)))
+    CrashingServer(files, [int(one) for one in nodes], WritePace(Speed())).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

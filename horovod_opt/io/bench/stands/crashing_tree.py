@@ -1,0 +1,330 @@
+"""Files and folders of which a crash leaves what was synced: the least that POSIX promises.
+
+A file's data, size and attributes last once the file was synced. A name lasts, or is gone for good,
+once its folder was synced. Nothing else does, whatever was done before or after it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Optional, Union
+from weakref import WeakSet
+
+from horovod_opt.io.bench.stands.attributes import Attributes
+from horovod_opt.io.bench.stands.file_content import BLOCK, Content, Source
+
+LONGEST = 255  # bytes of a name
+
+
+class File:
+    """`durable`: attributes and content as they were synced."""
+
+    def __init__(self, attributes: Attributes, content: Content):
+        self.attributes, self.content = attributes, content
+        self.links = self.opened = 0
+        self.sync()
+
+    def sync(self) -> None:
+        self.durable = self.attributes, self.content.copy()
+
+
+class Folder:
+    """`durable`: its names when it was synced; `changes` since; `parent`: None of the root and of
+    what was removed; `place`: its name that lasts."""
+
+    def __init__(self, attributes: Attributes, parent: Optional[Folder]):
+        self.attributes, self.parent = attributes, parent
+        self.is_removed = False
+        self.entries: dict[bytes, Node] = {}
+        self.durable: dict[bytes, Node] = {}
+        self.changes: list[dict[bytes, Optional[Node]]] = []
+        self.place: Optional[tuple[Folder, bytes]] = None
+
+    def change(self, names: dict[bytes, Optional[Node]]) -> None:
+        """To what they stand for from now on; None: nothing."""
+        _apply(names, self.entries)
+        self.changes.append(names)
+        now = time.time_ns()
+        self.attributes = self.attributes._replace(mtime_ns=now, ctime_ns=now)
+
+    def sync(self) -> None:
+        """A folder that has moved here is nowhere else from now on. If this one lasts only within
+        it so far, the folders around this one are synced, too."""
+        around = self
+        while not self._surrounding().isdisjoint(self.entries.values()):
+            around = around.parent
+            around.sync()
+        for name, node in self.durable.items():
+            if isinstance(node, Folder) and node.place == (self, name):
+                node.place = None
+        self.durable = dict(self.entries)
+        self.changes.clear()
+        for name, node in self.durable.items():
+            if isinstance(node, Folder):
+                if node.place:
+                    folder, old = node.place
+                    if folder.durable.get(old) is node:
+                        del folder.durable[old]
+                node.place = self, name
+
+
+    def _surrounding(self) -> set[Folder]:
+        """In which it lasts."""
+        found, place = set(), self.place
+        while place:
+            found.add(place[0])
+            place = place[0].place
+        return found
+
+
+Node = Union[File, Folder]
+
+
+class CrashingTree:
+    """Begins with what is in a folder, as if that were synced; the folder itself never changes.
+
+    All that cannot be done raises OSError, with the errno of Linux. `capacity`: bytes that can be
+    written, in blocks of 4 KiB, to files that are there.
+    """
+
+    def __init__(self, folder: Path, capacity: int):
+        self.blocks = capacity // BLOCK
+        self.root = Folder(Attributes.of(folder.stat()), None)
+        self._files: WeakSet[File] = WeakSet()
+        self._last = 0  # ns
+        self._load(self.root, folder)
+
+    def _load(self, folder: Folder, path: Path) -> None:
+        for one in sorted(path.iterdir()):
+            status = one.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                node = Folder(Attributes.of(status), folder)
+                self._load(node, one)
+            elif stat.S_ISREG(status.st_mode):
+                node = File(Attributes.of(status), Content(Source(one), status.st_size))
+                node.links = 1
+                self._files.add(node)
+            else:
+                continue
+            folder.entries[os.fsencode(one.name)] = node
+        folder.sync()
+
+    @property
+    def free(self) -> int:
+        """Blocks."""
+        return self.blocks - sum(one.content.held for one in self._files if one.links or one.opened)
+
+    def now(self) -> int:
+        """Nanoseconds, no two the same: nodes see by them that a file has changed."""
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+    def find(self, folder: Folder, name: bytes) -> Node:
+        _check_name(name)
+        if name not in folder.entries:
+            raise OSError(errno.ENOENT, os.fsdecode(name))
+        return folder.entries[name]
+
+    def new_file(self, mode: int, uid: int, gid: int) -> File:
+        """Without a name."""
+        now = self.now()
+        file = File(Attributes(mode, uid, gid, now, now, now), Content())
+        self._files.add(file)
+        return file
+
+    def new_folder(self, folder: Folder, name: bytes, mode: int, uid: int, gid: int) -> Folder:
+        now = self.now()
+        new = Folder(Attributes(mode, uid, gid, now, now, now), folder)
+        self._check_new(folder, name)
+        folder.change({name: new})
+        return new
+
+    def link(self, file: Node, folder: Folder, name: bytes) -> None:
+        if isinstance(file, Folder):
+            raise OSError(errno.EPERM, "a second name of a folder")
+        self._check_new(folder, name)
+        folder.change({name: file})
+        file.links += 1
+        self.touch(file)
+
+    def unlink(self, folder: Folder, name: bytes) -> None:
+        node = self.find(folder, name)
+        if isinstance(node, Folder):
+            raise OSError(errno.EISDIR, os.fsdecode(name))
+        folder.change({name: None})
+        self._drop(node)
+
+    def remove_folder(self, folder: Folder, name: bytes) -> None:
+        node = self.find(folder, name)
+        if isinstance(node, File):
+            raise OSError(errno.ENOTDIR, os.fsdecode(name))
+        if node.entries:
+            raise OSError(errno.ENOTEMPTY, os.fsdecode(name))
+        folder.change({name: None})
+        self._drop(node)
+
+    def rename(self, folder: Folder, name: bytes, to: Folder, new: bytes, replaces: bool) -> None:
+        node = self.find(folder, name)
+        _check_name(new)
+        if to.is_removed:
+            raise OSError(errno.ENOENT, os.fsdecode(new))
+        replaced = to.entries.get(new)
+        if replaced is not None and not replaces:
+            raise OSError(errno.EEXIST, os.fsdecode(new))
+        if isinstance(node, Folder) and node in _upwards(to):
+            raise OSError(errno.EINVAL, "a folder into itself")
+        if replaced is node:
+            return
+        if replaced is not None:
+            _check_replaced(node, replaced, new)
+        if to is folder:
+            folder.change({name: None, new: node})
+        else:
+            to.change({new: node})
+            folder.change({name: None})
+        if isinstance(node, Folder):
+            node.parent = to
+        if replaced is not None:
+            self._drop(replaced)
+        self.touch(node)
+
+    def write(self, file: File, offset: int, data: bytes) -> None:
+        if file.content.added(offset, len(data)) > self.free:
+            raise OSError(errno.ENOSPC, "the capacity is used up")
+        file.content.write(offset, data)
+        self.touch(file, is_written=True)
+
+    def truncate(self, file: Node, size: int) -> None:
+        if isinstance(file, Folder):
+            raise OSError(errno.EISDIR, "the size of a folder")
+        file.content.truncate(size)
+        self.touch(file, is_written=True)
+
+    def touch(self, node: Node, is_written: bool = False) -> None:
+        now = self.now()
+        written = {"mtime_ns": now} if is_written else {}
+        node.attributes = node.attributes._replace(ctime_ns=now, **written)
+
+    def crash(self, seed: Optional[int] = None) -> None:
+        """Everything is as it was synced. With a `seed`, some of what was not synced is there all
+        the same, each change of names and each file's content by chance."""
+        chance = random.Random(seed)
+
+        def survives() -> bool:
+            return seed is not None and chance.random() < 0.5
+
+        if seed is not None:
+            self._keep_names(survives)
+        for file in self._files:
+            file.links = file.opened = 0
+        seen: set[File] = set()
+        for folder in _breadth_first(self.root):
+            folder.entries = dict(folder.durable)
+            folder.changes.clear()
+            for name, node in sorted(folder.entries.items()):
+                if isinstance(node, Folder):
+                    node.parent, node.place, node.is_removed = folder, (folder, name), False
+                    continue
+                node.links += 1
+                if node not in seen:
+                    seen.add(node)
+                    if survives():
+                        node.sync()
+                    else:
+                        node.attributes, durable = node.durable
+                        node.content = durable.copy()
+
+    def _keep_names(self, survives: Callable[[], bool]) -> None:
+        """Some of the changes of names last. No rename loses what had a name that lasts, and has
+        one now: then it has the old one."""
+        before = [(folder, name, node) for folder in _breadth_first(self.root)
+                  for name, node in folder.durable.items()]
+        wanted = {node for _, _, node in before if _is_linked(node)}
+
+        def keep(folder: Folder) -> None:
+            for names in folder.changes:
+                if survives():
+                    _apply(names, folder.durable)
+
+        _breadth_first(self.root, keep)
+        while True:
+            found = {node for folder in _breadth_first(self.root)
+                     for node in folder.durable.values()}
+            lost = [one for one in before if one[2] in wanted and one[2] not in found]
+            if not lost:
+                return
+            for folder, name, node in lost:
+                folder.durable[name] = node
+                if folder is not self.root:
+                    wanted.add(folder)
+
+    def _check_new(self, folder: Folder, name: bytes) -> None:
+        _check_name(name)
+        if folder.is_removed:
+            raise OSError(errno.ENOENT, os.fsdecode(name))
+        if name in folder.entries:
+            raise OSError(errno.EEXIST, os.fsdecode(name))
+
+    def _drop(self, node: Node) -> None:
+        """A name less."""
+        if isinstance(node, Folder):
+            node.parent, node.is_removed = None, True
+        else:
+            node.links -= 1
+            self.touch(node)
+
+
+def _is_linked(node: Node) -> bool:
+    return not node.is_removed if isinstance(node, Folder) else node.links > 0
+
+
+def _check_name(name: bytes) -> None:
+    if len(name) > LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.fsdecode(name))
+
+
+def _check_replaced(node: Node, replaced: Node, name: bytes) -> None:
+    if isinstance(replaced, File):
+        if isinstance(node, Folder):
+            raise OSError(errno.ENOTDIR, os.fsdecode(name))
+    elif isinstance(node, File):
+        raise OSError(errno.EISDIR, os.fsdecode(name))
+    elif replaced.entries:
+        raise OSError(errno.ENOTEMPTY, os.fsdecode(name))
+
+
+def _upwards(folder: Folder) -> Iterator[Folder]:
+    """It, and all in which it is."""
+    while folder:
+        yield folder
+        folder = folder.parent
+
+
+def _apply(names: dict[bytes, Optional[Node]], to: dict[bytes, Node]) -> None:
+    for name, node in names.items():
+        if node is None:
+            to.pop(name, None)
+        else:
+            to[name] = node
+
+
+def _breadth_first(root: Folder, arrive: Callable[[Folder], None] = lambda folder: None
+                   ) -> list[Folder]:
+    """The durable folders; one with two names loses the later name."""
+    found, seen = [root], {root}
+    for folder in found:
+        arrive(folder)
+        for name, node in sorted(folder.durable.items()):
+            if isinstance(node, Folder):
+                if node in seen:
+                    del folder.durable[name]
+                else:
+                    seen.add(node)
+                    found.append(node)
+    return found
