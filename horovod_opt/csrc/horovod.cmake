@@ -18,5 +18,15 @@ function(horovod_opt_compile_less)
   endforeach()
 endfunction()
 
+# For hook-gloo.patch: Gloo, and its copy for an old ABI, are targets of their own.
+function(horovod_opt_hook_gloo)
+  foreach(target gloo compatible_gloo)
+    if(TARGET ${target})
+      target_include_directories(${target} PRIVATE ${HOROVOD_OPT_SOURCE_DIR})
+    endif()
+  endforeach()
+endfunction()
+
 # The frameworks' libraries are made after this file is read.
 cmake_language(DEFER CALL horovod_opt_compile_less)
+cmake_language(DEFER CALL horovod_opt_hook_gloo)

@@ -98,6 +98,7 @@ set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mpi_transport.cc)
 set(HOROVOD_OPT_GLOO_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/gloo_sleep.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/gloo_address.cc)
 
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.

@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 COMMANDS = REPOSITORY / "build" / "cmake" / "compile_commands.json"
+GLOO = REPOSITORY / "build" / "upstream" / "third_party" / "gloo" / "gloo"
 # By the package in which the library is installed: CMake's target.
 LIBRARIES = {"torch": "pytorch", "tensorflow": "tensorflow"}
 
@@ -25,23 +26,33 @@ def installed_libraries() -> dict[str, Path]:
             for library in (package / framework).glob("mpi_lib*.so")}
 
 
-def _arguments(framework: str) -> tuple[list[str], Path]:
-    """The compiler and its arguments without files, and the folder to call it in."""
+def _arguments(target: str) -> tuple[list[str], Path]:
+    """Of CMake's target: the compiler and its arguments without files, and the folder to call it
+    in."""
     assert COMMANDS.is_file(), f"{COMMANDS} is missing: install with `make build` in this checkout"
-    target = f"/{LIBRARIES[framework]}.dir/"
     for entry in json.loads(COMMANDS.read_text()):
-        if target in entry["command"]:
+        if f"/{target}.dir/" in entry["command"]:
             words = shlex.split(entry["command"])
             return words[:words.index("-o")], Path(entry["directory"])
-    raise AssertionError(f"{COMMANDS} says nothing of {LIBRARIES[framework]}")
+    raise AssertionError(f"{COMMANDS} says nothing of {target}")
 
 
-def compile_library(source: Path, output: Path, framework: str) -> Path:
-    """A shared library that the process of an imported Horovod can load."""
-    command, folder = _arguments(framework)
-    command += [f"-I{HERE}", str(source), "-shared", "-o", str(output)]
-    command.append(str(installed_libraries()[framework]))
+def _compile(target: str, arguments: list[str], output: Path) -> Path:
+    command, folder = _arguments(target)
+    command += [*arguments, "-o", str(output)]
     run = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)
     assert run.returncode == 0, f"{shlex.join(command)}\n{run.stdout}"
     return output
+
+
+def compile_library(source: Path, output: Path, framework: str) -> Path:
+    """A shared library that the process of an imported Horovod can load."""
+    return _compile(LIBRARIES[framework],
+                    [f"-I{HERE}", str(source), "-shared", str(installed_libraries()[framework])],
+                    output)
+
+
+def compile_with_gloo(source: Path, output: Path, *options: str) -> Path:
+    """A program that includes sources of the patched Gloo."""
+    return _compile("gloo", [*options, str(source), str(GLOO / "common" / "logging.cc")], output)
