@@ -64,8 +64,8 @@ void Iterate(Rank& own, int rank, int ranks, const Plan& plan, int iteration,
   std::shuffle(order.begin(), order.end(), random);
   for (int n = 0; n < kSlots; ++n) {
     const std::int64_t key = plan.slots[order[n]].key;
-    own.Send(plan.slots[order[n]], ValuesOf(rank, key, iteration), random() % 16 == 0 ? 3 : 0, results[order[n]],
-             done[order[n]]);
+    own.Send(plan.slots[order[n]], ValuesOf(rank, key, iteration), random() % 16 == 0 ? 3 : 0,
+             results[order[n]], done[order[n]]);
     if (random() % 8 == 0) std::this_thread::yield();
     after(n);
   }

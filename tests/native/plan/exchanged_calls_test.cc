@@ -82,9 +82,10 @@ std::vector<Plan> OfEachKind(int ranks) {
   return {CallPlan(6, ranks), CallPlan(7, ranks), CallPlan(8, ranks)};
 }
 
+// Groups and ranks of each.
 class ExchangedCalls : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
-  // The second one has ranks of the job in another order than the groups.
+  // Of the job's ranks; shuffled, they are in another order than the groups.
   std::vector<int> Order(bool shuffled) const {
     std::vector<int> order(static_cast<std::size_t>(std::get<0>(GetParam()) *
                                                     std::get<1>(GetParam())));
@@ -224,8 +225,8 @@ TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
       while (!done[which]) std::this_thread::yield();
       const Slot& slot = plans[which].slots[0];
       const bool gives = slot.collective == Collective::kBroadcast && rank == slot.root;
-      EXPECT_EQ(results[which], gives ? Values(rank, slot.key, 0) : Numbers(results[which].size(), -1))
-          << "nothing may be written";
+      const Numbers nothing(results[which].size(), -1);
+      EXPECT_EQ(results[which], gives ? Values(rank, slot.key, 0) : nothing);
     }
   });
   EXPECT_EQ(world.differs, 3 * world.Size());

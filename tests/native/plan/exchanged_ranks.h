@@ -185,8 +185,9 @@ struct World {
 };
 
 inline std::size_t RowOf(const Slot& slot) {
-  if (slot.collective != Collective::kReducescatter) return static_cast<std::size_t>(slot.bytes / 4);
-  return slot.rows == 0 ? 1 : static_cast<std::size_t>(slot.bytes / slot.rows / 4);
+  const bool scatters = slot.collective == Collective::kReducescatter;
+  if (scatters && slot.rows == 0) return 1;
+  return static_cast<std::size_t>(slot.bytes / (scatters ? slot.rows : 1) / 4);
 }
 
 inline ExchangedCall CallOf(const CompleteBucket& bucket) {

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/core/nodes/exchange.h"
 
 namespace horovod_opt {
 

@@ -1,7 +1,7 @@
 // Blocks of any sizes, one for each member, that go round a ring of one rank of each group: an
-// allgather or a reduce-scatter, begun and not waited for. Each member sends and receives all blocks
-// but one, so no byte is sent more often than it has to be (the bucket algorithms of Chan, Heimlich,
-// Purkayastha and van de Geijn, DOI 10.1002/cpe.1206).
+// allgather or a reduce-scatter, begun and not waited for. Each member sends and receives all
+// blocks but one, so no byte is sent more often than it has to be (the bucket algorithms of Chan,
+// Heimlich, Purkayastha and van de Geijn, DOI 10.1002/cpe.1206).
 //
 // Invariants (each with a test that fails without it):
 // 1. It begins on a member when an exchange on the same channels has ended there, which all members
@@ -38,9 +38,9 @@ class BlockRing : public Nonblocking {
     kReduceScatter,  // what the member contributes to each is there, in the end its own is the sum
   };
 
-  // `channels`: the first of kWindow. `blocks`: by member, whole elements, which have the same sizes
-  // on every member; in `memory`, which stays until it has ended. `arithmetic`: of a reduce-scatter.
-  // `ended`: called once, by the thread that advances it. `chunk`: bytes, whole elements.
+  // `channels`: the first of kWindow. `blocks`: by member, whole elements, of the same sizes on every
+  // member; in `memory`, which stays until it has ended. `arithmetic`: of a reduce-scatter. `ended`:
+  // called once, by the thread that advances it. `chunk`: bytes, whole elements.
   BlockRing(Kind kind, int members, int self, int channels, char* memory,
             const std::vector<Block>& blocks, const Arithmetic& arithmetic,
             std::function<void()> ended, std::int64_t chunk);

@@ -45,8 +45,8 @@ Schedule HalvingAndDoubling(int members, int self);
 // What is likely to be the fastest for `bytes` bytes; the same algorithm for every member.
 Schedule ScheduleFor(int members, int self, std::int64_t bytes);
 
-// All others that take part in any of them with `self`, and those beside it in a ring (block_ring.h),
-// ascending: whom a member has to reach.
+// All others that take part in any of them with `self`, and those beside it in a ring
+// (block_ring.h), ascending: whom a member has to reach.
 std::vector<int> Neighbours(int members, int self);
 
 }  // namespace horovod_opt

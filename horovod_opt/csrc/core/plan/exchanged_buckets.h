@@ -10,9 +10,9 @@
 // A group of one rank has the second step only, which the framework's thread begins that completes
 // the bucket.
 //
-// Other calls than allreduces (exchanged_calls.cc) go that way, too, in two exchanges: by the first,
-// of a word for each rank, all of them come to know who gives how many rows, and that all have begun
-// the same call. Only then do the rows go round a ring.
+// Other calls than allreduces (exchanged_calls.cc) go that way, too, in two exchanges: by the
+// first, of a word for each rank, all of them come to know who gives how many rows, and that all have
+// begun the same call. Only then do the rows go round a ring.
 //
 // Why nobody waits forever. The first and the third step are calls in the memory of the group, which
 // all of its ranks make in the order of its queue, without waiting for anything else in between. The
@@ -57,17 +57,17 @@ class ExchangedBuckets {
     // The first step begins. Any thread.
     std::function<void(const CompleteBucket& bucket)> begins;
     // How the bucket ends, by the thread of the exchanges or of the planned path: it is reduced, a
-    // rank that has joined is missing in it, the members mean different buckets, or these arrivals are
-    // negotiated instead.
+    // rank that has joined is missing in it, the members mean different buckets, or these arrivals
+    // are negotiated instead.
     std::function<void(Work work, Clock::time_point begun)> reduced;
     std::function<void(Work work, Clock::time_point begun)> incomplete;
     std::function<void(Work work)> differs;
     std::function<void(std::vector<ArrivalPtr> arrivals)> given_back;
   };
 
-  // `queue`: of the group, in which the ends of exchanges are entries, too. `everybody`: the ranks of
-  // all `groups` groups, one group after the other; this rank is the `rank`-th of the `group`-th, as
-  // in `node`. To be deleted after `exchanges` has been closed.
+  // `queue`: of the group, in which the ends of exchanges are entries, too. `everybody`: the ranks
+  // of all `groups` groups, one group after the other; this rank is the `rank`-th of the `group`-th,
+  // as in `node`. To be deleted after `exchanges` has been closed.
   ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node, Exchanges& exchanges,
                    std::vector<int> everybody, int rank, int group, int groups, Binding binding,
                    Exchange::Sizes sizes = Exchange::Sizes());

@@ -15,17 +15,17 @@ struct ExchangedCall {
   std::int64_t rows = 0, row_bytes = 0;  // of a broadcast: one row
   int root = 0;                          // of a broadcast: rank of the job
   bool joined = false;  // this rank has, and gives nothing: no rank gets a result
-  // Memory for a result of so many rows; nullptr: there is none, which the caller of this remembers.
-  // A broadcast and a reducescatter always have it, but on the root of a broadcast nothing is written.
-  // By the thread of the exchanges or of the planned path.
+  // Memory for a result of so many rows; nullptr: there is none, and who has made the call knows why.
+  // A broadcast and a reducescatter always have it, but a broadcast writes nothing on its root. By
+  // the thread of the exchanges or of the planned path.
   std::function<char*(std::int64_t rows)> output;
   // Of a reducescatter:
   Arithmetic arithmetic{1, nullptr, nullptr};
   double prescale = 1, postscale = 1;
 };
 
-// Of the sum that a reducescatter of `rows` rows gives to `rank` of `ranks`: the first ranks have one
-// more if they cannot be divided equally, as in upstream's ReducescatterOp.
+// Of the sum that a reducescatter of `rows` rows gives to `rank` of `ranks`: the first ranks have
+// one more if they cannot be divided equally, as in upstream's ReducescatterOp.
 constexpr std::int64_t RowsOf(std::int64_t rows, int rank, int ranks) {
   return rows / ranks + (rank < rows % ranks ? 1 : 0);
 }

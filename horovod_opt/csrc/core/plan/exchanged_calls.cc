@@ -11,6 +11,7 @@ namespace horovod_opt {
 namespace {
 
 constexpr std::int64_t kWord = sizeof(Words::value_type);
+static_assert(BlockRing::kWindow <= Exchange::kWindow, "a ring has the channels of an exchange");
 
 template <class Rows>
 bool AnyoneJoined(Rows begin, Rows end) {
@@ -28,7 +29,9 @@ std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewCall(const Compl
   journey.call = binding_.call(bucket);
   journey.rows = std::make_shared<Words>(everybody_.size());
   const ExchangedCall& call = *journey.call;
-  (*journey.rows)[Place(group_, rank_)] = call.joined ? 0 : static_cast<std::uint64_t>(call.rows) + 1;
+  if (!call.joined) {
+    (*journey.rows)[Place(group_, rank_)] = static_cast<Words::value_type>(call.rows) + 1;
+  }
   if (call.collective == Collective::kReducescatter && !call.joined) {
     // The rows that go to ranks of one number are one part.
     const int size = static_cast<int>(everybody_.size());
