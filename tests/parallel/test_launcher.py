@@ -35,6 +35,14 @@ def test_installed_command(job, controller):
     assert [each["prefix"] for each in job.report(controller, "-np", 2)] == [sys.prefix] * 2
 
 
+def test_an_mpi_is_found_where_the_ranks_environment_has_no_path(need):
+    """Spark gives the ranks such a one."""
+    need("torch", "mpi")
+    from horovod.runner import mpi_run
+
+    assert mpi_run._get_mpi_implementation_flags(None, env={"A": "1"})[0]
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_ranks_arguments_and_environment(job, controller, ranks):
     job.environment = VALUES
