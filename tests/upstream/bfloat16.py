@@ -42,6 +42,8 @@ def copy_changed(checkout: Path, folder: Path,
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(checkout / "test", folder / "test",
                     ignore=shutil.ignore_patterns("__pycache__"))
+    # pytest would take its configuration from the project that the copy lies in.
+    (folder / "pytest.ini").write_text("[pytest]\n")
     for name, rules in changes.items():
         path = folder / "test" / name
         text = path.read_text()

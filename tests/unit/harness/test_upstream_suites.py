@@ -150,6 +150,7 @@ def test_upstreams_tests_try_bfloat16_where_they_try_float16(checkout, tmp_path)
     assert (copy / "test_tensorflow.py").read_text() == (
         "types = [tf.int8, tf.float16, tf.bfloat16, tf.float32]\nt in (tf.float16, tf.bfloat16)\n")
     assert (copy / "test_other.py").read_text() == "types = [torch.HalfTensor]\n"
+    assert (tmp_path / "copy" / "pytest.ini").read_text() == "[pytest]\n"
     (tests / "test_torch.py").write_text("types = []\n")
     with pytest.raises(environment.Unusable, match="test_torch.py has no .*HalfTensor"):
         bfloat16.copy_with_bfloat16(checkout, tmp_path / "copy")
