@@ -116,6 +116,7 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/queue_numbers.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/read_extent.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/request_bytes.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/ring_memory.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/slots.cc

@@ -14,8 +14,8 @@ constexpr std::int64_t kSecond = 1000000000;  // ns
 
 }  // namespace
 
-OpenFiles::OpenFiles(FileTable table, std::size_t most_open)
-    : table_(std::move(table)), most_open_(most_open) {}
+OpenFiles::OpenFiles(FileTable table, std::size_t most_open, AskedFor asked_for)
+    : table_(std::move(table)), most_open_(most_open), asked_for_(std::move(asked_for)) {}
 
 OpenFile OpenFiles::Get(std::int32_t file, bool again) {
   {
@@ -23,7 +23,7 @@ OpenFile OpenFiles::Get(std::int32_t file, bool again) {
     const auto found = by_file_.find(file);
     if (found != by_file_.end() && !again) {
       kept_.splice(kept_.begin(), kept_, found->second);
-      return {found->second->second, kGood};
+      return found->second->second;
     }
     if (found != by_file_.end()) {
       kept_.erase(found->second);
@@ -35,7 +35,7 @@ OpenFile OpenFiles::Get(std::int32_t file, bool again) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (by_file_.count(file) == 0) {
     Drop(most_open_ - 1);
-    kept_.emplace_front(file, opened.descriptor);
+    kept_.emplace_front(file, opened);
     by_file_[file] = kept_.begin();
   }
   return opened;
@@ -59,7 +59,7 @@ OpenFile OpenFiles::Open(std::int32_t file) {
   }
   // Extents come in any order: reading ahead of one reads what nobody has asked for.
   posix_fadvise(opened, 0, 0, POSIX_FADV_RANDOM);
-  return {std::move(descriptor), kGood};
+  return {std::move(descriptor), kGood, asked_for_(status.st_dev)};
 }
 
 int OpenFiles::TryOpen(const std::string& path) {

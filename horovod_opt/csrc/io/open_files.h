@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/io/request_bytes.h"
 #include "horovod_opt/csrc/io/status.h"
 
 namespace horovod_opt {
@@ -28,12 +30,17 @@ struct FileTable {
 struct OpenFile {
   std::shared_ptr<const Descriptor> descriptor;  // stays open while it is held
   Status status = kGood;                         // why there is none
+  std::int64_t request_bytes = 0;                // see RequestBytes()
 };
 
 // For several threads.
 class OpenFiles {
  public:
-  OpenFiles(FileTable table, std::size_t most_open);
+  using AskedFor = std::function<std::int64_t(dev_t device)>;
+
+  // `asked_for` is RequestBytes(), but for tests.
+  OpenFiles(FileTable table, std::size_t most_open,
+            AskedFor asked_for = [](dev_t device) { return RequestBytes(device); });
 
   std::int64_t size() const { return table_.files; }
   std::int64_t bytes(std::int32_t file) const { return table_.bytes[file]; }
@@ -42,7 +49,7 @@ class OpenFiles {
   OpenFile Get(std::int32_t file, bool again = false);
 
  private:
-  using Kept = std::list<std::pair<std::int32_t, std::shared_ptr<const Descriptor>>>;
+  using Kept = std::list<std::pair<std::int32_t, OpenFile>>;
 
   std::string PathOf(std::int32_t file) const;
   OpenFile Open(std::int32_t file);
@@ -51,6 +58,7 @@ class OpenFiles {
 
   const FileTable table_;
   const std::size_t most_open_;
+  const AskedFor asked_for_;
   std::mutex mutex_;
   Kept kept_;  // the last used first
   std::unordered_map<std::int32_t, Kept::iterator> by_file_;

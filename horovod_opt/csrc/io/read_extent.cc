@@ -1,9 +1,11 @@
 #include "horovod_opt/csrc/io/read_extent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace horovod_opt {
@@ -20,16 +22,23 @@ void Miss(char* slot, std::int64_t begin, std::int64_t end, Status why, Damages&
 
 }  // namespace
 
+void AskAhead(int file, off_t offset, off_t bytes) {
+  posix_fadvise(file, offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 ExtentReader::ExtentReader(OpenFiles& files, Counters& counters, const std::atomic<bool>& stop,
-                           Read read)
-    : files_(files), counters_(counters), stop_(stop), read_(std::move(read)) {}
+                           Read read, Ask ask)
+    : files_(files),
+      counters_(counters),
+      stop_(stop),
+      read_(std::move(read)),
+      ask_(std::move(ask)) {}
 
 void ExtentReader::operator()(const Extent& extent, char* slot, Damages& damages) {
   const std::int64_t end = extent.place + extent.bytes;
   const OpenFile file = files_.Get(extent.file);
   if (file.status != kGood) return Miss(slot, extent.place, end, file.status, damages);
-  const Piece piece = ReadPiece(file.descriptor->number(), slot + extent.place, extent.bytes,
-                                extent.offset);
+  const Piece piece = ReadPiece(file, slot + extent.place, extent.bytes, extent.offset);
   if (piece.status == kTruncated) {
     Miss(slot, extent.place + piece.read, end, kTruncated, damages);
   } else if (piece.status != kGood) {
@@ -37,12 +46,24 @@ void ExtentReader::operator()(const Extent& extent, char* slot, Damages& damages
   }
 }
 
-ExtentReader::Piece ExtentReader::ReadPiece(int file, char* to, std::int64_t bytes,
+ExtentReader::Piece ExtentReader::ReadPiece(const OpenFile& file, char* to, std::int64_t bytes,
                                             std::int64_t offset) {
+  const std::int64_t request = file.request_bytes;
+  const bool asks = bytes > kStep && request > 0 && request <= kMostRequest;
+  std::unique_lock<FifoMutex> alone(long_, std::defer_lock);
+  if (asks) alone.lock();
   std::int64_t done = 0;
+  std::int64_t asked = offset;  // up to there
   while (done < bytes && !stop_.load()) {
-    const std::int64_t wanted = std::min(bytes - done, kMostAtOnce);
-    const ssize_t got = read_(file, to + done, static_cast<size_t>(wanted), offset + done);
+    if (asks) {
+      const std::int64_t most = offset + done + kAhead;
+      const std::int64_t end = std::min(offset + bytes, most - most % request);
+      AskFor(file, asked, end);
+      asked = std::max(asked, end);
+    }
+    const std::int64_t wanted = std::min(bytes - done, asks ? kStep : kMostAtOnce);
+    const ssize_t got = read_(file.descriptor->number(), to + done, static_cast<size_t>(wanted),
+                              offset + done);
     ++counters_.requests;
     if (got == 0) return {done, kTruncated};
     if (got < 0 && errno != EINTR) return {done, errno};
@@ -52,6 +73,15 @@ ExtentReader::Piece ExtentReader::ReadPiece(int file, char* to, std::int64_t byt
     }
   }
   return {done, kGood};
+}
+
+void ExtentReader::AskFor(const OpenFile& file, std::int64_t begin, std::int64_t end) {
+  while (begin < end) {
+    const std::int64_t border = begin - begin % file.request_bytes + file.request_bytes;
+    const std::int64_t next = std::min(border, end);
+    ask_(file.descriptor->number(), begin, next - begin);
+    begin = next;
+  }
 }
 
 void ExtentReader::ReadBadPart(const Extent& extent, std::int64_t from, char* slot,
@@ -64,7 +94,7 @@ void ExtentReader::ReadBadPart(const Extent& extent, std::int64_t from, char* sl
     const std::int64_t to_border = kBadPiece - offset % kBadPiece;
     const std::int64_t bytes = std::min(to_border, extent.bytes - done);
     const std::int64_t place = extent.place + done;
-    const Piece piece = ReadPiece(file.descriptor->number(), slot + place, bytes, offset);
+    const Piece piece = ReadPiece(file, slot + place, bytes, offset);
     if (piece.status == kTruncated) {
       return Miss(slot, place + piece.read, end, kTruncated, damages);
     }

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/native/io/test_files.h"
 
@@ -103,6 +107,142 @@ TEST_F(ReadExtentTest, SaysWhatAFileThatEndsTooEarlyLacks) {
   EXPECT_EQ(damages_.Of(10049, 10051), kTruncated);
   EXPECT_EQ(slot_[10050], '\0');
   EXPECT_EQ(damages_.Of(20050, 20051), kGood);
+}
+
+// Of long extents, with requests of so many bytes.
+class AskingTest : public testing::Test {
+ protected:
+  struct Call {
+    bool asks;
+    std::int64_t offset, bytes;
+  };
+
+  static constexpr std::int64_t kRequest = 128 << 10;
+  static constexpr std::int64_t kLong = 3 * ExtentReader::kAhead - 12345;
+
+  // What the reader does for an extent, in its order.
+  std::vector<Call> Calls(std::int64_t request, std::int64_t offset, std::int64_t bytes,
+                          std::int64_t most_read = kLong) {
+    Use(request, most_read);
+    Damages damages{};
+    std::string slot(static_cast<std::size_t>(bytes), 'x');
+    (*reader_)({0, offset, bytes, 0}, slot.data(), damages);
+    EXPECT_EQ(damages.Of(0, bytes), kGood);
+    EXPECT_EQ(slot, data_.contents[0].substr(static_cast<std::size_t>(offset), slot.size()));
+    return calls_;
+  }
+
+  void Use(std::int64_t request, std::int64_t most_read) {
+    calls_.clear();
+    files_ = std::make_unique<OpenFiles>(data_.Table(), 2, [=](dev_t) { return request; });
+    reader_ = std::make_unique<ExtentReader>(
+        *files_, *counters_, stop_,
+        [=](int file, void* to, size_t bytes, off_t offset) {
+          const auto some = std::min<size_t>(bytes, static_cast<size_t>(most_read));
+          Note({false, offset, static_cast<std::int64_t>(some)});
+          return pread(file, to, some, offset);
+        },
+        [=](int, off_t offset, off_t bytes) { Note({true, offset, bytes}); });
+  }
+
+  void Note(Call call) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back(call);
+  }
+
+  // (1) and (2) of what was done for an extent.
+  static void ExpectAskedInOrder(const std::vector<Call>& calls, std::int64_t offset,
+                                 std::int64_t bytes) {
+    std::int64_t asked = offset, read = offset;
+    for (const Call& call : calls) {
+      if (call.asks) {
+        EXPECT_EQ(call.offset, asked);
+        asked += call.bytes;
+        EXPECT_TRUE(asked % kRequest == 0 || asked == offset + bytes) << asked;
+        EXPECT_LE(call.bytes, kRequest);
+        EXPECT_LE(asked - read, ExtentReader::kAhead);
+      } else {
+        EXPECT_EQ(call.offset, read);
+        read += call.bytes;
+        EXPECT_LE(read, asked);
+      }
+    }
+    EXPECT_EQ(asked, offset + bytes);
+    EXPECT_EQ(read, offset + bytes);
+  }
+
+  TestFiles data_{1, kLong + 5000};
+  std::unique_ptr<Counters> counters_ = std::make_unique<Counters>();
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<OpenFiles> files_;
+  std::unique_ptr<ExtentReader> reader_;
+  std::mutex mutex_;
+  std::vector<Call> calls_;
+};
+
+// (1), (2)
+TEST_F(AskingTest, ALongExtentIsAskedForInOrderAndNotTooFarAhead) {
+  ExpectAskedInOrder(Calls(kRequest, 4567, kLong), 4567, kLong);
+  ExpectAskedInOrder(Calls(kRequest, 0, kLong), 0, kLong);
+  const std::int64_t shortest = ExtentReader::kStep + 1;
+  ExpectAskedInOrder(Calls(kRequest, 77, shortest), 77, shortest);
+}
+
+TEST_F(AskingTest, ShortReadsAreAskedForAsWell) {
+  ExpectAskedInOrder(Calls(kRequest, 4567, kLong, 77777), 4567, kLong);
+}
+
+TEST_F(AskingTest, NothingIsAskedForWhereItWouldNotHelp) {
+  const auto asks = [](const std::vector<Call>& calls) {
+    return std::count_if(calls.begin(), calls.end(), [](const Call& call) { return call.asks; });
+  };
+  EXPECT_EQ(asks(Calls(0, 10, kLong)), 0);  // not known
+  EXPECT_EQ(calls_.size(), 1u);
+  EXPECT_EQ(asks(Calls(kRequest, 10, ExtentReader::kStep)), 0);
+  EXPECT_EQ(asks(Calls(ExtentReader::kMostRequest + 4096, 10, kLong)), 0);
+  EXPECT_GT(asks(Calls(ExtentReader::kMostRequest, 10, kLong)), 0);
+}
+
+// (3)
+TEST_F(AskingTest, LongExtentsOfThreadsAreNotMixed) {
+  constexpr std::int64_t kEach = ExtentReader::kAhead;
+  Use(kRequest, kLong);
+  std::vector<std::thread> threads;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    threads.emplace_back([this, i] {
+      Damages damages{};
+      std::string slot(static_cast<std::size_t>(kEach - 12345), 'x');
+      const auto bytes = static_cast<std::int64_t>(slot.size());
+      (*reader_)({0, i * kEach, bytes, 0}, slot.data(), damages);
+      EXPECT_EQ(damages.Of(0, bytes), kGood);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::int64_t> order;  // of the extents
+  for (const Call& call : calls_) {
+    const std::int64_t extent = call.offset / kEach;
+    if (order.empty() || order.back() != extent) order.push_back(extent);
+  }
+  EXPECT_EQ(order.size(), 3u);
+}
+
+// Who waits to read a long extent goes on after an error of another one, and is stopped with it.
+TEST_F(AskingTest, AnErrorOrAStopLetsOthersGoOn) {
+  Use(kRequest, kLong);
+  ExtentReader bad(*files_, *counters_, stop_,
+                   [](int, void*, size_t, off_t) -> ssize_t {
+                     errno = EIO;
+                     return -1;
+                   },
+                   [](int, off_t, off_t) {});
+  std::string slot(static_cast<std::size_t>(kLong), 'x');
+  Damages damages{};
+  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  EXPECT_EQ(damages.Of(0, ExtentReader::kStep + 1), EIO);
+  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  stop_ = true;
+  (*reader_)({0, 0, kLong, 0}, slot.data(), damages);
+  EXPECT_TRUE(calls_.empty());
 }
 
 TEST_F(ReadExtentTest, EndsEarlyWhenItIsStopped) {
