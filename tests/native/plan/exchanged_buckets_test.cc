@@ -83,13 +83,9 @@ class ExchangedBucketsRanks : public testing::TestWithParam<std::tuple<int, int>
 TEST_P(ExchangedBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
   constexpr int kPlans = 4, kIterations = 6;  // of each thread, and of each plan
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
-  std::vector<std::unique_ptr<Rank>> all;
   std::vector<Plan> plans;
   for (int number = 0; number < kThreads * kPlans; ++number) plans.push_back(Call(number));
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  auto all = RanksWith(world, plans);
   std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
   for (auto& one : left) one = kThreads;
   OnRanks(world.Size() * (kThreads + 1), [&](int thread) {
@@ -124,11 +120,7 @@ TEST_P(ExchangedBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
 TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  auto all = RanksWith(world, {plan});
   std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
   for (auto& one : left) one = 1;
   OnRanks(2 * world.Size(), [&](int thread) {
@@ -174,11 +166,7 @@ TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
 TEST_P(ExchangedBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  const auto all = RanksWith(world, {plan});
   OnRanks(world.Size(), [&](int rank) {
     std::vector<Numbers> results(kSlots);
     std::array<std::atomic<bool>, kSlots> done{};
@@ -199,12 +187,8 @@ TEST_P(ExchangedBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
 TEST_P(ExchangedBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    if (rank < world.ranks) all[rank]->MakeTagsOdd();
-    ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  const auto all = RanksWith(world, {plan});
+  for (int rank = 0; rank < world.ranks; ++rank) all[rank]->MakeTagsOdd();
   OnRanks(world.Size(), [&](int rank) {
     std::vector<Numbers> results(kSlots);
     std::array<std::atomic<bool>, kSlots> done{};

@@ -121,17 +121,13 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
   constexpr int kPlans = 9, kIterations = 7;  // of each thread, and of each plan
   for (bool shuffled : {false, true}) {
     World world(std::get<0>(GetParam()), std::get<1>(GetParam()), Order(shuffled));
-    std::vector<std::vector<Plan>> plans(kThreads);
+    std::vector<Plan> plans;
+    std::vector<std::vector<Plan>> of_thread(kThreads);
     for (int key = 0; key < kThreads * kPlans; ++key) {
-      plans[key % kThreads].push_back(CallPlan(100 + key, world.Size()));
+      plans.push_back(CallPlan(100 + key, world.Size()));
+      of_thread[key % kThreads].push_back(plans.back());
     }
-    std::vector<std::unique_ptr<Rank>> all;
-    for (int rank = 0; rank < world.Size(); ++rank) {
-      all.push_back(std::make_unique<Rank>(world, rank));
-      for (const auto& some : plans) {
-        for (const Plan& plan : some) ASSERT_TRUE(all[rank]->plans().Learn(plan));
-      }
-    }
+    auto all = RanksWith(world, plans);
     std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
     for (auto& one : left) one = kThreads;
     OnRanks(world.Size() * (kThreads + 1), [&](int thread) {
@@ -140,7 +136,7 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
       if (part == kThreads) return own.Vote(left[rank]);
       std::minstd_rand random(static_cast<unsigned>(thread) + 1);
       for (int iteration = 0; iteration < kIterations; ++iteration) {
-        Check(own, world.everybody[rank], world.Size(), plans[part], iteration, random,
+        Check(own, world.everybody[rank], world.Size(), of_thread[part], iteration, random,
               [&](const Plan& plan) {
                 // Some end, each by one rank in one iteration.
                 const auto key = plan.slots[0].key;
@@ -165,11 +161,7 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
 TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  auto all = RanksWith(world, plans);
   OnRanks(world.Size(), [&](int rank) {
     Rank& own = *all[rank];
     std::vector<Numbers> results(plans.size());
@@ -208,12 +200,8 @@ TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
 TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    if (rank < world.ranks) all[rank]->MakeTagsOdd();
-    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  const auto all = RanksWith(world, plans);
+  for (int rank = 0; rank < world.ranks; ++rank) all[rank]->MakeTagsOdd();
   OnRanks(world.Size(), [&](int rank) {
     std::vector<Numbers> results(plans.size());
     std::vector<std::atomic<bool>> done(plans.size());
@@ -236,11 +224,7 @@ TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
 TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = CallPlan(6, world.Size());
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  const auto all = RanksWith(world, {plan});
   OnRanks(world.Size(), [&](int rank) {
     Numbers result;
     std::atomic<bool> done{false};
@@ -257,11 +241,7 @@ TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
 TEST_P(ExchangedCalls, NobodyGetsAResultWhereOneHasJoined) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
-  std::vector<std::unique_ptr<Rank>> all;
-  for (int rank = 0; rank < world.Size(); ++rank) {
-    all.push_back(std::make_unique<Rank>(world, rank));
-    for (const Plan& plan : plans) ASSERT_TRUE(all[rank]->plans().Learn(plan));
-  }
+  const auto all = RanksWith(world, plans);
   const int joins = world.Size() - 1;
   OnRanks(world.Size(), [&](int rank) {
     Rank& own = *all[rank];

@@ -369,5 +369,15 @@ class Rank {
   std::thread planned_;
 };
 
+// All of the world, each with these plans.
+inline std::vector<std::unique_ptr<Rank>> RanksWith(World& world, const std::vector<Plan>& plans) {
+  std::vector<std::unique_ptr<Rank>> all;
+  for (int rank = 0; rank < world.Size(); ++rank) {
+    all.push_back(std::make_unique<Rank>(world, rank));
+    for (const Plan& plan : plans) EXPECT_TRUE(all[rank]->plans().Learn(plan));
+  }
+  return all;
+}
+
 }  // namespace exchanged_ranks
 }  // namespace horovod_opt
