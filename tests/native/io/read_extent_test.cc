@@ -118,7 +118,7 @@ class AskingTest : public testing::Test {
   };
 
   static constexpr std::int64_t kRequest = 128 << 10;
-  static constexpr std::int64_t kLong = 3 * ExtentReader::kAhead - 12345;
+  static constexpr std::int64_t kLong = ExtentReader::kAhead + 2 * ExtentReader::kStep - 12345;
 
   // What the reader does for an extent, in its order.
   std::vector<Call> Calls(std::int64_t request, std::int64_t offset, std::int64_t bytes,
@@ -205,7 +205,7 @@ TEST_F(AskingTest, NothingIsAskedForWhereItWouldNotHelp) {
 
 // (3)
 TEST_F(AskingTest, LongExtentsOfThreadsAreNotMixed) {
-  constexpr std::int64_t kEach = ExtentReader::kAhead;
+  constexpr std::int64_t kEach = 2 * ExtentReader::kStep;
   Use(kRequest, kLong);
   std::vector<std::thread> threads;
   for (std::int64_t i = 0; i < 3; ++i) {
