@@ -56,8 +56,8 @@ def test_failures_leave_nothing_behind(faults):
         held = [outcome["held"] for kind in SETTINGS["gloo"] for outcome in report[kind].values()]
         assert len(held) == 15
         assert {life["mapped"] for life in held} == {0}
-        # Upstream keeps the last life's connections until the next, three to each peer, but for those
-        # that a peer has closed: after each life some of them.
+        # Upstream keeps the last life's connections until the next, three to each peer, but for
+        # those that a peer has closed: after each life some of them.
         files = [life["files"] for life in held]
         assert max(files) <= min(files) + 3 * (RANKS - 1)
 
