@@ -141,17 +141,6 @@ TEST_P(ExchangeMembers, AnyOrderOfBeginningComesToItsEnd) {
   EXPECT_EQ(net.Left(), 0u);
 }
 
-TEST_P(ExchangeMembers, WhereMessagesMayNotUseMemoryOfOthers) {
-  Loopback net;
-  const int members = GetParam();
-  OnRanks(members, [&](int self) {
-    auto end = std::make_unique<Loopback::End>(net, self, static_cast<unsigned>(self) + 7);
-    end->can_be_given_up = self % 2 == 0;
-    Train(members, self, std::move(end), 2);
-  });
-  EXPECT_EQ(net.Left(), 0u);
-}
-
 TEST_P(ExchangeMembers, AlsoIfAMessageIsSentOnlyWhenItIsReceived) {
   Loopback net;
   const int members = GetParam();

@@ -1,6 +1,7 @@
 // Messages between members that are threads of a test, delivered in any order that is allowed.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -20,10 +21,12 @@ class Loopback {
   // One member's end.
   class End : public Transport {
    public:
-    End(Loopback& net, int self, unsigned seed) : net_(net), self_(self), random_(seed) {}
+    End(Loopback& net, int self, unsigned seed, bool must_stay = false)
+        : net_(net), self_(self), must_stay_(must_stay), random_(seed) {}
 
     void Send(int to, int channel, const void* data, std::int64_t bytes,
               Operation& operation) override {
+      ++net_.under_way;
       std::lock_guard<std::mutex> lock(net_.mutex_);
       const char* const begin = static_cast<const char*>(data);
       operation.done = false;
@@ -34,6 +37,7 @@ class Loopback {
 
     void Receive(int from, int channel, void* data, std::int64_t capacity,
                  Operation& operation) override {
+      ++net_.under_way;
       operation.done = false;
       wanted_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
     }
@@ -99,10 +103,7 @@ class Loopback {
       net_.changed_.notify_all();
     }
 
-    bool MustStay() const override { return false; }
-    bool CanBeGivenUp() const override { return can_be_given_up; }
-
-    bool can_be_given_up = true;
+    bool MustStay() const override { return must_stay_ && !(wanted_.empty() && sending_.empty()); }
 
     bool rendezvous = false;  // a message is sent only when it is received
 
@@ -121,11 +122,14 @@ class Loopback {
 
     Loopback& net_;
     const int self_;
+    const bool must_stay_;
     std::minstd_rand random_;
     std::vector<Wanted> wanted_;
     std::vector<Sending> sending_;
     bool woken_ = false;
   };
+
+  std::atomic<int> under_way{0};  // operations that have ever been
 
   void Break() {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -237,6 +237,37 @@ TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
   EXPECT_EQ(world.reduced, world.Size());
 }
 
+// MPI cannot end what is under way, and may write it after the ranks have given up. The memory of
+// the tensors stays for it; over a transport that can, it does not.
+TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
+  for (bool ends_must_stay : {false, true}) {
+    World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
+    world.ends_must_stay = ends_must_stay;
+    std::vector<Plan> plans = OfEachKind(world.Size());
+    plans.push_back(MakePlan("sum", 1, {{0}}, 99));
+    plans.back().slots[0].bytes = 100000;
+    auto all = RanksWith(world, plans);
+    std::vector<Numbers> results(plans.size());
+    std::vector<std::atomic<bool>> done(plans.size() * static_cast<std::size_t>(world.ranks));
+    std::vector<std::weak_ptr<char>> memories;
+    for (int rank = 0; rank < world.ranks; ++rank) {  // the first group alone
+      for (std::size_t which = 0; which < plans.size(); ++which) {
+        const Slot& slot = plans[which].slots[0];
+        Numbers values(static_cast<std::size_t>(slot.bytes / 4), rank);
+        memories.push_back(all[rank]->Send(slot, std::move(values), 0, results[which],
+                                           done[memories.size()]));
+      }
+      all[rank]->Leave(plans.size());
+    }
+    for (Loopback& net : world.nets) {
+      while (net.under_way < static_cast<int>(plans.size())) std::this_thread::yield();
+    }
+    all.clear();
+    ASSERT_EQ(memories.size(), plans.size() * static_cast<std::size_t>(world.ranks));
+    for (const auto& memory : memories) EXPECT_EQ(memory.expired(), !ends_must_stay);
+  }
+}
+
 // A rank that has joined gives zeros to an allreduce only: nobody gets a result of these.
 TEST_P(ExchangedCalls, NobodyGetsAResultWhereOneHasJoined) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));

@@ -47,6 +47,7 @@ struct Tensor : Arrival {
   std::size_t row = 1;  // numbers in a row
   int root = 0;         // of a broadcast
   Numbers values, sums;
+  std::shared_ptr<char> memory = std::make_shared<char>();  // stands for that of both
   int late_looks = 0;  // that see no data yet
   bool without_memory = false;  // for the result
   std::atomic<bool>* done = nullptr;
@@ -182,6 +183,7 @@ struct World {
   Meetings meetings;
   Negotiation negotiation;
   std::atomic<int> reduced{0}, incomplete{0}, given_back{0}, differs{0};
+  bool ends_must_stay = false;  // as with MPI
 };
 
 inline std::size_t RowOf(const Slot& slot) {
@@ -206,13 +208,23 @@ inline ExchangedCall CallOf(const CompleteBucket& bucket) {
   call.arithmetic = kInts;
   call.prescale = 2;
   call.postscale = 0.5;
-  call.output = [&tensor](std::int64_t rows) -> char* {
+  call.output = [&tensor](std::int64_t rows) -> std::shared_ptr<char> {
     if (tensor.collective == Collective::kAllgather) {
       tensor.sums.assign(static_cast<std::size_t>(rows) * tensor.row, -1);
     }
-    return tensor.without_memory ? nullptr : reinterpret_cast<char*>(tensor.sums.data());
+    if (tensor.without_memory) return nullptr;
+    return {tensor.memory, reinterpret_cast<char*>(tensor.sums.data())};
   };
   return call;
+}
+
+// In these tests of no use but for its count.
+inline std::shared_ptr<void> MemoryOf(const CompleteBucket& bucket) {
+  auto memory = std::make_shared<std::vector<std::shared_ptr<char>>>();
+  for (const ArrivalPtr& arrival : bucket.arrivals) {
+    if (arrival != nullptr) memory->push_back(TensorOf(arrival).memory);
+  }
+  return memory;
 }
 
 class Rank {
@@ -225,7 +237,7 @@ class Rank {
               world.ranks),
         exchanges_(
             std::make_unique<Loopback::End>(world.nets[rank % world.ranks], rank / world.ranks,
-                                            static_cast<unsigned>(rank) + 1),
+                                            static_cast<unsigned>(rank) + 1, world.ends_must_stay),
             rank % 2 == 0 ? 0 : 64 << 20, [] {}, [] {}),
         exchanged_(plans_, queue_, node_, exchanges_, world.everybody, rank % world.ranks,
                    rank / world.ranks, world.groups,
@@ -239,6 +251,7 @@ class Rank {
                       return BucketReduction(segments, kInts, 2, 0.5);
                     },
                     [](const CompleteBucket& bucket) { return CallOf(bucket); },
+                    [](const CompleteBucket& bucket) { return MemoryOf(bucket); },
                     [this](const CompleteBucket& bucket) {
                       return odd_tag_ + bucket.iteration * kIds +
                              static_cast<std::uint64_t>(bucket.turn.bucket_id);
@@ -286,8 +299,9 @@ class Rank {
   // So many tensors are left in the end.
   void Leave(std::size_t tensors) { left_ = tensors; }
 
-  void Send(const Slot& slot, Numbers values, int late_looks, Numbers& result,
-            std::atomic<bool>& done) {
+  // Returns the memory of the tensor.
+  std::weak_ptr<char> Send(const Slot& slot, Numbers values, int late_looks, Numbers& result,
+                           std::atomic<bool>& done) {
     auto tensor = std::make_unique<Tensor>();
     tensor->key = slot.key;
     tensor->rank = world_.everybody[rank_];
@@ -303,10 +317,12 @@ class Rank {
     tensor->without_memory = without_memory_;
     tensor->result = &result;
     tensor->done = &done;
+    const std::weak_ptr<char> memory = tensor->memory;
     ArrivalPtr arrival = std::move(tensor);
     const Route route = plans_.Arrive(slot.key, slot.bytes, {}, "", arrival);
-    ASSERT_NE(route, Route::kOverlaps);
+    EXPECT_NE(route, Route::kOverlaps);
     if (route == Route::kNegotiated) world_.negotiation.Send(std::move(arrival));
+    return memory;
   }
 
   // Votes until all ranks say that they are done and no plan has anything under way.

@@ -21,10 +21,11 @@ namespace {
 using horovod::common::HorovodGlobalState;
 using horovod::common::MPIContext;
 
-// MPI can only be asked, by a thread that runs. While messages are on their way the thread asks,
-// and sleeps in between: the longer nothing has come, the longer.
-constexpr int kNapPart = 4;  // of the time since something has come
-constexpr std::chrono::microseconds kShortestNap(10), kLongestNap(500);
+// MPI can only be asked, by a thread that runs, and without one a long message does not even move:
+// MPI may copy a fragment of it each time. While messages are on their way the thread asks, and
+// sleeps in between: the longer nothing has come, the longer.
+constexpr int kNapPart = 100;  // of the time since something has come
+constexpr std::chrono::microseconds kShortestNap(2), kLongestNap(500);
 // What has waited very long may wait so much longer, so that a rank that waits for a slow one costs
 // nothing.
 constexpr int kLongPart = 200;
@@ -75,7 +76,6 @@ class MpiTransport : public Transport {
 
   // MPI cannot cancel what is sent.
   bool MustStay() const override { return !requests_.empty(); }
-  bool CanBeGivenUp() const override { return false; }
 
  private:
   static Clock::duration Nap(Clock::duration waited) {

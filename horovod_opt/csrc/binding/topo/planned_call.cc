@@ -114,8 +114,10 @@ ExchangedCall CallOf(const CompleteBucket& bucket) {
     call.postscale = slot.reduction.postscale;
   }
   call.output = [&tensor, gathers = slot.collective == Collective::kAllgather](std::int64_t rows) {
-    if (gathers) return static_cast<char*>(Allocate(tensor.entry, rows, tensor.problem));
-    return static_cast<char*>(const_cast<void*>(tensor.entry.output->data()));
+    const auto& output = tensor.entry.output;
+    void* const memory = gathers ? Allocate(tensor.entry, rows, tensor.problem)
+                                 : const_cast<void*>(output->data());
+    return std::shared_ptr<char>(output, static_cast<char*>(memory));
   };
   return call;
 }

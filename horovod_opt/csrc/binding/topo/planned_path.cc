@@ -26,7 +26,10 @@ using horovod::common::DataType;
 using horovod::common::ReduceOp;
 using horovod::common::Response;
 using horovod::common::Status;
+using horovod::common::Tensor;
+using horovod::common::TensorTableEntry;
 using horovod::common::Timeline;
+
 std::vector<Segment> SegmentsOf(const Plan& plan, const std::vector<int>& slots,
                                 const std::vector<ArrivalPtr>& arrivals) {
   std::vector<Segment> segments;
@@ -41,6 +44,17 @@ std::vector<Segment> SegmentsOf(const Plan& plan, const std::vector<int>& slots,
     }
   }
   return segments;
+}
+
+// Stays as long as what is returned, whoever else drops it.
+std::shared_ptr<void> MemoryOf(const std::vector<ArrivalPtr>& arrivals) {
+  auto tensors = std::make_shared<std::vector<std::shared_ptr<Tensor>>>();
+  for (const ArrivalPtr& arrival : arrivals) {
+    if (arrival == nullptr) continue;
+    const TensorTableEntry& entry = TensorOf(arrival).entry;
+    tensors->insert(tensors->end(), {entry.tensor, entry.output});
+  }
+  return tensors;
 }
 
 constexpr std::chrono::milliseconds kShortly(1);
@@ -152,6 +166,7 @@ ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
             return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
           },
           CallOf,
+          [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); },
           [this](const CompleteBucket& bucket) {
             return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
           },

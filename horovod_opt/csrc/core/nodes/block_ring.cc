@@ -1,12 +1,11 @@
 #include "horovod_opt/csrc/core/nodes/block_ring.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace horovod_opt {
 
-BlockRing::BlockRing(Kind kind, int members, int self, int channels, char* memory,
+BlockRing::BlockRing(Kind kind, int members, int self, int channels, Memory memory,
                      const std::vector<Block>& blocks, const Arithmetic& arithmetic,
                      std::function<void()> ended, std::int64_t chunk)
     : kind_(kind),
@@ -14,6 +13,7 @@ BlockRing::BlockRing(Kind kind, int members, int self, int channels, char* memor
       before_((self + members - 1) % members),
       channels_(channels),
       memory_(memory),
+      result_(blocks[self]),
       arithmetic_(arithmetic),
       ended_(std::move(ended)),
       chunk_(chunk) {
@@ -43,42 +43,43 @@ bool BlockRing::Advance(Transport& transport, BufferPool& buffers) {
   return true;
 }
 
-bool BlockRing::MayBegin(const Stream& stream, bool in_memory, const BufferPool& buffers) const {
-  if (stream.begun == stream.chunks.size() || stream.begun == stream.over + kWindow) return false;
-  return in_memory || stream.begun == stream.over || buffers.HasRoom(chunk_);
-}
-
 bool BlockRing::Receive(Transport& transport, BufferPool& buffers) {
   Stream& stream = received_;
   bool moved = false;
   for (; stream.over < stream.begun; ++stream.over) {
     Place& place = stream.At(stream.over);
     if (!place.operation.done) break;
-    Take(stream.chunks[stream.over], place);
-    buffers.Return(std::exchange(place.buffer, {}));
+    if (kind_ == Kind::kReduceScatter) {
+      Add(stream.chunks[stream.over], std::exchange(place.buffer, {}), buffers);
+    }
     moved = true;
   }
-  const bool in_memory = kind_ == Kind::kAllgather && transport.CanBeGivenUp();
-  for (; MayBegin(stream, in_memory, buffers); ++stream.begun) {
+  // Beside those under way another one is received only if there is memory for it.
+  const auto has_memory = [&] {
+    return kind_ == Kind::kAllgather || stream.begun == stream.over || buffers.HasRoom(chunk_);
+  };
+  for (; stream.MayBegin() && has_memory(); ++stream.begun) {
     const Block& chunk = stream.chunks[stream.begun];
     Place& place = stream.At(stream.begun);
-    if (!in_memory) place.buffer = buffers.Take(chunk.bytes);
+    if (kind_ == Kind::kReduceScatter) place.buffer = buffers.Take(chunk.bytes);
     transport.Receive(before_, channels_ + static_cast<int>(stream.begun % kWindow),
-                      in_memory ? memory_ + chunk.begin : place.buffer.data.get(), chunk.bytes,
-                      place.operation);
+                      kind_ == Kind::kReduceScatter ? place.buffer.data.get()
+                                                    : memory_.result + chunk.begin,
+                      chunk.bytes, place.operation);
     moved = true;
   }
   return moved;
 }
 
-void BlockRing::Take(const Block& chunk, const Place& place) {
-  char* const to = memory_ + chunk.begin;
-  if (kind_ == Kind::kReduceScatter) {
-    const void* const inputs[] = {to, place.buffer.data.get()};
-    arithmetic_.reduce(to, inputs, 2,
-                       chunk.bytes / static_cast<std::int64_t>(arithmetic_.element));
-  } else if (place.buffer.data != nullptr) {
-    std::memcpy(to, place.buffer.data.get(), static_cast<std::size_t>(chunk.bytes));
+void BlockRing::Add(const Block& chunk, BufferPool::Buffer received, BufferPool& buffers) {
+  const bool complete = own_ + received_.over >= sent_.chunks.size();
+  char* const to = complete ? memory_.result + (chunk.begin - result_.begin) : received.data.get();
+  const void* const inputs[] = {memory_.contributed + chunk.begin, received.data.get()};
+  arithmetic_.reduce(to, inputs, 2, chunk.bytes / static_cast<std::int64_t>(arithmetic_.element));
+  if (complete) {
+    buffers.Return(std::move(received));
+  } else {
+    sums_.push_back(std::move(received));
   }
 }
 
@@ -91,15 +92,15 @@ bool BlockRing::Send(Transport& transport, BufferPool& buffers) {
     buffers.Return(std::exchange(place.buffer, {}));
     moved = true;
   }
-  const bool in_memory = transport.CanBeGivenUp();
   const auto is_there = [&] { return stream.begun < own_ + received_.over; };
-  for (; is_there() && MayBegin(stream, in_memory, buffers); ++stream.begun) {
+  for (; stream.MayBegin() && is_there(); ++stream.begun) {
     const Block& chunk = stream.chunks[stream.begun];
     Place& place = stream.At(stream.begun);
-    const char* from = memory_ + chunk.begin;
-    if (!in_memory) {
-      place.buffer = buffers.Take(chunk.bytes);
-      std::memcpy(place.buffer.data.get(), from, static_cast<std::size_t>(chunk.bytes));
+    const char* from = kind_ == Kind::kAllgather ? memory_.result : memory_.contributed;
+    from += chunk.begin;
+    if (kind_ == Kind::kReduceScatter && stream.begun >= own_) {
+      place.buffer = std::move(sums_.front());
+      sums_.pop_front();
       from = place.buffer.data.get();
     }
     transport.Send(next_, channels_ + static_cast<int>(stream.begun % kWindow), from, chunk.bytes,

@@ -9,7 +9,8 @@
 //    something else, and its messages are data only. They follow those of the exchange.
 // 2. What a member sends n-th is what the next one receives n-th: both follow from the sizes alone.
 //    It goes through channel n modulo kWindow.
-// 3. A chunk goes on when it has been received, and added up if it is a reduce-scatter.
+// 3. A chunk goes on when it has been received, and added up if it is a reduce-scatter: from the
+//    buffer that it came in, so what the member contributes stays as it is.
 //
 // Why it cannot come to a standstill: a chunk on its h-th hop waits for the same chunk on the hop
 // before, at another member, and for chunks that the same member sends or receives earlier, which
@@ -18,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -30,18 +32,22 @@ class BlockRing : public Nonblocking {
  public:
   static constexpr int kWindow = 4;  // channels, and chunks that are under way each way at a time
 
+  enum class Kind { kAllgather, kReduceScatter };
   struct Block {
-    std::int64_t begin = 0, bytes = 0;  // in the memory
+    std::int64_t begin = 0, bytes = 0;
   };
-  enum class Kind {
-    kAllgather,      // the member's own block is there, in the end all are
-    kReduceScatter,  // what the member contributes to each is there, in the end its own is the sum
+  // Stays as long as the ring's `ended` does: until then messages may be under way.
+  struct Memory {
+    const char* contributed = nullptr;  // of a reduce-scatter: to all blocks
+    // Of an allgather: all blocks; in the beginning only the member's own is there. Of a
+    // reduce-scatter: the sum of its own, elsewhere than what is contributed.
+    char* result = nullptr;
   };
 
   // `channels`: the first of kWindow. `blocks`: by member, whole elements, of the same sizes on every
-  // member; in `memory`, which stays until it has ended. `arithmetic`: of a reduce-scatter. `ended`:
-  // called once, by the thread that advances it. `chunk`: bytes, whole elements.
-  BlockRing(Kind kind, int members, int self, int channels, char* memory,
+  // member. `arithmetic`: of a reduce-scatter. `ended`: called once, by the thread that advances it.
+  // `chunk`: bytes, whole elements.
+  BlockRing(Kind kind, int members, int self, int channels, Memory memory,
             const std::vector<Block>& blocks, const Arithmetic& arithmetic,
             std::function<void()> ended, std::int64_t chunk);
 
@@ -50,7 +56,7 @@ class BlockRing : public Nonblocking {
  private:
   struct Place {
     Transport::Operation operation;
-    BufferPool::Buffer buffer;  // none: the message lies in the memory
+    BufferPool::Buffer buffer;  // of a sum that is not complete; none: the message lies in the memory
   };
   // Chunks in one direction, the first `over` of the first `begun` of them are.
   struct Stream {
@@ -60,23 +66,25 @@ class BlockRing : public Nonblocking {
 
     Place& At(std::size_t number) { return places[number % kWindow]; }
     bool IsOver() const { return over == chunks.size(); }
+    bool MayBegin() const { return begun < chunks.size() && begun < over + kWindow; }
   };
 
   void Append(Stream& stream, const Block& block) const;
-  // The next one may begin; another one beside those under way only if there is memory for it.
-  bool MayBegin(const Stream& stream, bool in_memory, const BufferPool& buffers) const;
   bool Receive(Transport& transport, BufferPool& buffers);
   bool Send(Transport& transport, BufferPool& buffers);
-  void Take(const Block& chunk, const Place& place);
+  // Of a reduce-scatter.
+  void Add(const Block& chunk, BufferPool::Buffer received, BufferPool& buffers);
 
   const Kind kind_;
   const int next_, before_, channels_;
-  char* const memory_;
+  const Memory memory_;
+  const Block result_;  // of a reduce-scatter
   const Arithmetic arithmetic_;
   const std::function<void()> ended_;
   const std::int64_t chunk_;
   std::size_t own_ = 0;  // chunks that are sent without having been received
   Stream sent_, received_;
+  std::deque<BufferPool::Buffer> sums_;  // to be sent, in the order in which they were received
 };
 
 }  // namespace horovod_opt

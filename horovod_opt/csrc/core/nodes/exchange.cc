@@ -46,7 +46,7 @@ bool Exchange::Advance(Transport& transport, BufferPool& buffers) {
         const bool is_next = begun_ < chunks_ && begun_ % places == place;
         if (!is_next || (begun_ > 0 && over_ == 0)) continue;
         if (begun_ > over_ && !buffers.HasRoom(2 * sizes_.chunk)) continue;
-        Begin(chunk, transport, buffers);
+        Begin(chunk, buffers);
         moved = true;
       }
       if (!Go(chunk, channels_ + static_cast<int>(place), transport)) continue;
@@ -66,7 +66,7 @@ bool Exchange::Advance(Transport& transport, BufferPool& buffers) {
   return true;
 }
 
-void Exchange::Begin(Chunk& chunk, const Transport& transport, BufferPool& buffers) {
+void Exchange::Begin(Chunk& chunk, BufferPool& buffers) {
   chunk.number = begun_++;
   const bool first = chunk.number == 0;
   chunk.begin = first ? 0 : sizes_.first + (chunk.number - 1) * sizes_.chunk;
@@ -85,9 +85,7 @@ void Exchange::Begin(Chunk& chunk, const Transport& transport, BufferPool& buffe
   const std::int64_t room = std::max(pieces * chunk.stride, first ? kCacheLine + sizes_.first : 0);
   chunk.received = buffers.Take(room);
   ExchangedData::Place place;
-  if (!first && data_.place && transport.CanBeGivenUp()) {
-    place = data_.place(chunk.begin, chunk.begin + chunk.bytes);
-  }
+  if (!first && data_.place) place = data_.place(chunk.begin, chunk.begin + chunk.bytes);
   chunk.in_own = place.out == nullptr;
   if (!chunk.in_own) {
     chunk.in = place.in;

@@ -36,7 +36,8 @@
 
 namespace horovod_opt {
 
-// What a member gives and gets, a chunk at a time.
+// What a member gives and gets, a chunk at a time. What lies elsewhere stays there as long as these
+// functions exist: messages may be under way until then.
 struct ExchangedData {
   std::int64_t bytes = 0;
   Arithmetic arithmetic;
@@ -102,7 +103,7 @@ class Exchange : public Nonblocking {
   };
   static constexpr std::int64_t kNone = -1;
 
-  void Begin(Chunk& chunk, const Transport& transport, BufferPool& buffers);
+  void Begin(Chunk& chunk, BufferPool& buffers);
   // True if the chunk has come to its end.
   bool Go(Chunk& chunk, int channel, Transport& transport);
   void Post(Chunk& chunk, int channel, Transport& transport);

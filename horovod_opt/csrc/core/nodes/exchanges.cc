@@ -30,8 +30,13 @@ void Exchanges::Close() {
 Exchanges::~Exchanges() {
   Close();
   if (!transport_->MustStay()) return;
-  transport_.release();
-  for (auto& collective : under_way_) collective.release();
+  // Never deleted, nor is the memory that they use.
+  static auto& for_ever = *new std::vector<std::unique_ptr<Transport>>;
+  static auto& with_them = *new std::list<std::unique_ptr<Nonblocking>>;
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  for_ever.push_back(std::move(transport_));
+  with_them.splice(with_them.end(), under_way_);
 }
 
 void Exchanges::Begin(std::unique_ptr<Nonblocking> collective) {

@@ -31,7 +31,6 @@ class TcpTransport : public Transport {
   void Ring(std::uint64_t number) override;
   void Listen(std::function<void(std::uint64_t number)> heard) override;
   bool MustStay() const override { return false; }
-  bool CanBeGivenUp() const override { return true; }
 
  private:
   struct Neighbour;

@@ -45,8 +45,6 @@ class Transport {
   // Memory of operations that are not done has to stay, and so has this object: what is under way
   // cannot be ended.
   virtual bool MustStay() const = 0;
-  // That is never so: memory of somebody else may be sent from and received into.
-  virtual bool CanBeGivenUp() const = 0;
 };
 
 }  // namespace horovod_opt

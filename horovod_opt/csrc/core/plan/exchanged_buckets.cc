@@ -17,6 +17,14 @@ std::int64_t BytesOf(const CompleteBucket& bucket) {
   return bytes;
 }
 
+std::vector<int> PlacesOf(const std::vector<int>& everybody) {
+  std::vector<int> places(everybody.size());
+  for (std::size_t place = 0; place < everybody.size(); ++place) {
+    places[static_cast<std::size_t>(everybody[place])] = static_cast<int>(place);
+  }
+  return places;
+}
+
 }  // namespace
 
 ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
@@ -27,6 +35,7 @@ ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeColl
       node_(node),
       exchanges_(exchanges),
       everybody_(std::move(everybody)),
+      places_(PlacesOf(everybody_)),
       rank_(rank),
       ranks_(static_cast<int>(everybody_.size()) / groups),
       group_(group),
@@ -59,10 +68,7 @@ bool ExchangedBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitC
   }
   if (IsCall(bucket)) return BeginCall(bucket, stop, waits);
   const auto journey = NewJourney(bucket);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    journey->part = buffers_.Take(OwnBytes(journey->ends));
-  }
+  journey->part = TakeBuffer(OwnBytes(journey->ends));
   if (!node_.ReduceParts(*journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
                          stop, waits)) {
     return false;
@@ -183,6 +189,7 @@ std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewJourney(
 std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::Begun(const CompleteBucket& bucket,
                                                                    Journey journey) {
   journey.tag = binding_.tag(bucket);
+  journey.memory = binding_.memory(bucket);
   journey.begun = Clock::now();
   const auto begun = std::make_shared<Journey>(std::move(journey));
   binding_.begins(bucket);
@@ -197,6 +204,8 @@ std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::EndJourney(int buck
   std::shared_ptr<Journey> journey = std::move(found->second);
   journeys_.erase(found);
   buffers_.Return(std::move(journey->part));
+  journey->memory.reset();
+  journey->result.reset();
   return journey;
 }
 
@@ -210,6 +219,11 @@ std::vector<std::int64_t> ExchangedBuckets::Ends(std::int64_t bytes) const {
 
 std::int64_t ExchangedBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {
   return ends[rank_] - (rank_ == 0 ? 0 : ends[rank_ - 1]);
+}
+
+BufferPool::Buffer ExchangedBuckets::TakeBuffer(std::int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return buffers_.Take(bytes);
 }
 
 }  // namespace horovod_opt

@@ -53,6 +53,8 @@ class ExchangedBuckets {
     // Of a complete bucket.
     std::function<BucketReduction(const CompleteBucket& bucket)> reduction;  // of an allreduce
     std::function<ExchangedCall(const CompleteBucket& bucket)> call;         // of another one
+    // The memory of its tensors stays as long as this.
+    std::function<std::shared_ptr<void>(const CompleteBucket& bucket)> memory;
     std::function<std::uint64_t(const CompleteBucket& bucket)> tag;
     // The first step begins. Any thread.
     std::function<void(const CompleteBucket& bucket)> begins;
@@ -96,18 +98,24 @@ class ExchangedBuckets {
     std::uint64_t tag = 0;
     std::vector<std::int64_t> ends;  // of the parts
     // Of this rank's part: the group's sums, then the result. Of an allgather: the blocks of the
-    // ranks with this number.
+    // ranks with this number. Of a group of one rank: what is scaled before it is scattered.
     BufferPool::Buffer part;
+    // Of the tensors, and of a result that is allocated on the way: the transport may use it until
+    // the messages are over, also if the bucket fails and its tensors are given back before.
+    std::shared_ptr<void> memory;
+    std::shared_ptr<char> result;
     Clock::time_point begun;
     std::optional<ExchangedCall> call;  // none: an allreduce
     // Of a call: how many rows each of `everybody` gives, and one; 0: it has joined.
     std::shared_ptr<Words> rows;
-    std::vector<std::int64_t> begins;  // in bytes of the result, by rank of the job, and its end
+    // By rank of the job: where its rows begin in what is gathered or scattered, and the end, in bytes.
+    std::vector<std::int64_t> begins;
   };
 
   // Of the ranks' parts, in bytes.
   std::vector<std::int64_t> Ends(std::int64_t bytes) const;
   std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
+  BufferPool::Buffer TakeBuffer(std::int64_t bytes);
   void Send(const CompleteBucket& bucket);
   void SendPart(int bucket_id, const std::shared_ptr<Journey>& journey);
   void TakeBack(const CompleteBucket& bucket);
@@ -122,6 +130,7 @@ class ExchangedBuckets {
   // --- calls: exchanged_calls.cc ---
   static bool IsCall(const CompleteBucket& bucket);
   std::shared_ptr<Journey> NewCall(const CompleteBucket& bucket);
+  void PrepareReduction(Journey& journey) const;
   bool BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop, WaitCounts& waits);
   void SendCall(int bucket_id, const std::shared_ptr<Journey>& journey);
   // All ranks have begun it, and `journey` has the rows of all.
@@ -129,22 +138,25 @@ class ExchangedBuckets {
   void Gather(int bucket_id, const std::shared_ptr<Journey>& journey);
   void ScatterSums(int bucket_id, const std::shared_ptr<Journey>& journey);
   void Broadcast(int bucket_id, const std::shared_ptr<Journey>& journey);
-  void BeginRing(BlockRing::Kind kind, int bucket_id, char* memory,
+  void BeginRing(BlockRing::Kind kind, int bucket_id, BlockRing::Memory memory,
                  const std::vector<BlockRing::Block>& blocks, const Arithmetic& arithmetic,
                  std::function<void()> ended);
+  std::vector<BlockRing::Block> BlocksOf(const Journey& journey, bool in_all) const;
   bool EndCall(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
   bool EndGather(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
-  int PlaceOf(int rank) const;
   char* BroadcastMemory(const ExchangedCall& call) const;
   static std::int64_t AllRows(const Journey& journey);
-  int Place(int group, int rank) const { return group * ranks_ + rank; }
-  int RankAt(int group, int rank) const { return everybody_[Place(group, rank)]; }
+  std::int64_t BytesOfRank(const Journey& journey, int rank) const {
+    return journey.begins[rank + 1] - journey.begins[rank];
+  }
+  int PlaceAt(int group, int number) const { return group * ranks_ + number; }
+  int RankAt(int group, int number) const { return everybody_[PlaceAt(group, number)]; }
 
   PlanTable& plans_;
   ReadyQueue& queue_;
   NodeCollectives& node_;
   Exchanges& exchanges_;
-  const std::vector<int> everybody_;
+  const std::vector<int> everybody_, places_;  // and by rank of the job, where it is among them
   const int rank_, ranks_, group_, groups_;
   const Binding binding_;
   const Exchange::Sizes sizes_;

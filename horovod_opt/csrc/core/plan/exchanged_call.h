@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/shm/bucket_reduction.h"
@@ -15,10 +16,10 @@ struct ExchangedCall {
   std::int64_t rows = 0, row_bytes = 0;  // of a broadcast: one row
   int root = 0;                          // of a broadcast: rank of the job
   bool joined = false;  // this rank has, and gives nothing: no rank gets a result
-  // Memory for a result of so many rows; nullptr: there is none, and who has made the call knows why.
-  // A broadcast and a reducescatter always have it, but a broadcast writes nothing on its root. By
-  // the thread of the exchanges or of the planned path.
-  std::function<char*(std::int64_t rows)> output;
+  // Memory for a result of so many rows, which stays as long as this; nullptr: there is none, and
+  // who has made the call knows why. A broadcast and a reducescatter always have it, but a broadcast
+  // writes nothing on its root. By the thread of the exchanges or of the planned path.
+  std::function<std::shared_ptr<char>(std::int64_t rows)> output;
   // Of a reducescatter:
   Arithmetic arithmetic{1, nullptr, nullptr};
   double prescale = 1, postscale = 1;
