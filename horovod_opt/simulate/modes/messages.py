@@ -11,8 +11,8 @@ import numpy as np
 from horovod_opt.simulate.exchange_costs import power_of_two
 from horovod_opt.simulate.parameters import Parameters
 
-NAP_PART = 4  # of the time since something has come
-SHORTEST_NAP, LONGEST_NAP = 10e-6, 500e-6  # seconds
+NAP_PART = 100  # of the time since something has come
+SHORTEST_NAP, LONGEST_NAP = 2e-6, 500e-6  # seconds
 LONG_PART = 200  # of a very long wait
 LONGEST_OF_ALL = 10e-3  # seconds
 

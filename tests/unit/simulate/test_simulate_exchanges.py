@@ -90,7 +90,7 @@ def test_mpi_adds_naps_to_hops():
     over_tcp, by_mpi = (step(virtual_hosts(2, 1, 8, hop_inter_seconds=hop, tcp_messages=tcp), 2)
                         for tcp in (1, 0))
     hops = exchange(2, 4 * MIB).hops
-    assert hops * 0.01e-3 < by_mpi - over_tcp < hops * hop / 4
+    assert 0 < by_mpi - over_tcp < hops * hop / 100
 
 
 # The processors

@@ -79,7 +79,7 @@ def test_mpi_is_tested_after_naps_that_grow_with_the_wait(waited):
     found = messages(**MPI)
     now = 0.0
     while now < waited:
-        now += max(min(max(now / 4, 10e-6), 500e-6), min(now / 200, 10e-3))
+        now += max(min(max(now / 100, 2e-6), 500e-6), min(now / 200, 10e-3))
     noticed = float(found.noticed(np.array([waited]))[0])
     assert noticed >= waited
     # Of very long waits the times of tests are kept up to where naps no longer grow.
@@ -121,8 +121,9 @@ def test_nobody_has_the_sum_before_the_last_has_begun(begun):
 
 
 def test_who_tests_pays_for_the_tests_in_vain():
-    told, tested = (messages(**way, message_cpu_seconds=1e-6) for way in (TCP, MPI))
-    assert told.cpu == pytest.approx(2e-6) and told.hop == pytest.approx(1e-4)
-    # Tests after 0, 10, ... 50, 62.5, 78.1, 97.7 us find nothing, the one after 122 us does.
-    assert tested.hop == pytest.approx(50e-6 * 1.25**4)
-    assert tested.cpu == pytest.approx(2e-6 + 10e-6)
+    told, tested = (messages(tcp_messages=tcp, hop_inter_seconds=9e-6, message_cpu_seconds=1e-6)
+                    for tcp in (1, 0))
+    assert told.cpu == pytest.approx(2e-6) and told.hop == pytest.approx(9e-6)
+    # Tests after 0, 2, ... 8 us find nothing, the one after 10 us does.
+    assert tested.hop == pytest.approx(10e-6)
+    assert tested.cpu == pytest.approx(2e-6 + 6e-6)

@@ -59,10 +59,10 @@ def test_a_bucket_begins_when_the_nodes_have_agreed(ranks, hops):
 
 def test_a_leader_that_tests_holds_up_the_agreement_until_its_next_test():
     path = planned(gpus(), 12)
-    path.agree(np.array([0.0, 300e-6]))  # it naps for 10 us, or a quarter of what it has waited
-    waited = 50e-6
+    path.agree(np.array([0.0, 300e-6]))  # it naps for 2 us, or a hundredth of what it has waited
+    waited = 200e-6
     while waited < 302e-6:
-        waited *= 1.25
+        waited *= 1.01
     assert path.agreed == pytest.approx(waited)
     told = planned(gpus(tcp_messages=1), 12)
     told.agree(np.array([0.0, 300e-6]))

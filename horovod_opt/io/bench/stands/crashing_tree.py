@@ -73,7 +73,6 @@ class Folder:
                         del folder.durable[old]
                 node.place = self, name
 
-
     def _surrounding(self) -> set[Folder]:
         """In which it lasts."""
         found, place = set(), self.place
