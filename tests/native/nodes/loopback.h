@@ -26,7 +26,7 @@ class Loopback {
 
     void Send(int to, int channel, const void* data, std::int64_t bytes,
               Operation& operation) override {
-      ++net_.under_way;
+      ++net_.operations;
       std::lock_guard<std::mutex> lock(net_.mutex_);
       const char* const begin = static_cast<const char*>(data);
       operation.done = false;
@@ -37,7 +37,7 @@ class Loopback {
 
     void Receive(int from, int channel, void* data, std::int64_t capacity,
                  Operation& operation) override {
-      ++net_.under_way;
+      ++net_.operations;
       operation.done = false;
       wanted_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
     }
@@ -129,7 +129,7 @@ class Loopback {
     bool woken_ = false;
   };
 
-  std::atomic<int> under_way{0};  // operations that have ever been
+  std::atomic<int> operations{0};  // that have ever begun
 
   void Break() {
     std::lock_guard<std::mutex> lock(mutex_);

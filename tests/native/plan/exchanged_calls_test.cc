@@ -260,7 +260,7 @@ TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
       all[rank]->Leave(plans.size());
     }
     for (Loopback& net : world.nets) {
-      while (net.under_way < static_cast<int>(plans.size())) std::this_thread::yield();
+      while (net.operations < static_cast<int>(plans.size())) std::this_thread::yield();
     }
     all.clear();
     ASSERT_EQ(memories.size(), plans.size() * static_cast<std::size_t>(world.ranks));

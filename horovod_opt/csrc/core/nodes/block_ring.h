@@ -56,7 +56,7 @@ class BlockRing : public Nonblocking {
  private:
   struct Place {
     Transport::Operation operation;
-    BufferPool::Buffer buffer;  // of a sum that is not complete; none: the message lies in the memory
+    BufferPool::Buffer buffer;  // of a sum under way; none: the message lies in the memory
   };
   // Chunks in one direction, the first `over` of the first `begun` of them are.
   struct Stream {

@@ -94,7 +94,8 @@ class ExchangedBuckets {
   static int BucketOf(int entry) { return entry % ReadyQueue::kIds; }
   // A bucket on its way.
   struct Journey {
-    std::optional<BucketReduction> reduction;  // none: an allgather
+    // Of an allreduce; of a reducescatter if the group has several ranks.
+    std::optional<BucketReduction> reduction;
     std::uint64_t tag = 0;
     std::vector<std::int64_t> ends;  // of the parts
     // Of this rank's part: the group's sums, then the result. Of an allgather: the blocks of the
@@ -108,7 +109,8 @@ class ExchangedBuckets {
     std::optional<ExchangedCall> call;  // none: an allreduce
     // Of a call: how many rows each of `everybody` gives, and one; 0: it has joined.
     std::shared_ptr<Words> rows;
-    // By rank of the job: where its rows begin in what is gathered or scattered, and the end, in bytes.
+    // By rank of the job, in bytes: where its rows begin in what is gathered or scattered, and the
+    // end.
     std::vector<std::int64_t> begins;
   };
 
@@ -146,7 +148,7 @@ class ExchangedBuckets {
   bool EndGather(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
   char* BroadcastMemory(const ExchangedCall& call) const;
   static std::int64_t AllRows(const Journey& journey);
-  std::int64_t BytesOfRank(const Journey& journey, int rank) const {
+  static std::int64_t BytesOfRank(const Journey& journey, int rank) {
     return journey.begins[rank + 1] - journey.begins[rank];
   }
   int PlaceAt(int group, int number) const { return group * ranks_ + number; }

@@ -21,11 +21,6 @@ std::vector<std::int64_t> BeginsOf(int ranks, const Bytes& bytes) {
   return begins;
 }
 
-void Scale(const Arithmetic& arithmetic, char* values, std::int64_t bytes, double factor) {
-  if (factor == 1) return;
-  arithmetic.scale(values, bytes / static_cast<std::int64_t>(arithmetic.element), factor);
-}
-
 template <class Rows>
 bool AnyoneJoined(Rows begin, Rows end) {
   return std::find(begin, end, Words::value_type{0}) != end;

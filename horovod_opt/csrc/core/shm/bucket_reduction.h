@@ -23,6 +23,11 @@ struct Arithmetic {
   void (*scale)(void* data, std::int64_t count, double factor);
 };
 
+inline void Scale(const Arithmetic& arithmetic, char* values, std::int64_t bytes, double factor) {
+  if (factor == 1) return;
+  arithmetic.scale(values, bytes / static_cast<std::int64_t>(arithmetic.element), factor);
+}
+
 // Of one call. Offsets and lengths are bytes, in whole elements.
 class BucketReduction {
  public:
@@ -57,7 +62,7 @@ class BucketReduction {
 
   void Contribute(std::int64_t begin, std::int64_t end, char* to) const {
     data_.Read(begin, end, to);
-    Scale(to, end - begin, prescale_);
+    Scale(arithmetic_, to, end - begin, prescale_);
   }
 
   // Where these bytes lie as they are contributed, and where their sums go, if both are whole:
@@ -75,7 +80,9 @@ class BucketReduction {
     }
   }
 
-  void ScaleSum(char* sum, std::int64_t bytes) const { Scale(sum, bytes, postscale_); }
+  void ScaleSum(char* sum, std::int64_t bytes) const {
+    Scale(arithmetic_, sum, bytes, postscale_);
+  }
 
   void Complete(std::int64_t begin, std::int64_t end, char* sum) const {
     ScaleSum(sum, end - begin);
@@ -98,10 +105,6 @@ class BucketReduction {
   }
 
  private:
-  void Scale(char* values, std::int64_t bytes, double factor) const {
-    if (factor != 1) arithmetic_.scale(values, bytes / element(), factor);
-  }
-
   const Arithmetic arithmetic_;
   const double prescale_;
   const double postscale_;
