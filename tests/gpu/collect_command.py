@@ -34,6 +34,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--machine", default="x86_64", help="its processor (%(default)s)")
     parser.add_argument("--mpi", choices=("openmpi", "mpich"), default="openmpi",
                         help="(%(default)s)")
+    parser.add_argument("--without", type=lambda text: text.split(","), default=[],
+                        metavar="NAME,...", help="what the machine with the GPU has, such as numpy")
     parser.add_argument("--constraint", type=Path, default=ROOT / "constraints.txt",
                         metavar="FILE", help="versions (those that the project is tested with)")
     return parser.parse_args(argv)
@@ -55,12 +57,15 @@ def download_command(arguments: argparse.Namespace) -> list[str]:
             "--only-binary=:all:", "--implementation", "cp", "--python-version", arguments.python,
             *(word for name in platforms(arguments.machine) for word in ("--platform", name)),
             "--constraint", str(arguments.constraint), "--dest", str(arguments.folder),
-            *NEEDED, arguments.mpi]
+            *(name for name in NEEDED if name not in arguments.without), arguments.mpi]
 
 
 def collect(arguments: argparse.Namespace) -> str:
     """Says what has been collected. Raises Unusable, or BuildError where there is no archive."""
     folder = arguments.folder
+    unknown = sorted(set(arguments.without) - set(NEEDED))
+    if unknown:
+        raise Unusable(f"{unknown[0]!r} is not needed; --without knows {', '.join(NEEDED)}")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise Unusable(f"{folder} is not empty: name another folder, or remove what is in it")

@@ -43,10 +43,7 @@ def elements_of(buckets) -> list[int]:
 
 
 def observe() -> dict:
-    gpu = 0
-    if library == late.NO_LIBRARY:
-        gpu = hvd.local_rank() % torch.cuda.device_count()
-        torch.cuda.set_device(gpu)
+    gpu = late.own_gpu() if library == late.NO_LIBRARY else 0
     tensors = late.make(library, ELEMENTS, LATE_US, [gpu] * len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
     wrong, ahead, in_order, by_one = 0, [], 0, 0

@@ -45,10 +45,7 @@ def wrong_sums(step: int, kinds: list, devices: list[torch.device]) -> int:
 report_in_any_case()
 torch.set_num_threads(1)
 hvd.init()
-gpu = 0
-if library == late.NO_LIBRARY:
-    gpu = hvd.local_rank() % torch.cuda.device_count()
-    torch.cuda.set_device(gpu)
+gpu = late.own_gpu() if library == late.NO_LIBRARY else 0
 kinds = mixture(gpu)
 where = [late.device(library, number) for number in (gpu, MAIN_MEMORY)]
 step, wrong, outcome = 0, 0, "no error"

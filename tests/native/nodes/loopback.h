@@ -1,13 +1,13 @@
 // Messages between members that are threads of a test, delivered in any order that is allowed.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 #include <vector>
@@ -26,8 +26,8 @@ class Loopback {
 
     void Send(int to, int channel, const void* data, std::int64_t bytes,
               Operation& operation) override {
-      ++net_.operations;
       std::lock_guard<std::mutex> lock(net_.mutex_);
+      net_.used_.insert(channel);
       const char* const begin = static_cast<const char*>(data);
       operation.done = false;
       net_.queues_[{self_, to, channel}].push_back({{begin, begin + bytes}, false});
@@ -37,7 +37,10 @@ class Loopback {
 
     void Receive(int from, int channel, void* data, std::int64_t capacity,
                  Operation& operation) override {
-      ++net_.operations;
+      {
+        std::lock_guard<std::mutex> lock(net_.mutex_);
+        net_.used_.insert(channel);
+      }
       operation.done = false;
       wanted_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
     }
@@ -129,7 +132,11 @@ class Loopback {
     bool woken_ = false;
   };
 
-  std::atomic<int> operations{0};  // that have ever begun
+  // On which anything has ever begun.
+  std::size_t Channels() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return used_.size();
+  }
 
   void Break() {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -156,6 +163,7 @@ class Loopback {
   std::condition_variable changed_;
   std::map<Channel, std::deque<Message>> queues_;
   std::map<Channel, int> sent_, received_;
+  std::set<int> used_;
   bool broken_ = false;
 };
 

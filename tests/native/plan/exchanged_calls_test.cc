@@ -259,8 +259,8 @@ TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
       }
       all[rank]->Leave(plans.size());
     }
-    for (Loopback& net : world.nets) {
-      while (net.operations < static_cast<int>(plans.size())) std::this_thread::yield();
+    for (Loopback& net : world.nets) {  // each bucket has channels of its own
+      while (net.Channels() < plans.size()) std::this_thread::yield();
     }
     all.clear();
     ASSERT_EQ(memories.size(), plans.size() * static_cast<std::size_t>(world.ranks));
