@@ -163,3 +163,12 @@ def test_it_runs_as_a_program(tmp_path):
                          capture_output=True)
     assert (run.returncode, run.stderr) == (
         2, f"error: {tmp_path} is not empty: name another folder, or remove what is in it\n")
+
+
+def test_what_the_machine_has_is_left_out(tmp_path):
+    command = download_command(parse_arguments(["folder", "--without", "numpy,cmake"]))
+    assert {*NEEDED} - {*command} == {"numpy", "cmake"}
+    unknown = parse_arguments([str(tmp_path / "folder"), "--without", "numpy,torch"])
+    with pytest.raises(Unusable, match="'torch' is not needed; --without knows cffi, "):
+        collect(unknown)
+    assert not (tmp_path / "folder").exists()
