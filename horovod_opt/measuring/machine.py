@@ -13,6 +13,7 @@ DISTRIBUTIONS = ("horovod-opt", "horovod", "tensorflow", "tensorflow-cpu", "kera
                  "numpy")
 SETTINGS = ("HOROVOD_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "OMP_", "KMP_",
             "TF_NUM_", "TF_ENABLE_", "TF_XLA_")
+VECTORS = ("avx512f", "avx2", "avx")  # the widest first
 
 
 def describe() -> dict:
@@ -32,12 +33,17 @@ def describe() -> dict:
 
 
 def cpu_model(cpuinfo: str | None = None) -> str:
+    """Of the first processor: its name, the numbers that tell apart what a virtual machine calls by
+    one name, and the widest vectors that it computes with."""
     text = Path("/proc/cpuinfo").read_text() if cpuinfo is None else cpuinfo
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
+    first = dict(line.split(":", 1) for line in text.split("\n\n")[0].splitlines() if ":" in line)
+    known = {name.strip(): value.strip() for name, value in first.items()}
+    if "model name" not in known:
+        return platform.machine()
+    numbers = [f"{word} {known[name]}" for word, name in (("family", "cpu family"),
+                                                          ("model", "model")) if name in known]
+    vectors = [name for name in VECTORS if name in known.get("flags", "").split()]
+    return ", ".join([known["model name"], *numbers, *vectors[:1]])
 
 
 def _system() -> str:

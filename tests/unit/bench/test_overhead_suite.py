@@ -9,6 +9,7 @@ import argparse
 import io
 import json
 import os
+import platform
 import sys
 import threading
 import time
@@ -222,6 +223,10 @@ def test_an_ended_thread_used_no_more_cpu():
 
 def test_cpu_model_of_cpuinfo():
     assert machine.cpu_model("processor\t: 0\nmodel name\t: AMD EPYC\n") == "AMD EPYC"
+    whole = ("processor\t: 0\ncpu family\t: 23\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n"
+             "flags\t\t: fpu avx avx2\n\nprocessor\t: 1\nmodel name\t: another\n")
+    assert machine.cpu_model(whole) == "AMD EPYC, family 23, model 1, avx2"
+    assert machine.cpu_model("Hardware\t: a board\n") == platform.machine()
 
 
 def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:

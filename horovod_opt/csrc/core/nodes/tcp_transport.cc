@@ -25,16 +25,17 @@ constexpr int kEvents = 64;
 // Read of one neighbour before another one's turn.
 constexpr std::int64_t kTurn = 4 << 20;
 
+constexpr std::int64_t kRing = -1;  // in the place of a channel
+
+}  // namespace
+
 // Before the data of a message. Of a ring there is nothing else: its number takes the place of the
 // bytes.
-constexpr std::int64_t kRing = -1;
-struct Frame {
+struct TcpTransport::Frame {
   std::int64_t channel, bytes;
 
   std::int64_t DataBytes() const { return channel == kRing ? 0 : bytes; }
 };
-
-}  // namespace
 
 struct TcpTransport::Neighbour {
   struct Outgoing {

@@ -33,6 +33,7 @@ class TcpTransport : public Transport {
   bool MustStay() const override { return false; }
 
  private:
+  struct Frame;
   struct Neighbour;
 
   Neighbour& NeighbourOf(int member);
