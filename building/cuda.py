@@ -1,4 +1,4 @@
-"""CUDA's toolkit, and the version of it that PyTorch is for. Only the standard library is used here."""
+"""CUDA's toolkit, and the version of it that PyTorch is for. It takes the standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Toolkit:
 
 
 def find_toolkit(variables: Mapping[str, str]) -> Toolkit | None:
-    """By what nvcc says of itself: it may be called through a link or a script that is elsewhere."""
+    """By what nvcc says of itself: it may be called through a link or a script from elsewhere."""
     named = [f"{variables[name]}/bin/nvcc" for name in HOMES if variables.get(name)]
     for name in [*named, "nvcc", "/usr/local/cuda/bin/nvcc"]:
         nvcc = shutil.which(name, path=variables.get("PATH"))
