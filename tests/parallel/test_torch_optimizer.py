@@ -7,6 +7,7 @@ without.
 from __future__ import annotations
 
 import pytest
+from packaging.version import Version
 
 torch = pytest.importorskip("torch")
 
@@ -67,6 +68,8 @@ def test_every_method_and_class_is_tried(reports):
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_says_why_not(reports, name):
+    if name == "same_name" and Version(torch.__version__) < Version("2.6"):
+        pytest.skip("PyTorch's optimizers take named parameters since 2.6")
     for report in reports:
         assert ERRORS[name] in report["errors"][name]
 
