@@ -48,8 +48,8 @@ demo-torch: $(VENV)/installed
 	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
 
 test: $(VENV)/installed
-	@# Jobs of several ranks wait a lot: more files at a time than cores, the longest first.
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@# Jobs of several ranks wait a lot: two files at a time, the longest first.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
