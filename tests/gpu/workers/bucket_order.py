@@ -13,6 +13,7 @@ import sys
 
 import horovod.torch as hvd
 import late
+import own_gpu
 import torch
 from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
@@ -43,7 +44,7 @@ def elements_of(buckets) -> list[int]:
 
 
 def observe() -> dict:
-    gpu = late.own_gpu() if library == late.NO_LIBRARY else 0
+    gpu = own_gpu.choose() if library == late.NO_LIBRARY else 0
     tensors = late.make(library, ELEMENTS, LATE_US, [gpu] * len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
     wrong, ahead, in_order, by_one = 0, [], 0, 0

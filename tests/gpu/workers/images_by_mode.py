@@ -12,6 +12,7 @@ import sys
 import time
 
 import horovod.torch as hvd
+import own_gpu
 import torch
 from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
@@ -29,8 +30,7 @@ class Training:
     def __init__(self, config: dict):
         self.device = torch.device(device)
         if device == "cuda":
-            self.device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
-            torch.cuda.set_device(self.device)
+            self.device = torch.device("cuda", own_gpu.choose())
         dtype = getattr(torch, config["dtype"])
         torch.manual_seed(0)
         network = NETWORKS[model]().to(self.device, dtype)

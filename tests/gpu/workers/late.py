@@ -3,26 +3,14 @@ are not CUDA's."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
-import horovod.torch as hvd
 import torch
 from late_tensors import MAIN_MEMORY, LateTensors
 
 from horovod_opt.planning.planner import bucket_bytes
 
 NO_LIBRARY = "-"
-
-
-def own_gpu() -> int:
-    """Chooses this rank's GPU. NCCL refuses two ranks of a host on one; so where there are fewer
-    GPUs than ranks, each rank says that it is a host, and they exchange data over sockets."""
-    gpus = torch.cuda.device_count()
-    if hvd.local_size() > gpus:
-        os.environ.update(NCCL_HOSTID=f"rank-{hvd.rank()}", NCCL_SOCKET_IFNAME="lo")
-    torch.cuda.set_device(hvd.local_rank() % gpus)
-    return torch.cuda.current_device()
 
 
 def make(library: str, elements: Sequence[int], late_us: Sequence[int], devices: Sequence[int],

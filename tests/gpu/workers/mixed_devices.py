@@ -10,6 +10,7 @@ import sys
 
 import horovod.torch as hvd
 import late
+import own_gpu
 import torch
 from common import RANK, graph_plans, report, report_in_any_case
 from late_tensors import MAIN_MEMORY
@@ -45,7 +46,7 @@ def wrong_sums(step: int, kinds: list, devices: list[torch.device]) -> int:
 report_in_any_case()
 torch.set_num_threads(1)
 hvd.init()
-gpu = late.own_gpu() if library == late.NO_LIBRARY else 0
+gpu = own_gpu.choose() if library == late.NO_LIBRARY else 0
 kinds = mixture(gpu)
 where = [late.device(library, number) for number in (gpu, MAIN_MEMORY)]
 step, wrong, outcome = 0, 0, "no error"

@@ -354,6 +354,17 @@ def test_pytorch_for_cpus_needs_no_toolkit(pytorch_for, toolkit):
     assert "CUDA_HOME" not in found.variables
 
 
+def test_pytorch_looks_for_cuda_where_horovod_does(install, monkeypatch):
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    install(**TENSORFLOW)
+    assert "CUDA_HOME" not in discover().variables
+    monkeypatch.setenv("HOROVOD_CUDA_HOME", "/cuda")
+    found = environment.discover(dict(os.environ))
+    assert found.variables["CUDA_HOME"] == "/cuda"
+    found = environment.discover({**os.environ, "CUDA_HOME": "/other"})
+    assert found.variables["CUDA_HOME"] == "/other"
+
+
 @pytest.mark.parametrize("wheel", ["nvidia-nccl-cu12", "nvidia-nccl-cu13"])
 def test_nccl_of_the_wheel(wheel, install):
     install(**TENSORFLOW, **{wheel: ["2.27", "/site"]})
