@@ -166,6 +166,8 @@ std::int64_t TakeKey() { return std::exchange(next_key, 0); }
 
 bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
+bool SumsInPlace() { return GlobalState().topo.load(std::memory_order_acquire) != nullptr; }
+
 bool SentLater(const TensorTableEntry& queued, TensorTableEntry& entry, Request& request) {
   return Hold(queued, entry, request);
 }

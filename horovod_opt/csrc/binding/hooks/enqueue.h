@@ -53,6 +53,9 @@ std::int64_t TakeKey();
 // Whether a thread of the framework that waits for a tensor sleeps: in any mode but off.
 bool WaitsAsleep();
 
+// Whether a sum may take the memory of a tensor that nobody else reads: in mode topo.
+bool SumsInPlace();
+
 // Upstream's queue has `queued`, which has the name of this call. False: that is the call's error.
 // Under the queue's lock.
 bool SentLater(const horovod::common::TensorTableEntry& queued,
