@@ -1,5 +1,5 @@
-"""Where the sum of a tensor is written: reports whether into the tensor's memory, and what those see
-who read the tensor itself as well."""
+"""Where a tensor's sum is written: reports whether into the tensor's memory, and what those see who
+read the tensor itself as well."""
 
 from __future__ import annotations
 
