@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional, Union
@@ -19,11 +20,12 @@ class Hio(Stream):
     def __init__(self, place: Place):
         meet(place)
         self._place = place
-        self._open(ring_of(place))
+        memory = ring_of(place)
+        self._open(memory, **{} if memory is None else {"window": most(place.folder)})
 
     def _open(self, memory: Optional[int], **order: int) -> None:
-        """With the default order, or the largest window that fits into the memory; where none does,
-        with as many shards of smaller chunks."""
+        """With the default order; with a limit, as other pipelines fill it to shuffle well, with the
+        largest window that fits into it, or where none does, as many shards of smaller chunks."""
         self._data = hio.open(pattern_of(self._place.folder), seed=1, memory=memory, **order)
         try:
             self._loader = hio.torch.loader(self._data, batch_size=self._place.batch,
@@ -51,6 +53,12 @@ def ring_of(place: Place) -> Optional[int]:
     if place.memory is None:
         return None
     return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)
+
+
+def most(folder: Path) -> int:
+    """The window that shuffles all of the data."""
+    with hio.open(pattern_of(folder), seed=1) as data:
+        return math.ceil(len(data) / data.order.chunk_samples / data.order.shards)
 
 
 def pattern_of(folder: Path) -> Union[list[str], str]:

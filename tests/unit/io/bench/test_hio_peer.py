@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 
 pytest.importorskip("torch")
@@ -28,15 +30,15 @@ def test_the_index_is_made_with_the_data_which_an_image_keeps_as_it_is(folder):
     assert not (found.files.mtimes_ns % 10**9).any()
 
 
-@pytest.mark.parametrize("memory, is_default", [(60 * MIB, True), (12 * MIB, False)])
+@pytest.mark.parametrize("memory, of_default", [(60 * MIB, operator.gt), (12 * MIB, operator.lt)])
 def test_windows_and_chunks_are_as_large_as_a_node_has_memory_for(folder, tmp_path, memory,
-                                                                  is_default):
+                                                                  of_default):
     plain = Hio(Place(folder, RECORDS.count, 10, 0, 0, 1, tmp_path))
     stream = Hio(Place(folder, RECORDS.count, 10, 0, 0, 1, tmp_path, memory=memory, epochs=1))
     try:
-        orders = [one._data.order for one in (plain, stream)]
-        live = [one.window * one.chunk_samples for one in orders]
-        assert (live[0] == live[1]) is is_default and live[1] <= live[0]
+        default, live = (one._data.order.window * one._data.order.chunk_samples
+                         for one in (plain, stream))
+        assert of_default(live, default)
         assert stream._data.memory == ring_of(stream._place) < memory
         numbers = [number for batch in stream.epoch(0) for number in RECORDS.numbers(batch)]
         assert sorted(numbers) == list(range(RECORDS.count))
