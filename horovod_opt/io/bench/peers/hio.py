@@ -24,8 +24,8 @@ class Hio(Stream):
         self._open(memory, **{} if memory is None else {"window": most(place.folder)})
 
     def _open(self, memory: Optional[int], **order: int) -> None:
-        """With the default order; with a limit, as other pipelines fill it to shuffle well, with the
-        largest window that fits into it, or where none does, as many shards of smaller chunks."""
+        """With the default order; within a limit with the largest window that fits, or where none
+        does, with as many shards of smaller chunks."""
         self._data = hio.open(pattern_of(self._place.folder), seed=1, memory=memory, **order)
         try:
             self._loader = hio.torch.loader(self._data, batch_size=self._place.batch,
