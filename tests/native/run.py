@@ -1,6 +1,9 @@
 """Builds and runs the native tests: plain, under ThreadSanitizer, under AddressSanitizer + UBSan.
 
-    python3 tests/native/run.py [--build-dir DIR] [--jobs N] [plain] [thread] [address]
+    python3 tests/native/run.py [--build-dir DIR] [--jobs N] [--once] [plain] [thread] [address]
+
+With --once `thread` has the files in which something may start a thread, `address` the others: each
+test is compiled and run once, under the sanitizer that can find more in it.
 
 Needs cmake 3.21 or later on PATH or beside this Python; ninja is used if it is there. Exit status
 0 only if every test of every build passed.
@@ -9,7 +12,9 @@ Needs cmake 3.21 or later on PATH or beside this Python; ninja is used if it is 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +26,9 @@ from xml.etree import ElementTree
 import googletest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+TESTS = "tests/native"
+THREADS = re.compile(r"std::(thread|async)|pthread_create")
+OWN_HEADERS = re.compile(rf'#include "((?:{TESTS}|horovod_opt/csrc)/[^"]+)"')
 SANITIZERS = {"plain": "", "thread": "thread", "address": "address"}
 
 
@@ -56,9 +64,23 @@ def step(what: str, command: list[str]) -> None:
         raise Failed(f"{what} failed ({' '.join(command)}):\n{run.stdout}")
 
 
-def configure(cmake: str, build: Path, sanitizer: str, source: Path) -> None:
+@functools.cache
+def has_threads(file: str) -> bool:
+    """Whether it, or a header of ours that it includes, may start one; `file` from the root."""
+    text = (REPOSITORY / file).read_text()
+    return bool(THREADS.search(text)) or any(map(has_threads, OWN_HEADERS.findall(text)))
+
+
+def files_of(sanitizer: str) -> list[str]:
+    """What this build has with --once, from the root of the repository."""
+    files = (str(file.relative_to(REPOSITORY)) for file in (REPOSITORY / TESTS).rglob("*.cc"))
+    return sorted(file for file in files if has_threads(file) == (sanitizer == "thread"))
+
+
+def configure(cmake: str, build: Path, sanitizer: str, source: Path, files: list[str]) -> None:
     command = [cmake, "-S", str(REPOSITORY), "-B", str(build), "-DHOROVOD_OPT_NATIVE_TESTS=ON"]
     command += [f"-DHOROVOD_OPT_SANITIZER={sanitizer}", f"-DHOROVOD_OPT_GOOGLETEST={source}"]
+    command += [f"-DHOROVOD_OPT_TESTS={';'.join(files)}"]
     ninja = tool("ninja")
     if ninja is not None and not (build / "Makefile").exists():
         command += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
@@ -107,10 +129,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("builds", nargs="*", metavar="BUILD", help=", ".join(SANITIZERS))
     parser.add_argument("--build-dir", type=Path, default=REPOSITORY / "build" / "native")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--once", action="store_true", help="each test under one sanitizer")
     options = parser.parse_args(arguments)
     for name in options.builds:
         if name not in SANITIZERS:
             parser.error(f"no build {name!r}, choose from {', '.join(SANITIZERS)}")
+        if options.once and not SANITIZERS[name]:
+            parser.error(f"--once is of sanitizers, {name} has none")
+    builds = options.builds or [name for name in SANITIZERS if SANITIZERS[name] or not options.once]
     cmake, ctest = tool("cmake"), tool("ctest")
     if cmake is None or ctest is None:
         print("cmake and ctest are needed: pip install cmake ninja", file=sys.stderr)
@@ -123,11 +149,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
     all_passed = True
-    for name in options.builds or SANITIZERS:
+    for name in builds:
         build = directory / name
         start = time.monotonic()
         try:
-            configure(cmake, build, SANITIZERS[name], source)
+            files = files_of(SANITIZERS[name]) if options.once else []
+            configure(cmake, build, SANITIZERS[name], source, files)
             step("building", [cmake, "--build", str(build), "--parallel", str(options.jobs)])
             summary, output = test(ctest, build)
         except Failed as error:

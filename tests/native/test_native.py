@@ -12,10 +12,12 @@ import pytest
 
 @pytest.mark.timeout(1800)  # most of it compiles
 @pytest.mark.parametrize("build", [
-    pytest.param("plain", marks=pytest.mark.slow), "thread", "address"])
-def test_native(build: str, subtests: pytest.Subtests) -> None:
+    ("--once", "thread"), ("--once", "address"),
+    *(pytest.param((name,), marks=pytest.mark.slow) for name in ("plain", "thread", "address")),
+], ids=" ".join)
+def test_native(build: tuple[str, ...], subtests: pytest.Subtests) -> None:
     """What GoogleTest skips is skipped here, too."""
-    command = [sys.executable, str(Path(__file__).with_name("run.py")), build]
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), *build]
     run = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

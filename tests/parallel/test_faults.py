@@ -165,9 +165,9 @@ BY_HAND = pytest.mark.slow
 
 
 @pytest.mark.parametrize("mode, how", [
-    *((mode, "kill") for mode in ("off", "gs", "nbcs", "topo", NODES)),
-    *((mode, how) for mode in ("topo", NODES) for how in ("exit", "raise")),
-    *(pytest.param("off", how, marks=BY_HAND) for how in ("exit", "raise")),
+    *((mode, how) for mode in ("topo", NODES) for how in ("kill", "exit", "raise")),
+    *(pytest.param("off", how, marks=BY_HAND) for how in ("kill", "exit", "raise")),
+    *(pytest.param(mode, "kill", marks=BY_HAND) for mode in ("gs", "nbcs")),
 ])
 @each_controller
 def test_a_rank_ends(job, controller, mode, how):
@@ -201,8 +201,8 @@ def test_the_launcher_ends(job, controller, mode, how):
 
 
 @pytest.mark.parametrize("mode", [
-    "off", "topo", NODES, *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
-                            if mode not in ("off", "topo", NODES))])
+    "topo", NODES, *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
+                     if mode not in ("topo", NODES))])
 def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     """One that replaces it, and later a third: each time all go on from the last commit."""
     need("torch", "gloo")

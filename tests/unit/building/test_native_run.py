@@ -1,4 +1,4 @@
-"""What tests/native/run.py reads out of ctest's report."""
+"""What tests/native/run.py builds, and reads out of ctest's report."""
 
 from __future__ import annotations
 
@@ -38,3 +38,23 @@ def test_skips_have_reasons(tmp_path, monkeypatch: pytest.MonkeyPatch):
     assert (summary.tests, summary.failed) == (3, 0)
     assert summary.skipped == {"Affinity.Pin": "needs 2 CPUs, this process has 1",
                                "Cores.Read": "no reason given"}
+
+
+def test_each_test_is_once_under_the_sanitizer_that_finds_more():
+    thread, address = map(run.files_of, ("thread", "address"))
+    every = {str(file.relative_to(run.REPOSITORY))
+             for file in (run.REPOSITORY / run.TESTS).rglob("*.cc")}
+    assert len(thread) + len(address) == len(every) and {*thread, *address} == every
+    for file in ("plan/plan_table_threads_test.cc",  # starts threads
+                 "shm/node_barrier_test.cc",  # so does its header
+                 "io/peer_watch_test.cc"):  # or what it tests
+        assert f"{run.TESTS}/{file}" in thread
+    assert f"{run.TESTS}/plan/plan_simulation.cc" in address
+    assert f"{run.TESTS}/plan/plan_simulation_test.cc" in address
+
+
+@pytest.mark.parametrize("arguments", [["--once", "plain"], ["memory"]])
+def test_other_builds_are_refused(arguments: list[str], capsys: pytest.CaptureFixture):
+    with pytest.raises(SystemExit):
+        run.main(arguments)
+    assert arguments[-1] in capsys.readouterr().err
