@@ -21,7 +21,7 @@ class Hio(Stream):
         meet(place)
         self._place = place
         memory = ring_of(place)
-        self._open(memory, **{} if memory is None else {"window": most(place.folder)})
+        self._open(memory, **{} if memory is None else {"window": whole_window(place.folder)})
 
     def _open(self, memory: Optional[int], **order: int) -> None:
         """With the default order; within a limit with the largest window that fits, or where none
@@ -55,10 +55,10 @@ def ring_of(place: Place) -> Optional[int]:
     return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)
 
 
-def most(folder: Path) -> int:
+def whole_window(folder: Path) -> int:
     """The window that shuffles all of the data."""
     with hio.open(pattern_of(folder), seed=1) as data:
-        return math.ceil(len(data) / data.order.chunk_samples / data.order.shards)
+        return math.ceil(data.order.chunks / data.order.shards)
 
 
 def pattern_of(folder: Path) -> Union[list[str], str]:
