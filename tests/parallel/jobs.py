@@ -80,7 +80,7 @@ def run_job(
     with output.open("w") as file:
         process = subprocess.Popen(
             [
-                *(sys.executable, worker_file("horovodrun"), *map(str, launcher)),
+                *(BIN / "horovodrun", *map(str, launcher)),
                 *(sys.executable, worker_file(worker), folder, *map(str, arguments)),
             ],
             cwd=folder,

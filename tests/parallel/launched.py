@@ -11,14 +11,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs import BIN, worker_file
+from jobs import BIN
 
-INSTALLED = (BIN / "horovodrun",)  # imports every framework to learn what was built
-QUICK = (sys.executable, worker_file("horovodrun"))
 SECONDS = 120
 
 RANK_VARIABLES = ["HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"]
@@ -51,7 +48,6 @@ class Job:
     """One run of horovodrun in a folder of its own."""
 
     folder: Path
-    command: tuple[str | Path, ...] = QUICK
     user: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
     code: int = 0
@@ -66,7 +62,7 @@ class Job:
         path = [entry for entry in environ["PATH"].split(os.pathsep) if Path(entry) != BIN]
         environ["PATH"] = os.pathsep.join(path)
         process = subprocess.Popen(
-            [*as_user(self.user), *map(str, self.command), *map(str, arguments)],
+            [*as_user(self.user), str(BIN / "horovodrun"), *map(str, arguments)],
             cwd=self.folder,
             env=environ,
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from jobs import BIN
-from launched import INSTALLED, RANK_VARIABLES, SECONDS, Job
+from launched import RANK_VARIABLES, SECONDS, Job
 
 VIRTUAL = sys.prefix != sys.base_prefix
 
@@ -30,8 +30,7 @@ def job(tmp_path) -> Job:
     return Job(tmp_path)
 
 
-def test_installed_command(job, controller):
-    job.command = INSTALLED
+def test_ranks_have_the_interpreter_of_the_command(job, controller):
     assert [each["prefix"] for each in job.report(controller, "-np", 2)] == [sys.prefix] * 2
 
 
@@ -174,7 +173,7 @@ def test_ordinary_user(controller):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chown(folder, nobody, nobody)
-        job = Job(folder, INSTALLED, user=nobody)
+        job = Job(folder, user=nobody)
         seen = job.report(controller, "-np", 3)
         assert [each["uid"] for each in seen] == [nobody] * 3
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jobs import HANG_SECONDS, MARKER, worker_file
+from jobs import BIN, HANG_SECONDS, MARKER, worker_file
 
-LAUNCHER = (sys.executable, str(worker_file("horovodrun")), "-np", "2")
+LAUNCHER = (str(BIN / "horovodrun"), "-np", "2")
 WORKER = (sys.executable, str(worker_file("profile_work")))
 
 

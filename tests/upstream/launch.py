@@ -22,8 +22,7 @@ from outcomes import Outcome, RankLog, Run, merge
 from suites import Suite
 
 HERE = Path(__file__).resolve().parent
-# As horovodrun, but does not import every framework before each job.
-HOROVODRUN = HERE.parent / "parallel" / "workers" / "shared" / "horovodrun.py"
+HOROVODRUN = HERE / "horovodrun.py"
 MARKER = "UPSTREAM_SUITES_JOB"
 TAIL_LINES = 40
 STACKS_SECONDS = 80  # a test that takes longer writes the stacks of its threads

@@ -1,4 +1,4 @@
-"""horovodrun without its check of what was built, for which every job imports every framework."""
+"""horovodrun without the check of what was built, for which the unpatched imports a framework."""
 
 from horovod.runner import launch
 
