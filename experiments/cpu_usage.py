@@ -1,6 +1,8 @@
 """How much of a core the background thread takes while ResNet50 is trained: off, off tuned, topo.
 
 A profile of each: user and system time of the thread, by rank, over the second half of the job.
+Where ranks have a core each, a thread that spins shares it with those that compute and so has at
+most about half of it; on the source's seven cores it had one for itself.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import between_nodes
+import cis_window
 import context_switches
 import cpu_usage
 import gs_interval
 import lmdbio
 import networks
+import pytorch_ddp
 import step_breakdown
 import strong_scaling
 import summit
@@ -28,8 +30,8 @@ from horovod_opt.measuring import markdown
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
-    lmdbio, weak_scaling, between_nodes, step_breakdown, cpu_usage, context_switches,
-    gs_interval, strong_scaling, traversal, networks, tf_cnn_benchmarks, summit,
+    lmdbio, weak_scaling, pytorch_ddp, between_nodes, step_breakdown, cpu_usage, context_switches,
+    gs_interval, strong_scaling, traversal, cis_window, networks, tf_cnn_benchmarks, summit,
     tensorflow_io))
 
 HEAD = """\
@@ -54,6 +56,15 @@ meanwhile. A script of a benchmark goes on where it was interrupted.
 The other figures of Chapter 6 are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
 and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
 `python experiments/readme.py` writes this page.
+
+What the source did not measure is in the docs, each with its command, machine and date:
+
+- one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/bench-sizes.md)
+- steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/bench-steps.md)
+- several nodes, and a slow network: [bench-nodes.md](../docs/bench-nodes.md)
+- what the background thread costs where nothing is trained, in `scp`, `topo+scp` and `auto`, too:
+  [measurements.md](../docs/measurements.md)
+- the input side beside others: [io-bench.md](../docs/io-bench.md)
 """
 
 
@@ -64,7 +75,7 @@ def seconds(document: dict[str, Any]) -> float:
             one["job_seconds"] for one in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
-        "traversal": lambda: document["seconds"],
+        **dict.fromkeys(("traversal", "cis-window"), lambda: document["seconds"]),
     }[document["kind"]]()
 
 

@@ -21,7 +21,8 @@ from horovod_opt.measuring.present import Grid, Picture, Section, show
 from horovod_opt.report.source import Beside
 
 RESULTS = Path(__file__).parent / "results"
-KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "io-lmdb", "io-stream")
+KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "cis-window", "io-lmdb",
+         "io-stream")
 PICTURE = "beside-the-source"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,15 @@ def horovod_opt(*arguments: object, environ: Mapping[str, str] = os.environ) -> 
               ".venv/bin/python experiments/...", file=sys.stderr)
         return 2
     process = subprocess.Popen([program, *map(relative, arguments)], cwd=ROOT, env=environ)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # it was interrupted as well, and first ends its own jobs
-            pass
+    before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # it was interrupted as well, and first ends its own jobs
+                pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def relative(argument: object) -> str:

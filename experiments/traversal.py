@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
+from graph_analysis.analysis import DEFAULT_THRESHOLD
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.measuring import documents
 from horovod_opt.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
@@ -28,7 +29,6 @@ from horovod_opt.report.source import Beside
 from horovod_opt.report.traversal_section import section
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
-BUCKET_BYTES = 2 * 1024 * 1024
 
 
 def synthetic(nodes: int) -> Graph:
@@ -83,7 +83,7 @@ def measure_network(name: str, repeats: int) -> dict:
         duration, graph = seconds(lambda: read_func_graph(function.graph))
         reading.append(duration)
         duration, analysis = seconds(lambda graph=graph: analyze(
-            graph, BUCKET_BYTES, inline_calls=False))
+            graph, DEFAULT_THRESHOLD, inline_calls=False))
         analysing.append(duration)
     plan = analysis.regions[0].plan
     keras.backend.clear_session()
@@ -101,7 +101,7 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
     graph = synthetic(nodes)
     durations, analysis = [], None
     for _ in range(repeats):
-        duration, analysis = seconds(lambda: analyze(graph, BUCKET_BYTES))
+        duration, analysis = seconds(lambda: analyze(graph, DEFAULT_THRESHOLD))
         durations.append(duration)
     return {"nodes": analysis.nodes, "edges": analysis.edges,
             "collectives": len(analysis.regions[0].plan.slots),

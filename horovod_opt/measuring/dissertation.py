@@ -95,10 +95,16 @@ TABLE_6_1 = {
 }
 TRAVERSAL_MS = {name: Reported(f"traversal of the graph of {name}, ms", "Table 6.1, p. 139",
                                row.ms, row.ms, scale=1) for name, row in TABLE_6_1.items()}
+TRAVERSAL_PERCENT = {
+    name: Reported(f"planning of {name}, % of its training", "Table 6.1, p. 139",
+                   row.percent / 100, row.percent / 100, ".2g") for name, row in TABLE_6_1.items()}
+IMAGENET_IMAGES = 1_281_167  # of the training set of ILSVRC 2012
 
 # Of a step: graph scheduling and input pipeline are active, transfers have not begun (6.4.2).
 CIS_WINDOW = {"ResNet18": 0.46, "ResNet34": 0.55, "ResNet50": 0.48, "ResNet101": 0.30,
               "ResNet152": 0.23, "GoogLeNet": 0.56, "Inception-v3": 0.42, "VGG16": 0.32}
+WINDOW = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
+          for name, share in CIS_WINDOW.items()}
 
 
 def _network(name: str, low: float, high: float, given: str = "{}") -> Reported:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from by_hand import by_hand
 
 RANKS = 3
 SAME = {"HOROVOD_OPT_DETERMINISTIC": "1"}
@@ -18,7 +19,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+@pytest.mark.parametrize("controller", ["mpi", by_hand("gloo")])
 def test_runs_with_other_delays_are_equal_bit_for_bit(job, controller):
     reports = job("deterministic", json.dumps(RUNS), controller=controller,
                   ranks=RANKS).succeeded().of_each(RANKS)

@@ -6,6 +6,7 @@ Whatever it is, no process is left behind, and the last checkpoint is whole.
 from __future__ import annotations
 
 import pytest
+from by_hand import by_hand, rest_by_hand
 from checkpoints import assert_intact
 from jobs import elastic, run_job
 
@@ -160,16 +161,17 @@ def settings(mode: str) -> dict[str, str]:
             **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
 
 
-# A job each: what the docs say of mode off, and of what is between off and topo, is run by hand.
-BY_HAND = pytest.mark.slow
+ENDS = ("kill", "exit", "raise")
+EACH_TIME = {("mpi", "topo", "kill"), ("gloo", "topo", "kill"), ("mpi", "topo", "raise"),
+             ("gloo", "topo", "exit"), ("gloo", NODES, "kill"), ("mpi", NODES, "exit"),
+             ("gloo", NODES, "raise")}
 
 
-@pytest.mark.parametrize("mode, how", [
-    *((mode, how) for mode in ("topo", NODES) for how in ("kill", "exit", "raise")),
-    *(pytest.param("off", how, marks=BY_HAND) for how in ("kill", "exit", "raise")),
-    *(pytest.param(mode, "kill", marks=BY_HAND) for mode in ("gs", "nbcs")),
-])
-@each_controller
+# What the docs say of mode off, and of what is between off and topo, is run by hand.
+@pytest.mark.parametrize("controller, mode, how", rest_by_hand([
+    (controller, mode, how) for controller in CONTROLLERS for mode, how in (
+        *((mode, how) for mode in ("off", "topo", NODES) for how in ENDS),
+        ("gs", "kill"), ("nbcs", "kill"))], lambda *row: row in EACH_TIME))
 def test_a_rank_ends(job, controller, mode, how):
     """Three ranks, so that there are others to talk to."""
     ended = job("fault_ends", how, ranks=3, controller=controller, **settings(mode))
@@ -186,8 +188,7 @@ def test_a_rank_ends(job, controller, mode, how):
 @pytest.mark.parametrize("controller, mode, how", [
     *((controller, "topo", how) for controller in CONTROLLERS
       for how in ("kill horovodrun", "end horovodrun")),
-    *(pytest.param(controller, "off", "kill horovodrun", marks=BY_HAND)
-      for controller in CONTROLLERS),
+    *(by_hand(controller, "off", "kill horovodrun") for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
     ended = job("fault_ends", how, controller=controller, **settings(mode))
@@ -200,9 +201,7 @@ def test_the_launcher_ends(job, controller, mode, how):
 # Elastic training
 
 
-@pytest.mark.parametrize("mode", [
-    "topo", NODES, *(pytest.param(mode, marks=BY_HAND) for mode in ALL_MODES
-                     if mode not in ("topo", NODES))])
+@pytest.mark.parametrize("mode", rest_by_hand(ALL_MODES, lambda mode: mode in ("topo", NODES)))
 def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     """One that replaces it, and later a third: each time all go on from the last commit."""
     need("torch", "gloo")

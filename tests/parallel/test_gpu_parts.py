@@ -11,6 +11,7 @@ import part_mixed
 import part_nccl
 import pytest
 from against_horovod import HERE, compile_library
+from by_hand import by_hand
 from gpu_builds import PLAIN
 from gpu_table import PASSED
 from jobs import HANG_SECONDS
@@ -26,7 +27,7 @@ def late_library(need, tmp_path_factory) -> Path:
                            "torch")
 
 
-@pytest.mark.parametrize("part", [part_delayed, part_nccl, part_mixed])
+@pytest.mark.parametrize("part", [part_delayed, by_hand(part_nccl), by_hand(part_mixed)])
 def test_without_a_gpu(part, need, late_library, tmp_path):
     need("mpi", "gloo")
     setup = Setup(PLAIN, tmp_path, gpus=0, cores=2, steps=STEPS, seconds=1.0, rounds=1, batch=4,

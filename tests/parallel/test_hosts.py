@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from by_hand import by_hand
 from checkpoints import assert_intact
 from jobs import WORKERS, run_job
 from masks import assert_apart
@@ -102,7 +103,7 @@ def test_benchmark(hosts, need, tmp_path):
         assert bytes_received - before[host] > least, "not through shared memory"
 
 
-@pytest.mark.parametrize("mode", ["off", "topo"])
+@pytest.mark.parametrize("mode", [by_hand("off"), "topo"])
 def test_network_drops_under_gloo(hosts, job, mode):
     ended = job("fault_ends", "network", controller="gloo", HOROVOD_OPT_MODE=mode, **SHORT)
     assert not ended.hung, ended.output
@@ -117,7 +118,7 @@ def test_network_drops_under_gloo(hosts, job, mode):
     assert_intact(ended, "network")
 
 
-@pytest.mark.parametrize("mode", ["off", "topo"])
+@pytest.mark.parametrize("mode", [by_hand("off"), "topo"])
 def test_network_drops_under_mpi(hosts, job, mode):
     """Open MPI's daemons notice, and end the ranks; mpirun's own status would be 0."""
     ended = job("fault_ends", "network", controller="mpi", HOROVOD_OPT_MODE=mode, **SHORT)

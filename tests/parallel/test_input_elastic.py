@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from by_hand import by_hand
 from data_sets import tfrecord
 from jobs import BIN, elastic, run_job
 from own_networks import hosts_or_skip
@@ -31,12 +32,16 @@ def notes(folder: Path) -> list[list[dict]]:
             for path in folder.glob("notes.*")]
 
 
-@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
-@pytest.mark.parametrize("batch, dies", [
-    ({"batch_size": 4}, 1), ({"global_batch_size": 10}, 1), ({"batch_size": 4}, 0),
-], ids=["of a rank", "of all ranks", "the leader dies"])
+OF_A_RANK, OF_ALL_RANKS = {"batch_size": 4}, {"global_batch_size": 10}
+
+
+@pytest.mark.parametrize("framework, batch, dies", [
+    ("tensorflow", OF_A_RANK, 1), ("torch", OF_ALL_RANKS, 1), ("torch", OF_A_RANK, 0),
+    by_hand("torch", OF_A_RANK, 1), by_hand("tensorflow", OF_ALL_RANKS, 1),
+    by_hand("tensorflow", OF_A_RANK, 0)],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None)
 def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framework, batch, dies):
-    """Two ranks; one dies and is replaced, a third one comes, and leaves again."""
+    """Two ranks; one dies and is replaced, a third one comes, and leaves again. Rank 0 leads."""
     need(framework, "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
@@ -45,7 +50,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     assert check_job(tmp_path, batch) == 1
 
 
-@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+@pytest.mark.parametrize("framework", ["torch", by_hand("tensorflow")])
 def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
     """Each has a reader, and its rank is the leader."""
     need(framework, "gloo")
@@ -140,7 +145,7 @@ def test_the_position_follows_every_state(need, tmp_path, pattern):
     assert "remedy: a state of hvd.elastic" in report["refusals"]["none"]
 
 
-@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+@pytest.mark.parametrize("framework", ["torch", by_hand("tensorflow")])
 def test_examples_show_what_the_last_batches_weigh(need, tmp_path, framework):
     need(framework, "gloo")
     example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework]

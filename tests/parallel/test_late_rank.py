@@ -6,6 +6,7 @@ Nothing here depends on how fast the machine is.
 from __future__ import annotations
 
 import pytest
+from by_hand import by_hand
 
 JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs", "topo"), "gloo": ("off", "gs", "nbcs", "topo")}
 EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
@@ -49,7 +50,8 @@ def test_waits_for_a_stopped_rank(late, controller, mode):
         assert spent("poll_sleep_seconds") == 0
 
 
-@pytest.mark.parametrize("controller, messages", [("gloo", "tcp"), ("mpi", "tcp"), ("mpi", "mpi")])
+@pytest.mark.parametrize("controller, messages", [
+    ("gloo", "tcp"), ("mpi", "mpi"), by_hand("mpi", "tcp")])
 def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, messages):
     """Rank 1 waits for a rank of another node that does something else for a while."""
     need("torch")

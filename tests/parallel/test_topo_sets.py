@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from by_hand import by_hand
 
 CALLS = 7  # of the worker, each planned once for a set; a group is one
 
@@ -42,7 +43,7 @@ def test_a_rank_of_a_set_that_sends_something_else(reports):
             assert f"rank {ranks[-1]}: ALLREDUCE of float32 [8]" in report["error"]
 
 
-@pytest.mark.parametrize("controller, ranks", [("gloo", 3), ("mpi", 4)])
+@pytest.mark.parametrize("controller, ranks", [by_hand("gloo", 3), ("mpi", 4)])
 def test_functions_of_tensorflow(shared_job, controller, ranks):
     """`first` and `last` cannot be fused: `left` is reduced in between, by the set."""
     job = shared_job("set_functions", framework="tensorflow", controller=controller, ranks=ranks)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from by_hand import rest_by_hand
 
-TORCH = [
-    *(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs", "topo")),
-    *(("torch", "gloo", mode) for mode in ("off", "gs", "nbcs", "topo")),
-]
+TORCH = rest_by_hand(
+    [*(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs", "topo")),
+     *(("torch", "gloo", mode) for mode in ("off", "gs", "nbcs", "topo"))],
+    lambda _, controller, mode: (controller, mode) not in (("gloo", "gs"), ("mpi", "gs+nbcs")))
 TENSORFLOW = [("tensorflow", "mpi", mode) for mode in ("off", "gs", "nbcs", "topo")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.bench.suites.stream import options as stream_options
 from horovod_opt.io.bench.suites.stream.jobs import LABELS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
+from horovod_opt.measuring.interruption import sigterm_as_ctrl_c
 from horovod_opt.measuring.suite_options import add_length, add_output
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
@@ -109,12 +109,8 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run_until_ended(options: argparse.Namespace) -> int:
-    """SIGTERM is as Ctrl-C, so that what was made for a stand is removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with sigterm_as_ctrl_c():
         return _run(options)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 
@@ -68,6 +69,17 @@ def test_an_interrupted_benchmark_goes_on(executed, tmp_path, monkeypatch, capsy
     saved = documents.load(tmp_path / "bench.json", "bench")
     assert [one["images_per_second"] for one in saved["measurements"]] == [1.0, 2.0, 2.0]
     assert "Measured before, and kept: 1 of 3 jobs" in capsys.readouterr().err
+
+
+def test_sigterm_interrupts(executed, tmp_path, monkeypatch, capsys):
+    def ended(*_):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("went on")
+
+    monkeypatch.setattr(run_job.launch, "execute", ended)
+    assert bench(*QUICK, "--output", tmp_path) == 130
+    assert "The same command goes on from here" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def _next(answers):

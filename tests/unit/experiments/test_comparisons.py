@@ -8,6 +8,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
 
 import between_nodes
+import cis_window
 import context_switches
 import cpu_usage
 import gs_interval
@@ -15,6 +16,7 @@ import lmdbio
 import networks
 import step_breakdown
 import strong_scaling
+import study
 import summit
 import tensorflow_io
 import tf_cnn_benchmarks
@@ -199,3 +201,35 @@ def test_threads_of_tf_data_are_beside_the_device_that_a_stand_is_like():
         "of the time steps wait for input with prefetch 1, %: tf.data": (
             "0.0 (complete overlap)", "25.0")}
     assert compared[-1].at == "stand disk, 8 threads, prefetch 1"
+
+
+def test_cis_window():
+    rows = [{"network": "ResNet50", "nodes": 4000, "edges": 6000, "buckets": [20, 1],
+             "images_per_second": 1_281_167 / 999, "step_seconds": 0.8, "window": 0.25,
+             "read_seconds": 0.6, "analyse_seconds": 0.4, "plan_seconds": 1.0},
+            {"network": "AlexNet", "nodes": 600, "edges": 800, "buckets": [7],
+             "images_per_second": 1_281_167 / 99, "step_seconds": 0.8, "window": 0.1,
+             "read_seconds": 0.5, "analyse_seconds": 0.5, "plan_seconds": 1.0}]
+    compared = cis_window.compare([{"kind": "cis-window", "ranks": 2, "networks": rows}])
+    assert shown(compared) == {  # the source gives no window of AlexNet
+        "CIS window of ResNet50, % of a step": ("48", "25"),
+        "planning of ResNet50, % of its training": ("0.04", "0.1"),
+        "planning of AlexNet, % of its training": ("0.02", "1")}
+    assert compared[1].at == "4,000 nodes, 1000 ms, 21 buckets"
+
+
+@pytest.mark.slow
+def test_the_cis_window_of_a_real_run(tmp_path):
+    assert cis_window.STUDY.main(["--only", "AlexNet", "--pixels", "67", "--seconds", "1",
+                                  "--output", str(tmp_path)]) == 0
+    document, = study.read(tmp_path / "cis_window")
+    row, = document["networks"]
+    assert 0.1 < row["window"] < 0.9 and row["nodes"] > 500 and sum(row["buckets"]) > 1
+    assert 0 < row["analyse_seconds"] < row["plan_seconds"] < 30
+
+
+def test_of_the_cis_window_too_few_pixels_are_refused(tmp_path, capsys):
+    assert cis_window.STUDY.main(["--only", "AlexNet,Inception-v3", "--pixels", "70",
+                                  "--output", str(tmp_path)]) == 2
+    assert "Inception-v3: 70 pixels are too few; remedy: --pixels 75" in " ".join(
+        capsys.readouterr().err.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,15 @@ def test_an_interruption_is_left_to_the_tool(started):
     started.interruptions = 2
     assert tools.horovod_opt("simulate") == 7
     assert started == [["horovod-opt", "simulate"]]
+
+
+def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):
+    tool = tmp_path / "horovod-opt"
+    tool.write_text("#!/bin/sh\ntrap 'exit 130' TERM\nkill -TERM $PPID\nsleep 60 &\nwait\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
+    assert tools.horovod_opt("simulate") == 130
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_python_without_horovod_opt(monkeypatch, tmp_path, capsys):
