@@ -57,13 +57,12 @@ The other figures of Chapter 6 are drawings. Those of the modes' timelines (Figu
 and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
 `python experiments/readme.py` writes this page.
 
-What the source did not measure is in the docs, each with its command, machine and date:
+What the source did not measure is elsewhere:
 
 - one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/bench-sizes.md)
 - steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/bench-steps.md)
 - several nodes, and a slow network: [bench-nodes.md](../docs/bench-nodes.md)
-- what the background thread costs where nothing is trained, in `scp`, `topo+scp` and `auto`, too:
-  [measurements.md](../docs/measurements.md)
+- what the background thread costs where nothing is trained: [README](../README.md#measured)
 - the input side beside others: [io-bench.md](../docs/io-bench.md)
 """
 

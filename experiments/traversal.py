@@ -20,7 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
-from graph_analysis.analysis import DEFAULT_THRESHOLD
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.measuring import documents
 from horovod_opt.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
@@ -82,8 +81,7 @@ def measure_network(name: str, repeats: int) -> dict:
     for _ in range(repeats):
         duration, graph = seconds(lambda: read_func_graph(function.graph))
         reading.append(duration)
-        duration, analysis = seconds(lambda graph=graph: analyze(
-            graph, DEFAULT_THRESHOLD, inline_calls=False))
+        duration, analysis = seconds(lambda graph=graph: analyze(graph, inline_calls=False))
         analysing.append(duration)
     plan = analysis.regions[0].plan
     keras.backend.clear_session()
@@ -101,7 +99,7 @@ def measure_synthetic(nodes: int, repeats: int) -> dict:
     graph = synthetic(nodes)
     durations, analysis = [], None
     for _ in range(repeats):
-        duration, analysis = seconds(lambda: analyze(graph, DEFAULT_THRESHOLD))
+        duration, analysis = seconds(lambda: analyze(graph))
         durations.append(duration)
     return {"nodes": analysis.nodes, "edges": analysis.edges,
             "collectives": len(analysis.regions[0].plan.slots),
