@@ -9,19 +9,27 @@ import functools
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 
 @functools.cache
-def controllers() -> frozenset[str] | None:
-    """"MPI" and "Gloo", if it was built with them; None if the build has left no notes."""
+def notes() -> dict[str, Any] | None:
+    """As building/commands.py wrote them; None without Horovod, or where they cannot be read."""
     horovod = importlib.util.find_spec("horovod")
     if horovod is None or not horovod.origin:
         return None
     # Beside Horovod: in a source tree, Python may find a horovod_opt without notes first.
-    notes = Path(horovod.origin).parents[1] / "horovod_opt" / "build.json"
+    file = Path(horovod.origin).parents[1] / "horovod_opt" / "build.json"
     try:
-        built = json.loads(notes.read_text())
-        named = {"MPI": built["mpicxx"], "Gloo": built["gloo"]}
-    except (OSError, ValueError, KeyError):
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
         return None
+
+
+def controllers() -> frozenset[str] | None:
+    """"MPI" and "Gloo", if it was built with them; None if the notes do not say."""
+    built = notes()
+    if built is None or not {"mpicxx", "gloo"} <= built.keys():
+        return None
+    named = {"MPI": built["mpicxx"], "Gloo": built["gloo"]}
     return frozenset(name for name, found in named.items() if found)

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from jobs import BIN, Job, run_job
+
+from horovod_opt.launcher import built
 
 
 @pytest.fixture(scope="session")
 def parts() -> set[str]:
     """What the installed Horovod was built with."""
-    horovod = importlib.util.find_spec("horovod")
-    if horovod is None or not (BIN / "horovodrun").exists():
+    if importlib.util.find_spec("horovod") is None or not (BIN / "horovodrun").exists():
         pytest.skip(f"horovod-opt is not installed for {sys.executable}")
-    # Beside Horovod, not in the source tree, where Python may find horovod_opt first.
-    file = Path(horovod.origin).parents[1] / "horovod_opt" / "build.json"
-    build = json.loads(file.read_text())
-    controllers = {"MPI": build["mpicxx"], "Gloo": build["gloo"]}
-    return {*build["frameworks"], *(name for name, built in controllers.items() if built)}
+    return {*built.notes()["frameworks"], *built.controllers()}
 
 
 PARTS = {"mpi": "MPI", "gloo": "Gloo", "torch": "PyTorch", "tensorflow": "TensorFlow"}

@@ -12,7 +12,6 @@ found, 2 if nothing can be run, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -36,6 +35,7 @@ from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
 from horovod_opt.arguments import INTERRUPTED, above_zero
+from horovod_opt.launcher import built as build
 
 HERE = Path(__file__).parent
 ROOT = HERE.resolve().parents[1]
@@ -96,14 +96,13 @@ def simulate(runs: int) -> int:
 
 def built() -> tuple[list[str], list[str]]:
     """Frameworks and controllers of the installed Horovod. Raises Unusable if there is none."""
-    horovod = importlib.util.find_spec("horovod")
-    file = Path(horovod.origin).parents[1] / "horovod_opt/build.json" if horovod else None
-    if file is None or not file.exists():
+    notes = build.notes()
+    if notes is None:
         raise Unusable(f"horovod-opt is not installed for {sys.executable}")
-    build = json.loads(file.read_text())
     names = {"TensorFlow": "tensorflow", "PyTorch": "torch"}
-    frameworks = [names[name] for name in build["frameworks"] if name in names]
-    controllers = [name for name, has in zip(CONTROLLERS, (build["mpicxx"], build["gloo"])) if has]
+    frameworks = [names[name] for name in notes["frameworks"] if name in names]
+    found = {name.lower() for name in build.controllers()}
+    controllers = [name for name in CONTROLLERS if name in found]
     if not frameworks or not controllers:
         raise Unusable("this Horovod was built for no framework or no controller")
     return frameworks, controllers
