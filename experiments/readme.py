@@ -25,6 +25,7 @@ import traversal
 import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
+from horovod_opt.bench.training.scaling_pictures import tables
 from horovod_opt.measuring import markdown
 
 README = Path(__file__).with_name("README.md")
@@ -115,11 +116,20 @@ def section(study: Study, found: Sequence[dict[str, Any]], folder: Path) -> list
               *(f"    {one['command']}" for one in found), "",
               *markdown.table(("", "source", "where", "here", "at"), [
                   (one.reported.what, one.reported.text(), one.reported.where, here(one), one.at)
-                  for one in study.compare(found)]), ""]
+                  for one in study.compare(found)]), "", *measured(found)]
     pictures = sorted(folder.glob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))
     return [*lines, *(line for path in pictures for line in (
         f"![{study.title} {path.stem.replace('-', ' ')}]"
         f"({Path(os.path.relpath(path, README.parent)).as_posix()})", ""))]
+
+
+def measured(found: Sequence[dict[str, Any]]) -> list[str]:
+    """What benchmarks of training measured, whole; their notes once, behind the tables."""
+    grids = [grid for one in found if one["kind"] == "bench" for grid in tables(one)]
+    notes = dict.fromkeys(grid.note for grid in grids)
+    return [*(line for grid in grids
+              for line in (grid.title, "", *markdown.table(grid.columns, grid.rows), "")),
+            *(line for note in notes for line in (note, ""))]
 
 
 if __name__ == "__main__":

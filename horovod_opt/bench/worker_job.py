@@ -17,7 +17,7 @@ BASE = "off"  # what the modes are compared with
 LIMIT = "no communication"
 # Compared unless the user names others. Off is there with MPI's yielding as well, gs and nbcs
 # without it: a reader has to see which part of a gain is whose.
-MODES = "off,off+yield,gs,gs-yield,nbcs,nbcs-yield,scp,topo,topo+scp"
+MODES = "off,off+yield,gs,gs-yield,nbcs,nbcs-yield,scp,topo,topo+scp,auto"
 # What may stand behind a mode in --modes: how that is called, and Open MPI's setting, which is
 # otherwise 0 in off and 1 in all other modes.
 MPI_YIELD = "OMPI_MCA_mpi_yield_when_idle"

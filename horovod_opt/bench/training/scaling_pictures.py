@@ -21,24 +21,36 @@ PART_COLOURS = dict(zip(PARTS, (GREY, YELLOW, VERMILION, BLUE)))
 
 def section(document: dict[str, Any]) -> Section:
     """Figures 6.6, 6.7, 6.10 and 6.16 to 6.20 of the source, as measured."""
-    found = list(rows(document["measurements"]))
     scaling = document["settings"]["scaling"]
-    whole = _groups([row for row in found if not row.cell.separate], scaling)
-    parts = _groups([row for row in found if row.breakdown], scaling)
+    whole, parts = _whole_and_in_parts(document)
     pictures = [_scaling(name, group, scaling) for name, group in whole.items()]
     pictures += [_breakdown(name, group) for name, group in parts.items()]
     pictures += [_intervals(name, group) for name, group in whole.items()]
-    pictures += [_contention([row for group in whole.values() for row in group])]
-    return Section(
-        "Training: what the modes bring", _summary([row for row in found if not row.cell.separate]),
-        [table(name, group) for name, group in whole.items()]
-        + [_parts_table(name, group) for name, group in parts.items()],
-        [picture for picture in pictures if picture])
+    found = [row for group in whole.values() for row in group]
+    pictures += [_contention(found)]
+    return Section("Training: what the modes bring", _summary(found), tables(document),
+                   [picture for picture in pictures if picture])
 
 
-def _groups(found: Sequence[Row], scaling: str) -> dict[str, list[Row]]:
-    """By name, what belongs into one picture."""
-    groups: dict[str, list[Row]] = {}
+def tables(document: dict[str, Any]) -> list[Grid]:
+    """Without drawing anything."""
+    whole, parts = _whole_and_in_parts(document)
+    return [*(table(name, group) for name, group in whole.items()),
+            *(_parts_table(name, group) for name, group in parts.items())]
+
+
+Groups = dict[str, list[Row]]  # by name, what belongs into one picture
+
+
+def _whole_and_in_parts(document: dict[str, Any]) -> tuple[Groups, Groups]:
+    found = list(rows(document["measurements"]))
+    scaling = document["settings"]["scaling"]
+    return (_groups([row for row in found if not row.cell.separate], scaling),
+            _groups([row for row in found if row.breakdown], scaling))
+
+
+def _groups(found: Sequence[Row], scaling: str) -> Groups:
+    groups: Groups = {}
     for row in found:
         name = f"{row.cell.framework}, {row.cell.input} input"
         if scaling == "weak":

@@ -84,6 +84,19 @@ def test_what_was_recorded_is_shown_beside_the_source(tmp_path):
     assert one.title in about
 
 
+def test_what_a_benchmark_measured_is_shown_with_every_series():
+    page = readme.page()
+    shown = 0
+    for one in readme.STUDIES:
+        about = page.split(f"\n## {one.name}\n")[1].split("\n## ")[0]
+        benchmarks = [each for each in readme.recorded(one, readme.RESULTS)
+                      if each["kind"] == "bench"]
+        for series in {row.series for row in study.benchmark_rows(benchmarks)}:
+            assert f"| {series} | " in about, (one.name, series)
+            shown += 1
+    assert shown >= 14  # of PyTorch, the breakdown and the context switches
+
+
 def test_a_wheel_has_no_experiments():
     packages = re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(),
                          re.MULTILINE | re.DOTALL)[1]
