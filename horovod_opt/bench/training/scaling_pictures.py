@@ -28,18 +28,21 @@ def section(document: dict[str, Any]) -> Section:
     pictures += [_intervals(name, group) for name, group in whole.items()]
     found = [row for group in whole.values() for row in group]
     pictures += [_contention(found)]
-    return Section("Training: what the modes bring", _summary(found), tables(document),
+    return Section("Training: what the modes bring", _summary(found), _tables(whole, parts),
                    [picture for picture in pictures if picture])
 
 
 def tables(document: dict[str, Any]) -> list[Grid]:
-    """Without drawing anything."""
-    whole, parts = _whole_and_in_parts(document)
-    return [*(table(name, group) for name, group in whole.items()),
-            *(_parts_table(name, group) for name, group in parts.items())]
+    """Those of its section, without drawing anything."""
+    return _tables(*_whole_and_in_parts(document))
 
 
 Groups = dict[str, list[Row]]  # by name, what belongs into one picture
+
+
+def _tables(whole: Groups, parts: Groups) -> list[Grid]:
+    return [*(table(name, group) for name, group in whole.items()),
+            *(_parts_table(name, group) for name, group in parts.items())]
 
 
 def _whole_and_in_parts(document: dict[str, Any]) -> tuple[Groups, Groups]:
