@@ -16,7 +16,7 @@ from collections.abc import Mapping
 PREFIX = "HOROVOD_OPT_"
 
 # Bits of HorovodOptSettings.mode; the order is the canonical one.
-MODES = {"gs": 1, "nbcs": 2, "scp": 4, "topo": 8, "auto": 16}
+MODES = {"gs": 1, "nbcs": 2, "topo": 8, "scp": 4, "auto": 16}
 OFF = "off"
 
 # Read elsewhere: while the wheel is built, where plans and counters are written to, and whether

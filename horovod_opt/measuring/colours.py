@@ -14,6 +14,5 @@ MARKERS = "osD^vP*Xh"  # of series, beside their colours
 
 
 def mode_colour(mode: str) -> str:
-    """Modes that have none of their own share one; in a combination the order means nothing."""
-    colours = {frozenset(name.split("+")): colour for name, colour in MODES.items()}
-    return colours.get(frozenset(mode.split("+")), YELLOW)
+    """Modes that have none of their own share one."""
+    return MODES.get(mode, YELLOW)

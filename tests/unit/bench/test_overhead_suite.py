@@ -179,7 +179,7 @@ def test_off_and_the_limit_are_measured_whatever_the_modes():
 def test_what_is_mpi_s_share_of_a_gain_can_be_seen():
     assert {job[3] for job in names_of_jobs("--only", "chain", cores=8)} == {
         LIMIT, BASE, "off, yielding", "gs", "gs, not yielding", "nbcs", "nbcs, not yielding", "scp",
-        "topo", "scp+topo", "auto"}
+        "topo", "topo+scp", "auto"}
 
 
 def test_peers_are_measured_where_there_are_any():

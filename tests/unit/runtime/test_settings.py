@@ -40,7 +40,7 @@ def test_nothing_set_is_upstream_behaviour():
         (" nbcs + GS ", "gs+nbcs", 3),
         ("scp+nbcs+gs", "gs+nbcs+scp", 7),
         ("topo", "topo", 8),
-        ("topo+scp", "scp+topo", 12),
+        ("scp+topo", "topo+scp", 12),
         ("auto", "auto", 16),
     ],
 )
@@ -69,7 +69,7 @@ def test_wrong_modes(text, says):
     message = error_of(MODE=text)
     assert f"HOROVOD_OPT_MODE='{text}'" in message
     assert says in message
-    assert "Valid: off, or gs, nbcs, scp" in message
+    assert "Valid: off, or gs, nbcs, topo, scp" in message
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def any_settings(draw) -> Settings:
     }
     low, high = sorted((values["nbcs_sleep_min_us"], values["nbcs_sleep_max_us"]))
     values.update(nbcs_sleep_min_us=low, nbcs_sleep_max_us=high)
-    alone = draw(st.sampled_from([OFF, "auto", "topo", "scp+topo", ""]))
+    alone = draw(st.sampled_from([OFF, "auto", "topo", "topo+scp", ""]))
     modes = draw(st.sets(st.sampled_from(["gs", "nbcs", "scp"])))
     mode = alone or "+".join(mode for mode in MODES if mode in modes) or OFF
     return Settings(mode=mode, **values)

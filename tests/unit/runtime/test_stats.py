@@ -127,7 +127,7 @@ def test_a_run_of_no_time_has_no_share(make_stats):
 
 def test_what_a_plan_has_done(make_stats):
     text = printed([make_stats(
-        mode="scp+topo", cycles=700, requested_rounds=60, steady_rounds=0, planned_iterations=50,
+        mode="topo+scp", cycles=700, requested_rounds=60, steady_rounds=0, planned_iterations=50,
         planned_buckets=200, planned_wakeups=300, planned_latency_seconds=0.5,
         planned_bytes=3 << 20, data_bytes=4 << 20)])
     assert cells(text, "rounds of negotiation") == ["", "700"]

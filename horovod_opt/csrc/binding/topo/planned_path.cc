@@ -235,8 +235,8 @@ void PlannedPath::Fail(std::string failure) {
 
 // No exception may leave a thread: it would end the process without a word to the other ranks.
 void PlannedPath::Run() {
-  pthread_setname_np(pthread_self(), "hvd-planned");
   Settle();
+  pthread_setname_np(pthread_self(), "hvd-planned");  // who finds the name finds its CPUs, too
   counters_.BeginThread();
   try {
     int entry;

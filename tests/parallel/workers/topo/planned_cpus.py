@@ -2,6 +2,7 @@
 more than two ranks the first are a process set."""
 
 import os
+import time
 
 import horovod.torch as hvd
 from common import RANK, report, running, start_mpi
@@ -25,6 +26,15 @@ def masks() -> dict[str, list[list[int]]]:
     return found
 
 
+def settled_masks(planned: int) -> dict[str, list[list[int]]]:
+    """masks() once there are so many threads hvd-planned, which are named after they have settled;
+    whatever is there after 30 s."""
+    until = time.monotonic() + 30
+    while len((found := masks())["planned"]) < planned and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
 start_mpi(_basics.MPI_LIB_CTYPES)
 given = sorted(os.sched_getaffinity(0))
 seen = {}
@@ -35,6 +45,6 @@ for name, mode in (("off", "off"), ("topo", "topo"), ("bound", "topo")):
         if hvd.size() > 2:
             hvd.add_process_set([0, 1])
         hvd.barrier()
-        seen[name] = masks()
+        seen[name] = settled_masks(0 if mode == "off" else 1 + (RANK < 2 < hvd.size()))
         hvd.barrier()  # the first that shuts down ends the threads of all
 report(given=given, **seen)
