@@ -36,7 +36,7 @@ from horovod_opt.measuring.dissertation import (
     TRAVERSAL_PERCENT,
     WINDOW,
 )
-from horovod_opt.measuring.interruption import sigterm_as_ctrl_c
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.measuring.present import Grid, Picture, Section, number, show
 from horovod_opt.report.source import Beside
 
@@ -72,7 +72,7 @@ class RealRuns:
                      "networks": []}
         started = time.monotonic()
         try:
-            with sigterm_as_ctrl_c():
+            with ended_as_by_ctrl_c():
                 make_images(IMAGES)
                 for name in options.only:
                     row = measure(name, options)

@@ -13,19 +13,32 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
+from horovod_opt.bench.training.jobs import Cell
+from horovod_opt.bench.training.results import Row
 from horovod_opt.bench.worker_job import interval
+from horovod_opt.measuring.comparison import Interval
 from horovod_opt.measuring.dissertation import GS_INTERVAL
 from horovod_opt.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    """The fastest of each number of ranks."""
-    fastest = {}
+    """The fastest of each number of ranks, and which the noise does not tell from it."""
+    by_cell: dict[Cell, list[Row]] = {}
     for row in whole_steps(documents):
-        if interval(row.series) and row.gain and (
-                row.cell not in fastest or row.gain.mean > fastest[row.cell].gain.mean):
-            fastest[row.cell] = row
-    return [Beside(GS_INTERVAL, interval(row.series), str(cell)) for cell, row in fastest.items()]
+        if interval(row.series) and row.gain:
+            by_cell.setdefault(row.cell, []).append(row)
+    compared = []
+    for cell, found in by_cell.items():
+        fastest = max(found, key=lambda row: row.gain.mean)
+        alike = [str(interval(row.series)) for row in found
+                 if row is not fastest and _overlap(row.gain, fastest.gain)]
+        also = f"; no slower within the intervals: {', '.join(alike)}" if alike else ""
+        compared.append(Beside(GS_INTERVAL, interval(fastest.series), f"{cell}{also}"))
+    return compared
+
+
+def _overlap(slower: Interval, faster: Interval) -> bool:
+    return slower.high is not None and slower.high >= faster.low
 
 
 STUDY = Study(

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from horovod_opt.arguments import INTERRUPTED, Refused
 from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.interruption import sigterm_as_ctrl_c
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.measuring.present import Section, show
 
 NAME = "horovod-opt bench"
@@ -93,7 +93,7 @@ class Benchmark:
     def run(self) -> int:
         """The exit status."""
         try:
-            with sigterm_as_ctrl_c():
+            with ended_as_by_ctrl_c():
                 status = self._measure_all()
         except KeyboardInterrupt:
             self.console.print("Interrupted. The same command goes on from here.")

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Meanwhile SIGTERM raises KeyboardInterrupt, so that jobs and what was made for them end."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Meanwhile SIGTERM, and SIGINT also in the background, where shells have it ignored, raise
+    KeyboardInterrupt, so that jobs and what was made for them end."""
+    before = {ending: signal.signal(ending, signal.default_int_handler)
+              for ending in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for ending, handler in before.items():
+            signal.signal(ending, handler)

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ from results import Results
 from rich.console import Console
 
 from horovod_opt.arguments import INTERRUPTED, some_of
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 RANKS = 2
 REFERENCE_SECONDS = 200
@@ -112,8 +112,6 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     os.environ["ECOSYSTEM_REFERENCES"] = str(folder / "references")
-    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
-        signal.signal(ending, signal.default_int_handler)
     columns = [Column(mode, sys.executable, mode, RANKS) for mode in arguments.modes]
     suites = [(suite, HERE / "test") for suite in JOBS]
     if checkout:
@@ -122,7 +120,8 @@ def main() -> int:
             if suite.name in arguments.suites
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:
-        run_all(jobs, results, None, console)
+        with ended_as_by_ctrl_c():
+            run_all(jobs, results, None, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.json} has")
         return INTERRUPTED

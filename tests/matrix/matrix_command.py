@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from row_environment import DEBIAN_PACKAGES, RowEnvironment, Stopped
 
 from horovod_opt.arguments import INTERRUPTED
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.measuring.present import WIDTH, rich_table
 
 HERE = Path(__file__).resolve().parent
@@ -147,13 +147,12 @@ def main() -> int:
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
-        signal.signal(ending, signal.default_int_handler)
     if not own_machine.is_inside():
         matrix.begin(planned)
     missing = [row for row in rows if not (arguments.resume and matrix.has(row))]
     try:
-        run_all(missing, arguments, matrix, console)
+        with ended_as_by_ctrl_c():
+            run_all(missing, arguments, matrix, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.output} has")
         return INTERRUPTED

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from verdict import problems
 
 from horovod_opt.arguments import INTERRUPTED, above_zero
 from horovod_opt.launcher import built as build
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 HERE = Path(__file__).parent
 ROOT = HERE.resolve().parents[1]
@@ -216,10 +216,9 @@ def main() -> int:
     if arguments.replay is None:
         console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
                       f"{_replay('SEED', arguments)}")
-    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
-        signal.signal(ending, signal.default_int_handler)
     try:
-        wrong = soak(arguments, chosen, console)
+        with ended_as_by_ctrl_c():
+            wrong = soak(arguments, chosen, console)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

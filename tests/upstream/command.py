@@ -11,7 +11,6 @@ run, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
@@ -112,8 +112,6 @@ def main() -> int:
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
-        signal.signal(ending, signal.default_int_handler)
     columns = [Column(f"{name}-{ranks}", python, mode, ranks)
                for ranks in arguments.ranks for name, python, mode in builds]
     jobs = [Job(suite, column, (tests[suite.name] if column.mode else checkout) / "test",
@@ -122,7 +120,8 @@ def main() -> int:
             if suite.launched or column.ranks == arguments.ranks[0]  # else ranks mean nothing to it
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:
-        run_all(jobs, results, arguments.timeout, console)
+        with ended_as_by_ctrl_c():
+            run_all(jobs, results, arguments.timeout, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.json} has")
         return INTERRUPTED

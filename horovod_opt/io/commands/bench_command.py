@@ -13,7 +13,7 @@ from horovod_opt.io.bench.strategies import RUNGS
 from horovod_opt.io.bench.suites.stream import options as stream_options
 from horovod_opt.io.bench.suites.stream.jobs import LABELS
 from horovod_opt.io.bench.suites.training.jobs import SOURCES
-from horovod_opt.measuring.interruption import sigterm_as_ctrl_c
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.measuring.suite_options import add_length, add_output
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
@@ -109,7 +109,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run_until_ended(options: argparse.Namespace) -> int:
-    with sigterm_as_ctrl_c():
+    with ended_as_by_ctrl_c():
         return _run(options)
 
 

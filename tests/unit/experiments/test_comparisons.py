@@ -83,6 +83,17 @@ def test_the_interval_of_gs_that_is_fastest_with_each_number_of_ranks():
         (5, "2 ranks of batch 4"), (1, "4 ranks of batch 4")]
 
 
+def test_intervals_of_gs_that_the_noise_does_not_tell_apart_are_named():
+    found = bench(*(
+        measured(series, images + noise, round=number)
+        for number, noise in enumerate((-0.1, 0.0, 0.1))
+        for series, images in (("off", 10.0), ("gs", 12.0), ("gs, every 2", 12.01),
+                               ("gs, every 5", 11.0))))
+    (compared,) = gs_interval.compare(found)
+    assert compared.here == 2
+    assert compared.at.endswith("2 ranks of batch 4; no slower within the intervals: 1")
+
+
 def test_strong_scaling_takes_the_best_mode_of_the_sources():
     found = bench(measured("off", 10.0), measured("gs", 11.0), measured("topo", 12.0),
                   measured("gs+nbcs", 19.0))

@@ -10,7 +10,6 @@ does not in a mode, 2 if nothing can be run, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
+from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 RANKS = 2
 TF_CNN = Path("scripts", "tf_cnn_benchmarks")
@@ -114,14 +114,13 @@ def main(argv: list[str] | None = None) -> int:
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for ending in (signal.SIGINT, signal.SIGTERM):  # also if started in the background
-        signal.signal(ending, signal.default_int_handler)
     example_data.write(folder / "data")
     jobs = [(example, root, mode) for example, root in examples for mode in arguments.modes
             if not (arguments.resume and results.has(mode, example.name))]
     try:
-        with Progress(SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
-                      console=console, transient=True) as progress:
+        with ended_as_by_ctrl_c(), Progress(
+                SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+                console=console, transient=True) as progress:
             whole = progress.add_task("")
             for number, (example, root, mode) in enumerate(jobs, 1):
                 progress.update(whole, description=f"job {number} of {len(jobs)}: "
