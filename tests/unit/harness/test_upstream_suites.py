@@ -321,7 +321,6 @@ def test_every_number_of_ranks_has_its_own_reference(checkout, monkeypatch, caps
 
     monkeypatch.setattr(Job, "run", run)
     monkeypatch.setattr(command, "examine", lambda python, patched: {})
-    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["run", str(checkout), "--modes", "off,topo", "--ranks", "2,3",
                                       "--suites", "torch,util", "--json", str(tmp_path / "r.json")])
     assert command.main() == 1

@@ -222,7 +222,6 @@ def start(tmp_path, monkeypatch):
 
     monkeypatch.setattr(matrix_command, "newest_of_index", lambda distribution: ["2.14", "2.15"])
     monkeypatch.setattr(matrix_command, "run_here", run_here)
-    monkeypatch.setattr(matrix_command.signal, "signal", lambda *_: None)
     monkeypatch.delenv(own_machine.INSIDE, raising=False)
     return start
 
