@@ -14,6 +14,7 @@ import context_switches
 import cpu_usage
 import gs_interval
 import lmdbio
+import many_cores
 import networks
 import pytorch_ddp
 import step_breakdown
@@ -31,9 +32,9 @@ from horovod_opt.measuring import markdown
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
-    lmdbio, weak_scaling, pytorch_ddp, between_nodes, step_breakdown, cpu_usage, context_switches,
-    gs_interval, strong_scaling, traversal, cis_window, networks, tf_cnn_benchmarks, summit,
-    tensorflow_io))
+    lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
+    context_switches, gs_interval, strong_scaling, traversal, cis_window, networks,
+    tf_cnn_benchmarks, summit, tensorflow_io))
 
 HEAD = """\
 # Experiments
