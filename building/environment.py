@@ -47,6 +47,22 @@ print(json.dumps(found))
 
 
 @dataclass(frozen=True)
+class Standard:
+    """Of C++. `header`: one that came with it; `macro`: __cplusplus; `reason`: who needs it."""
+
+    name: str
+    header: str
+    macro: str
+    compilers: str
+    reason: str = ""
+
+
+CXX17 = Standard("C++17", "<string_view>", "201703L", "g++ 8 or clang 7")
+CXX20 = Standard("C++20", "<compare>", "202002L", "g++ 11 or clang 10",
+                 ", which PyTorch needs from 2.14 on")
+
+
+@dataclass(frozen=True)
 class Environment:
     """What was found. Paths are absolute; versions are those of the installed distributions."""
 
@@ -89,7 +105,7 @@ class Tools:
 def discover_tools(environ=os.environ) -> Tools:
     """Looks for a compiler only. Raises BuildError if there is none."""
     variables = _variables(environ)
-    return Tools(_compiler(variables), variables)
+    return Tools(_compiler(CXX17, variables), variables)
 
 
 def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None = None
@@ -124,7 +140,8 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         variables["HOROVOD_NCCL_HOME"] = str(nccl_home)
         variables.setdefault("HOROVOD_NCCL_LINK", "SHARED")
     return Environment(
-        frameworks=frameworks, mpicxx=mpicxx, gloo=gloo, compiler=_compiler(variables),
+        frameworks=frameworks, mpicxx=mpicxx, gloo=gloo,
+        compiler=_compiler(_standard(frameworks), variables),
         python_include=_python_include(installed) if "PyTorch" in frameworks else None,
         nccl_home=nccl_home, variables=variables, untested=tuple(untested),
         without_cuda=without_cuda)
@@ -208,20 +225,28 @@ def _mpicxx(variables) -> Path | None:
     return Path(path) if path else None
 
 
-def _compiler(variables) -> str:
+def _standard(frameworks: Mapping[str, str]) -> Standard:
+    """What patches/pytorch-2.13.patch compiles as, where that is the newest of all."""
+    pytorch = Version(frameworks.get("PyTorch", "0")).base_version
+    return CXX20 if Version(pytorch) >= Version("2.14") else CXX17
+
+
+def _compiler(standard: Standard, variables) -> str:
     candidates = [variables["CXX"]] if variables.get("CXX") else ["c++", "g++", "clang++"]
     compilers = [c for c in candidates if shutil.which(c.split()[0], path=variables["PATH"])]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.cc")
-        source.write_text("#include <string_view>\nstatic_assert(__cplusplus >= 201703L);\n"
-                          "int main() { return static_cast<int>(std::string_view().size()); }\n")
+        source.write_text(f"#include {standard.header}\n"
+                          f"static_assert(__cplusplus >= {standard.macro});\nint main() {{}}\n")
         for compiler in compilers:
-            command = [*compiler.split(), "-std=c++17", str(source), "-o", str(source) + ".out"]
+            command = [*compiler.split(), f"-std={standard.name.lower()}", str(source), "-o",
+                       str(source) + ".out"]
             if subprocess.run(command, env=variables, check=False, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL).returncode == 0:
                 return compiler
-    raise BuildError(f"no C++17 compiler: tried {', '.join(candidates)}; install g++ 8 or clang 7 "
-                     "or newer, or name yours in CXX")
+    raise BuildError(f"no {standard.name} compiler{standard.reason}: tried "
+                     f"{', '.join(candidates)}; install {standard.compilers} or newer, or name "
+                     "yours in CXX")
 
 
 def _python_include(installed) -> Path:

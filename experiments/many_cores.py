@@ -1,10 +1,11 @@
 """Weak scaling of ResNet50 in PyTorch on 16 cores: all of them compute, or most are idle.
 
-With 16 ranks of one thread, and with 4 of four, all cores of 16 compute: what a thread takes of them
-is missing there. With 4 ranks of one thread twelve are idle, and a thread that spins takes nothing
-from anyone; the source's ranks had seven cores each. The first table is of one thread a rank, the
-second of four. Where a series has been measured once only (n = 1), a difference of less than a sixth
-says nothing: between jobs, what the same computation took of a core differed by as much.
+With 16 ranks of one thread, and with 4 of four, all cores of 16 compute: what a thread takes of
+them is missing there. With 4 ranks of one thread twelve are idle, and a thread that spins takes
+nothing from anyone; the source's ranks had seven cores each. The first table is of one thread a
+rank, the second of four. Where a series has been measured once only (n = 1), a difference of less
+than a sixth says nothing: between jobs, what the same computation took of a core differed by as
+much.
 """
 
 from __future__ import annotations

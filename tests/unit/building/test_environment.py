@@ -238,6 +238,27 @@ def test_compiler_without_cxx17(install, scripts):
     assert refusal(PATH=str(scripts)).startswith("no C++17 compiler")
 
 
+@pytest.mark.parametrize("version, standard", [
+    ("2.13.1", 17), ("2.14.0a0+git1", 20), ("2.14.1+cu130", 20), ("2.15.0", 20), ("3.0", 20)])
+def test_standard_that_pytorch_needs(version, standard, install, scripts):
+    """The compiler knows that standard alone, as if it were the newest or the oldest that does."""
+    install(torch=[version, "/site"])
+    (scripts.parent / "include" / "Python.h").touch()
+    knows = f'case "$*" in *-std=c++{standard}*) exit 0;; esac; exit 1'
+    compiler = program(scripts / "c++", knows)
+    assert discover(CXX=str(compiler)).compiler == str(compiler)
+
+
+def test_compiler_without_cxx20(install, scripts):
+    """As GCC 10, whose __cplusplus is not yet that of the standard."""
+    install(torch=["2.14.0", "/site"])
+    old = program(scripts / "old-c++",
+                  f'exec {shutil.which("c++")} "$@" -U__cplusplus -D__cplusplus=201709L')
+    assert refusal(CXX=str(old)) == (
+        f"no C++20 compiler, which PyTorch needs from 2.14 on: tried {old}; install g++ 11 or "
+        "clang 10 or newer, or name yours in CXX")
+
+
 def test_compiler_without_the_library(install, scripts):
     """Accepts the option, but has no headers or libraries to build a program with."""
     install(**TENSORFLOW)
