@@ -14,7 +14,7 @@ MODE = "HOROVOD_OPT_MODE"
 # Where ecosystem_command.py keeps what horovodrun gives in mode off: FRAMEWORK-RANKS.json.
 REFERENCES = "ECOSYSTEM_REFERENCES"
 FRAMEWORKS = ("torch", "tensorflow")
-MIN_ACCURACY = 0.85
+MIN_ACCURACY = 0.8  # also of one rank, which sees half as many images
 START_SECONDS = 100  # until all workers of a job have started
 
 
