@@ -7,16 +7,20 @@ left out: see docs/ecosystem.md.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from suites import LEGACY_KERAS, Suite
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Workers import what they run from there. Spark takes the Python that the PATH begins with.
+_SPARK = find_spec("pyspark")
+# Workers import what they run from there. Spark takes the Python that the PATH begins with, and
+# executors of their own, as in upstream's elastic tests, only where it is told where Spark is.
 _ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join(map(str, (HERE / "test", ROOT / "examples"))),
     "PYSPARK_PYTHON": "python",
+    **({"SPARK_HOME": str(Path(_SPARK.origin).parent)} if _SPARK else {}),
 }
 
 # Changes of upstream's tests, as in bfloat16.py: ray.init() of Ray 2 does not know the argument.
