@@ -53,7 +53,7 @@ def add(suites: argparse._SubParsersAction) -> None:
     add_plain(parser)
     add_length(parser, seconds=6.0, timeout=900.0)
     parser.add_argument("--threads", type=positive, metavar="N",
-                        help="intra-op threads of a rank (cores of this host / its ranks)")
+                        help="intra-op threads of a rank (cores of this host / its most ranks)")
     add_output(parser, "bench.json and the pictures")
     parser.set_defaults(run=_run)
 
