@@ -17,29 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from study import Study, whole_steps
-from tools import Tool
+from tools import training
 
 from horovod_opt.report.source import Beside, gains
 
-MODES = "off+yield,gs,nbcs,scp,topo,topo+scp,auto"
+TOOL = training("--framework", "torch", "--models", "ResNet50", "--modes",
+                "off+yield,gs,nbcs,scp,topo,topo+scp,auto", "--peers")
 RANKS = {1: (4, 16), 4: (4,)}  # by threads of a rank
 
 
 class Benchmarks:
     """One for each number of threads, in a folder of its own."""
 
-    _tool = Tool(("bench", "training"), (
-        "--framework", "torch", "--models", "ResNet50", "--pixels", 96, "--batch", 4,
-        "--modes", MODES, "--peers"))
-    passes_on = _tool.passes_on
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        pass
+    passes_on = TOOL.passes_on
+    add_options = TOOL.add_options
 
     def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
         for threads, ranks in RANKS.items():
-            status = self._tool.run(options, ["--threads", threads, "--ranks", *ranks, *further],
-                                    folder / f"threads-{threads}")
+            status = TOOL.run(options, ["--threads", threads, "--ranks", *ranks, *further],
+                              folder / f"threads-{threads}")
             if status:
                 return status
         return 0

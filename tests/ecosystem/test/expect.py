@@ -14,7 +14,7 @@ MODE = "HOROVOD_OPT_MODE"
 # Where ecosystem_command.py keeps what horovodrun gives in mode off: FRAMEWORK-RANKS.json.
 REFERENCES = "ECOSYSTEM_REFERENCES"
 FRAMEWORKS = ("torch", "tensorflow")
-MIN_ACCURACY = 0.8  # also of one rank, which sees half as many images
+MIN_ACCURACY = {1: 0.8, 2: 0.85}  # by ranks: one sees half as many images
 START_SECONDS = 100  # until all workers of a job have started
 
 
@@ -51,7 +51,7 @@ def check(reports: list[dict], framework: str, mode: str, controller: str) -> No
     assert {report["mode"] for report in reports} <= (
         {"topo", "topo+scp"} if mode == "auto" else {mode})
     assert {report["weights"] for report in reports} == {reference["weights"]}
-    assert reference["accuracy"] >= MIN_ACCURACY
+    assert reference["accuracy"] >= MIN_ACCURACY[ranks]
     if "topo" in reports[0]["mode"]:
         assert all("active" in report["plans"] for report in reports), reports
         assert [report["steady_rounds"] for report in reports] == [0] * ranks
