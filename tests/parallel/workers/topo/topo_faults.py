@@ -72,7 +72,7 @@ def held() -> dict[str, int]:
     return {"files": len(os.listdir("/proc/self/fd")), "mapped": len(mapped)}
 
 
-def outcomes(kind: str, settings: dict[str, str], timeline: dict[str, str]) -> dict[str, dict]:
+def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
     def run(name: str, between, **environment: str) -> dict:
         with running(hvd, "topo", **settings, **environment):
             seen = outcome(f"{kind}.{name}", between)
@@ -83,13 +83,10 @@ def outcomes(kind: str, settings: dict[str, str], timeline: dict[str, str]) -> d
         "shutdown": run("shutdown", shutdown),
         "late": run("late", lambda: time.sleep(3), **CHECK),
         "never": run("never", lambda: time.sleep(6), **END),  # far longer than is waited for it
-        "well": run("well", lambda: None, **timeline),
+        "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / f"{kind}.json")),
     }
 
 
 faulthandler.dump_traceback_later(140)
 start_mpi(_basics.MPI_LIB_CTYPES)
-kinds = json.loads(sys.argv[2])
-timelines = [{"HOROVOD_TIMELINE": str(FOLDER / "timeline.json")}, {}, {}]
-report(**{kind: outcomes(kind, settings, timeline)
-          for (kind, settings), timeline in zip(kinds.items(), timelines)})
+report(**{kind: outcomes(kind, settings) for kind, settings in json.loads(sys.argv[2]).items()})
