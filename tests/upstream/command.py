@@ -29,6 +29,8 @@ from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
+# Of upstream's tests themselves.
+NEEDS, INSTALL = ("pytest", "mock", "parameterized"), "{python} -m pip install {missing}"
 WIDTH = 140  # characters, where the output is no terminal
 
 
@@ -98,11 +100,11 @@ def main() -> int:
     try:
         checkout = check_checkout(arguments.path)
         about = {"controller": arguments.controller, "bfloat16": arguments.bfloat16,
-                 "versions": examine(sys.executable, patched=True)}
+                 "versions": examine(sys.executable, True, NEEDS, INSTALL)}
         builds = [(mode, sys.executable, mode) for mode in arguments.modes]
         if arguments.plain:
             plain = str(Path(arguments.plain).absolute())
-            about["plain"] = examine(plain, patched=False)
+            about["plain"] = examine(plain, False, NEEDS, INSTALL)
             builds.insert(0, (PLAIN, plain, None))
         results = Results(arguments.json.absolute(), about, arguments.resume)
         tests = {suite.name: checkout for suite in SUITES}

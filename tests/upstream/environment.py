@@ -6,16 +6,15 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 VERSION = "0.28.1"
-# Needed by upstream's tests themselves.
-HELPERS = ("pytest", "mock", "parameterized")
 REPORTED = ("tensorflow", "torch", "keras", "tf_keras", "numpy", "mpi4py", "ray", "pyspark")
 
 # In the Python to examine: one line of JSON with versions and what is missing.
 EXAMINE = f"""
-import importlib.metadata, importlib.util, json, platform
+import importlib.metadata, importlib.util, json, platform, sys
 versions = {{"python": platform.python_version()}}
 if importlib.util.find_spec("horovod"):
     import horovod
@@ -24,7 +23,7 @@ for dist in importlib.metadata.distributions():
     name = dist.metadata["Name"].replace("-", "_").removesuffix("_cpu")
     if name in {REPORTED!r}:
         versions[name] = dist.version
-missing = [name for name in {HELPERS!r} if importlib.util.find_spec(name) is None]
+missing = [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
 print(json.dumps({{"versions": versions, "missing": missing}}))
 """
 
@@ -52,16 +51,18 @@ def check_checkout(path: Path) -> Path:
     return path.absolute()
 
 
-def examine(python: str, patched: bool) -> dict[str, str]:
-    """Versions of what is installed for `python`, by name.
+def examine(python: str, patched: bool, needs: Sequence[str], install: str) -> dict[str, str]:
+    """Versions of what is installed for `python`, by name. `needs`: modules that must be there;
+    `install`: what to do where one is not, "{python} -m pip install {missing}".
 
     Raises:
-        Unusable: no Horovod, the wrong one (ours if `patched`, else upstream's), or no pytest.
+        Unusable: no Horovod, the wrong one (ours if `patched`, else upstream's), or not all of
+            `needs`.
     """
     environ = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
     try:
-        found = json.loads(subprocess.run([python, "-c", EXAMINE], env=environ, text=True,
-                                          check=True, capture_output=True).stdout)
+        found = json.loads(subprocess.run([python, "-c", EXAMINE, *needs], env=environ,
+                                          text=True, check=True, capture_output=True).stdout)
     except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
         raise Unusable(f"{python} does not run: {error}") from error
     horovod = found["versions"].get("horovod", "")
@@ -71,6 +72,7 @@ def examine(python: str, patched: bool) -> dict[str, str]:
         expected = "horovod-opt" if patched else f"a plain build of Horovod {VERSION}"
         raise Unusable(f"Horovod {horovod} is installed for {python}, not {expected}")
     if found["missing"]:
-        raise Unusable(f"upstream's tests need: {python} -m pip install "
-                       f"{' '.join(found['missing'])}")
+        missing = " ".join(found["missing"])
+        remedy = install.format(python=python, missing=missing)
+        raise Unusable(f"{python} lacks {missing}: {remedy}")
     return found["versions"]

@@ -9,7 +9,7 @@ import example_job
 import examples_command
 import numpy as np
 import pytest
-from environment import Unusable
+from environment import Unusable, examine
 from example_job import ENDED, FAILED, STOPPED, Trained, of_rank_0, run, why_failed
 from example_scripts import EXAMPLES, IMAGES, KERAS, SAMPLES, STEPS, Example
 from launch import Column
@@ -53,9 +53,10 @@ def train(tmp_path, monkeypatch):
     """Runs a script as an example whose rate are its steps, under a launcher of one rank."""
     launcher = tmp_path / "launcher.py"
     launcher.write_text("import subprocess, sys\n"
-                        "job = subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE, text=True)\n"
+                        "job = subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE)\n"
                         "for line in job.stdout:\n"
-                        "    print('[1,0]<stdout>:' + line, end='', flush=True)\n"
+                        "    sys.stdout.buffer.write(b'[1,0]<stdout>:' + line)\n"
+                        "    sys.stdout.buffer.flush()\n"
                         "sys.exit(job.wait())\n")
     monkeypatch.setattr(example_job, "HOROVODRUN", launcher)
 
@@ -81,6 +82,11 @@ def test_a_script_that_ends(train, tmp_path):
     assert (tmp_path / "kept" / "job.txt").read_text().count("Step #") == 4
     assert train("", rate=None).status == ENDED
     assert train("").why == "it did not say how fast it was"
+
+
+def test_a_progress_bar_tells(train):
+    bar = r"\r1/2 [=>..] - ETA: 1s\r2/2 [====] - ETA: 0s\r2/2 [====] - 1s 250ms/step - loss: 1"
+    assert train(f"print('Epoch 1/2\\n{bar}')", rate=KERAS).rate == 4
 
 
 def test_a_script_that_goes_on_is_ended_once_it_has_told(train):
@@ -127,6 +133,18 @@ def test_which_scripts_are_run(checkouts):
     (upstream / "examples" / "pytorch" / "pytorch_mnist.py").unlink()
     with pytest.raises(Unusable, match=r"there is no .*/pytorch/pytorch_mnist.py"):
         examples_command.chosen(options)
+
+
+def test_a_python_without_what_the_scripts_import_is_refused(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")  # no installed packages
+    python.chmod(0o755)
+    with pytest.raises(Unusable, match=f"no Horovod is installed for {python}"):
+        examine(str(python), True, ["torch"], "")
+    installed = examine(sys.executable, True, ["json", "torch"], "")
+    assert "+opt" in installed["horovod"]
+    with pytest.raises(Unusable, match=f"{sys.executable} lacks none_1 none_2: get none_1"):
+        examine(sys.executable, True, ["json", "none_1", "none_2"], "get {missing}")
 
 
 def test_every_example_has_a_name_of_its_own():

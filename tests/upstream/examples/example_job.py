@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
@@ -74,14 +75,16 @@ class _Process:
         self.lines: list[Line] = []
         self._process = subprocess.Popen(
             command, cwd=folder / "work", env=dict(environ), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            start_new_session=True)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         self._reader = threading.Thread(target=self._read, args=(folder / f"{name}.txt",))
         self._reader.start()
 
     def _read(self, file: Path) -> None:
-        with file.open("w") as output:
-            for text in self._process.stdout:
+        # A launcher names the rank at the beginning of a line, and not behind the carriage returns
+        # of a progress bar.
+        lines = io.TextIOWrapper(self._process.stdout, errors="replace", newline="\n")
+        with file.open("w", newline="") as output:
+            for text in lines:
                 self.lines.append((time.monotonic(), text.rstrip("\n")))
                 output.write(text)
 
