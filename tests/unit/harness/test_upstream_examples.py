@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from environment import Unusable, examine
 from example_job import ENDED, FAILED, STOPPED, Trained, of_rank_0, run, why_failed
-from example_scripts import EXAMPLES, IMAGES, KERAS, SAMPLES, STEPS, Example
+from example_scripts import EXAMPLES, IMAGES, KERAS, PROGRESS_BAR, SAMPLES, STEPS, Example
 from launch import Column
 
 
@@ -23,6 +23,10 @@ from launch import Column
      50),
     (KERAS, [(0, "16/16 - 3s - 200ms/step - loss: 1.0")], 5),
     (KERAS, [(0, "7/250 - 9s - 36ms/step - loss: 1.0")], None),
+    (PROGRESS_BAR, [(0, "Train Epoch #1:  0% [?it/s]\rTrain Epoch #1: 50% [4.0it/s]\r"),
+                    (9, "Train Epoch #2: 99% [ 2.0s/it]\r"),
+                    (9, "Validate Epoch #2: 50% [9.0it/s]")], 0.5),
+    (PROGRESS_BAR, [(0, "Validate Epoch #2: 50% [9.0it/s]")], None),
     (STEPS, [(9, "Step #0"), (11, "Step #10"), (12, "Step #20"), (13, "Step #30")], 10),
     (STEPS, [(9, "Step #0"), (11, "Step #10")], None),
     # The second epoch begins anew, after a test.

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rates import Counted, PerStep, Rate, Said
+from rates import Bar, Counted, PerStep, Rate, Said
 from suites import LEGACY_KERAS
 
 IMAGES = Said("images/s", r"Total img/sec on \d+ \w+\(s\): ([\d.]+)")
 KERAS = PerStep(r"(\d+)/\1 .*? ([\d.]+)(s|ms|us)/step")
 STEPS = Counted("steps/s", r"Step #(\d+)")
 SAMPLES = Counted("samples/s of a rank", r"Train Epoch: \d+ \[(\d+)/")
-LIGHTNING = Said("steps/s", r"Epoch \d+: .* ([\d.]+)it/s")
-PROGRESS_BAR = Said("steps/s", r"Train Epoch .*?([\d.]+)it/s")
+LIGHTNING = Bar(r"\bEpoch \d+:")
+PROGRESS_BAR = Bar(r"\bTrain Epoch")
 
 
 @dataclass(frozen=True)

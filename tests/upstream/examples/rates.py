@@ -32,6 +32,22 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """The last rate of tqdm's progress bars whose text matches; tqdm tells slow steps' time."""
+
+    pattern: str
+    unit: str = "steps/s"
+
+    def of(self, lines: Sequence[Line]) -> float | None:
+        found = [match for _, text in lines
+                 for match in re.findall(self.pattern + r".*?([\d.]+)(it/s|s/it)", text)]
+        if not found:
+            return None
+        number, unit = found[-1]
+        return float(number) if unit == "it/s" else 1 / float(number)
+
+
+@dataclass(frozen=True)
 class PerStep:
     """Keras's time of a step, an epoch a line: the median, without the first where there are more.
 
