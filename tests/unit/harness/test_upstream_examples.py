@@ -46,9 +46,10 @@ def test_the_lines_of_rank_0_alone_tell(prefix):
 
 def test_the_last_error_of_any_rank_says_why():
     lines = [(0, "[1,1]<stderr>:ValueError: first"), (1, "[1,1]<stderr>:keras.E.SomeError: then"),
-             (2, "mpirun has ended"), (3, "")]
+             (2, "RuntimeError: a rank has ended"), (3, "mpirun has ended"), (4, "")]
     assert why_failed(lines) == "keras.E.SomeError: then"
-    assert why_failed(lines[2:]) == "mpirun has ended"
+    assert why_failed(lines[2:]) == "RuntimeError: a rank has ended"
+    assert why_failed(lines[3:]) == "mpirun has ended"
     assert why_failed([]) == "it printed nothing"
 
 

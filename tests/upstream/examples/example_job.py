@@ -49,10 +49,12 @@ def of_rank_0(lines: Sequence[Line]) -> list[Line]:
 
 
 def why_failed(lines: Sequence[Line]) -> str:
-    """The last error of Python's on any rank, else the last line."""
-    texts = [_OF_RANK.sub("", text).strip() for _, text in lines]
-    errors = [text for text in texts if _ERROR.match(text)]
-    return (errors or [text for text in texts if text] or ["it printed nothing"])[-1]
+    """The last error of Python's on any rank, else of the launcher, else the last line."""
+    texts = [(_OF_RANK.sub("", text).strip(), bool(_OF_RANK.match(text))) for _, text in lines]
+    errors = [(text, of_rank) for text, of_rank in texts if _ERROR.match(text)]
+    found = [text for text, of_rank in errors if of_rank] or [
+        text for text, _ in errors or texts if text]
+    return found[-1] if found else "it printed nothing"
 
 
 def command(example: Example, column: Column, root: Path, data: Path, work: Path) -> list[str]:
