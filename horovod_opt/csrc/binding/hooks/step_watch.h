@@ -23,7 +23,8 @@ class StepWatch {
     if (manager_ != nullptr && !Watches().Begin(manager_, key)) manager_ = nullptr;
   }
 
-  // The tensor is reduced.
+  // The tensor is reduced, or was not taken. A watch that did not end would be mistaken for one of a
+  // later step, whose manager has the same address.
   void End() const {
     if (manager_ != nullptr) Watches().End(manager_);
   }
