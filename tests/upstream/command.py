@@ -100,11 +100,11 @@ def main() -> int:
     try:
         checkout = check_checkout(arguments.path)
         about = {"controller": arguments.controller, "bfloat16": arguments.bfloat16,
-                 "versions": examine(sys.executable, True, NEEDS, INSTALL)}
+                 "versions": examine(sys.executable, NEEDS, INSTALL, patched=True)}
         builds = [(mode, sys.executable, mode) for mode in arguments.modes]
         if arguments.plain:
             plain = str(Path(arguments.plain).absolute())
-            about["plain"] = examine(plain, False, NEEDS, INSTALL)
+            about["plain"] = examine(plain, NEEDS, INSTALL, patched=False)
             builds.insert(0, (PLAIN, plain, None))
         results = Results(arguments.json.absolute(), about, arguments.resume)
         tests = {suite.name: checkout for suite in SUITES}

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 VERSION = "0.28.1"
@@ -51,7 +51,7 @@ def check_checkout(path: Path) -> Path:
     return path.absolute()
 
 
-def examine(python: str, patched: bool, needs: Sequence[str], install: str) -> dict[str, str]:
+def examine(python: str, needs: Iterable[str], install: str, *, patched: bool) -> dict[str, str]:
     """Versions of what is installed for `python`, by name. `needs`: modules that must be there;
     `install`: what to do where one is not, "{python} -m pip install {missing}".
 

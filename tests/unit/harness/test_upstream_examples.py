@@ -145,11 +145,11 @@ def test_a_python_without_what_the_scripts_import_is_refused(tmp_path):
     python.write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")  # no installed packages
     python.chmod(0o755)
     with pytest.raises(Unusable, match=f"no Horovod is installed for {python}"):
-        examine(str(python), True, ["torch"], "")
-    installed = examine(sys.executable, True, ["json", "torch"], "")
+        examine(str(python), ["torch"], "", patched=True)
+    installed = examine(sys.executable, ["json", "torch"], "", patched=True)
     assert "+opt" in installed["horovod"]
     with pytest.raises(Unusable, match=f"{sys.executable} lacks none_1 none_2: get none_1"):
-        examine(sys.executable, True, ["json", "none_1", "none_2"], "get {missing}")
+        examine(sys.executable, ["json", "none_1", "none_2"], "get {missing}", patched=True)
 
 
 def test_every_example_has_a_name_of_its_own():

@@ -320,7 +320,7 @@ def test_every_number_of_ranks_has_its_own_reference(checkout, monkeypatch, caps
         return run_of(a=status)
 
     monkeypatch.setattr(Job, "run", run)
-    monkeypatch.setattr(command, "examine", lambda *arguments: {})
+    monkeypatch.setattr(command, "examine", lambda *arguments, patched: {})
     monkeypatch.setattr(sys, "argv", ["run", str(checkout), "--modes", "off,topo", "--ranks", "2,3",
                                       "--suites", "torch,util", "--json", str(tmp_path / "r.json")])
     assert command.main() == 1

@@ -50,10 +50,10 @@ def of_rank_0(lines: Sequence[Line]) -> list[Line]:
 
 def why_failed(lines: Sequence[Line]) -> str:
     """The last error of Python's on any rank, else of the launcher, else the last line."""
-    texts = [(_OF_RANK.sub("", text).strip(), bool(_OF_RANK.match(text))) for _, text in lines]
-    errors = [(text, of_rank) for text, of_rank in texts if _ERROR.match(text)]
-    found = [text for text, of_rank in errors if of_rank] or [
-        text for text, _ in errors or texts if text]
+    texts = [_OF_RANK.sub("", text).strip() for _, text in lines]
+    of_ranks = [text for text, (_, line) in zip(texts, lines) if _OF_RANK.match(line)]
+    found = (list(filter(_ERROR.match, of_ranks)) or list(filter(_ERROR.match, texts))
+             or list(filter(None, texts)))
     return found[-1] if found else "it printed nothing"
 
 

@@ -27,7 +27,7 @@ class Example:
     In `arguments` {data} stands for the folder with images and digits, and {work} for one that is
     empty. `prepared`: what as_main.py does before, `keras` or `torchvision`. `elastic`: it is
     started with a script that discovers hosts. `service`: what is started before it, also under
-    horovodrun.
+    horovodrun. `needs`: modules beside the framework without which it does not start.
     """
 
     name: str
@@ -39,12 +39,14 @@ class Example:
     service: tuple[str, ...] = ()
     tf_cnn: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
 
 def _both_keras(name: str, script: str, rate: Rate | None, **options) -> tuple[Example, Example]:
     """With Keras 3, and with the Keras 2 that it was written for."""
     return (Example(name, script, rate, **options),
-            Example(f"{name}, legacy Keras", script, rate, environment=LEGACY_KERAS, **options))
+            Example(f"{name}, legacy Keras", script, rate, environment=LEGACY_KERAS,
+                    needs=("tf_keras",), **options))
 
 
 _FEW = ("--batch-size", "4", "--num-warmup-batches", "2", "--num-batches-per-iter", "4",
@@ -78,15 +80,17 @@ EXAMPLES = (
     Example("keras_imagenet_resnet50", "keras/keras_imagenet_resnet50.py", KERAS,
             arguments=(*_PHOTOGRAPHS, "--checkpoint-format", "{work}/checkpoint-{{epoch}}.h5")),
     Example("pytorch_synthetic_benchmark", "pytorch/pytorch_synthetic_benchmark.py", IMAGES,
-            arguments=(*_FEW, "--no-cuda"), prepared="torchvision"),
+            arguments=(*_FEW, "--no-cuda"), prepared="torchvision", needs=("torchvision",)),
     Example("pytorch_mnist", "pytorch/pytorch_mnist.py", SAMPLES, arguments=_DIGITS,
-            prepared="torchvision"),
+            prepared="torchvision", needs=("torchvision",)),
     Example("pytorch_imagenet_resnet50", "pytorch/pytorch_imagenet_resnet50.py",
             PROGRESS_BAR,
             arguments=(*_PHOTOGRAPHS, "--no-cuda", "--checkpoint-format",
-                       "{work}/checkpoint-{{epoch}}.pth.tar"), prepared="torchvision"),
+                       "{work}/checkpoint-{{epoch}}.pth.tar"), prepared="torchvision",
+            needs=("torchvision", "tensorboard", "tqdm")),
     Example("pytorch_lightning_mnist", "pytorch/pytorch_lightning_mnist.py", LIGHTNING,
-            arguments=_DIGITS, prepared="torchvision"),
+            arguments=_DIGITS, prepared="torchvision",
+            needs=("torchvision", "pytorch_lightning", "tensorboard")),
     Example("adasum_small_model", "adasum/adasum_small_model.py"),
     *_both_keras("elastic tensorflow2_synthetic_benchmark",
                  "elastic/tensorflow2/tensorflow2_synthetic_benchmark_elastic.py", IMAGES,
@@ -98,15 +102,16 @@ EXAMPLES = (
                  prepared="keras", elastic=True),
     Example("elastic pytorch_synthetic_benchmark",
             "elastic/pytorch/pytorch_synthetic_benchmark_elastic.py", IMAGES,
-            arguments=(*_FEW, "--no-cuda"), elastic=True, prepared="torchvision"),
+            arguments=(*_FEW, "--no-cuda"), elastic=True, prepared="torchvision",
+            needs=("torchvision",)),
     Example("elastic pytorch_mnist", "elastic/pytorch/pytorch_mnist_elastic.py", SAMPLES,
-            arguments=_DIGITS, elastic=True, prepared="torchvision"),
+            arguments=_DIGITS, elastic=True, prepared="torchvision", needs=("torchvision",)),
     Example("elastic pytorch_imagenet_resnet50",
             "elastic/pytorch/pytorch_imagenet_resnet50_elastic.py",
             PROGRESS_BAR,
             arguments=(*_PHOTOGRAPHS, "--no-cuda", "--checkpoint-format",
                        "{work}/checkpoint-{{epoch}}.pth.tar"), elastic=True,
-            prepared="torchvision"),
+            prepared="torchvision", needs=("torchvision", "tensorboard", "tqdm")),
     Example("tensorflow_synthetic_benchmark", "tensorflow/tensorflow_synthetic_benchmark.py",
             IMAGES, arguments=_FEW),
     Example("tensorflow_mnist", "tensorflow/tensorflow_mnist.py", STEPS, prepared="keras"),
@@ -122,6 +127,7 @@ EXAMPLES = (
             elastic=True),
     *(Example(f"tf_cnn_benchmarks {model}", "tf_cnn_benchmarks.py",
               Said("images/s", r"total images/sec: ([\d.]+)"),
-              arguments=(f"--model={model}", *_TF_CNN), tf_cnn=True, environment=LEGACY_KERAS)
+              arguments=(f"--model={model}", *_TF_CNN), tf_cnn=True, environment=LEGACY_KERAS,
+              needs=("tf_keras",))
       for model in ("resnet50", "alexnet")),
 )

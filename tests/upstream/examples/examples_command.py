@@ -29,7 +29,6 @@ from horovod_opt.arguments import INTERRUPTED, positive, some_of
 from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 RANKS = 2
-NEEDS = ("tf_keras", "torchvision", "pytorch_lightning", "tensorboard")
 INSTALL = "docs/upstream-examples.md has the commands that install it"
 TF_CNN = Path("scripts", "tf_cnn_benchmarks")
 
@@ -111,7 +110,8 @@ def main(argv: list[str] | None = None) -> int:
     folder = arguments.json.absolute().with_suffix("")
     try:
         examples = chosen(arguments)
-        about = {"versions": examine(sys.executable, True, NEEDS, INSTALL)}
+        needs = sorted({name for example, _ in examples for name in example.needs})
+        about = {"versions": examine(sys.executable, needs, INSTALL, patched=True)}
         results = Results(arguments.json.absolute(), about, arguments.resume, Trained)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
