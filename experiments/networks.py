@@ -1,7 +1,10 @@
 """Weak scaling of the nine networks of Table 6.1, topo against off.
 
 The source explains the gains by the part of a step in which graph scheduling and input pipeline
-need the CPU, and the loss of AlexNet by its small graph.
+need the CPU, and the loss of AlexNet by its small graph. There a GPU computes; here the ranks
+compute on the cores on which off's thread spins, and every network gains. With few images a rank,
+AlexNet loses the most to communication: topo reduces its large buckets in shared memory, off by
+MPI (docs/bench-sizes.md).
 """
 
 from __future__ import annotations
