@@ -16,6 +16,8 @@ from horovod_opt.measuring.colours import MARKERS, MODES, mode_colour
 from horovod_opt.measuring.comparison import Interval
 from horovod_opt.measuring.present import Grid, Picture, Section, number
 
+COLUMNS = 4  # that a page can show
+
 PART_COLOURS = dict(zip(PARTS, (GREY, YELLOW, VERMILION, BLUE)))
 
 
@@ -118,15 +120,20 @@ def _parts_table(name: str, found: Sequence[Row]) -> Grid:
 
 
 def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
-    """Over the number of ranks: above images/s, below the gain over off; a column a model."""
+    """Over the number of ranks: of each model images/s, and below them the gain over off."""
     drawn = [row for row in found if row.images_per_second]
     if not drawn:
         return None
     models = list(dict.fromkeys(model_of(row) for row in drawn))
     names = list(dict.fromkeys(row.series for row in drawn))
-    figure = Figure(figsize=(max(6.0, 3.6 * len(models)), 6.4), layout="constrained")
-    axes = figure.subplots(2, len(models), squeeze=False, sharex="col")
-    for (above, below), model in zip(axes.T, models):
+    lines = -(-len(models) // COLUMNS)
+    columns = -(-len(models) // lines)
+    figure = Figure(figsize=(max(6.0, 3.6 * columns), 6.4 * lines), layout="constrained")
+    axes = figure.subplots(2 * lines, columns, squeeze=False)
+    places = [pair for line in range(lines) for pair in zip(*axes[2 * line:2 * line + 2])]
+    for (above, below), model in zip(places, models):
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
         for index, series in enumerate(names):
             mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
             marker = MARKERS[index % len(MARKERS)]
@@ -137,8 +144,12 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         below.axhline(0, color=mode_colour(BASE), linewidth=1)
         below.set_xlabel("ranks")
         below.set_xticks(sorted({row.cell.ranks for row in drawn if model_of(row) == model}))
-    axes[0][0].set_ylabel("images/s")
-    axes[1][0].set_ylabel("% over off")
+    for above, below in places[:len(models):columns]:
+        above.set_ylabel("images/s")
+        below.set_ylabel("% over off")
+    for pair in places[len(models):]:
+        for axis in pair:
+            axis.set_axis_off()
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)

@@ -107,6 +107,21 @@ def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
 
 
+@pytest.mark.parametrize(("models", "columns"), [(1, 1), (4, 4), (5, 3), (9, 3)])
+def test_many_networks_do_not_stand_in_one_line(models, columns):
+    names = [f"Network{index}" for index in range(models)]
+    scaling, _ = section(document(
+        [measured(series, 0, 10.0, model=name) for name in names for series in (BASE, "topo")])
+    ).pictures
+    shown = [axis for axis in scaling.figure.axes if axis.axison]
+    assert [axis.get_title() for axis in shown if axis.get_title()] == [
+        f"{name}, 96 pixels" for name in names]
+    assert len(shown) == 2 * models
+    assert len({axis.get_position().x0 for axis in shown}) == columns
+    labels = [axis.get_ylabel() for axis in shown]
+    assert labels.count("images/s") == labels.count("% over off") == -(-models // columns)
+
+
 def test_the_interval_of_gs_has_a_picture_where_several_were_measured():
     every = [measured("off", 0, 10.0), measured("gs", 0, 12.0), measured("gs, every 5", 0, 11.0)]
     names = [picture.name for picture in section(document(every)).pictures]
