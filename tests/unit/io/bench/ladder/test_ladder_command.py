@@ -35,8 +35,10 @@ def test_a_small_run_of_all_strategies(tmp_path, capfd):
     assert found["prov"]["seeking_bytes"] == 0 < found["lmm"]["seeking_bytes"]
     assert found["coal"]["requests"] <= 400 / 20
     assert found["stag"]["inversions"] == 0
-    # A warm page cache: nothing is read. Of its records a node needs four, and not the next four.
-    assert 400 * 3000 <= found["hio"]["node_cached_bytes"] < 400 * 4096
+    # Of its records a node needs four, and not the next four. They are in the page cache, unless
+    # the kernel has taken them back since.
+    hio = found["hio"]
+    assert 400 * 3000 <= hio["node_cached_bytes"] + hio["node_bytes_read"] < 400 * 4096
     assert (tmp_path / "bench" / "io-lmdb.png").stat().st_size > 0
     output = capfd.readouterr().out
     assert "≤ 0 bytes" in output and "≤ 0.05 x prov" in output
