@@ -32,6 +32,10 @@ from rich.console import Console
 from horovod_opt.arguments import INTERRUPTED, some_of
 from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
+PACKAGES = HERE / "packages.txt"
+NEEDS = [line.partition("==")[0].replace("-", "_") for line in PACKAGES.read_text().splitlines()
+         if not line.startswith("#")]
+INSTALL = f"{{python}} -m pip install --requirement {PACKAGES}"
 RANKS = 2
 REFERENCE_SECONDS = 200
 
@@ -100,7 +104,7 @@ def main() -> int:
     folder = arguments.json.absolute().with_suffix("")
     try:
         check_java()
-        about = {"versions": examine(sys.executable, patched=True)}
+        about = {"versions": examine(sys.executable, NEEDS, INSTALL, patched=True)}
         checkout = None
         if arguments.path:
             checkout = copy_changed(check_checkout(arguments.path), folder / "upstream", CHANGES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import ecosystem_command
 import expect
@@ -77,3 +78,14 @@ def test_without_java_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(Unusable, match="apt-get install default-jre-headless"):
         ecosystem_command.check_java()
+
+
+def test_what_it_lacks_is_named_with_all_that_it_needs(monkeypatch, tmp_path, capsys):
+    assert {"ray", "pyspark", "pytest_timeout"} <= set(ecosystem_command.NEEDS)
+    monkeypatch.setattr(ecosystem_command, "NEEDS", ["json", "none_such"])
+    monkeypatch.setattr(ecosystem_command, "check_java", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["run", "--json", str(tmp_path / "outcomes.json")])
+    assert ecosystem_command.main() == 2
+    told = capsys.readouterr().err
+    assert "lacks none_such" in told
+    assert f"pip install --requirement {HERE / 'packages.txt'}" in told
