@@ -128,22 +128,24 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
     names = list(dict.fromkeys(row.series for row in drawn))
     lines = -(-len(models) // COLUMNS)
     columns = -(-len(models) // lines)
-    figure = Figure(figsize=(max(6.0, 3.6 * columns), 6.4 * lines), layout="constrained")
+    figure = Figure(figsize=(max(7.2, 3.6 * columns), 6.4 * lines), layout="constrained")
     axes = figure.subplots(2 * lines, columns, squeeze=False)
     places = [pair for line in range(lines) for pair in zip(*axes[2 * line:2 * line + 2])]
     for (above, below), model in zip(places, models):
         above.sharex(below)
         above.tick_params(labelbottom=False)
+        ranks = sorted({row.cell.ranks for row in drawn if model_of(row) == model})
         for index, series in enumerate(names):
             mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
             marker = MARKERS[index % len(MARKERS)]
-            _line(above, mine, "images_per_second", 1, marker, series)
-            _line(below, mine, "gain", 100, marker, series)
+            aside = _aside(index, len(names), ranks)
+            _line(above, mine, "images_per_second", 1, marker, series, aside)
+            _line(below, mine, "gain", 100, marker, series, aside)
         above.set_title(model, fontsize=11)
         above.set_ylim(bottom=0)
         below.axhline(0, color=mode_colour(BASE), linewidth=1)
         below.set_xlabel("ranks")
-        below.set_xticks(sorted({row.cell.ranks for row in drawn if model_of(row) == model}))
+        below.set_xticks(ranks)
     for above, below in places[:len(models):columns]:
         above.set_ylabel("images/s")
         below.set_ylabel("% over off")
@@ -154,7 +156,7 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)),
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)),
                   fontsize=9, frameon=False)
     figures = {"weak": "Figures 6.16 and 6.20", "strong": "Figure 6.19"}[scaling]
     batch = ("the same batch for each rank" if scaling == "weak"
@@ -162,10 +164,17 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
     return Picture(
         f"bench-{scaling}-scaling-{name}", f"{scaling.capitalize()} scaling: {name}",
         f"Images per second and gain over off, {batch}. Marks are means, bars 95 % confidence "
-        f"intervals. The source's {figures}.", figure)
+        f"intervals; those of a number of ranks stand beside it. The source's {figures}.", figure)
 
 
-def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, series: str) -> None:
+def _aside(index: int, series: int, ranks: Sequence[int]) -> float:
+    """How far beside the number of ranks the marks of a series stand, lest they hide others."""
+    nearest = min((more - less for less, more in zip(ranks, ranks[1:])), default=1)
+    return 0.2 * nearest * (index / (series - 1) - 0.5) if series > 1 else 0.0
+
+
+def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, series: str,
+          aside: float) -> None:
     points = [(row.cell.ranks, getattr(row, field)) for row in found]
     points = sorted((ranks, value) for ranks, value in points if value)
     if not points:
@@ -173,9 +182,9 @@ def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, ser
     means = [scale * value.mean for _, value in points]
     errors = [0 if value.high is None else scale * (value.high - value.mean)
               for _, value in points]
-    axis.errorbar([ranks for ranks, _ in points], means, yerr=errors, color=series_colour(series),
-                  marker=marker, markersize=5, linewidth=1.6, capsize=3, label=series,
-                  linestyle=series_line(series))
+    axis.errorbar([ranks + aside for ranks, _ in points], means, yerr=errors,
+                  color=series_colour(series), marker=marker, markersize=5, linewidth=1.6,
+                  capsize=3, label=series, linestyle=series_line(series))
 
 
 def _intervals(name: str, found: Sequence[Row]) -> Picture | None:

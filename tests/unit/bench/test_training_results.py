@@ -118,6 +118,8 @@ def test_many_networks_do_not_stand_in_one_line(models, columns):
         f"{name}, 96 pixels" for name in names]
     assert len(shown) == 2 * models
     assert len({axis.get_position().x0 for axis in shown}) == columns
+    off, topo = (drawn.lines[0].get_xdata().item() for drawn in shown[0].containers)
+    assert off < 2 < topo  # ranks: neither hides the other
     labels = [axis.get_ylabel() for axis in shown]
     assert labels.count("images/s") == labels.count("% over off") == -(-models // columns)
 
