@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +13,16 @@ FAULT = 14
 SHUT_DOWN = "HorovodInternalError: Horovod has been shut down"
 # What is freed is overwritten, so that whoever uses it afterwards notices.
 FREED = {"MALLOC_PERTURB_": "165"}
+TIMELINE_MIB = 152  # a queue in the state that is kept as long as the process
+PRIVATE_MIB = """
+import importlib, re, sys
+def private():
+    return int(re.search(r"RssAnon:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+importlib.import_module(sys.argv[1])
+before = private()
+importlib.import_module(f"horovod.{sys.argv[1]}")
+print(private() - before)
+"""
 
 
 # A single rank does not reduce its gradients.
@@ -53,3 +65,11 @@ def test_forked_children(job, controller, ranks):
         assert (report["error"], report["step"]) == ("", 20)
         assert report["weights"] == parent["weights"]
         assert report["states"] == ["active" if ranks > 1 else "warming up"]
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+def test_a_timeline_that_is_not_used_takes_no_memory(framework):
+    pytest.importorskip(framework)
+    found = subprocess.run([sys.executable, "-c", PRIVATE_MIB, framework], check=True, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert 0 < float(found.stdout) < TIMELINE_MIB / 2
