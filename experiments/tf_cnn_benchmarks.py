@@ -3,10 +3,10 @@
 ResNet50 and AlexNet in every mode, from a checkout of tensorflow/benchmarks.
 
 In the source a GPU computes, and a rank has seven cores: off's thread takes a core that little else
-wants. Here it spins on the cores on which the two ranks compute, so every mode gains more. Most of
-what gs and nbcs gain is MPI's yielding: gs without it trains ResNet50 as off does. AlexNet has few
-and large gradients: it loses the most to communication, and topo, which reduces them in shared
-memory, gains as much as with ResNet50, where the source lost.
+wants. Here it spins on the cores on which the two ranks compute, so every mode gains more. With
+ResNet50 all that gs gains is MPI's yielding, and half of what nbcs gains. AlexNet has few and large
+gradients: it loses the most to communication, and topo, which reduces them in shared memory, gains
+as much as with ResNet50, where the source lost.
 """
 
 from __future__ import annotations
