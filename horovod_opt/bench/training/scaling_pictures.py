@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
@@ -126,14 +127,8 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         return None
     models = list(dict.fromkeys(model_of(row) for row in drawn))
     names = list(dict.fromkeys(row.series for row in drawn))
-    lines = -(-len(models) // COLUMNS)
-    columns = -(-len(models) // lines)
-    figure = Figure(figsize=(max(7.2, 3.6 * columns), 6.4 * lines), layout="constrained")
-    axes = figure.subplots(2 * lines, columns, squeeze=False)
-    places = [pair for line in range(lines) for pair in zip(*axes[2 * line:2 * line + 2])]
-    for (above, below), model in zip(places, models):
-        above.sharex(below)
-        above.tick_params(labelbottom=False)
+    figure, axes = _pairs(len(models))
+    for (above, below), model in zip(axes, models):
         ranks = sorted({row.cell.ranks for row in drawn if model_of(row) == model})
         for index, series in enumerate(names):
             mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
@@ -146,15 +141,6 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         below.axhline(0, color=mode_colour(BASE), linewidth=1)
         below.set_xlabel("ranks")
         below.set_xticks(ranks)
-    for above, below in places[:len(models):columns]:
-        above.set_ylabel("images/s")
-        below.set_ylabel("% over off")
-    for pair in places[len(models):]:
-        for axis in pair:
-            axis.set_axis_off()
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", alpha=0.3)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)),
                   fontsize=9, frameon=False)
@@ -165,6 +151,27 @@ def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
         f"bench-{scaling}-scaling-{name}", f"{scaling.capitalize()} scaling: {name}",
         f"Images per second and gain over off, {batch}. Marks are means, bars 95 % confidence "
         f"intervals; those of a number of ranks stand beside it. The source's {figures}.", figure)
+
+
+def _pairs(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """That many pairs of axes, one above the other, in as many lines as they need."""
+    lines = -(-count // COLUMNS)
+    columns = -(-count // lines)
+    figure = Figure(figsize=(max(7.2, 3.6 * columns), 6.4 * lines), layout="constrained")
+    axes = figure.subplots(2 * lines, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", alpha=0.3)
+    places = [pair for line in range(lines) for pair in zip(*axes[2 * line:2 * line + 2])]
+    for above, below in places:
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+    for above, below in places[::columns]:
+        above.set_ylabel("images/s")
+        below.set_ylabel("% over off")
+    for axis in (axis for pair in places[count:] for axis in pair):
+        axis.set_axis_off()
+    return figure, places[:count]
 
 
 def _aside(index: int, series: int, ranks: Sequence[int]) -> float:
