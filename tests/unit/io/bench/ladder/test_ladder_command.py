@@ -38,6 +38,7 @@ def test_a_small_run_of_all_strategies(tmp_path, capfd):
     # Of its records a node needs four, and not the next four. They are in the page cache, unless
     # the kernel has taken them back since.
     hio = found["hio"]
+    assert hio["node_cached_bytes"] > 0
     assert 400 * 3000 <= hio["node_cached_bytes"] + hio["node_bytes_read"] < 400 * 4096
     assert (tmp_path / "bench" / "io-lmdb.png").stat().st_size > 0
     output = capfd.readouterr().out
