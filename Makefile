@@ -7,7 +7,7 @@
 # make peers   other input pipelines, to measure with horovod-opt io bench, in .venv-peers
 # make oneccl  Horovod over Intel's oneCCL, for horovod-opt bench sizes, in .venv-oneccl
 # make experiments   the source's figures again, the short ones: experiments/README.md
-# make soak    random programs, modes and faults for half an hour: docs/soak.md
+# make soak    random programs, modes and faults for half an hour: docs/work/soak.md
 # make build   rebuild what changed and install it again
 # make lint    ruff
 # make clean   remove everything that was made here
@@ -21,9 +21,9 @@ CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
-PEERS_LIST := horovod_opt/io/bench/peers.txt
+PEERS_LIST := horovod_lab/io/peers.txt
 ONECCL := .venv-oneccl
-ONECCL_LIST := horovod_opt/bench/oneccl.txt
+ONECCL_LIST := horovod_lab/bench/oneccl.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
@@ -34,7 +34,7 @@ EXPERIMENTS ?= step_breakdown cpu_usage context_switches traversal summit
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
-          $(shell find building patches horovod_opt graph_analysis -type f -not -path '*/__pycache__/*')
+          $(shell find building patches horovod_opt horovod_lab graph_analysis -type f -not -path '*/__pycache__/*')
 
 .PHONY: demo demo-torch test bench peers oneccl report experiments soak build lint clean
 .DELETE_ON_ERROR:
@@ -75,7 +75,7 @@ experiments: $(VENV)/installed
 	$(BIN)/python experiments/readme.py
 
 soak: $(VENV)/installed
-	$(BIN)/python tests/soak/run $(SOAK_ARGS)
+	$(BIN)/python tests/by_hand/soak/run $(SOAK_ARGS)
 
 build: $(VENV)/installed
 
@@ -125,7 +125,7 @@ $(PEERS)/peers: $(PEERS_LIST)
 # source, as build/ knows another MPI.
 $(ONECCL)/installed: $(ONECCL)/libraries $(INPUTS)
 	@rm -rf build/oneccl && mkdir -p build/oneccl
-	@cp -r CMakeLists.txt LICENSE MANIFEST.in NOTICE README.md building graph_analysis horovod_opt \
+	@cp -r CMakeLists.txt LICENSE MANIFEST.in NOTICE README.md building graph_analysis horovod_lab horovod_opt \
 	  horovod_opt.pth patches pyproject.toml setup.py build/oneccl
 	@echo "compiling Horovod over oneCCL: minutes; the log is build/oneccl.log"
 	@home=$(abspath $(ONECCL)); PATH=$$home/bin:$$PATH I_MPI_ROOT=$$home CCL_ROOT=$$home \

@@ -6,7 +6,7 @@ depends on it and nothing else.
     python -m building.source_tree PATCH FOLDER
 
 writes FOLDER/a, the source before that patch of the series, and FOLDER/b, the source after it:
-what a developer needs to change the patch (docs/patches.md).
+what a developer needs to change the patch (docs/work/patches.md).
 """
 
 import filecmp

@@ -14,10 +14,10 @@ from typing import Any
 from study import Study
 from tools import Tool
 
-from horovod_opt.bench.nodes.results import cells
-from horovod_opt.bench.nodes.rows import OTHERS, TOPO
-from horovod_opt.measuring.dissertation import GAIN
-from horovod_opt.report.source import Beside
+from horovod_lab.bench.nodes.results import cells
+from horovod_lab.bench.nodes.rows import OTHERS, TOPO
+from horovod_lab.measuring.dissertation import GAIN
+from horovod_lab.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

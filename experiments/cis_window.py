@@ -24,21 +24,21 @@ from study import Study
 from tools import IMAGES
 
 from graph_analysis.palette import BLUE, GREY
-from horovod_opt.arguments import INTERRUPTED, positive, some_of
-from horovod_opt.bench.training.jobs import SMALLEST
-from horovod_opt.bench.training.run_job import make_images
-from horovod_opt.bench.worker_job import Series, run
-from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.dissertation import (
+from horovod_lab.bench.training.jobs import SMALLEST
+from horovod_lab.bench.training.run_job import make_images
+from horovod_lab.bench.worker_job import Series, run
+from horovod_lab.measuring import documents, launch
+from horovod_lab.measuring.dissertation import (
     CIS_WINDOW,
     IMAGENET_IMAGES,
     TABLE_6_1,
     TRAVERSAL_PERCENT,
     WINDOW,
 )
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
-from horovod_opt.measuring.present import Grid, Picture, Section, number, show
-from horovod_opt.report.source import Beside
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.present import Grid, Picture, Section, number, show
+from horovod_lab.report.source import Beside
+from horovod_opt.arguments import INTERRUPTED, positive, some_of
 
 FILE = "cis-window"
 

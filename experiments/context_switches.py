@@ -16,7 +16,7 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
-from horovod_opt.report.source import Beside, switches
+from horovod_lab.report.source import Beside, switches
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

@@ -17,12 +17,12 @@ from typing import Any
 from study import Study
 from tools import horovod_opt
 
+from horovod_lab.bench.worker_job import BASE, WORKERS, Series, of_modes
+from horovod_lab.measuring.dissertation import BACKGROUND_CPU
+from horovod_lab.profile.classes import BACKGROUND
+from horovod_lab.profile.profile_pictures import cpu
+from horovod_lab.report.source import Beside
 from horovod_opt.arguments import positive
-from horovod_opt.bench.worker_job import BASE, WORKERS, Series, of_modes
-from horovod_opt.measuring.dissertation import BACKGROUND_CPU
-from horovod_opt.profile.classes import BACKGROUND
-from horovod_opt.profile.profile_pictures import cpu
-from horovod_opt.report.source import Beside
 
 SERIES = (Series(BASE), *of_modes("off+yield,topo"))
 

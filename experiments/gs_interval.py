@@ -13,12 +13,12 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
-from horovod_opt.bench.training.jobs import Cell
-from horovod_opt.bench.training.results import Row
-from horovod_opt.bench.worker_job import interval
-from horovod_opt.measuring.comparison import Interval
-from horovod_opt.measuring.dissertation import GS_INTERVAL
-from horovod_opt.report.source import Beside
+from horovod_lab.bench.training.jobs import Cell
+from horovod_lab.bench.training.results import Row
+from horovod_lab.bench.worker_job import interval
+from horovod_lab.measuring.comparison import Interval
+from horovod_lab.measuring.dissertation import GS_INTERVAL
+from horovod_lab.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

@@ -14,11 +14,11 @@ from typing import Any, Optional
 from study import Study
 from tools import ROOT, Tool
 
-from horovod_opt.io.bench.suites.lmdb.results import SPEED, LadderCell
-from horovod_opt.measuring.comparison import Spread, by_round, ratio
-from horovod_opt.measuring.comparison import compare as in_pairs
-from horovod_opt.measuring.dissertation import LADDER, LADDER_SWITCHES
-from horovod_opt.report.source import Beside
+from horovod_lab.io.suites.lmdb.results import SPEED, LadderCell
+from horovod_lab.measuring.comparison import Spread, by_round, ratio
+from horovod_lab.measuring.comparison import compare as in_pairs
+from horovod_lab.measuring.dissertation import LADDER, LADDER_SWITCHES
+from horovod_lab.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

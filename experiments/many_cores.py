@@ -19,7 +19,7 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
-from horovod_opt.report.source import Beside, gains
+from horovod_lab.report.source import Beside, gains
 
 TOOL = training("--framework", "torch", "--models", "ResNet50", "--modes",
                 "off+yield,gs,nbcs,scp,topo,topo+scp,auto", "--peers")

@@ -4,7 +4,7 @@ The source explains the gains by the part of a step in which graph scheduling an
 need the CPU, and the loss of AlexNet by its small graph. There a GPU computes; here the ranks
 compute on the cores on which off's thread spins, and every network gains. With few images a rank,
 AlexNet loses the most to communication: topo reduces its large buckets in shared memory, off by
-MPI (docs/bench-sizes.md).
+MPI (docs/lab/bench-sizes.md).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
-from horovod_opt.bench.training.results import Row
-from horovod_opt.measuring.dissertation import NETWORK_GAIN, RESNETS_GAIN
-from horovod_opt.report.source import Beside, largest, of_series
+from horovod_lab.bench.training.results import Row
+from horovod_lab.measuring.dissertation import NETWORK_GAIN, RESNETS_GAIN
+from horovod_lab.report.source import Beside, largest, of_series
 
 
 def gain_of_topo(found: Sequence[Row]) -> list[Beside]:

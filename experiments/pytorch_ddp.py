@@ -13,7 +13,7 @@ from typing import Any
 from study import Study, whole_steps
 from tools import training
 
-from horovod_opt.report.source import Beside, gains
+from horovod_lab.report.source import Beside, gains
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

@@ -26,8 +26,8 @@ import traversal
 import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
-from horovod_opt.bench.training.scaling_pictures import tables
-from horovod_opt.measuring import markdown
+from horovod_lab.bench.training.scaling_pictures import tables
+from horovod_lab.measuring import markdown
 
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.

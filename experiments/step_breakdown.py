@@ -19,9 +19,9 @@ from typing import Any
 from study import Study, benchmark_rows
 from tools import training
 
-from horovod_opt.bench.training.results import Row
-from horovod_opt.measuring.dissertation import ALLREDUCE, IDLE, OVERHEAD
-from horovod_opt.report.source import Beside
+from horovod_lab.bench.training.results import Row
+from horovod_lab.measuring.dissertation import ALLREDUCE, IDLE, OVERHEAD
+from horovod_lab.report.source import Beside
 
 
 def overhead(row: Row) -> float:

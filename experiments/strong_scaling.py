@@ -13,8 +13,8 @@ from typing import Any
 from study import Study, whole_steps
 from tools import Tool
 
-from horovod_opt.measuring.dissertation import GAIN, STRONG_GAIN
-from horovod_opt.report.source import Beside, largest
+from horovod_lab.measuring.dissertation import GAIN, STRONG_GAIN
+from horovod_lab.report.source import Beside, largest
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

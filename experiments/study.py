@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, GREY
-from horovod_opt.bench.training.results import Row, rows
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.present import Grid, Picture, Section, show
-from horovod_opt.report.source import Beside
+from horovod_lab.bench.training.results import Row, rows
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.present import Grid, Picture, Section, show
+from horovod_lab.report.source import Beside
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "cis-window", "io-lmdb",

@@ -13,9 +13,9 @@ from typing import Any
 from study import Study
 from tools import Tool
 
-from horovod_opt.measuring.dissertation import NETWORK_GAIN
-from horovod_opt.report.source import Beside
-from horovod_opt.simulate.summit import FIGURES, LARGEST, complete
+from horovod_lab.measuring.dissertation import NETWORK_GAIN
+from horovod_lab.report.source import Beside
+from horovod_lab.simulate.summit import FIGURES, LARGEST, complete
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:

@@ -18,10 +18,10 @@ from typing import Any
 from study import Study
 from tools import ROOT, horovod_opt
 
-from horovod_opt.io.bench.suites.stream.jobs import LABELS
-from horovod_opt.io.bench.suites.stream.results import STEP_SECONDS, Kind, StreamCell, cells
-from horovod_opt.measuring.tensorflow_io import HDD, LUSTRE, SPEEDUP, WAITING
-from horovod_opt.report.source import Beside
+from horovod_lab.io.suites.stream.jobs import LABELS
+from horovod_lab.io.suites.stream.results import STEP_SECONDS, Kind, StreamCell, cells
+from horovod_lab.measuring.tensorflow_io import HDD, LUSTRE, SPEEDUP, WAITING
+from horovod_lab.report.source import Beside
 
 SUITE = ("io", "bench", "--suite", "stream")
 DEVICES = {"disk": HDD, "parallel": LUSTRE}  # by the stand that is like it

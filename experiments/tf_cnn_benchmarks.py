@@ -22,7 +22,7 @@ from networks import gain_of_topo
 from study import Study, whole_steps
 from tools import Tool, horovod_opt
 
-from horovod_opt.report.source import Beside, gains
+from horovod_lab.report.source import Beside, gains
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
+from horovod_lab.measuring.present import show
+from horovod_lab.report.source import Beside
+from horovod_lab.report.traversal_section import section
 from horovod_opt.arguments import positive, some_of
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
-from horovod_opt.measuring.present import show
-from horovod_opt.report.source import Beside
-from horovod_opt.report.traversal_section import section
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
@@ -74,7 +74,7 @@ def measure_network(name: str, repeats: int) -> dict:
     import keras
     from training_graph import training_function
 
-    from horovod_opt.bench.workers.models import NETWORKS
+    from horovod_lab.bench.workers.models import NETWORKS
 
     function = training_function(NETWORKS[name]())
     reading, analysing = [], []

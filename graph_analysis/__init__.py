@@ -4,7 +4,7 @@
     for region in analyze(graph, values={"HorovodSize": 2}).regions:
         print(region.plan.explain() if region.plan else region.reason)
 
-TensorFlow is imported only by the readers of its files. See docs/graph-analysis.md."""
+TensorFlow is imported only by the readers of its files. See docs/how/graph-analysis.md."""
 
 from graph_analysis.analysis import Analysis, Region, analyze
 from graph_analysis.dict_reader import read_dict

@@ -1,4 +1,4 @@
-"""Graphs from plain dictionaries and JSON files; the format is in docs/graph-analysis.md."""
+"""Graphs from plain dictionaries and JSON files; the format is in docs/how/graph-analysis.md."""
 
 from __future__ import annotations
 

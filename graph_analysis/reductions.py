@@ -1,8 +1,8 @@
 """What Horovod reduces and how: data types and reduce operations. This is their one table.
 
 Numbers are upstream's, of horovod/common/message.h. C++ gets the table with the generated header
-(horovod_opt/native/header.py), and csrc/binding/topo/arithmetic.cc does not compile if upstream's
-numbers are others.
+(horovod_opt/native/header.py), and csrc/binding/reduction/arithmetic.cc does not compile if
+upstream's numbers are others.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from horovod_lab.bench import bench_command
+from horovod_lab.io import io_bench_command
+from horovod_lab.profile import profile_command as profile
+from horovod_lab.report import report_command as report
+from horovod_lab.simulate import simulate_command as simulate
 from horovod_opt import __version__
 from horovod_opt.arguments import positive
-from horovod_opt.bench import bench_command
 from horovod_opt.io.commands import io_command
-from horovod_opt.profile import profile_command as profile
-from horovod_opt.report import report_command as report
-from horovod_opt.simulate import simulate_command as simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profile.add(commands)
     simulate.add(commands)
     report.add(commands)
-    io_command.add(commands)
+    io_command.add(commands, io_bench_command)
     options = parser.parse_args(
         bench_command.with_suite(sys.argv[1:] if arguments is None else arguments))
     return options.run(options)

@@ -1,7 +1,7 @@
 """The settings: one table, from which the parser, the help, the docs and the C header come.
 
     python -m horovod_opt.settings              prints them
-    python -m horovod_opt.settings --markdown   writes docs/settings.md
+    python -m horovod_opt.settings --markdown   writes docs/use/settings.md
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def help_text() -> str:
 
 
 def markdown() -> str:
-    """The text of docs/settings.md."""
+    """The text of docs/use/settings.md."""
     lines = [
         (
             "<!-- Written by `python -m horovod_opt.settings --markdown`; "

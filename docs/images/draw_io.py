@@ -1,6 +1,6 @@
 """Draws docs/images/io-way.svg: the way of a sample from its file to the training.
 
-    python docs/draw_io.py
+    python docs/images/draw_io.py
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch  # noqa: E402
 
-OUTPUT = Path(__file__).parent / "images" / "io-way.svg"
+OUTPUT = Path(__file__).parent / "io-way.svg"
 BLUE, ORANGE, GREEN, GREY = "#4c78a8", "#f58518", "#54a24b", "#888888"
 
 

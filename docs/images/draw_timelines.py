@@ -1,6 +1,6 @@
 """Draws docs/images/timeline-*.svg: two background threads over four cycles, in each mode.
 
-    python docs/draw_timelines.py
+    python docs/images/draw_timelines.py
 
 The times are simulated by the rules of the modes, not measured. Our own drawing of what the
 dissertation shows in Figures 6.8, 6.9, 6.11 and 6.12.
@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_opt.measuring.colours import TIMELINE
+from horovod_lab.measuring.colours import TIMELINE
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).parent
 
 CYCLE = 1000.0  # HOROVOD_CYCLE_TIME and all times here: us
 ALLREDUCE = 90.0  # from the arrival of the last rank

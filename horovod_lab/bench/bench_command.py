@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from horovod_opt.bench.nodes import nodes_options
-from horovod_opt.bench.overhead import overhead_options
-from horovod_opt.bench.sizes import sizes_options
-from horovod_opt.bench.steps import steps_options
-from horovod_opt.bench.training import training_options
+from horovod_lab.bench.nodes import nodes_options
+from horovod_lab.bench.overhead import overhead_options
+from horovod_lab.bench.sizes import sizes_options
+from horovod_lab.bench.steps import steps_options
+from horovod_lab.bench.training import training_options
 
 SUITES = {"training": training_options, "overhead": overhead_options, "steps": steps_options,
           "nodes": nodes_options, "sizes": sizes_options}

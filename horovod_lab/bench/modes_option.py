@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_opt.bench.worker_job import MODES, Series, of_modes
+from horovod_lab.bench.worker_job import MODES, Series, of_modes
 from horovod_opt.settings import SettingsError
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from horovod_opt.bench.worker_job import BASE, Series
+from horovod_lab.bench.worker_job import BASE, Series
 
 
 def add_plain(parser: argparse.ArgumentParser) -> None:

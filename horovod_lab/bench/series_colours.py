@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from horovod_opt.bench.worker_job import LIMIT, YIELDING
-from horovod_opt.measuring.colours import mode_colour
+from horovod_lab.bench.worker_job import LIMIT, YIELDING
+from horovod_lab.measuring.colours import mode_colour
 
 OTHERS = {LIMIT: "black", YIELDING.name: "#555555", "plain upstream": "#C8C8C8",
           "MultiWorkerMirroredStrategy": "#8B4513", "DDP": "#8B4513",

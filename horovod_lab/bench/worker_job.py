@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from horovod_opt.measuring import launch
+from horovod_lab.measuring import launch
 from horovod_opt.settings import SettingsError, load
 
 BASE = "off"  # what the modes are compared with

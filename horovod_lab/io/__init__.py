@@ -1,1 +1,1 @@
-"""The input side measured beside others: docs/io-bench.md."""
+"""The input side measured beside others: docs/lab/io-bench.md."""

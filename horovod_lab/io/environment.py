@@ -55,9 +55,10 @@ def find(folder: Path = FOLDER) -> Environment:
 
 def source() -> str:
     """A digest of the input side's Python files."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for package in ("horovod_lab/io", "horovod_opt/io")
+                       for path in (root / package).rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 

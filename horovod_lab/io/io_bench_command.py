@@ -6,15 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from horovod_lab.io.ladder.place import MEMORY, WINDOWS
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.suites.stream import options as stream_options
+from horovod_lab.io.suites.stream.jobs import LABELS
+from horovod_lab.io.suites.training.jobs import SOURCES
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.suite_options import add_length, add_output
 from horovod_opt.arguments import above_zero, positive, some_of
-from horovod_opt.io.bench.ladder.place import MEMORY, WINDOWS
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.suites.stream import options as stream_options
-from horovod_opt.io.bench.suites.stream.jobs import LABELS
-from horovod_opt.io.bench.suites.training.jobs import SOURCES
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
-from horovod_opt.measuring.suite_options import add_length, add_output
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
 # By suite: what options that were not given are.
@@ -136,11 +136,11 @@ def _run(options: argparse.Namespace) -> int:
             return 2
         options.batch, = options.batch
     if options.suite == TRAINING:
-        from horovod_opt.io.bench.suites.training import suite
+        from horovod_lab.io.suites.training import suite
     elif options.suite == LMDB:
-        from horovod_opt.io.bench.suites.lmdb import suite
+        from horovod_lab.io.suites.lmdb import suite
     elif options.suite == STREAM:
-        from horovod_opt.io.bench.suites.stream import suite
+        from horovod_lab.io.suites.stream import suite
     else:
-        from horovod_opt.io.bench.suites.records import suite
+        from horovod_lab.io.suites.records import suite
     return suite.run(options)

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from horovod_opt.measuring import machine
+from horovod_lab.measuring import machine
 
 VERSION = 1
 

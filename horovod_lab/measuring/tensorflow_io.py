@@ -8,7 +8,7 @@ say whether those of threads are of Figure 4, with preprocessing, or of Figure 5
 
 from __future__ import annotations
 
-from horovod_opt.measuring.dissertation import Reported
+from horovod_lab.measuring.dissertation import Reported
 
 HDD, LUSTRE = "HDD", "Lustre"
 

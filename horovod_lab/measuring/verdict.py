@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.present import number
+from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.present import number
 
 
 class Bound:

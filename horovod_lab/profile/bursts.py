@@ -7,8 +7,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from horovod_opt.profile.cycles import Reading
-from horovod_opt.profile.proc import Proc, parse_schedstat
+from horovod_lab.profile.cycles import Reading
+from horovod_lab.profile.proc import Proc, parse_schedstat
 
 RESOLUTION = 0.0005  # s, from one reading to the next
 LENGTH = 0.5  # s

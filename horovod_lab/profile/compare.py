@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.profile.classes import BACKGROUND
-from horovod_opt.profile.profile_pictures import classes_of, cpu, mode, over_classes, rate
-from horovod_opt.profile.style import SMALL, SYSTEM, USER, class_colour, finish
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.profile.classes import BACKGROUND
+from horovod_lab.profile.profile_pictures import classes_of, cpu, mode, over_classes, rate
+from horovod_lab.profile.style import SMALL, SYSTEM, USER, class_colour, finish
 
 
 def comparison(names: Sequence[str], documents: Sequence[Mapping]) -> Section:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from horovod_opt.measuring.present import Picture
-from horovod_opt.profile.style import RANKS, SMALL, STATES, finish
+from horovod_lab.measuring.present import Picture
+from horovod_lab.profile.style import RANKS, SMALL, STATES, finish
 
 MARKED = 0.001  # s: an oversleep from this length on has a mark
 LABELS = {"running": "running", "waiting": "waiting for a core", "asleep": "asleep"}

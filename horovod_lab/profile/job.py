@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from horovod_opt.profile.live import Screen
-from horovod_opt.profile.proc import Proc
-from horovod_opt.profile.ranks import MARK, kill_marked, marked
+from horovod_lab.profile.live import Screen
+from horovod_lab.profile.proc import Proc
+from horovod_lab.profile.ranks import MARK, kill_marked, marked
 
 GRACE = 10.0  # s that the job has to end itself, after a signal
 LINGER = 5.0  # s that its processes may outlive it

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from horovod_opt.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN, SCHEDULING
-from horovod_opt.profile.sampler import SampledRank, Usage
+from horovod_lab.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN, SCHEDULING
+from horovod_lab.profile.sampler import SampledRank, Usage
 
 SHOWN = {BACKGROUND: "background", SCHEDULING: "scheduling", INPUT: "input", MAIN: "Python"}
 

@@ -56,9 +56,9 @@ class CommandError(Exception):
 
 
 def run(options: argparse.Namespace) -> int:
-    from horovod_opt.measuring.documents import DocumentError
-    from horovod_opt.profile.classes import ClassesError
-    from horovod_opt.profile.job import NotStarted
+    from horovod_lab.measuring.documents import DocumentError
+    from horovod_lab.profile.classes import ClassesError
+    from horovod_lab.profile.job import NotStarted
 
     command = options.job[1:] if options.job[:1] == ["--"] else options.job
     new = not os.path.exists(options.output)
@@ -95,10 +95,10 @@ def _say(text: str) -> None:
 def _profile(options: argparse.Namespace, command: Sequence[str]) -> int:
     from rich.console import Console
 
-    from horovod_opt.measuring import documents
-    from horovod_opt.profile.classes import Classes, read_classes
-    from horovod_opt.profile.proc import Proc
-    from horovod_opt.profile.run_profile import Profile
+    from horovod_lab.measuring import documents
+    from horovod_lab.profile.classes import Classes, read_classes
+    from horovod_lab.profile.proc import Proc
+    from horovod_lab.profile.run_profile import Profile
 
     classes = read_classes(options.classes) if options.classes else Classes()
     if not Proc().schedstat_is_kept():
@@ -145,7 +145,7 @@ def _profile(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _compare(paths: Sequence[Path], folder: Path) -> int:
-    from horovod_opt.measuring import documents
+    from horovod_lab.measuring import documents
 
     if len(paths) < 2:
         raise CommandError("--compare needs two profiles or more")
@@ -159,8 +159,8 @@ def _compare(paths: Sequence[Path], folder: Path) -> int:
 def _drawing() -> tuple[ModuleType, ModuleType, ModuleType]:
     """What needs matplotlib, which only those have who want pictures."""
     try:
-        from horovod_opt.measuring import present
-        from horovod_opt.profile import compare, profile_pictures
+        from horovod_lab.measuring import present
+        from horovod_lab.profile import compare, profile_pictures
     except ImportError as error:
         raise CommandError(f"no tables and no pictures: {error}; remedy: pip install "
                            "'horovod-opt[experiments]'") from error

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.profile.classes import BACKGROUND, CLASSES
-from horovod_opt.profile.cycle_pictures import draw_cycles, draw_oversleeps
-from horovod_opt.profile.live import SHOWN
-from horovod_opt.profile.style import RANKS, SYSTEM, USER, class_colour, finish
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.profile.classes import BACKGROUND, CLASSES
+from horovod_lab.profile.cycle_pictures import draw_cycles, draw_oversleeps
+from horovod_lab.profile.live import SHOWN
+from horovod_lab.profile.style import RANKS, SYSTEM, USER, class_colour, finish
 
 
 def section(document: Mapping) -> Section:

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from horovod_opt.profile.proc import Proc
+from horovod_lab.profile.proc import Proc
 
 MARK = "HOROVOD_PROFILE_JOB"
 # Set by Horovod's launcher with Gloo, Open MPI, PMIx, MPICH, Slurm; the innermost first.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
-from horovod_opt.profile import windows
-from horovod_opt.profile.bursts import Bursts
-from horovod_opt.profile.classes import BACKGROUND, CLASSES, Classes
-from horovod_opt.profile.sampler import SampledRank, Sampler, Usage
+from horovod_lab.profile import windows
+from horovod_lab.profile.bursts import Bursts
+from horovod_lab.profile.classes import BACKGROUND, CLASSES, Classes
+from horovod_lab.profile.sampler import SampledRank, Sampler, Usage
 
 STEADY = ("the second half of the time in which all ranks had a background thread: the first may "
           "be start-up, tracing and warm-up")

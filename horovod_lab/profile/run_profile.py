@@ -12,16 +12,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.machine import SETTINGS
-from horovod_opt.profile.bursts import Bursts
-from horovod_opt.profile.classes import BACKGROUND, Classes
-from horovod_opt.profile.job import Job
-from horovod_opt.profile.live import Screen, live_table
-from horovod_opt.profile.proc import Proc
-from horovod_opt.profile.ranks import MARK, Finder
-from horovod_opt.profile.record import Ranks, describe
-from horovod_opt.profile.sampler import LOOKS, Sampler, Usage
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.machine import SETTINGS
+from horovod_lab.profile.bursts import Bursts
+from horovod_lab.profile.classes import BACKGROUND, Classes
+from horovod_lab.profile.job import Job
+from horovod_lab.profile.live import Screen, live_table
+from horovod_lab.profile.proc import Proc
+from horovod_lab.profile.ranks import MARK, Finder
+from horovod_lab.profile.record import Ranks, describe
+from horovod_lab.profile.sampler import LOOKS, Sampler, Usage
 from horovod_opt.runtime import STATS_JSON
 
 REFRESH = 1.0  # s: new processes, the live table

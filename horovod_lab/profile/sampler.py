@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from horovod_opt.profile.names import names_of_rank, wait_kind
-from horovod_opt.profile.proc import Proc
-from horovod_opt.profile.ranks import RankProcess
+from horovod_lab.profile.names import names_of_rank, wait_kind
+from horovod_lab.profile.proc import Proc
+from horovod_lab.profile.ranks import RankProcess
 
 MOST_SAMPLES = 1200  # then every other one is given up, and only every other one kept from there on
 # Upstream's background thread shows itself by how it waits: ROUNDS times LOOKS looks of 1 ms.

@@ -13,7 +13,7 @@ from graph_analysis.palette import (
     VERMILION,
     YELLOW,
 )
-from horovod_opt.profile import classes
+from horovod_lab.profile import classes
 
 CLASSES = {classes.BACKGROUND: BLUE, classes.SCHEDULING: GREEN, classes.INPUT: ORANGE,
            classes.HELPERS: PURPLE, classes.MAIN: SKY_BLUE, classes.REST: GREY}

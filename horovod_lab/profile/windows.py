@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from horovod_opt.profile.bursts import RESOLUTION, Burst
-from horovod_opt.profile.cycles import (
+from horovod_lab.profile.bursts import RESOLUTION, Burst
+from horovod_lab.profile.cycles import (
     RUNNING,
     WAITING,
     Interval,

@@ -1,1 +1,1 @@
-"""`horovod-opt report`: everything that was measured and simulated, as one page; docs/report.md."""
+"""`horovod-opt report`: all that was measured and simulated, as one page; docs/lab/report.md."""

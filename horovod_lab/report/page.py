@@ -15,21 +15,21 @@ from typing import Any
 import jinja2
 import matplotlib
 
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.profile.compare import comparison
+from horovod_lab.report.source import beside_the_source
 from horovod_opt import __version__
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.profile.compare import comparison
-from horovod_opt.report.source import beside_the_source
 
 # The module with the function `section` for each kind of file, in the order of the page.
 KINDS = {
-    "profile": "horovod_opt.profile.profile_pictures",
-    "bench": "horovod_opt.bench.training.scaling_pictures",
-    "simulation": "horovod_opt.simulate.simulation_pictures",
-    "overhead": "horovod_opt.bench.overhead.overhead_pictures",
-    "steps": "horovod_opt.bench.steps.steps_pictures",
-    "nodes": "horovod_opt.bench.nodes.nodes_pictures",
-    "sizes": "horovod_opt.bench.sizes.sizes_pictures",
-    "traversal": "horovod_opt.report.traversal_section",
+    "profile": "horovod_lab.profile.profile_pictures",
+    "bench": "horovod_lab.bench.training.scaling_pictures",
+    "simulation": "horovod_lab.simulate.simulation_pictures",
+    "overhead": "horovod_lab.bench.overhead.overhead_pictures",
+    "steps": "horovod_lab.bench.steps.steps_pictures",
+    "nodes": "horovod_lab.bench.nodes.nodes_pictures",
+    "sizes": "horovod_lab.bench.sizes.sizes_pictures",
+    "traversal": "horovod_lab.report.traversal_section",
 }
 PIXELS_PER_INCH = 96  # of CSS
 

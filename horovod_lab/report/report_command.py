@@ -28,8 +28,8 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from horovod_opt.measuring.documents import DocumentError, load
-    from horovod_opt.report.page import KINDS, page
+    from horovod_lab.measuring.documents import DocumentError, load
+    from horovod_lab.report.page import KINDS, page
 
     named = options.paths or [Path(name) for name in FOLDERS if Path(name).is_dir()]
     files = [file for path in named

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.bench.training.jobs import Cell
-from horovod_opt.bench.training.results import Row, rows
-from horovod_opt.measuring import dissertation
-from horovod_opt.measuring.dissertation import Reported
-from horovod_opt.measuring.present import Grid, Section
+from horovod_lab.bench.training.jobs import Cell
+from horovod_lab.bench.training.results import Row, rows
+from horovod_lab.measuring import dissertation
+from horovod_lab.measuring.dissertation import Reported
+from horovod_lab.measuring.present import Grid, Section
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, GREY, ORANGE
-from horovod_opt.measuring.present import Grid, Picture, Section
+from horovod_lab.measuring.present import Grid, Picture, Section
 
 
 def section(document: dict) -> Section:

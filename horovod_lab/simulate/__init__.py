@@ -1,1 +1,1 @@
-"""Predicts what the modes bring at any number of ranks; see docs/simulation.md."""
+"""Predicts what the modes bring at any number of ranks; see docs/lab/simulation.md."""

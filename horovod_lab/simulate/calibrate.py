@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph_analysis.analysis import DEFAULT_THRESHOLD
-from horovod_opt.profile.classes import BACKGROUND, HELPERS, INPUT
-from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.parameters import ParameterError, Setup
+from horovod_lab.profile.classes import BACKGROUND, HELPERS, INPUT
+from horovod_lab.simulate import costs, model, summit
+from horovod_lab.simulate.parameters import ParameterError, Setup
 
 NETWORK = ("ring_hop_seconds", "ring_bandwidth", "tree_hop_intra_seconds", "tree_hop_inter_seconds",
            "tree_bandwidth", "hop_inter_seconds", "tcp_messages", "message_cpu_seconds",
@@ -32,7 +32,7 @@ COMMON = {
     "tensors": (1, "assumed: chunks of exchanges are within tensors; tensor_seconds is 0"),
     "tensor_seconds": (0, "part of data_cpu_seconds_per_byte"),
     "fusion_bytes": (128 * 2**20, "Horovod 0.28.1's default"),
-    "bucket_bytes": (DEFAULT_THRESHOLD, "docs/topo.md"),
+    "bucket_bytes": (DEFAULT_THRESHOLD, "docs/use/topo.md"),
     **{name: (summit.TABLE[name][0], f"of the Summit preset: {summit.TABLE[name][1]}")
        for name in NETWORK},
 }

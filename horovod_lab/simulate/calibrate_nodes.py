@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.bench.nodes.rows import ONE_NODE, PAIR, SIZE_LARGE, TOPO, Layout
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.simulate import calibrate, costs, summit
-from horovod_opt.simulate.exchange_costs import exchange
-from horovod_opt.simulate.parameters import ParameterError, Setup
+from horovod_lab.bench.nodes.rows import ONE_NODE, PAIR, SIZE_LARGE, TOPO, Layout
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.simulate import calibrate, costs, summit
+from horovod_lab.simulate.exchange_costs import exchange
+from horovod_lab.simulate.parameters import ParameterError, Setup
 
 UNLIMITED = 1e15  # bytes/s
 # Of the Ethernet frame of 1514 bytes that Linux counts, a segment of TCP fills so much.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.simulate.parameters import Parameters
 
 
 def layout(p: Parameters, ranks: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def data_work(p: Parameters, ranks: int, size: float, planned: bool) -> float:
 # Mode topo
 
 PLACE = 512 * 2**10  # bytes of all ranks of a group up to which a bucket has a place of its own
-CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: core/shm/node_collectives.h
+CHUNK = 2 * 2**20  # bytes that are reduced at a time otherwise: core/reduction/node_collectives.h
 
 
 def groups(p: Parameters, ranks: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """What an exchange between groups consists of in mode topo: messages, bytes, and which of them
-come one after the other. As in csrc/core/nodes/exchange.h and schedule.cc."""
+come one after the other. As in nonblocking_allreduce.h and allreduce_schedules.cc of
+csrc/core/network."""
 
 from __future__ import annotations
 

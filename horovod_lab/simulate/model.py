@@ -1,4 +1,4 @@
-"""The simulation of one mode at one number of ranks. docs/simulation-model.md has the rules."""
+"""The simulation of one mode at one number of ranks. docs/lab/simulation-model.md has the rules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.modes.gs import GlobalSleep
-from horovod_opt.simulate.modes.nbcs import Naps
-from horovod_opt.simulate.modes.off import Off
-from horovod_opt.simulate.modes.scp import PartitionedCores
-from horovod_opt.simulate.modes.topo import Topo
-from horovod_opt.simulate.modes.topo_exchanges import Exchanged
-from horovod_opt.simulate.parameters import ParameterError, Parameters
-from horovod_opt.simulate.processor_sharing import Cores
-from horovod_opt.simulate.training import Result, Training
+from horovod_lab.simulate import costs
+from horovod_lab.simulate.modes.gs import GlobalSleep
+from horovod_lab.simulate.modes.nbcs import Naps
+from horovod_lab.simulate.modes.off import Off
+from horovod_lab.simulate.modes.scp import PartitionedCores
+from horovod_lab.simulate.modes.topo import Topo
+from horovod_lab.simulate.modes.topo_exchanges import Exchanged
+from horovod_lab.simulate.parameters import ParameterError, Parameters
+from horovod_lab.simulate.processor_sharing import Cores
+from horovod_lab.simulate.training import Result, Training
 
 MODES = ("off", "gs", "nbcs", "scp", "topo", "topo+scp", "gs+nbcs", "gs+scp", "nbcs+scp")
 FREED_AT_ONCE = 16 * 2**20  # bytes

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.simulate.parameters import Parameters
 
 TOLERANCE = 1e-12  # seconds: what rounding may leave of a phase
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horovod_lab.bench.worker_job import BASE
 from horovod_opt.arguments import INTERRUPTED, Refused, positive
-from horovod_opt.bench.worker_job import BASE
 
 if TYPE_CHECKING:
-    from horovod_opt.simulate.parameters import Setup
+    from horovod_lab.simulate.parameters import Setup
 
 NAME = "horovod-opt simulate"
 MODES = "off,gs,nbcs,scp,topo,topo+scp"  # those of the source
@@ -29,8 +29,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         "simulate", help="predict what the modes bring at any number of ranks",
         description="Simulates the background threads of all ranks in each mode, from a preset or "
         "from a profile of your own job, and shows images/s, efficiency, what a mode brings over "
-        "off, and where a step's time goes. docs/simulation-model.md has the model, "
-        "docs/simulation-fit.md the origin of every parameter. Exit status 2 if something "
+        "off, and where a step's time goes. docs/lab/simulation-model.md has the model, "
+        "docs/lab/simulation-fit.md the origin of every parameter. Exit status 2 if something "
         "cannot be simulated, 130 if interrupted.")
     origin = parser.add_mutually_exclusive_group()
     origin.add_argument("--preset", choices=("summit",), default="summit",
@@ -54,8 +54,8 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from horovod_opt.measuring.documents import DocumentError, load
-    from horovod_opt.simulate.parameters import ParameterError
+    from horovod_lab.measuring.documents import DocumentError, load
+    from horovod_lab.simulate.parameters import ParameterError
 
     options.steps = options.steps or (PROFILE_STEPS if options.profile else SUMMIT_STEPS)
     try:
@@ -84,9 +84,9 @@ def prepare(options: argparse.Namespace) -> tuple[Setup, dict[str, Any] | None]:
     Raises:
         ParameterError, DocumentError: a value or the profile cannot be used.
     """
-    from horovod_opt.measuring.documents import load
-    from horovod_opt.simulate import calibrate, summit
-    from horovod_opt.simulate.parameters import parse_settings
+    from horovod_lab.measuring.documents import load
+    from horovod_lab.simulate import calibrate, summit
+    from horovod_lab.simulate.parameters import parse_settings
 
     if options.profile:
         settings = parse_settings(options.settings, also=("step_seconds",))
@@ -99,7 +99,7 @@ def prepare(options: argparse.Namespace) -> tuple[Setup, dict[str, Any] | None]:
 
 def check_benchmark(benchmark: dict[str, Any], calibrated: bool) -> None:
     """Raises ParameterError if nothing of it can be predicted. `calibrated`: by a profile."""
-    from horovod_opt.simulate import validate, validate_nodes
+    from horovod_lab.simulate import validate, validate_nodes
 
     of_nodes = benchmark["kind"] == "nodes"
     (validate_nodes if of_nodes else validate).check(benchmark, calibrated)
@@ -108,7 +108,7 @@ def check_benchmark(benchmark: dict[str, Any], calibrated: bool) -> None:
 def compare_with_benchmark(benchmark: dict[str, Any], profiled: Setup | None, seed: int,
                            done: Callable[[str], None]) -> dict[str, Any]:
     """The "validation" of the document."""
-    from horovod_opt.simulate import validate, validate_nodes
+    from horovod_lab.simulate import validate, validate_nodes
 
     if benchmark["kind"] == "nodes":
         return validate_nodes.validate(benchmark, seed, done)
@@ -130,7 +130,7 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
     Raises:
         ParameterError, Refused: one is unknown, or none is possible.
     """
-    from horovod_opt.simulate import model, study
+    from horovod_lab.simulate import model, study
 
     asked = list(dict.fromkeys(text.split(",")))
     for mode in asked:
@@ -162,9 +162,9 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from horovod_opt.measuring import documents, present
-    from horovod_opt.simulate import study, summit, summit_messages
-    from horovod_opt.simulate.simulation_pictures import section
+    from horovod_lab.measuring import documents, present
+    from horovod_lab.simulate import study, summit, summit_messages
+    from horovod_lab.simulate.simulation_pictures import section
 
     started = time.process_time()
     path = options.output / "simulation.json"

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from horovod_opt.bench.worker_job import BASE
-from horovod_opt.simulate import model
-from horovod_opt.simulate.modes import scp
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.bench.worker_job import BASE
+from horovod_lab.simulate import model
+from horovod_lab.simulate.modes import scp
+from horovod_lab.simulate.parameters import Parameters
 
 
 def possible(p: Parameters, mode: str) -> bool:

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.measuring import dissertation
-from horovod_opt.measuring.dissertation import Reported
-from horovod_opt.simulate import model
-from horovod_opt.simulate.parameters import Setup
+from horovod_lab.measuring import dissertation
+from horovod_lab.measuring.dissertation import Reported
+from horovod_lab.simulate import model
+from horovod_lab.simulate.parameters import Setup
 
 NCCL = "published: NCCL 2.4.7, src/init.cc, ncclTreeThreshold"
 RESNET50 = "published: He et al., 2016, doi:10.1109/CVPR.2016.90"
 NETWORK = "assumed: between neighbours in EDR InfiniBand, with the MPI's own work"
 POLL = "measured here: gs takes 2.9 to 5.0 % of a core in cycles of 1 ms, idle (README)"
-OURS = "default of the setting (docs/settings.md)"
+OURS = "default of the setting (docs/use/settings.md)"
 
 TABLE: dict[str, tuple[float, str]] = {
     "batch": (32, "source, 6.4.1"),
@@ -47,7 +47,7 @@ TABLE: dict[str, tuple[float, str]] = {
     "yields": (0, "source, 6.2.4: MPI_Allreduce spins"),
     "hop_intra_seconds": (1e-6, NETWORK),
     "hop_inter_seconds": (2e-6, NETWORK),
-    "tcp_messages": (0, "assumed: MPI uses InfiniBand itself, and is not slower: docs/topo.md"),
+    "tcp_messages": (0, "assumed: MPI uses InfiniBand itself, and is not slower: docs/use/topo.md"),
     "message_cpu_seconds": (2e-6, "assumed: about what a call of MPI over InfiniBand takes"),
     "message_cpu_seconds_per_byte": (0, "assumed: the GPUs move the data"),
     "link_bandwidth": (25e9, "published: Vazhkudai et al., 2018, doi:10.1109/SC.2018.00055: two "

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from horovod_opt.bench.worker_job import BASE
-from horovod_opt.simulate import model, summit
+from horovod_lab.bench.worker_job import BASE
+from horovod_lab.simulate import model, summit
 
 # A message over IP over InfiniBand takes about as long as over fast Ethernet: both are assumed.
 WAYS = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from horovod_opt.measuring import present
-from horovod_opt.measuring.present import Grid
-from horovod_opt.simulate import summit
+from horovod_lab.measuring import present
+from horovod_lab.measuring.present import Grid
+from horovod_lab.simulate import summit
 
 PARTS = ("compute", "overhead", "data")
 MET = f"Met: within {100 * summit.HIT:.0f} % of a figure, or inside a range."

@@ -1,6 +1,6 @@
 """Steps of training, and what the background threads of all modes have in common.
 
-Times are seconds since the start of the simulation. docs/simulation-model.md has the rules.
+Times are seconds since the start of the simulation. docs/lab/simulation-model.md has the rules.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.modes.nbcs import Naps
-from horovod_opt.simulate.parameters import Parameters
-from horovod_opt.simulate.processor_sharing import Cores
+from horovod_lab.simulate import costs
+from horovod_lab.simulate.modes.nbcs import Naps
+from horovod_lab.simulate.parameters import Parameters
+from horovod_lab.simulate.processor_sharing import Cores
 
 WARM_UP = 3  # steps that are not counted: ranks start in step
 TRACED = 4  # ranks of which `Result.trace` tells

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.simulate import calibrate, model, study
-from horovod_opt.simulate.parameters import ParameterError, Setup
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.simulate import calibrate, model, study
+from horovod_lab.simulate.parameters import ParameterError, Setup
 
 # In these MPI moves the data and nobody's spinning hides what it costs; off comes last.
 CALIBRATING = ("gs", "gs+nbcs", "nbcs", "topo", "off")

@@ -8,13 +8,13 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from horovod_opt.bench.nodes.results import Cell, cells
-from horovod_opt.bench.nodes.rows import SIZE_LARGE, TOPO, TOPO_BF16, TOPO_GLOO
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.simulate import calibrate_nodes, model, study
-from horovod_opt.simulate.calibrate_nodes import ALONE, Calibrating, horovods_cpu
-from horovod_opt.simulate.parameters import ParameterError, Parameters, Setup
-from horovod_opt.simulate.validate import BAND, beside
+from horovod_lab.bench.nodes.results import Cell, cells
+from horovod_lab.bench.nodes.rows import SIZE_LARGE, TOPO, TOPO_BF16, TOPO_GLOO
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.simulate import calibrate_nodes, model, study
+from horovod_lab.simulate.calibrate_nodes import ALONE, Calibrating, horovods_cpu
+from horovod_lab.simulate.parameters import ParameterError, Parameters, Setup
+from horovod_lab.simulate.validate import BAND, beside
 
 STEPS = 30
 PREDICTED = (LIMIT, TOPO, TOPO_GLOO, TOPO_BF16)

@@ -32,7 +32,7 @@ FRAMEWORKS = {
 }
 # Where launchers tell a rank how many ranks share its node.
 LOCAL_SIZES = ("HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-# Of memfd_create, as core/shm/shared_segment.cc tries them: closed on exec, sealable, not
+# Of memfd_create, as core/shared_memory/shared_segment.cc tries them: closed on exec, sealable, not
 # executable.
 MEMFD_FLAGS = (1 | 2 | 8, 1 | 2)
 

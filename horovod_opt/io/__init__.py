@@ -4,7 +4,7 @@
     data = hio.open("/data/train-*.tfrecord", seed=1)
     for batch in hio.torch.loader(data, batch_size=64, decode=decode): ...
 
-docs/io.md is the page for users. No framework, MPI or Horovod is imported here; hio.torch,
+docs/use/io.md is the page for users. No framework, MPI or Horovod is imported here; hio.torch,
 hio.tensorflow and hio.keras import theirs. Whatever it is, it is imported when it is first used:
 the command horovod-opt, which has a part here, is to start at once.
 """
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from horovod_opt.io.data import Data
     from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
     from horovod_opt.io.job.communication import Communication
+    from horovod_opt.io.node_reader.errors import ReaderEnded
     from horovod_opt.io.opening import open
-    from horovod_opt.io.reader.errors import ReaderEnded
     from horovod_opt.io.sample import Sample
     from horovod_opt.io.sample_batch import SampleBatch
 

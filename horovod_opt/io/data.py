@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Optional
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job.agreement import equal
+from horovod_opt.io.node_reader.errors import ReaderEnded
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.state import check_state, state_of
-from horovod_opt.io.reader.errors import ReaderEnded
 
 if TYPE_CHECKING:
     from horovod_opt.io.counting import Counter
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
-    from horovod_opt.io.reader.member import Member
+    from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.reading import Reading
 
 BAD = ("raise", "skip")

@@ -11,10 +11,10 @@ import numpy as np
 from horovod_opt.io.batch import BatchInfo, without_holes
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.node_reader import statuses
+from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.taken import Taken, TakenBytes, all_good
 from horovod_opt.io.plain_samples import PlainSamples
-from horovod_opt.io.reader import statuses
-from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.taken import Taken, TakenBytes, all_good
 from horovod_opt.io.reading import Steps, StepSamples
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch

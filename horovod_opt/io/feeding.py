@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Optional
 
+from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.order.schedule import Loads
-from horovod_opt.io.reader.member import Member
 
 
 class Feeding:

@@ -1,4 +1,4 @@
-"""libhorovod_opt_io.so: where it is, and its functions as horovod_opt/csrc/io/c_api.h has them."""
+"""libhorovod_opt_io.so: where it is, and its functions, as csrc/io/api/c_api.h has them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _candidates() -> Iterator[Path]:
     if os.environ.get(PATH):
         yield Path(os.environ[PATH])
         return
-    yield Path(__file__).parents[1] / LIBRARY
+    yield Path(__file__).parent / LIBRARY
     # A checkout comes first on the path; what is installed has been built.
     for distribution in metadata.distributions(name="horovod-opt"):
         yield Path(str(distribution.locate_file(FOLDER / LIBRARY)))

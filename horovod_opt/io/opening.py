@@ -40,7 +40,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         shuffle: False for the data's own order, as for validation.
         memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
             quarter more.
-        window, shards, chunk_samples: of the order, see docs/io.md; by default by the data's size.
+        window, shards, chunk_samples: of the order, see docs/use/io.md; by default by its size.
         bad: what becomes of a damaged record: "raise" an error, or "skip" it.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.

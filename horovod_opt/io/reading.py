@@ -18,6 +18,10 @@ from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.job.communication import find
+from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.node_reader.layout import chunk_bytes
+from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.node_chunks import as_read
@@ -28,10 +32,6 @@ from horovod_opt.io.order.schedule import (
     schedule_in_pieces,
     take_steps,
 )
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.reader.layout import chunk_bytes
-from horovod_opt.io.reader.leader import Leader
-from horovod_opt.io.reader.member import Member
 
 # By default a node's reader gets what an epoch needs and this part of it, to read ahead.
 AHEAD_PART, AHEAD_LEAST = 4, 64 << 20

@@ -16,5 +16,5 @@ def check(module: str) -> None:
             f"{module} reads its data through petastorm, which cannot be imported: {error}. "
             "petastorm 0.13.1, its last release, needs an old PyArrow (10.0.1 has been tried). "
             "Instead of an estimator, hand a training function to horovod.spark.run, as "
-            "examples/spark_digits.py does, and read the data in it; docs/ecosystem.md says more."
+            "examples/spark_digits.py does, and read the data in it; see docs/use/ecosystem.md."
         ) from error

@@ -12,8 +12,8 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod/common/message.h"
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
 
 
 def hosts_or_skip(folder: Path, number: int, megabits: float | None = None) -> VirtualHosts:

@@ -1,1 +1,1 @@
-"""Is topo the fastest mode between nodes as well? docs/bench-nodes.md."""
+"""Is topo the fastest mode between nodes as well? docs/lab/bench-nodes.md."""

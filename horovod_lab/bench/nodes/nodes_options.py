@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from horovod_lab.bench.nodes.rows import LAYOUTS, WORKLOADS
+from horovod_lab.measuring.suite_options import add_length, add_output
 from horovod_opt.arguments import some_of
-from horovod_opt.bench.nodes.rows import LAYOUTS, WORKLOADS
-from horovod_opt.measuring.suite_options import add_length, add_output
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -29,6 +29,6 @@ def add(suites: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.bench.nodes import nodes_suite
+    from horovod_lab.bench.nodes import nodes_suite
 
     return nodes_suite.run(options)

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.nodes.nodes_pictures import section
+from horovod_lab.bench.nodes.results import summary
+from horovod_lab.bench.nodes.rows import WORKLOADS, Job, Layout, order
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
+from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
 from horovod_opt.arguments import Refused
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.nodes.nodes_pictures import section
-from horovod_opt.bench.nodes.results import summary
-from horovod_opt.bench.nodes.rows import WORKLOADS, Job, Layout, order
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
 
 
 def run(options: argparse.Namespace) -> int:

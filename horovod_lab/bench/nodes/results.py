@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from operator import itemgetter
 from typing import Any
 
-from horovod_opt.bench.nodes.rows import CELLS, WORKLOADS, Layout, Workload
-from horovod_opt.bench.nodes.targets import IDEAL, TARGETS, VALUE, Target
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.measuring.comparison import Spread, by_round, compare
-from horovod_opt.measuring.verdict import Verdict, verdict
+from horovod_lab.bench.nodes.rows import CELLS, WORKLOADS, Layout, Workload
+from horovod_lab.bench.nodes.targets import IDEAL, TARGETS, VALUE, Target
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.measuring.comparison import Spread, by_round, compare
+from horovod_lab.measuring.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True)

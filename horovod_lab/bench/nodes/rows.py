@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from horovod_opt.bench.overhead.workloads import PROGRAMS
-from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
-from horovod_opt.measuring.comparison import in_rounds, ratio
+from horovod_lab.bench.overhead.workloads import PROGRAMS
+from horovod_lab.bench.worker_job import BASE, LIMIT, YIELDING, Series
+from horovod_lab.measuring.comparison import in_rounds, ratio
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ WORKLOADS = {one.name: one for one in (
 CELLS: dict[tuple[str, Layout], Sequence[str]] = {
     ("resnet50", PAIR): (LIMIT, *OTHERS, TOPO, TOPO_GLOO),
     ("large", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
-    ("large", ONE_NODE): (TOPO,),  # what it costs without messages: docs/simulation-validation.md
+    ("large", ONE_NODE): (TOPO,),  # without messages: docs/lab/simulation-validation.md
     ("small", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
     ("idle", PAIR): (*OTHERS, TOPO, TOPO_GLOO),
     ("resnet50", PAIR_SLOW): (LIMIT, *OTHERS, TOPO, TOPO_BF16),

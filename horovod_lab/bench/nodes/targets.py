@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from horovod_opt.bench.nodes.rows import (
+from horovod_lab.bench.nodes.rows import (
     OFF_GLOO,
     OTHERS,
     PAIR,
@@ -15,8 +15,8 @@ from horovod_opt.bench.nodes.rows import (
     TOPO_GLOO,
     Layout,
 )
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.measuring.verdict import Bound
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.measuring.verdict import Bound
 
 BEST, VALUE, IDEAL = "best", "value", "ideal"
 

@@ -1,1 +1,1 @@
-"""What does the background thread cost in each mode? Small workloads; docs/benchmark.md."""
+"""What does the background thread cost in each mode? Small workloads; docs/lab/benchmark.md."""

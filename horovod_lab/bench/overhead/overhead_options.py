@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from horovod_lab.bench.modes_option import add_modes
+from horovod_lab.bench.other_horovod import add_plain
+from horovod_lab.bench.overhead.workloads import SECONDS
 from horovod_opt.arguments import positive, some_of
-from horovod_opt.bench.modes_option import add_modes
-from horovod_opt.bench.other_horovod import add_plain
-from horovod_opt.bench.overhead.workloads import SECONDS
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -36,6 +36,6 @@ def add(suites: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.bench.overhead import overhead_suite
+    from horovod_lab.bench.overhead import overhead_suite
 
     return overhead_suite.run(options)

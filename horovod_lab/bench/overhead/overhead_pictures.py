@@ -8,10 +8,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from horovod_opt.bench.overhead.results import Metric, Row, grid, rows
-from horovod_opt.bench.series_colours import series_colour
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.measuring.present import Picture, Section, number
+from horovod_lab.bench.overhead.results import Metric, Row, grid, rows
+from horovod_lab.bench.series_colours import series_colour
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.measuring.present import Picture, Section, number
 
 
 def section(document: dict[str, Any]) -> Section:

@@ -1,4 +1,4 @@
-"""The suite overhead: what the background thread costs in each mode; docs/benchmark.md."""
+"""The suite overhead: what the background thread costs in each mode; docs/lab/benchmark.md."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.overhead import results
+from horovod_lab.bench.overhead.overhead_pictures import section
+from horovod_lab.bench.overhead.workloads import PROGRAMS, SECONDS, jobs
+from horovod_lab.bench.worker_job import Series
+from horovod_lab.measuring import documents, launch
+from horovod_lab.measuring.present import show
 from horovod_opt.arguments import INTERRUPTED
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.overhead import results
-from horovod_opt.bench.overhead.overhead_pictures import section
-from horovod_opt.bench.overhead.workloads import PROGRAMS, SECONDS, jobs
-from horovod_opt.bench.worker_job import Series
-from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.present import show
 
 
 def measure(workload: str, ranks: int, series: Series, options: argparse.Namespace) -> dict:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from horovod_opt.bench.worker_job import BASE, limit_and_base_first
-from horovod_opt.measuring.comparison import Spread, by_round, compare, difference, ratio
-from horovod_opt.measuring.present import Grid, number
+from horovod_lab.bench.worker_job import BASE, limit_and_base_first
+from horovod_lab.measuring.comparison import Spread, by_round, compare, difference, ratio
+from horovod_lab.measuring.present import Grid, number
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series
-from horovod_opt.measuring.comparison import in_rounds
+from horovod_lab.bench.worker_job import BASE, LIMIT, Series
+from horovod_lab.measuring.comparison import in_rounds
 
 # Seconds measured in a job, beside those it takes to start.
 SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_torch": 6.0}

@@ -1,1 +1,1 @@
-"""`horovod-opt bench sizes`: one allreduce by its size; docs/bench-sizes.md."""
+"""`horovod-opt bench sizes`: one allreduce by its size; docs/lab/bench-sizes.md."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.bench.worker_job import limit_and_base_first
-from horovod_opt.measuring.comparison import Spread, by_round
+from horovod_lab.bench.worker_job import limit_and_base_first
+from horovod_lab.measuring.comparison import Spread, by_round
 
 
 @dataclass(frozen=True)

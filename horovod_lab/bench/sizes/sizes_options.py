@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from horovod_lab.bench.modes_option import add_modes
+from horovod_lab.bench.other_horovod import add_oneccl, add_plain
+from horovod_lab.measuring.suite_options import add_length, add_output
 from horovod_opt.arguments import positive
-from horovod_opt.bench.modes_option import add_modes
-from horovod_opt.bench.other_horovod import add_oneccl, add_plain
-from horovod_opt.measuring.suite_options import add_length, add_output
 
 SIZES = [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 102_400_000]  # the last: of ResNet50
 
@@ -32,7 +32,7 @@ def add(suites: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.bench.sizes import sizes_suite
+    from horovod_lab.bench.sizes import sizes_suite
 
     return sizes_suite.run(options)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from horovod_opt.bench.series_colours import series_colour, series_line
-from horovod_opt.bench.sizes.results import Curve, curves
-from horovod_opt.bench.worker_job import LIMIT
-from horovod_opt.measuring.colours import MARKERS
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.bench.series_colours import series_colour, series_line
+from horovod_lab.bench.sizes.results import Curve, curves
+from horovod_lab.bench.worker_job import LIMIT
+from horovod_lab.measuring.colours import MARKERS
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "One allreduce by its size"
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.sizes.sizes_pictures import section
+from horovod_lab.bench.worker_job import BASE, LIMIT, Series
+from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
+from horovod_lab.measuring.comparison import in_rounds
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.sizes.sizes_pictures import section
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series
-from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
-from horovod_opt.measuring.comparison import in_rounds
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 
 @dataclass(frozen=True)

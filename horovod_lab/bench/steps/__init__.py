@@ -1,1 +1,1 @@
-"""Is topo the fastest mode for every kind of training step? docs/bench-steps.md."""
+"""Is topo the fastest mode for every kind of training step? docs/lab/bench-steps.md."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.bench.overhead.workloads import PROGRAMS
-from horovod_opt.bench.worker_job import BASE, LIMIT, YIELDING, Series
-from horovod_opt.measuring.comparison import in_rounds, ratio
+from horovod_lab.bench.overhead.workloads import PROGRAMS
+from horovod_lab.bench.worker_job import BASE, LIMIT, YIELDING, Series
+from horovod_lab.measuring.comparison import in_rounds, ratio
 
 
 @dataclass(frozen=True)

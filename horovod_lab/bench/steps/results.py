@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from operator import itemgetter
 from typing import Any
 
-from horovod_opt.bench.steps.kinds import KINDS, OTHERS, TOPO, Kind
-from horovod_opt.bench.steps.targets import ROUNDS, SPEED, TARGETS, Target
-from horovod_opt.bench.worker_job import BASE, limit_and_base_first
-from horovod_opt.measuring.comparison import Spread, by_round, compare, ratio
-from horovod_opt.measuring.verdict import Verdict, verdict
+from horovod_lab.bench.steps.kinds import KINDS, OTHERS, TOPO, Kind
+from horovod_lab.bench.steps.targets import ROUNDS, SPEED, TARGETS, Target
+from horovod_lab.bench.worker_job import BASE, limit_and_base_first
+from horovod_lab.measuring.comparison import Spread, by_round, compare, ratio
+from horovod_lab.measuring.verdict import Verdict, verdict
 
 NOT_SUPPORTED = "not supported by this build"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from horovod_lab.bench.modes_option import add_modes
+from horovod_lab.bench.steps.kinds import KINDS, MODES
+from horovod_lab.measuring.suite_options import add_length, add_output
 from horovod_opt.arguments import positive, some_of
-from horovod_opt.bench.modes_option import add_modes
-from horovod_opt.bench.steps.kinds import KINDS, MODES
-from horovod_opt.measuring.suite_options import add_length, add_output
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -30,7 +30,7 @@ def add(suites: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.bench.steps import steps_suite
+    from horovod_lab.bench.steps import steps_suite
 
     return steps_suite.run(options)
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.steps.kinds import KINDS, Job, order
+from horovod_lab.bench.steps.results import NOT_SUPPORTED, summary
+from horovod_lab.bench.steps.steps_pictures import section
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.steps.kinds import KINDS, Job, order
-from horovod_opt.bench.steps.results import NOT_SUPPORTED, summary
-from horovod_opt.bench.steps.steps_pictures import section
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 # glibc gives back what is free at the end of a heap, and takes it again page by page: in some jobs
 # of any mode, which then lose up to a third of a step's time with it.

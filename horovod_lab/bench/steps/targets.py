@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from horovod_opt.bench.steps.kinds import KINDS, OTHERS
-from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring.verdict import Bound
+from horovod_lab.bench.steps.kinds import KINDS, OTHERS
+from horovod_lab.bench.worker_job import BASE, LIMIT
+from horovod_lab.measuring.verdict import Bound
 
 SPEED, VALUE, ROUNDS = "speed", "value", "rounds"
 

@@ -1,1 +1,1 @@
-"""Weak and strong scaling of training in the modes; docs/bench.md."""
+"""Weak and strong scaling of training in the modes; docs/lab/bench.md."""

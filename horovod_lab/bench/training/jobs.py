@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from horovod_opt.bench.worker_job import Series
-from horovod_opt.measuring.comparison import in_rounds
+from horovod_lab.bench.worker_job import Series
+from horovod_lab.measuring.comparison import in_rounds
 
 STRATEGY = "MultiWorkerMirroredStrategy"
 TENSORFLOW, TORCH, TF_CNN = "tensorflow", "torch", "tf_cnn_benchmarks"

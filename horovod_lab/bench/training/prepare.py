@@ -6,17 +6,17 @@ import argparse
 import os
 from pathlib import Path
 
-from horovod_opt.arguments import Refused
-from horovod_opt.bench.training import hosts, jobs
-from horovod_opt.bench.training.hosts import Hosts
-from horovod_opt.bench.training.jobs import Cell
-from horovod_opt.bench.training.run_job import (
+from horovod_lab.bench.training import hosts, jobs
+from horovod_lab.bench.training.hosts import Hosts
+from horovod_lab.bench.training.jobs import Cell
+from horovod_lab.bench.training.run_job import (
     TF_CNN_NAMES,
     Setup,
     find_tf_cnn_benchmarks,
     has_gpu,
 )
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series
+from horovod_lab.bench.worker_job import BASE, LIMIT, Series
+from horovod_opt.arguments import Refused
 from horovod_opt.usable_cores import allowed_cpus, count_cores
 
 

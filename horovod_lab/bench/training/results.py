@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from horovod_opt.bench.training.jobs import Cell
-from horovod_opt.bench.worker_job import BASE, LIMIT, limit_and_base_first
-from horovod_opt.measuring.comparison import Interval, Noise, by_round, pairs, ratio
+from horovod_lab.bench.training.jobs import Cell
+from horovod_lab.bench.worker_job import BASE, LIMIT, limit_and_base_first
+from horovod_lab.measuring.comparison import Interval, Noise, by_round, pairs, ratio
 
 FIELDS = tuple(Cell.__dataclass_fields__)
 PARTS = ("computation", "waiting", "negotiation", "data")

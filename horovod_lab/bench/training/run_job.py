@@ -10,10 +10,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from horovod_opt.bench.training.hosts import Hosts
-from horovod_opt.bench.training.jobs import TF_CNN, TORCH, Cell, Job
-from horovod_opt.bench.worker_job import LIMIT, WORKERS, parse_result
-from horovod_opt.measuring import launch
+from horovod_lab.bench.training.hosts import Hosts
+from horovod_lab.bench.training.jobs import TF_CNN, TORCH, Cell, Job
+from horovod_lab.bench.worker_job import LIMIT, WORKERS, parse_result
+from horovod_lab.measuring import launch
 
 # As the networks are called there; the others it takes from another repository.
 TF_CNN_NAMES = {"ResNet50": "resnet50", "ResNet101": "resnet101", "ResNet152": "resnet152",

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
-from horovod_opt.bench.series_colours import series_colour, series_line
-from horovod_opt.bench.training.results import PARTS, Row, rows
-from horovod_opt.bench.worker_job import BASE, interval
-from horovod_opt.measuring.colours import MARKERS, MODES, mode_colour
-from horovod_opt.measuring.comparison import Interval
-from horovod_opt.measuring.present import Grid, Picture, Section, number
+from horovod_lab.bench.series_colours import series_colour, series_line
+from horovod_lab.bench.training.results import PARTS, Row, rows
+from horovod_lab.bench.worker_job import BASE, interval
+from horovod_lab.measuring.colours import MARKERS, MODES, mode_colour
+from horovod_lab.measuring.comparison import Interval
+from horovod_lab.measuring.present import Grid, Picture, Section, number
 
 COLUMNS = 4  # that a page can show
 

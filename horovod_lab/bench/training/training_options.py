@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from horovod_lab.bench.modes_option import add_modes
+from horovod_lab.bench.other_horovod import add_plain
+from horovod_lab.measuring.suite_options import add_length, add_output
 from horovod_opt.arguments import positive
-from horovod_opt.bench.modes_option import add_modes
-from horovod_opt.bench.other_horovod import add_plain
-from horovod_opt.measuring.suite_options import add_length, add_output
 
 
 def add(suites: argparse._SubParsersAction) -> None:
@@ -59,6 +59,6 @@ def add(suites: argparse._SubParsersAction) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from horovod_opt.bench.training import training_suite
+    from horovod_lab.bench.training import training_suite
 
     return training_suite.run(options)

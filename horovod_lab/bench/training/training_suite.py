@@ -1,4 +1,4 @@
-"""The suite training: images/s of networks in each mode; docs/bench.md."""
+"""The suite training: images/s of networks in each mode; docs/lab/bench.md."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.bench.training import jobs
+from horovod_lab.bench.training.hosts import HostsError
+from horovod_lab.bench.training.jobs import Job
+from horovod_lab.bench.training.prepare import prepare
+from horovod_lab.bench.training.run_job import Setup, make_images, measure
+from horovod_lab.bench.training.scaling_pictures import section
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
+from horovod_lab.measuring.documents import DocumentError
 from horovod_opt.arguments import Refused
-from horovod_opt.bench.training import jobs
-from horovod_opt.bench.training.hosts import HostsError
-from horovod_opt.bench.training.jobs import Job
-from horovod_opt.bench.training.prepare import prepare
-from horovod_opt.bench.training.run_job import Setup, make_images, measure
-from horovod_opt.bench.training.scaling_pictures import section
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import NAME, Benchmark, begin
-from horovod_opt.measuring.documents import DocumentError
 
 
 def run(options: argparse.Namespace) -> int:

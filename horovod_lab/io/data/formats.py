@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from horovod_opt.io.bench.data.records import Records
+from horovod_lab.io.data.records import Records
 
 FILES = 16  # every rank and worker of the largest job gets one
 KEY = b"%08d"  # of record i in LMDB: in the order of the numbers
@@ -69,7 +69,7 @@ def array_record(folder: Path, records: Records) -> None:
 
 
 def mds(folder: Path, records: Records) -> None:
-    from horovod_opt.io.bench.peers import torchvision_import
+    from horovod_lab.io.peers import torchvision_import
 
     torchvision_import.allow()
     from streaming import MDSWriter

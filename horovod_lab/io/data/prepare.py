@@ -1,6 +1,6 @@
 """Writes the records in one format, unless they are there; run by the Python that has its writer.
 
-    python -m horovod_opt.io.bench.data.prepare FORMAT FOLDER COUNT BYTES
+    python -m horovod_lab.io.data.prepare FORMAT FOLDER COUNT BYTES
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from horovod_opt.io.bench.data.formats import FORMATS
-from horovod_opt.io.bench.data.records import Records
+from horovod_lab.io.data.formats import FORMATS
+from horovod_lab.io.data.records import Records
 
 INDEXED = ("tfrecord", "lmdb")  # formats that are read with an index beside them
 WRITTEN = 10**9  # seconds: whole ones, which images of file systems keep
@@ -43,8 +43,8 @@ def make(folder: Path, fill: Callable[[Path], None], is_indexed: bool) -> None:
 
 def _index(folder: Path) -> None:
     """This project's own, beside the data. Other formats have theirs inside."""
+    from horovod_lab.io.peers.hio import pattern_of
     from horovod_opt.io import index
-    from horovod_opt.io.bench.peers.hio import pattern_of
 
     index.build(pattern_of(folder))
 

@@ -1,6 +1,6 @@
 """Writes JPEG files of about one size, unless they are there.
 
-    python -m horovod_opt.io.bench.jpegs.files FOLDER COUNT BYTES
+    python -m horovod_lab.io.jpegs.files FOLDER COUNT BYTES
 
 Crops of scikit-learn's two photographs, scaled, flipped and lit in different ways; the same at each
 time. Their median has so many bytes, on about as many pixels as in ImageNet, from which the source
@@ -49,8 +49,8 @@ def write(folder: Path, count: int, size: int,
     """`progress` is called with bytes written and about how many there will be."""
     from sklearn.datasets import load_sample_images
 
-    from horovod_opt.bench.workers import images
-    from horovod_opt.io.bench.data import prepare
+    from horovod_lab.bench.workers import images
+    from horovod_lab.io.data import prepare
 
     photographs = load_sample_images().images
 

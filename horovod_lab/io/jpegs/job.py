@@ -11,14 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from horovod_opt.io.bench.environment import ELSEWHERE
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.stands.stand import Stand
-from horovod_opt.io.bench.stands.steady import environ
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.measuring import launch
+from horovod_lab.io.environment import ELSEWHERE
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.stand import Stand
+from horovod_lab.io.testbeds.steady import environ
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring import launch
 
-READER = "horovod_opt.io.bench.jpegs.reader"
+READER = "horovod_lab.io.jpegs.reader"
 
 
 def run(stand: Stand, series: str, shapes: Sequence[dict[str, Any]], seconds: float,

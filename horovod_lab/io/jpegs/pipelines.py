@@ -12,7 +12,7 @@ from typing import Optional
 import tensorflow as tf
 
 import horovod_opt.io as hio
-from horovod_opt.io.bench.jpegs import files
+from horovod_lab.io.jpegs import files
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_opt.io.bench.jpegs import files
-from horovod_opt.io.bench.jpegs.pipelines import PIPELINES, Shape
-from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_lab.io.jpegs import files
+from horovod_lab.io.jpegs.pipelines import PIPELINES, Shape
+from horovod_lab.io.testbeds.meeting import Meeting
 
 AT_ONCE = 16  # files whose cached pages are forgotten at the same time
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.pages import Value
+from horovod_lab.io.ladder.pages import Value
 
 
 class Asked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from horovod_opt.io.bench.ladder.pages import Pages, Value, damaged
+from horovod_lab.io.ladder.pages import Pages, Value, damaged
 
 DEEPEST = 32  # levels that LMDB's own cursor can hold (CURSOR_STACK)
 State = list[tuple[int, int]]  # from the root down: page, and the number of the node in it

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.environment import ELSEWHERE
+from horovod_lab.io.ladder.asked import inversions
+from horovod_lab.io.ladder.place import MPI, Place
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.stand import Counters, Stand
+from horovod_lab.io.testbeds.steady import environ
+from horovod_lab.measuring import launch
 from horovod_opt.doctor.inspection import find_mpirun
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.environment import ELSEWHERE
-from horovod_opt.io.bench.ladder.asked import inversions
-from horovod_opt.io.bench.ladder.place import MPI, Place
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.stands.stand import Counters, Stand
-from horovod_opt.io.bench.stands.steady import environ
-from horovod_opt.measuring import launch
 
 SUMMED = ("requests", "bytes", "seeking_bytes", "cpu_seconds", "voluntary_switches",
           "involuntary_switches", "missed_pages", "redundant_pages", "exchanged_bytes",
@@ -59,7 +59,7 @@ def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: fl
                         shape.iterations, records.size, stand.memory, shape.window, shape.coalesced,
                         shape.tokens) for rank in range(shape.ranks)]
         commands = [stand.command(place.node, [
-            sys.executable, "-m", "horovod_opt.io.bench.ladder.rank", "--strategy", strategy,
+            sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", strategy,
             "--meeting", folder, "--place", json.dumps(asdict(place)), "--parent",
             str(os.getpid()), "--records", str(records.count), "--record-bytes",
             str(records.size)]) for place in places]

@@ -14,7 +14,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 
-from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_lab.io.testbeds.meeting import Meeting
 
 
 class LinkLost(Exception):

@@ -6,7 +6,7 @@ before it is changed, and the old one may be used again two transactions later. 
 one size, added in the order of their keys, these are known: which pages the tree gets, and which
 are left for the records. That holds for LMDB 0.9 and a writer beside which nobody reads.
 
-    python -m horovod_opt.io.bench.ladder.provenance FOLDER     # collects them by one scan
+    python -m horovod_lab.io.ladder.provenance FOLDER     # collects them by one scan
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Optional
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.cursor import Cursor
-from horovod_opt.io.bench.ladder.pages import HEADER_BYTES, METAS, NODE, Meta, Pages, read_meta
+from horovod_lab.io.ladder.cursor import Cursor
+from horovod_lab.io.ladder.pages import HEADER_BYTES, METAS, NODE, Meta, Pages, read_meta
 from horovod_opt.io.errors import DataError
 
 FILE = "provenance.json"  # in the folder of the database

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from horovod_opt.io.bench.data.records import Records, WrongRecord
-from horovod_opt.io.bench.ladder import window
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import LinkLost, Links
-from horovod_opt.io.bench.ladder.place import MPI, Place
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.strategies.strategy import Strategy
+from horovod_lab.io.data.records import Records, WrongRecord
+from horovod_lab.io.ladder import window
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import LinkLost, Links
+from horovod_lab.io.ladder.place import MPI, Place
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.strategies.strategy import Strategy
+from horovod_lab.io.testbeds.meeting import Meeting
 from horovod_opt.io.errors import DataError, InputError
 
 

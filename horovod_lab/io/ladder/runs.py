@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.asked import Asked
+from horovod_lab.io.ladder.asked import Asked
 
 GAP = 64 << 10  # bytes between two records that are rather read than skipped
 

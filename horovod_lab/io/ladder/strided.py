@@ -8,9 +8,9 @@ import time
 
 import lmdb
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.cursor import Cursor
-from horovod_opt.io.bench.ladder.pages import Pages, read_meta
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.cursor import Cursor
+from horovod_lab.io.ladder.pages import Pages, read_meta
 
 
 class Strided:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Optional
 
-from horovod_opt.io.bench.ladder.links import Links
+from horovod_lab.io.ladder.links import Links
 from horovod_opt.io.errors import DataError
 
 ATTEMPTS = 5

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import MPI, Place
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import MPI, Place
 from horovod_opt.io.errors import DataError, InputError
 
 READY, DONE = b"r", b"d"

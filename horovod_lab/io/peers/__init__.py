@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from horovod_opt.io.bench.peers.stream import Place, Stream
+from horovod_lab.io.peers.stream import Place, Stream
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import grain
 
-from horovod_opt.io.bench.peers.stream import Place, Stream
+from horovod_lab.io.peers.stream import Place, Stream
 
 # Its defaults are 16 threads and 500 elements, for storage that answers late. Here they cost more
 # than they bring, as does making batches of single elements behind them.

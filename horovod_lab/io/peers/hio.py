@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Optional, Union
 
 import horovod_opt.io as hio
-from horovod_opt.io.bench.peers.stream import Place, Stream
-from horovod_opt.io.bench.peers.torch_ranks import meet
+from horovod_lab.io.peers.stream import Place, Stream
+from horovod_lab.io.peers.torch_ranks import meet
 
 # Of what a node may hold its ring gets what these leave.
 CACHE = 0.1  # of it, for the page cache

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from litdata import StreamingDataLoader, StreamingDataset
 
-from horovod_opt.io.bench.peers.stream import Place, Stream
-from horovod_opt.io.bench.peers.torch_ranks import meet
+from horovod_lab.io.peers.stream import Place, Stream
+from horovod_lab.io.peers.torch_ranks import meet
 
 
 class LitData(Stream):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from torch.utils.data import DataLoader
 
-from horovod_opt.io.bench.peers import torchvision_import
-from horovod_opt.io.bench.peers.stream import Place, Stream
-from horovod_opt.io.bench.peers.torch_ranks import meet
+from horovod_lab.io.peers import torchvision_import
+from horovod_lab.io.peers.stream import Place, Stream
+from horovod_lab.io.peers.torch_ranks import meet
 
 
 class Mosaicml(Stream):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import lmdb
 import numpy as np
 
-from horovod_opt.io.bench.data.formats import KEY
-from horovod_opt.io.bench.peers.stream import Place, Stream
+from horovod_lab.io.data.formats import KEY
+from horovod_lab.io.peers.stream import Place, Stream
 
 
 class PyLmdb(Stream):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from horovod_opt.io.bench.peers.stream import Place, Stream
+from horovod_lab.io.peers.stream import Place, Stream
 
 BUFFER = 1000  # samples, as for WebDataset
 FILES_AT_A_TIME = 4

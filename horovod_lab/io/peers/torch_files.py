@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch.utils.data import Dataset
 
-from horovod_opt.io.bench.data.formats import file_of
-from horovod_opt.io.bench.peers.stream import Place
-from horovod_opt.io.bench.peers.torch_data_loader import TorchDataLoader
+from horovod_lab.io.data.formats import file_of
+from horovod_lab.io.peers.stream import Place
+from horovod_lab.io.peers.torch_data_loader import TorchDataLoader
 
 
 class Files(Dataset):

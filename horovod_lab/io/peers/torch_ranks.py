@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from horovod_opt.io.bench.peers.stream import Place
-from horovod_opt.io.bench.stands.nodes import INTERFACE
+from horovod_lab.io.peers.stream import Place
+from horovod_lab.io.testbeds.nodes import INTERFACE
 
 
 def meet(place: Place) -> None:

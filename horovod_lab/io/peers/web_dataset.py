@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import webdataset
 
-from horovod_opt.io.bench.peers.stream import Place, Stream
+from horovod_lab.io.peers.stream import Place, Stream
 
 BUFFER = 1000  # samples, as in WebDataset's examples
 MEMORY = 0.6  # of what a node may hold: all its buffers where that has a limit, to shuffle well

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from horovod_opt.io.bench.strategies.strategy import Strategy
+    from horovod_lab.io.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True)

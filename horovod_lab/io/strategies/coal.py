@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder import provenance, runs
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.pages import read_meta
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.strategies.strategy import OneReader
+from horovod_lab.io.ladder import provenance, runs
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.pages import read_meta
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.strategies.strategy import OneReader
 
 
 class Coal(OneReader):

@@ -8,12 +8,12 @@ import os
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.cursor import Cursor
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.pages import Pages, read_meta
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.strategies.strategy import OneReader
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.cursor import Cursor
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.pages import Pages, read_meta
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.strategies.strategy import OneReader
 
 PLACES = b"p"
 

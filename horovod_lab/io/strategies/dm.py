@@ -6,13 +6,13 @@ from __future__ import annotations
 import struct
 from typing import Optional
 
-from horovod_opt.io.bench.ladder.asked import Asked, pages_of
-from horovod_opt.io.bench.ladder.cursor import Cursor, State
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.pages import Pages, read_meta
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.ladder.symmetric import SymmetricMap
-from horovod_opt.io.bench.strategies.strategy import OneReader
+from horovod_lab.io.ladder.asked import Asked, pages_of
+from horovod_lab.io.ladder.cursor import Cursor, State
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.pages import Pages, read_meta
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.symmetric import SymmetricMap
+from horovod_lab.io.strategies.strategy import OneReader
 
 CURSOR = b"c"
 LEVEL = struct.Struct("<QQ")  # of a serialized cursor: address of a page, number of the node in it

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Optional
 
 import horovod_opt.io as hio
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.strategies.strategy import Strategy
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
 from horovod_opt.io.reading import Reading
 

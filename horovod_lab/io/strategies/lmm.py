@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.ladder.strided import Strided
-from horovod_opt.io.bench.strategies.strategy import OneReader
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.strided import Strided
+from horovod_lab.io.strategies.strategy import OneReader
 
 
 class Lmm(OneReader):

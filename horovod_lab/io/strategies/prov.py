@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder import provenance
-from horovod_opt.io.bench.ladder.pages import read_meta
-from horovod_opt.io.bench.strategies.dio import Dio
+from horovod_lab.io.ladder import provenance
+from horovod_lab.io.ladder.pages import read_meta
+from horovod_lab.io.strategies.dio import Dio
 
 
 class Prov(Dio):

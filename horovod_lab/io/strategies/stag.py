@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.strategies.coal import Coal
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.strategies.coal import Coal
 from horovod_opt.io.errors import InputError
 
 TOKEN = b"t"

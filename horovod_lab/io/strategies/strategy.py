@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.ladder.window import Window
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.window import Window
 
 
 class Strategy:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from horovod_opt.io.bench.suites.cell import Cell
+from horovod_lab.io.suites.cell import Cell
 
 
 class Bar(NamedTuple):

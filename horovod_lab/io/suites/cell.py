@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
-from horovod_opt.measuring.comparison import Spread, by_round, compare
+from horovod_lab.measuring.comparison import Spread, by_round, compare
 
 C = TypeVar("C", bound="Cell")
 

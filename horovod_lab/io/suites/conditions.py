@@ -6,9 +6,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from horovod_lab.io.data.records import LEAST_BYTES
+from horovod_lab.io.testbeds.by_name import STANDS
 from horovod_opt.arguments import Refused
-from horovod_opt.io.bench.data.records import LEAST_BYTES
-from horovod_opt.io.bench.stands.by_name import STANDS
 
 
 def check(options: argparse.Namespace) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from horovod_opt.measuring.benchmark import Benchmark, Job
-from horovod_opt.measuring.present import Section
+from horovod_lab.measuring.benchmark import Benchmark, Job
+from horovod_lab.measuring.present import Section
 
 NAME = "horovod-opt io bench"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from horovod_opt.io.bench.stands.disk import Disk
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.io.bench.stands.stand import Stand
-from horovod_opt.io.bench.stands.warm import Warm
+from horovod_lab.io.testbeds.disk import Disk
+from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.stand import Stand
+from horovod_lab.io.testbeds.warm import Warm
 
 STANDS: dict[str, type[Stand]] = {one.name: one for one in (Warm, Disk, Parallel)}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from horovod_opt.io.bench.stands.stand import NoStand
+from horovod_lab.io.testbeds.stand import NoStand
 
 PREFIX = "horovod-opt-stand-"
 UNLIMITED = "-1"

@@ -1,6 +1,6 @@
 """The server of a parallel file system that is written to, and that can crash.
 
-    python -m horovod_opt.io.bench.stands.crashing_server FOLDER CAPACITY FD...
+    python -m horovod_lab.io.testbeds.crashing_server FOLDER CAPACITY FD...
 
 As file_server.py, but nodes can write. What they write is in this process's memory, at most
 CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of its input are
@@ -21,13 +21,13 @@ import time
 from pathlib import Path
 from typing import Optional
 
-from horovod_opt.io.bench.stands import fuse_changes as changes
-from horovod_opt.io.bench.stands import fuse_messages as fuse
-from horovod_opt.io.bench.stands.crashing_tree import CrashingTree
-from horovod_opt.io.bench.stands.file_server import FileServer
-from horovod_opt.io.bench.stands.pace import Speed
-from horovod_opt.io.bench.stands.writable_files import WritableFiles
-from horovod_opt.io.bench.stands.write_pace import WritePace
+from horovod_lab.io.testbeds import fuse_changes as changes
+from horovod_lab.io.testbeds import fuse_messages as fuse
+from horovod_lab.io.testbeds.crashing_tree import CrashingTree
+from horovod_lab.io.testbeds.file_server import FileServer
+from horovod_lab.io.testbeds.pace import Speed
+from horovod_lab.io.testbeds.writable_files import WritableFiles
+from horovod_lab.io.testbeds.write_pace import WritePace
 
 
 class CrashingServer(FileServer):

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from horovod_opt.io.bench.stands import requirements
-from horovod_opt.io.bench.stands.mounted_server import MountedServer
-from horovod_opt.io.bench.stands.nodes import PROGRAMS, Nodes
-from horovod_opt.io.bench.stands.stand import Counters
+from horovod_lab.io.testbeds import requirements
+from horovod_lab.io.testbeds.mounted_server import MountedServer
+from horovod_lab.io.testbeds.nodes import PROGRAMS, Nodes
+from horovod_lab.io.testbeds.stand import Counters
 
-SERVER = "horovod_opt.io.bench.stands.crashing_server"
+SERVER = "horovod_lab.io.testbeds.crashing_server"
 GIB = 1 << 30
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Optional, Union
 from weakref import WeakSet
 
-from horovod_opt.io.bench.stands.attributes import Attributes
-from horovod_opt.io.bench.stands.file_content import BLOCK, Content, Source
+from horovod_lab.io.testbeds.attributes import Attributes
+from horovod_lab.io.testbeds.file_content import BLOCK, Content, Source
 
 LONGEST = 255  # bytes of a name
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from horovod_opt.io.bench.stands.disk_image import image_of
-from horovod_opt.io.bench.stands.limited_nodes import LimitedNodes
-from horovod_opt.io.bench.stands.nodes import Nodes
-from horovod_opt.io.bench.stands.requirements import call
-from horovod_opt.io.bench.stands.stand import Counters, NoStand
+from horovod_lab.io.testbeds.disk_image import image_of
+from horovod_lab.io.testbeds.limited_nodes import LimitedNodes
+from horovod_lab.io.testbeds.nodes import Nodes
+from horovod_lab.io.testbeds.requirements import call
+from horovod_lab.io.testbeds.stand import Counters, NoStand
 
 REQUESTS = 200  # a second
 NO_LIMIT = 0

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from horovod_opt.io.bench.stands.requirements import call
+from horovod_lab.io.testbeds.requirements import call
 
 BLOCK = 4096
 INODE = 256

@@ -1,6 +1,6 @@
 """The server of the simulated parallel file system: one process, which all nodes ask for files.
 
-    python -m horovod_opt.io.bench.stands.file_server FOLDER FD...
+    python -m horovod_lab.io.testbeds.file_server FOLDER FD...
 
 FD are /dev/fuse, opened and mounted, one of each node. Each line of its input is begin, release or
 counters, and is answered by the counters in a line of JSON. It ends with its input, so with the
@@ -21,9 +21,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from horovod_opt.io.bench.stands import fuse_messages as fuse
-from horovod_opt.io.bench.stands.pace import Pace, Speed
-from horovod_opt.io.bench.stands.read_only_files import ReadOnlyFiles
+from horovod_lab.io.testbeds import fuse_messages as fuse
+from horovod_lab.io.testbeds.pace import Pace, Speed
+from horovod_lab.io.testbeds.read_only_files import ReadOnlyFiles
 
 
 class Files(Protocol):

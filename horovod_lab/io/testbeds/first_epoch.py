@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.environment import ELSEWHERE
-from horovod_opt.io.bench.peers import Peer
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.stands.observer import LEAD_SECONDS, shuffle
-from horovod_opt.io.bench.stands.processes import cpu_seconds, memory
-from horovod_opt.io.bench.stands.stand import Stand
-from horovod_opt.io.bench.stands.steady import environ
-from horovod_opt.measuring import launch
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.environment import ELSEWHERE
+from horovod_lab.io.peers import Peer
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.observer import LEAD_SECONDS, shuffle
+from horovod_lab.io.testbeds.processes import cpu_seconds, memory
+from horovod_lab.io.testbeds.stand import Stand
+from horovod_lab.io.testbeds.steady import environ
+from horovod_lab.measuring import launch
 
 
 def run(stand: Stand, peer: Peer, ranks: int, records: Records, batch: int, seconds: float,
@@ -33,7 +33,7 @@ def run(stand: Stand, peer: Peer, ranks: int, records: Records, batch: int, seco
         launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        rank = [python, "-m", "horovod_opt.io.bench.stands.first_epoch_rank", "--peer", peer.name,
+        rank = [python, "-m", "horovod_lab.io.testbeds.first_epoch_rank", "--peer", peer.name,
                 "--data", str(stand.folder), "--meeting", folder, "--records", str(records.count),
                 "--record-bytes", str(records.size), "--batch", str(batch), "--ranks", str(ranks),
                 "--parent", str(os.getpid()), "--nodes", str(stand.nodes),

@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from horovod_opt.io.bench.data.records import Records, WrongRecord
-from horovod_opt.io.bench.peers import PEERS, stream_of
-from horovod_opt.io.bench.peers.stream import Place, Stream
-from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_lab.io.data.records import Records, WrongRecord
+from horovod_lab.io.peers import PEERS, stream_of
+from horovod_lab.io.peers.stream import Place, Stream
+from horovod_lab.io.testbeds.meeting import Meeting
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import ClassVar
 
-from horovod_opt.io.bench.stands import control_groups, requirements
-from horovod_opt.io.bench.stands.control_groups import Group, MemoryGroup
-from horovod_opt.io.bench.stands.nodes import NETWORK_PROGRAMS, PROGRAMS, Nodes
-from horovod_opt.io.bench.stands.stand import Stand
+from horovod_lab.io.testbeds import control_groups, requirements
+from horovod_lab.io.testbeds.control_groups import Group, MemoryGroup
+from horovod_lab.io.testbeds.nodes import NETWORK_PROGRAMS, PROGRAMS, Nodes
+from horovod_lab.io.testbeds.stand import Stand
 
 MEMORY = "memory"
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from horovod_opt.io.bench.stands.nodes import Nodes
-from horovod_opt.io.bench.stands.requirements import FUSE, call
+from horovod_lab.io.testbeds.nodes import Nodes
+from horovod_lab.io.testbeds.requirements import FUSE, call
 
 OPTIONS = "rootmode=40000,user_id=0,group_id=0,allow_other"
 

@@ -11,7 +11,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from horovod_opt.io.bench.stands.requirements import SEARCH, call
+from horovod_lab.io.testbeds.requirements import SEARCH, call
 
 PROGRAMS = ("unshare", "nsenter", "mount")
 NETWORK_PROGRAMS = ("ip",)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.stands.processes import cpu_seconds, memory
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.processes import cpu_seconds, memory
 from horovod_opt.io.order.relative_entropy import measured
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 
-from horovod_opt.io.bench.stands.limited_nodes import LimitedNodes
-from horovod_opt.io.bench.stands.mounted_server import MountedServer
-from horovod_opt.io.bench.stands.nodes import Nodes
-from horovod_opt.io.bench.stands.pace import Speed
-from horovod_opt.io.bench.stands.requirements import FUSE
-from horovod_opt.io.bench.stands.stand import Counters
+from horovod_lab.io.testbeds.limited_nodes import LimitedNodes
+from horovod_lab.io.testbeds.mounted_server import MountedServer
+from horovod_lab.io.testbeds.nodes import Nodes
+from horovod_lab.io.testbeds.pace import Speed
+from horovod_lab.io.testbeds.requirements import FUSE
+from horovod_lab.io.testbeds.stand import Counters
 
 SPEED = Speed()  # the server's
-SERVER = "horovod_opt.io.bench.stands.file_server"
+SERVER = "horovod_lab.io.testbeds.file_server"
 
 
 class Parallel(LimitedNodes):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from horovod_opt.io.bench.stands.stand import NoStand
+from horovod_lab.io.testbeds.stand import NoStand
 
 SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # Programs, and what Debian calls the package that has them.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.environment import ELSEWHERE
-from horovod_opt.io.bench.peers import Peer
-from horovod_opt.measuring import launch
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.environment import ELSEWHERE
+from horovod_lab.io.peers import Peer
+from horovod_lab.measuring import launch
 
 # Not for one of the peers to have more of the cores than another, or to ask the network.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1",
@@ -30,10 +30,10 @@ def run(peer: Peer, ranks: int, folder: Path, records: Records, batch: int, seco
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as meeting:
         common = ["--meeting", meeting, "--records", str(records.count), "--ranks", str(ranks),
                   "--parent", str(os.getpid())]
-        rank = [python, "-m", "horovod_opt.io.bench.stands.rank", "--peer", peer.name,
+        rank = [python, "-m", "horovod_lab.io.testbeds.rank", "--peer", peer.name,
                 "--data", str(folder.absolute()), "--record-bytes", str(records.size),
                 "--batch", str(batch), *common]
-        observer = [sys.executable, "-m", "horovod_opt.io.bench.stands.observer",
+        observer = [sys.executable, "-m", "horovod_lab.io.testbeds.observer",
                     "--seconds", str(seconds), *common]
         launch.execute([*([*rank, "--rank", str(one)] for one in range(ranks)), observer],
                        environ(os.environ), timeout, ELSEWHERE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from horovod_opt.io.bench.stands.stand import Counters, NoStand, Stand
+from horovod_lab.io.testbeds.stand import Counters, NoStand, Stand
 
 
 class Warm(Stand):

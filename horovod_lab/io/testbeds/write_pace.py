@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from horovod_opt.io.bench.stands.pace import Counted, Pace
+from horovod_lab.io.testbeds.pace import Counted, Pace
 
 
 @dataclass

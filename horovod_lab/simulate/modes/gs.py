@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_opt.simulate.modes.off import Off
+from horovod_lab.simulate.modes.off import Off
 
 
 class GlobalSleep(Off):

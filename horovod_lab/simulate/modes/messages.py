@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_opt.simulate.exchange_costs import power_of_two
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.simulate.exchange_costs import power_of_two
+from horovod_lab.simulate.parameters import Parameters
 
 NAP_PART = 100  # of the time since something has come
 SHORTEST_NAP, LONGEST_NAP = 2e-6, 500e-6  # seconds
@@ -62,7 +62,7 @@ class Messages:
 
     def add_up(self, begun: np.ndarray) -> tuple[np.ndarray, float]:
         """(when each member has the sum of a few bytes, CPU seconds of all of them together), from
-        when each has begun: recursive doubling, as in csrc/core/nodes/schedule.cc."""
+        when each has begun: recursive doubling, as in csrc/core/network/allreduce_schedules.cc."""
         members = len(begun)
         power = power_of_two(members)
         pairs = members - power

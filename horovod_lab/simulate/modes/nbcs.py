@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.simulate.parameters import Parameters
 
 
 class Naps:

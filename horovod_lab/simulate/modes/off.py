@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.training import Training
+from horovod_lab.simulate import costs
+from horovod_lab.simulate.training import Training
 
 
 def spin(arrivals: np.ndarray, cost: float) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_opt.simulate.parameters import ParameterError, Parameters
-from horovod_opt.simulate.processor_sharing import Cores
+from horovod_lab.simulate.parameters import ParameterError, Parameters
+from horovod_lab.simulate.processor_sharing import Cores
 
 CORES_OF_RANK = 2  # at least: the background thread's and one for all others
 

@@ -1,7 +1,7 @@
 """Mode topo, graph topology (6.3.4): order and fusion of tensors are known beforehand, so buckets
 are reduced as they become complete, and rounds of negotiation are rare.
 
-The rules are those of docs/topo-reduction.md, on one node and wherever GPUs move the data: that
+The rules are those of docs/how/topo-reduction.md, on one node and wherever GPUs move the data: that
 needs an order on which one rank of each node agrees with the others. What CPUs exchange between
 nodes is in topo_exchanges.py.
 """
@@ -14,10 +14,10 @@ from collections.abc import Generator
 
 import numpy as np
 
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.modes.messages import Messages
-from horovod_opt.simulate.modes.topo_rounds import Listening
-from horovod_opt.simulate.training import Training
+from horovod_lab.simulate import costs
+from horovod_lab.simulate.modes.messages import Messages
+from horovod_lab.simulate.modes.topo_rounds import Listening
+from horovod_lab.simulate.training import Training
 
 MARKS = 8  # points in time of which the progress is kept: those of the last two or three buckets
 

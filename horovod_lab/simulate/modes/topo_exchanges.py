@@ -1,8 +1,8 @@
 """Mode topo between nodes whose CPUs move the data: no order, several buckets in flight.
 
-As in csrc/core/plan/exchanged_buckets.h: of each bucket the ranks of a group add up their parts
-(thread hvd-planned), exchange them with other groups (thread hvd-nodes), and show each other the
-sums (hvd-planned). While messages are on their way, both threads go on with other buckets.
+As in csrc/core/reduction/internode_buckets.h: of each bucket the ranks of a group add up their
+parts (thread hvd-planned), exchange them with other groups (thread hvd-nodes), and
+show each other the sums (hvd-planned). While messages are on their way, both threads go on with other buckets.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from horovod_opt.simulate import costs
-from horovod_opt.simulate.exchange_costs import copied, exchange
-from horovod_opt.simulate.modes.topo import Topo
-from horovod_opt.simulate.processor_sharing import TOLERANCE
+from horovod_lab.simulate import costs
+from horovod_lab.simulate.exchange_costs import copied, exchange
+from horovod_lab.simulate.modes.topo import Topo
+from horovod_lab.simulate.processor_sharing import TOLERANCE
 
 Then = Callable[[float], None]  # is told the time
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from types import ModuleType
 
-from horovod_opt.io.commands import bench_command, index_command, order_command, verify_command
+from horovod_opt.io.commands import index_command, order_command, verify_command
 
 
-def add(commands: argparse._SubParsersAction) -> None:
+def add(commands: argparse._SubParsersAction, *others: ModuleType) -> None:
+    """`others`: what measures, which has add() like the commands here."""
     parser = commands.add_parser(
         "io", help="index, verify, look at and measure the data sets of horovod_opt.io",
         description="Looks after data sets: TFRecord or tar files, LMDB, folders of files.")
     subcommands = parser.add_subparsers(dest="io_command", metavar="COMMAND", required=True)
-    index_command.add(subcommands)
-    verify_command.add(subcommands)
-    order_command.add(subcommands)
-    bench_command.add(subcommands)
+    for command in (index_command, verify_command, order_command, *others):
+        command.add(subcommands)

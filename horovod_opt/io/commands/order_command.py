@@ -75,10 +75,10 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     from rich.console import Console
 
     from horovod_opt.io.errors import InputError
+    from horovod_opt.io.node_reader.layout import chunk_bytes
     from horovod_opt.io.order.batches import Batches
     from horovod_opt.io.order.node_chunks import as_read
     from horovod_opt.io.order.node_reads import node_reads
-    from horovod_opt.io.reader.layout import chunk_bytes
 
     if options.nodes > options.ranks:
         raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "

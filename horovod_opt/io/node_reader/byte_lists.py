@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from horovod_opt.io.reader import native
+from horovod_opt.io import native
 
 _USED = ("PyList_New", "PyList_SetItem", "PyBytes_FromStringAndSize", "PyBytes_AsString",
          "Py_DecRef")  # HioPython

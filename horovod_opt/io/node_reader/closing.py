@@ -7,7 +7,7 @@ import time
 import weakref
 from typing import Any
 
-from horovod_opt.io.reader import forked
+from horovod_opt.io.node_reader import forked
 
 # At its exit a leader serves those who still take their last batches.
 LAST_SECONDS = 5.0

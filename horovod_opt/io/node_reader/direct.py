@@ -6,7 +6,7 @@ import os
 
 import google_crc32c
 
-from horovod_opt.io.reader import statuses
+from horovod_opt.io.node_reader import statuses
 
 
 def read_directly(index, number: int) -> tuple[list[bytes], list[int]]:

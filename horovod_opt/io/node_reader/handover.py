@@ -21,8 +21,8 @@ import threading
 from collections.abc import Callable
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.reader import forked
-from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.node_reader import forked
+from horovod_opt.io.node_reader.errors import ReaderEnded
 
 RANK, WORKER = "rank", "worker"
 ANSWER_SECONDS = 60  # in which the leader accepts; its Python may be busy

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.reader import closing, forked, layout
-from horovod_opt.io.reader.errors import ReaderEnded, leader_failed
-from horovod_opt.io.reader.handover import Giver
-from horovod_opt.io.reader.ring import LeaderStats, Ring
+from horovod_opt.io.node_reader import closing, forked, layout
+from horovod_opt.io.node_reader.errors import ReaderEnded, leader_failed
+from horovod_opt.io.node_reader.handover import Giver
+from horovod_opt.io.node_reader.node_cache import LeaderStats, Ring
 
 THREADS = 4
 LEAVE_CACHED = True  # what is in the page cache is not copied into the ring

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader import closing
-from horovod_opt.io.reader.byte_lists import new_byte_lists
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.reader.handover import RANK, WORKER, Taker
-from horovod_opt.io.reader.placement import Placement
-from horovod_opt.io.reader.ring import LeaderStats, RankStats, Ring, Wanted
-from horovod_opt.io.reader.step_queue import Said, StepQueue
-from horovod_opt.io.reader.taken import Taken, TakenBytes
+from horovod_opt.io.node_reader import closing
+from horovod_opt.io.node_reader.byte_lists import new_byte_lists
+from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.node_reader.handover import RANK, WORKER, Taker
+from horovod_opt.io.node_reader.node_cache import LeaderStats, RankStats, Ring, Wanted
+from horovod_opt.io.node_reader.placement import Placement
+from horovod_opt.io.node_reader.step_queue import Said, StepQueue
+from horovod_opt.io.node_reader.taken import Taken, TakenBytes
 
 AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step is
 

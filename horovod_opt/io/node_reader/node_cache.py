@@ -1,4 +1,4 @@
-"""The ring of a node in this process: a thin wrapper of csrc/io/c_api.h, safe for threads."""
+"""The ring of a node in this process: a thin wrapper of csrc/io/api/c_api.h, safe for threads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.reader import forked, native
-from horovod_opt.io.reader.errors import ReaderEnded, leader_failed
-from horovod_opt.io.reader.layout import Extents
-from horovod_opt.io.reader.step_queue import StepQueue
+from horovod_opt.io.node_reader import forked, native
+from horovod_opt.io.node_reader.errors import ReaderEnded, leader_failed
+from horovod_opt.io.node_reader.layout import Extents
+from horovod_opt.io.node_reader.step_queue import StepQueue
 
 # A wait in C hears of no signal: so often Python looks whether there was one.
 PATIENCE_MS = 500

@@ -7,7 +7,7 @@ from typing import Optional
 import numpy as np
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader.layout import counts_of, extents_of_chunks
+from horovod_opt.io.node_reader.layout import counts_of, extents_of_chunks
 
 
 class Placement:

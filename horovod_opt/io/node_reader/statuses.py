@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-GOOD, CHECKSUM, TRUNCATED, CHANGED = 0, -1, -2, -3  # csrc/io/status.h; above 0 it is an errno
+GOOD, CHECKSUM, TRUNCATED, CHANGED = 0, -1, -2, -3  # csrc/io/files/status.h; above 0 it is an errno
 
 _REASONS = {
     CHECKSUM: "its checksum is not the one that was indexed",

@@ -1,4 +1,4 @@
-"""The feeder's side of a queue of steps: a thin wrapper of csrc/io/c_api.h."""
+"""The feeder's side of a queue of steps: a thin wrapper of csrc/io/api/c_api.h."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader import forked, native
-from horovod_opt.io.reader.errors import ReaderEnded
+from horovod_opt.io.node_reader import forked, native
+from horovod_opt.io.node_reader.errors import ReaderEnded
 
 
 class Said(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from horovod_opt.io.reader.statuses import GOOD
+from horovod_opt.io.node_reader.statuses import GOOD
 
 
 def all_good(status: np.ndarray) -> np.ndarray:

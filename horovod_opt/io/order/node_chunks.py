@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.reader.layout import ALONG
 
 LEAST = 64 * 1024  # bytes of the node in a chunk: each chunk costs something, read or not
 

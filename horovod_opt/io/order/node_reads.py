@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from horovod_opt.io.node_reader.layout import bytes_read
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for_any_epoch
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import Loads, joined, live_bytes, schedule_in_pieces
-from horovod_opt.io.reader.layout import bytes_read
 
 
 class NodeReads(NamedTuple):

@@ -4,7 +4,7 @@ A Feistel network permutes the numbers of as many bits as n - 1 has; a result th
 permuted again until it is (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite
 Domains", CT-RSA 2002, doi:10.1007/3-540-45760-7_9), less than once more on average. TensorFlow's
 `random_index_shuffle` is built likewise, upon the cipher Simon. Ours shuffles; it keeps no secrets.
-It is in C++, csrc/io/permutation.cc: so a sample's place takes 0.09 us; by NumPy it took 0.23 us.
+It is in C++, csrc/io/order/permutation.cc: a sample's place takes 0.09 us; by NumPy, 0.23 us.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Union
 
 import numpy as np
 
-from horovod_opt.io.reader import native
+from horovod_opt.io import native
 
 LARGEST = 2**62  # what a permutation may have numbers of
 

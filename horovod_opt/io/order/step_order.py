@@ -1,5 +1,5 @@
-"""An epoch's order for many steps at once, in C++ (csrc/io/step_order.cc): the same as position by
-position, several times faster."""
+"""An epoch's order for many steps at once, in C++ (csrc/io/order/step_order.cc): the same as
+position by position, several times faster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from horovod_opt.io.reader import native
+from horovod_opt.io import native
 
 if TYPE_CHECKING:
     from horovod_opt.io.order.batches import Batches

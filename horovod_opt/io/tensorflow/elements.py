@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.decoding import Found
 from horovod_opt.io.index import Index
-from horovod_opt.io.reader.step_queue import Said
+from horovod_opt.io.node_reader.step_queue import Said
 
 WHOLE = BatchInfo._fields[:-1]  # those that are whole numbers
 

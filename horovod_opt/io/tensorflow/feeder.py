@@ -10,10 +10,10 @@ from typing import Optional
 
 import numpy as np
 
+from horovod_opt.io import native
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import judged
-from horovod_opt.io.reader import native
-from horovod_opt.io.reader.step_queue import Question
+from horovod_opt.io.node_reader.step_queue import Question
 from horovod_opt.io.reading import Epoch, Reading, Steps
 from horovod_opt.io.tensorflow.elements import Elements
 

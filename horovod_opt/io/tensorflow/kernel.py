@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from horovod_opt.io import native
 from horovod_opt.io.job.saying import say
-from horovod_opt.io.reader import native
 
 
 @functools.lru_cache(maxsize=None)

@@ -14,8 +14,8 @@ from torch.utils.data import get_worker_info
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import Decode, DecodeBatch, found_in, items_of
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.reader import statuses
-from horovod_opt.io.reader.direct import read_directly
+from horovod_opt.io.node_reader import statuses
+from horovod_opt.io.node_reader.direct import read_directly
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
 from horovod_opt.io.torch.batch_sampler import Chosen

@@ -1,7 +1,7 @@
 """Runs jobs on Ray and Spark, and upstream's tests of both, in every mode.
 
-    tests/ecosystem/run [PATH]
-    tests/ecosystem/run PATH --modes off,topo --suites ray,test_spark
+    tests/by_hand/ecosystem/run [PATH]
+    tests/by_hand/ecosystem/run PATH --modes off,topo --suites ray,test_spark
 
 PATH is a checkout of Horovod's repository, v0.28.1; without it, only our own jobs run. The jobs
 train with PyTorch and TensorFlow, and must end with the weights that horovodrun gives in mode off.
@@ -29,8 +29,8 @@ from report import show
 from results import Results
 from rich.console import Console
 
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, some_of
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 PACKAGES = HERE / "packages.txt"
 NEEDS = [line.partition("==")[0].replace("-", "_") for line in PACKAGES.read_text().splitlines()
@@ -43,7 +43,7 @@ REFERENCE_SECONDS = 200
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     names = [suite.name for suite in (*JOBS, *UPSTREAM)]
     parser = argparse.ArgumentParser(
-        prog="tests/ecosystem/run", description=__doc__,
+        prog="tests/by_hand/ecosystem/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, nargs="?", metavar="PATH",
                         help="checkout of upstream's repository")

@@ -1,7 +1,7 @@
 """What is run on Ray and Spark: jobs of our own, and upstream's suites.
 
 Upstream's suites of the estimators (test_spark_keras, test_spark_torch, test_spark_lightning) are
-left out: see docs/ecosystem.md.
+left out: see docs/use/ecosystem.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from suites import LEGACY_KERAS, Suite
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 _SPARK = find_spec("pyspark")
 # Workers import what they run from there. Spark takes the Python that the PATH begins with, and
 # executors of their own, as in upstream's elastic tests, only where it is told where Spark is.
@@ -31,7 +31,7 @@ def _suite(name: str, file: str, seconds: int, **environment: str) -> Suite:
     return Suite(name, file, seconds, launched=False, environment={**_ENVIRONMENT, **environment})
 
 
-# Below tests/ecosystem/test.
+# Below tests/by_hand/ecosystem/test.
 JOBS = (
     _suite("ray", "ray_jobs.py", 400),
     _suite("ray_elastic", "ray_elastic_jobs.py", 900),

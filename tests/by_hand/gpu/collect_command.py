@@ -1,6 +1,6 @@
-"""Gathers in FOLDER what tests/gpu/run needs on a machine without a package index: Horovod's source
-archive, and wheels of all that horovod-opt is built and run with but PyTorch and NCCL, which that
-machine has. docs/gpu.md says more."""
+"""Gathers in FOLDER what tests/by_hand/gpu/run needs on a machine without a package index:
+Horovod's source archive, and wheels of all that horovod-opt is built and run with but PyTorch and
+NCCL, which that machine has. docs/work/gpu.md says more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wheel_folder import NEEDED, Unusable, seal
 
 from building import BuildError, upstream
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # pip takes wheels for exactly the platforms that it is told.
 GLIBC = range(28, 4, -1)  # 2.28, as PyTorch's wheels need, down to 2.5
 OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
@@ -24,7 +24,7 @@ OLD_NAMES = ("manylinux2014", "manylinux2010", "manylinux1")
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/gpu/collect", description=__doc__,
+        prog="tests/by_hand/gpu/collect", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="empty, or not there yet")
     parser.add_argument("--python", type=_python, default="3.12", metavar="VERSION",

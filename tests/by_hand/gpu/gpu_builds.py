@@ -19,7 +19,7 @@ from gpu_machine import Machine
 from gpu_table import FAILED, PASSED, Row
 from wheel_folder import Manifest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PLAIN, NCCL = "plain", "nccl"
 NAMES = {PLAIN: "build without GPU operations", NCCL: "build with NCCL"}
 # Of the repository's root: what was made there, beside virtual environments.

@@ -102,7 +102,7 @@ def check(machine: Machine, manifest: Manifest, without_gpu: bool) -> None:
     """Raises Unusable if nothing can be run here."""
     if machine.python != manifest.python:
         raise Unusable(f"the folder is for Python {manifest.python}, and this is {machine.python}: "
-                       f"tests/gpu/collect --python {machine.python}")
+                       f"tests/by_hand/gpu/collect --python {machine.python}")
     if machine.torch is None:
         raise Unusable(f"PyTorch is not installed for {sys.executable}: use the Python that has it")
     if without_gpu:
@@ -121,7 +121,7 @@ def why_not_nccl(machine: Machine, manifest: Manifest) -> str:
     major = cuda.major(machine.torch_cuda)
     if major != manifest.cuda:
         return (f"the folder is for CUDA {manifest.cuda}, and PyTorch {machine.torch} for CUDA "
-                f"{machine.torch_cuda}: tests/gpu/collect --cuda {major}")
+                f"{machine.torch_cuda}: tests/by_hand/gpu/collect --cuda {major}")
     if machine.nvcc is None:
         return "there is no nvcc: put CUDA's compiler on PATH, or its folder into HOROVOD_CUDA_HOME"
     if cuda.major(machine.nvcc) != major:

@@ -1,5 +1,5 @@
 """Runs one part, in the environment of a build, and prints each row of the table as a line of JSON.
-tests/gpu/run calls it."""
+tests/by_hand/gpu/run calls it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[1:1] = [str(TESTS / "parallel"), str(TESTS / "binding")]
+TESTS = Path(__file__).resolve().parents[2]
+sys.path[1:1] = [str(TESTS / "jobs"), str(TESTS / "binding")]
 
 from against_horovod import HERE as BINDING
 from against_horovod import compile_library

@@ -11,7 +11,7 @@ from jobs import PYTHONPATH, Job, run_job
 
 HERE = Path(__file__).parent
 WORKERS = HERE / "workers"
-BENCH_WORKERS = HERE.parents[1] / "horovod_opt" / "bench" / "workers"
+BENCH_WORKERS = HERE.parents[2] / "horovod_lab" / "bench" / "workers"
 NO_LIBRARY = "-"
 
 

@@ -1,6 +1,6 @@
 """Builds horovod-opt for this machine's PyTorch, with and without NCCL, and runs what shows whether
-its paths for GPUs are right, from what tests/gpu/collect has gathered in FOLDER. docs/gpu.md says
-what each part looks at. Exit status 1 if something failed, 2 if nothing can be run."""
+its paths for GPUs are right, from what tests/by_hand/gpu/collect has gathered in FOLDER.
+docs/work/gpu.md says what each part looks at. Exit status 1 if something failed, 2 if nothing can be run."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ BEFORE_THE_END = 5.0  # seconds; by then a part has ended its jobs
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/gpu/run", description=__doc__,
+        prog="tests/by_hand/gpu/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of tests/gpu/collect")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of tests/by_hand/gpu/collect")
     parser.add_argument("--without-gpu", action="store_true",
                         help="what needs no GPU, with events in the place of CUDA's")
     parser.add_argument("--parts", type=_parts, default=list(PARTS),
@@ -110,7 +110,7 @@ def run_part(number: str, module: str, build: Build, machine: Machine,
     left = until - time.monotonic() - BEFORE_THE_END
     if left <= 0:
         return show(Row(number, module, "no time was left", FAILED))
-    command = [build.python, build.source / "tests" / "gpu" / "part_runner.py", number, module,
+    command = [build.python, build.source / "tests/by_hand/gpu/part_runner.py", number, module,
                "--build", build.name, "--folder", folder, "--gpus", gpus, "--cores", machine.cores,
                "--steps", arguments.steps, "--rounds", arguments.rounds, "--batch", arguments.batch,
                "--seconds", arguments.seconds, "--left", left]

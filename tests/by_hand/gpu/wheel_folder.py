@@ -63,8 +63,8 @@ def open_sealed(folder: Path) -> Manifest:
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
     except (OSError, TypeError, ValueError):
-        raise Unusable(f"{folder} has no {MANIFEST}: make the folder with tests/gpu/collect, on a "
-                       "machine with a package index") from None
+        raise Unusable(f"{folder} has no {MANIFEST}: make the folder with "
+                       "tests/by_hand/gpu/collect, on a machine with a package index") from None
     for name, digest in manifest.files.items():
         path = folder / name
         if not path.is_file() or _sha256(path) != digest:

@@ -1,11 +1,11 @@
 """Builds and tests this checkout with every version of TensorFlow, PyTorch and MPI that it is for.
 
-    tests/matrix/run OUTPUT
-    tests/matrix/run OUTPUT --resume
-    tests/matrix/run OUTPUT --only tensorflow-2.16,torch-2.4,mpich
+    tests/by_hand/matrix/run OUTPUT
+    tests/by_hand/matrix/run OUTPUT --resume
+    tests/by_hand/matrix/run OUTPUT --only tensorflow-2.16,torch-2.4,mpich
 
 Each row has an environment of its own in the folder OUTPUT, which is deleted when the row is over.
-docs/versions.md has what it printed. Exit status 1 if a row has not passed; 2 if nothing can be
+docs/use/versions.md has what it printed. Exit status 1 if a row has not passed; 2 if nothing can be
 run; 130 if interrupted.
 """
 
@@ -30,19 +30,19 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from row_environment import DEBIAN_PACKAGES, RowEnvironment, Stopped
 
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.present import WIDTH, rich_table
 from horovod_opt.arguments import INTERRUPTED
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
-from horovod_opt.measuring.present import WIDTH, rich_table
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "recorded.json"
-PAGE = HERE.parents[1] / "docs" / "versions.md"
+PAGE = HERE.parents[2] / "docs" / "use" / "versions.md"
 Say = Callable[..., None]
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/matrix/run", description=__doc__,
+        prog="tests/by_hand/matrix/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, metavar="OUTPUT",
                         help="folder, on a disk, for environments, logs and results")
@@ -52,7 +52,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="do not try again what OUTPUT has results of")
     parser.add_argument("--keep", action="store_true", help="leave the environments there")
     parser.add_argument("--record", action="store_true",
-                        help="also write the results into this checkout: docs/versions.md")
+                        help="also write the results into this checkout: docs/use/versions.md")
     return parser.parse_args(argv)
 
 
@@ -143,7 +143,7 @@ def main() -> int:
         planned = plan(newest_of_index(TORCH))
         rows = chosen(planned, arguments.only) if arguments.only else planned
         check_place(arguments.output, rows)
-        matrix = Matrix(arguments.output / "versions.json", "tests/matrix/run")
+        matrix = Matrix(arguments.output / "versions.json", "tests/by_hand/matrix/run")
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

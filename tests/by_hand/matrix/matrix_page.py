@@ -9,14 +9,14 @@ from matrix_results import Record, Results, bounds
 from matrix_rows import DEBIAN, MPICH, NAMES, OPENMPI, Row
 from quick_tests import SUITES
 
-from horovod_opt.measuring import markdown
-from horovod_opt.measuring.present import Grid
+from horovod_lab.measuring import markdown
+from horovod_lab.measuring.present import Grid
 
 MPI_NAMES = {OPENMPI: "Open MPI", MPICH: "MPICH", DEBIAN: "Debian's Open MPI"}
 COLUMNS = ("framework", "Keras", "NumPy", "MPI", "built in", "passed / failed / skipped", "")
 
 # Around what is written into a page.
-BEGIN, END = "<!-- Written by tests/matrix/run --record. -->\n", "<!-- Until here. -->\n"
+BEGIN, END = "<!-- Written by tests/by_hand/matrix/run --record. -->\n", "<!-- Until here. -->\n"
 
 
 def grid(results: Results) -> Grid:

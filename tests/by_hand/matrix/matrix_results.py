@@ -11,8 +11,8 @@ from typing import Any
 from matrix_rows import OPENMPI, Row, Unusable, in_order
 from outcomes import Run
 
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.documents import DocumentError
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.documents import DocumentError
 
 KIND = "versions"
 PASSED, FAILED = "passed", "failed"

@@ -2,7 +2,7 @@
 
     make soak SOAK_ARGS="--minutes 60"
     make soak SOAK_ARGS="--runs 10000"
-    python tests/soak/run --replay 4711
+    python tests/by_hand/soak/run --replay 4711
 
 A trial is a job under horovodrun whose program, settings and faults follow from its seed; the run's
 own seed is that of its first trial, and those after it count up. Exit status 1 if something was
@@ -33,12 +33,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, above_zero
 from horovod_opt.launcher import built as build
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 HERE = Path(__file__).parent
-ROOT = HERE.resolve().parents[1]
+ROOT = HERE.resolve().parents[2]
 CONTRACT = ROOT / "tests" / "unit" / "io" / "contract"
 WORKER = HERE / "workers" / "soak_rank.py"
 # Time for the stacks to be written before the job is killed.
@@ -52,7 +52,7 @@ class Unusable(Exception):
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/soak/run", description=__doc__,
+        prog="tests/by_hand/soak/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=above_zero("minutes"), default=30.0,
                         help="no trial begins after so many (%(default)g)")

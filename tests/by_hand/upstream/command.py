@@ -1,7 +1,7 @@
 """Runs upstream's own test suites with the Horovod installed for this Python, in several modes.
 
-    python tests/upstream/run PATH --modes off,topo --suites tensorflow,torch
-    python tests/upstream/run PATH --plain other/bin/python --json results.json
+    python tests/by_hand/upstream/run PATH --modes off,topo --suites tensorflow,torch
+    python tests/by_hand/upstream/run PATH --plain other/bin/python --json results.json
 
 PATH is a checkout of Horovod's repository, v0.28.1. The reference is a plain build (--plain) and
 mode off. Exit status 1 if a test that passes in a reference does not in a mode, 2 if nothing can be
@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.settings import SettingsError, load
 
 PLAIN, OFF = "plain", "off"
@@ -36,7 +36,7 @@ WIDTH = 140  # characters, where the output is no terminal
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/upstream/run", description=__doc__,
+        prog="tests/by_hand/upstream/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, metavar="PATH", help="checkout of upstream's repository")
     parser.add_argument("--modes", type=parse_modes, default="off,gs,nbcs,gs+nbcs,topo",

@@ -1,7 +1,7 @@
 """Which of upstream's suites are run, and how.
 
 Left out: suites that skip themselves with TensorFlow 2 or without a GPU, those of MXNet, those of
-Spark and Ray (tests/ecosystem has them), and elastic ones whose training script is for TensorFlow 1
+Spark and Ray (tests/by_hand/ecosystem has them), and elastic ones for TensorFlow 1
 (tf.Session, tf.ConfigProto).
 """
 

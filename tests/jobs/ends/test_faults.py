@@ -1,4 +1,4 @@
-"""What happens when something goes wrong on one rank: the rows of docs/faults.md.
+"""What happens when something goes wrong on one rank: the rows of docs/use/faults.md.
 
 Whatever it is, no process is left behind, and the last checkpoint is whole.
 """

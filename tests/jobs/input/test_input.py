@@ -19,7 +19,7 @@ from building import source_tree, upstream
 
 TRAINING, VALIDATION = 403, 57
 FRAME = 16  # bytes around a record
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def record(number: int) -> bytes:

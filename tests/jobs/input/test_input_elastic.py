@@ -16,7 +16,7 @@ from jobs import BIN, elastic, run_job
 from own_networks import hosts_or_skip
 
 SAMPLES = 211
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture

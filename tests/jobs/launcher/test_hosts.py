@@ -18,7 +18,7 @@ from own_networks import hosts_or_skip
 
 CONTROLLERS = ("mpi", "gloo")
 # Without what hides scikit-learn from other workers: the example needs it.
-DEMO_PATH = os.pathsep.join(map(str, [WORKERS / "shared", Path(__file__).parents[2] / "examples"]))
+DEMO_PATH = os.pathsep.join(map(str, [WORKERS / "shared", Path(__file__).parents[3] / "examples"]))
 # Both wait for minutes otherwise.
 SHORT = {
     "PRTE_MCA_oob_tcp_keepalive_time": "2",

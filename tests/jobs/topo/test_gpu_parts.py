@@ -1,5 +1,5 @@
-"""The parts of tests/gpu that go without a GPU, shorter: tensors in main memory, and events in the
-place of CUDA's."""
+"""The parts of tests/by_hand/gpu that go without a GPU, shorter: tensors in main memory, and events
+in the place of CUDA's."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.worker_job import WORKERS
-from horovod_opt.measuring import launch
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.worker_job import WORKERS
+from horovod_lab.measuring import launch
 
 
 def result(images: float = 20.0, **metrics: object) -> str:

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.bench import bench_command
+from horovod_lab.bench.training import run_job, training_options
+from horovod_lab.bench.training.prepare import prepare
+from horovod_lab.bench.worker_job import BASE, LIMIT
+from horovod_lab.measuring import documents, launch
 from horovod_opt import cli
-from horovod_opt.bench import bench_command
-from horovod_opt.bench.training import run_job, training_options
-from horovod_opt.bench.training.prepare import prepare
-from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring import documents, launch
 
 
 def bench(*arguments: object) -> int:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.documents import DocumentError, load, new, save
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.documents import DocumentError, load, new, save
 
 
 def refusal(path, *kinds: str) -> str:

@@ -17,12 +17,11 @@ from own_networks import hosts_or_skip
 
 pytest.importorskip("matplotlib")
 
-from horovod_opt import cli
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.nodes import nodes_options, nodes_suite
-from horovod_opt.bench.nodes.nodes_pictures import section
-from horovod_opt.bench.nodes.results import cells, verdicts
-from horovod_opt.bench.nodes.rows import (
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.nodes import nodes_options, nodes_suite
+from horovod_lab.bench.nodes.nodes_pictures import section
+from horovod_lab.bench.nodes.results import cells, verdicts
+from horovod_lab.bench.nodes.rows import (
     CELLS,
     LAYOUTS,
     OFF_GLOO,
@@ -36,17 +35,18 @@ from horovod_opt.bench.nodes.rows import (
     Layout,
     order,
 )
-from horovod_opt.bench.nodes.targets import TARGETS
-from horovod_opt.bench.worker_job import LIMIT, WORKERS, YIELDING
-from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.present import save_pictures
-from horovod_opt.measuring.virtual_hosts import (
+from horovod_lab.bench.nodes.targets import TARGETS
+from horovod_lab.bench.worker_job import LIMIT, WORKERS, YIELDING
+from horovod_lab.measuring import documents, launch
+from horovod_lab.measuring.present import save_pictures
+from horovod_lab.measuring.virtual_hosts import (
     NoHosts,
     VirtualHosts,
     namespaces,
     processes_in,
     remove_leftovers,
 )
+from horovod_opt import cli
 
 YIELD = YIELDING.name
 
@@ -289,7 +289,7 @@ def test_virtual_hosts_leave_nothing_behind(tmp_path):
 
 KILLED = """
 import os, pathlib, signal, sys
-from horovod_opt.measuring.virtual_hosts import VirtualHosts
+from horovod_lab.measuring.virtual_hosts import VirtualHosts
 VirtualHosts(pathlib.Path(sys.argv[1]), 2)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -21,14 +21,14 @@ from rich.console import Console
 pytest.importorskip("matplotlib")
 import threads
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.overhead import overhead_options, overhead_suite, results, workloads
+from horovod_lab.bench.overhead.overhead_pictures import picture
+from horovod_lab.bench.worker_job import BASE, LIMIT, Series, parse_result
+from horovod_lab.measuring import launch, machine
+from horovod_lab.measuring.comparison import Spread, compare, difference, interleave, ratio
+from horovod_lab.measuring.present import rich_table, save_pictures
 from horovod_opt import cli
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.overhead import overhead_options, overhead_suite, results, workloads
-from horovod_opt.bench.overhead.overhead_pictures import picture
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series, parse_result
-from horovod_opt.measuring import launch, machine
-from horovod_opt.measuring.comparison import Spread, compare, difference, interleave, ratio
-from horovod_opt.measuring.present import rich_table, save_pictures
 
 
 def test_every_series_runs_once_a_round_and_first_once_in_as_many_rounds_as_series():

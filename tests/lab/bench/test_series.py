@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("matplotlib")
 from matplotlib.colors import to_rgba
 
+from horovod_lab.bench.series_colours import OTHERS, series_colour, series_line
+from horovod_lab.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, interval, of_modes
 from horovod_opt import cli
-from horovod_opt.bench.series_colours import OTHERS, series_colour, series_line
-from horovod_opt.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, interval, of_modes
 
 
 def test_each_mode_is_a_series_but_off_which_is_always_there():

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.bench.sizes.results import curves
+from horovod_lab.bench.sizes.sizes_pictures import bytes_text, section
+from horovod_lab.bench.sizes.sizes_suite import order
+from horovod_lab.bench.worker_job import BASE, LIMIT, Series, of_modes
+from horovod_lab.measuring import documents, launch
+from horovod_lab.measuring.comparison import Spread
 from horovod_opt import cli
-from horovod_opt.bench.sizes.results import curves
-from horovod_opt.bench.sizes.sizes_pictures import bytes_text, section
-from horovod_opt.bench.sizes.sizes_suite import order
-from horovod_opt.bench.worker_job import BASE, LIMIT, Series, of_modes
-from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.comparison import Spread
 
 QUICK = ("--modes", "topo", "--ranks", 2, "--rounds", 1, "--seconds", 0.5, "--bytes", 1024, 4096)
 

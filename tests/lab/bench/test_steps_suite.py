@@ -14,16 +14,16 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.steps import kinds, steps_options, steps_suite, targets
+from horovod_lab.bench.steps.kinds import KINDS
+from horovod_lab.bench.steps.results import cells, summary, verdicts
+from horovod_lab.bench.steps.steps_pictures import section
+from horovod_lab.bench.steps.targets import TARGETS
+from horovod_lab.bench.worker_job import BASE, LIMIT, WORKERS, YIELDING
+from horovod_lab.measuring import documents, launch
+from horovod_lab.measuring.present import rich_table, save_pictures
 from horovod_opt import cli
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.steps import kinds, steps_options, steps_suite, targets
-from horovod_opt.bench.steps.kinds import KINDS
-from horovod_opt.bench.steps.results import cells, summary, verdicts
-from horovod_opt.bench.steps.steps_pictures import section
-from horovod_opt.bench.steps.targets import TARGETS
-from horovod_opt.bench.worker_job import BASE, LIMIT, WORKERS, YIELDING
-from horovod_opt.measuring import documents, launch
-from horovod_opt.measuring.present import rich_table, save_pictures
 
 SERIES = (BASE, YIELDING.name, "gs", "nbcs", "topo")
 

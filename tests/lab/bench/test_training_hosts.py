@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from horovod_opt.bench.training import hosts
-from horovod_opt.bench.training.hosts import Hosts, HostsError
+from horovod_lab.bench.training import hosts
+from horovod_lab.bench.training.hosts import Hosts, HostsError
 
 
 def test_hosts_are_passed_to_horovodrun():

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.bench.training import jobs, run_job
-from horovod_opt.bench.training.hosts import Hosts
-from horovod_opt.bench.training.jobs import Cell, Job
-from horovod_opt.bench.worker_job import LIMIT, Series
-from horovod_opt.measuring import launch
+from horovod_lab.bench.training import jobs, run_job
+from horovod_lab.bench.training.hosts import Hosts
+from horovod_lab.bench.training.jobs import Cell, Job
+from horovod_lab.bench.worker_job import LIMIT, Series
+from horovod_lab.measuring import launch
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
 

@@ -10,13 +10,13 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 
-from horovod_opt.bench.training.jobs import Cell
-from horovod_opt.bench.training.results import rows
-from horovod_opt.bench.training.scaling_pictures import section
-from horovod_opt.bench.worker_job import BASE, LIMIT
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.comparison import Interval, Noise
-from horovod_opt.measuring.present import rich_table, save_pictures
+from horovod_lab.bench.training.jobs import Cell
+from horovod_lab.bench.training.results import rows
+from horovod_lab.bench.training.scaling_pictures import section
+from horovod_lab.bench.worker_job import BASE, LIMIT
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.comparison import Interval, Noise
+from horovod_lab.measuring.present import rich_table, save_pictures
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
 

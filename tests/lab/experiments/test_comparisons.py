@@ -22,8 +22,8 @@ import tensorflow_io
 import tf_cnn_benchmarks
 import weak_scaling
 
-from horovod_opt.report.source import Beside
-from horovod_opt.simulate.summit import FIGURES
+from horovod_lab.report.source import Beside
+from horovod_lab.simulate.summit import FIGURES
 
 LIMIT = "no communication"
 

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 import readme
 import study
 
-from horovod_opt.measuring import documents
+from horovod_lab.measuring import documents
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"
@@ -100,4 +100,4 @@ def test_what_a_benchmark_measured_is_shown_with_every_series():
 def test_a_wheel_has_no_experiments():
     packages = re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(),
                          re.MULTILINE | re.DOTALL)[1]
-    assert "horovod_opt.bench" in packages and '"experiments' not in packages
+    assert "horovod_lab.bench" in packages and '"experiments' not in packages

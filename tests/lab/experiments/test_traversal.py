@@ -34,7 +34,7 @@ def test_the_synthetic_step_has_a_layer_for_every_eight_nodes(nodes):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_networks_are_those_of_their_papers(name):
     pytest.importorskip("horovod.tensorflow")
-    from horovod_opt.bench.workers.models import NETWORKS
+    from horovod_lab.bench.workers.models import NETWORKS
     model = NETWORKS[name]()
     assert sum(variable.value.shape.num_elements()
                for variable in model.trainable_variables) == PARAMETERS[name]
@@ -42,7 +42,7 @@ def test_networks_are_those_of_their_papers(name):
 
 def test_every_network_of_the_table_is_there():
     pytest.importorskip("horovod.tensorflow")
-    from horovod_opt.bench.workers.models import NETWORKS
+    from horovod_lab.bench.workers.models import NETWORKS
     assert list(NETWORKS) == list(traversal.TABLE_6_1)
 
 

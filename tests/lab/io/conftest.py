@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
-from horovod_opt.io.bench.stands.stand import NoStand, Stand
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.stand import NoStand, Stand
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Optional
 
 import pytest
 
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 
 OLD, NEW = b"old" * 2000, b"newer" * 1400
 SEEDS = (None, 0, 1)

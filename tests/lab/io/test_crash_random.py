@@ -12,7 +12,7 @@ from typing import Optional
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 
 FOLDERS = ("", "a", "b")
 PATHS = st.tuples(st.sampled_from(FOLDERS), st.sampled_from("xyz"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 
 KIB = 1 << 10
 MIB = 1 << 20

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.io.bench.stands import disk
-from horovod_opt.io.bench.stands.disk import Disk
-from horovod_opt.io.bench.stands.disk_image import image_of
-from horovod_opt.io.bench.stands.stand import NoStand
+from horovod_lab.io.testbeds import disk
+from horovod_lab.io.testbeds.disk import Disk
+from horovod_lab.io.testbeds.disk_image import image_of
+from horovod_lab.io.testbeds.stand import NoStand
 
 MIB = 1 << 20
 READ = """

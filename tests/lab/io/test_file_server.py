@@ -13,11 +13,11 @@ import sys
 
 import pytest
 
-from horovod_opt.io.bench.stands import fuse_changes as changes
-from horovod_opt.io.bench.stands import fuse_messages as fuse
-from horovod_opt.io.bench.stands.crashing_storage import SERVER as CRASHING
-from horovod_opt.io.bench.stands.fuse_messages import ROOT
-from horovod_opt.io.bench.stands.parallel import SERVER
+from horovod_lab.io.testbeds import fuse_changes as changes
+from horovod_lab.io.testbeds import fuse_messages as fuse
+from horovod_lab.io.testbeds.crashing_storage import SERVER as CRASHING
+from horovod_lab.io.testbeds.fuse_messages import ROOT
+from horovod_lab.io.testbeds.parallel import SERVER
 
 
 @pytest.fixture

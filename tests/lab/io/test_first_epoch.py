@@ -9,21 +9,21 @@ import time
 
 import pytest
 
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import Records, WrongRecord
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.peers.stream import Stream
-from horovod_opt.io.bench.stands import first_epoch, first_epoch_rank
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.measuring import launch
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.records import Records, WrongRecord
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.peers.stream import Stream
+from horovod_lab.io.testbeds import first_epoch, first_epoch_rank
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.measuring import launch
 
 RECORDS = Records(40, 100)
 # Prints the ranks of this rank's node, as the input side finds them; they tell each other in files.
 NODE = """
 import json, os, sys
 from pathlib import Path
-from horovod_opt.io.bench.stands.meeting import Meeting
+from horovod_lab.io.testbeds.meeting import Meeting
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.communication import Communication
 
@@ -124,14 +124,14 @@ def test_who_needs_more_memory_than_a_node_has_is_told_so(made, data, tmp_path):
     stand = made(Parallel(folder, share=0.1))
     greedy = tmp_path / "greedy.py"
     greedy.write_text("import sys\n"
-                      "from horovod_opt.io.bench.data.records import Records\n"
+                      "from horovod_lab.io.data.records import Records\n"
                       "numbers = Records.numbers\n"
                       "kept = []\n"
                       "def keeping(self, batch):\n"
                       "    kept.append(bytearray(b'x' * (1 << 20)))\n"
                       "    return numbers(self, batch)\n"
                       "Records.numbers = keeping\n"
-                      "from horovod_opt.io.bench.stands import first_epoch_rank\n"
+                      "from horovod_lab.io.testbeds import first_epoch_rank\n"
                       "first_epoch_rank.main()\n")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {greedy} "$@"\n')

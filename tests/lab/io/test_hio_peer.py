@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.peers.hio import Hio, pattern_of, ring_of
+from horovod_lab.io.peers.stream import Place
 from horovod_opt.io import index
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.peers.hio import Hio, pattern_of, ring_of
-from horovod_opt.io.bench.peers.stream import Place
 
 RECORDS = Records(4000, 3072)
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from horovod_opt.bench.worker_job import WORKERS
+from horovod_lab.bench.worker_job import WORKERS
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")

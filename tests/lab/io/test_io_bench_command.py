@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io import environment
+from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.measuring import documents
 from horovod_opt import cli
 from horovod_opt.arguments import Refused
-from horovod_opt.io.bench import environment
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.io.bench.stands.stand import NoStand
-from horovod_opt.measuring import documents
 
 SMALL = ("--ranks", 2, "--rounds", 1, "--seconds", 0.3, "--records", 400, "--record-bytes", 200,
          "--batch", 20, "--timeout", 120)

@@ -10,9 +10,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from horovod_opt.io.bench.jpegs import files, reader
-from horovod_opt.io.bench.jpegs.pipelines import PIPELINES, Shape
-from horovod_opt.io.bench.jpegs.reader import WrongImages, measured
+from horovod_lab.io.jpegs import files, reader
+from horovod_lab.io.jpegs.pipelines import PIPELINES, Shape
+from horovod_lab.io.jpegs.reader import WrongImages, measured
 
 COUNT, SIZE, PIXELS = 20, 12_000, 16
 

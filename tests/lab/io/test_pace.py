@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from horovod_opt.io.bench.stands.pace import Counted, Pace, Speed
-from horovod_opt.io.bench.stands.write_pace import CountedWrites, WritePace
+from horovod_lab.io.testbeds.pace import Counted, Pace, Speed
+from horovod_lab.io.testbeds.write_pace import CountedWrites, WritePace
 
 SPEED = Speed(bandwidth=1000.0, delay=0.5, going_back=2.0)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.io.bench.stands.control_groups import PREFIX, hierarchy
-from horovod_opt.io.bench.stands.parallel import Parallel
+from horovod_lab.io.testbeds.control_groups import PREFIX, hierarchy
+from horovod_lab.io.testbeds.parallel import Parallel
 
 MIB = 1 << 20
 # Reads blocks of a file by their numbers; how many bytes come.

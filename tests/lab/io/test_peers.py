@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.environment import FOLDER
-from horovod_opt.io.bench.peers import PEERS
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.environment import FOLDER
+from horovod_lab.io.peers import PEERS
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 OTHERS = ROOT / FOLDER / "bin" / "python"
 HERE = [name for name, peer in PEERS.items() if set(peer.needs) <= {"torch"}]
 THERE = [name for name in PEERS if name not in HERE]
@@ -23,9 +23,9 @@ RECORDS, BATCH = Records(2048, 100), 16
 PROGRAM = """
 import json, sys, tempfile
 from pathlib import Path
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.peers import PEERS, stream_of
-from horovod_opt.io.bench.peers.stream import Place
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.peers import PEERS, stream_of
+from horovod_lab.io.peers.stream import Place
 if __name__ == "__main__":
     peer, records = PEERS[sys.argv[1]], Records(2048, 100)
     stream = stream_of(peer, Place(Path(sys.argv[2]), 2048, 16, peer.workers, 0, 1,
@@ -39,7 +39,7 @@ if __name__ == "__main__":
 def epochs_of(name: str, python: str | Path, folder: Path) -> list[list[list[int]]]:
     """The numbers in each batch of two epochs."""
     form = PEERS[name].format
-    subprocess.run([python, "-m", "horovod_opt.io.bench.data.prepare", form, folder / form,
+    subprocess.run([python, "-m", "horovod_lab.io.data.prepare", form, folder / form,
                     str(RECORDS.count), str(RECORDS.size)], check=True)
     program = folder / "program.py"
     program.write_text(PROGRAM)

@@ -12,9 +12,9 @@ import lmdb
 import pytest
 
 import horovod_opt.io as hio
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.formats import FILES, FORMATS
-from horovod_opt.io.bench.data.records import Records, WrongRecord
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.formats import FILES, FORMATS
+from horovod_lab.io.data.records import Records, WrongRecord
 
 RECORDS = Records(100, 50)
 
@@ -25,7 +25,7 @@ def written(form: str, folder: Path) -> Path:
 
 
 def in_tfrecord(folder: Path) -> list[bytes]:
-    from horovod_opt.io.reader.direct import read_directly
+    from horovod_opt.io.node_reader.direct import read_directly
 
     with hio.open(str(folder / "*.tfrecord"), shuffle=False) as data:
         return [read_directly(data.index, number)[0][0] for number in range(len(data))]
@@ -103,7 +103,7 @@ def test_data_that_was_not_finished_is_written_again(tmp_path, monkeypatch):
 
 def test_the_program_writes_what_it_is_told(tmp_path):
     folder = prepare.folder_of(tmp_path, "lmdb", RECORDS)
-    subprocess.run([sys.executable, "-m", "horovod_opt.io.bench.data.prepare", "lmdb", folder,
+    subprocess.run([sys.executable, "-m", "horovod_lab.io.data.prepare", "lmdb", folder,
                     "100", "50"], check=True)
     assert in_lmdb(folder) == list(RECORDS)
     assert folder != prepare.folder_of(tmp_path, "lmdb", Records(100, 51))

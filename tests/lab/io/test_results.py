@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.suites.records.jobs import order
-from horovod_opt.io.bench.suites.records.pictures import section
-from horovod_opt.io.bench.suites.records.results import RecordsCell, summary, verdicts
-from horovod_opt.measuring.comparison import Spread
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.suites.records.jobs import order
+from horovod_lab.io.suites.records.pictures import section
+from horovod_lab.io.suites.records.results import RecordsCell, summary, verdicts
+from horovod_lab.measuring.comparison import Spread
 
 MIB = 1 << 20
 

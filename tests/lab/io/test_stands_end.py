@@ -15,11 +15,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io.testbeds import control_groups, disk
+from horovod_lab.io.testbeds.by_name import STANDS
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.stand import NoStand
 from horovod_opt import cli
-from horovod_opt.io.bench.stands import control_groups, disk
-from horovod_opt.io.bench.stands.by_name import STANDS
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
-from horovod_opt.io.bench.stands.stand import NoStand
 
 # So long that none ends by itself; --timeout would end it before the test does.
 LONG = ("--seconds", "300", "--records", "40000", "--record-bytes", "1000", "--rounds", "1",
@@ -40,7 +40,7 @@ def benchmark(request, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
          "io", "bench", "--stand", name, "--nodes", str(nodes), "--only", peer, *ranks, *LONG],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         # A shell has a program that it starts in the background ignore SIGINT, and so its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
@@ -137,7 +137,7 @@ def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path
 OWNER = """
 import subprocess, sys, time
 from pathlib import Path
-from horovod_opt.io.bench.stands.crashing_storage import CrashingStorage
+from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 with CrashingStorage(Path(sys.argv[1]), 2) as storage:
     writers = [subprocess.Popen(storage.command(node, ["sh", "-c",
                    f"while echo written >{storage.folder}/{node}; do :; done"]),
@@ -157,7 +157,7 @@ def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
         pytest.skip(str(missing))
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd="/",
-        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     with process:
         assert process.stdout.readline() == "ready\n"
@@ -187,8 +187,8 @@ def test_without_root_there_is_one_line_that_says_so(monkeypatch, capsys, tmp_pa
 
 
 def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
-    from horovod_opt.io.bench.stands import requirements
-    from horovod_opt.io.bench.stands.parallel import Parallel
+    from horovod_lab.io.testbeds import requirements
+    from horovod_lab.io.testbeds.parallel import Parallel
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
@@ -202,7 +202,7 @@ def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
 
 
 def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
-    from horovod_opt.io.bench.stands import nodes
+    from horovod_lab.io.testbeds import nodes
 
     monkeypatch.chdir(tmp_path)
     try:

@@ -14,13 +14,13 @@ import numpy as np
 import psutil
 import pytest
 
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import Records, WrongRecord
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.peers.stream import Stream
-from horovod_opt.io.bench.stands import observer, processes, rank, steady
-from horovod_opt.io.bench.stands.meeting import Meeting
-from horovod_opt.measuring import launch
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.records import Records, WrongRecord
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.peers.stream import Stream
+from horovod_lab.io.testbeds import observer, processes, rank, steady
+from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.measuring import launch
 
 RECORDS = Records(1000, 100)
 MIB = 1 << 20
@@ -89,7 +89,7 @@ def assert_nothing_is_left(folder: Path) -> None:
 def test_a_rank_ends_when_the_benchmark_is_gone(data, tmp_path):
     """With a parent that is not its own, a rank is one that was left behind."""
     ended = subprocess.run(
-        [sys.executable, "-m", "horovod_opt.io.bench.stands.rank", "--peer", "py-lmdb",
+        [sys.executable, "-m", "horovod_lab.io.testbeds.rank", "--peer", "py-lmdb",
          "--data", str(data), "--meeting", str(tmp_path), "--records", "1000", "--record-bytes",
          "100", "--batch", "10", "--rank", "0", "--ranks", "1", "--parent", "1"],
         capture_output=True, text=True, timeout=60)

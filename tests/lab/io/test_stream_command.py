@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
+from horovod_lab.measuring import documents
 from horovod_opt import cli
-from horovod_opt.measuring import documents
 
 SMALL = ("--suite", "stream", "--rounds", 2, "--seconds", 0.01, "--files", 24, "--file-bytes", 5000,
          "--batch", 8, "--threads", 2, 1, "--prefetch", 1, "--pixels", 16, "--timeout", 120)

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from horovod_opt.io.bench.jpegs import files, job
-from horovod_opt.io.bench.jpegs.pipelines import PIPELINES
-from horovod_opt.io.bench.stands.disk import Disk
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.measuring import launch
+from horovod_lab.io.jpegs import files, job
+from horovod_lab.io.jpegs.pipelines import PIPELINES
+from horovod_lab.io.testbeds.disk import Disk
+from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring import launch
 
 COUNT, SIZE = 24, 20_000
 SHAPES = [{"threads": threads, "batch": 8, "prefetch": 1, "pixels": pixels}

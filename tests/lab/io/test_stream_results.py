@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_opt.io.bench.stands.stand import Counters
-from horovod_opt.io.bench.suites.stream.jobs import LABELS, order
-from horovod_opt.io.bench.suites.stream.pictures import section
-from horovod_opt.io.bench.suites.stream.results import Kind, cells, summary, verdicts
-from horovod_opt.measuring.comparison import Spread
+from horovod_lab.io.suites.stream.jobs import LABELS, order
+from horovod_lab.io.suites.stream.pictures import section
+from horovod_lab.io.suites.stream.results import Kind, cells, summary, verdicts
+from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.measuring.comparison import Spread
 
 KIND = Kind("without", 64, 0)
 

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io.suites.training.jobs import SOURCES, order
+from horovod_lab.io.suites.training.pictures import section
+from horovod_lab.io.suites.training.results import TrainingCell, summary, verdicts
 from horovod_opt import cli
-from horovod_opt.io.bench.suites.training.jobs import SOURCES, order
-from horovod_opt.io.bench.suites.training.pictures import section
-from horovod_opt.io.bench.suites.training.results import TrainingCell, summary, verdicts
 
 
 def one(series: str, speed: float = 20.0, number: int = 0, cpu: float = 100.0, alone: float = 5.0,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from horovod_opt.io.bench.stands.stand import Counters
-from horovod_opt.io.bench.stands.warm import Warm
+from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.testbeds.warm import Warm
 
 
 def test_processes_of_the_warm_stand_are_any(tmp_path):

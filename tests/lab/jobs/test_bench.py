@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.bench import worker_job
-from horovod_opt.bench.steps import kinds, steps_suite
-from horovod_opt.bench.training.jobs import Cell, Job
-from horovod_opt.bench.training.run_job import Setup, measure
-from horovod_opt.bench.worker_job import WORKERS, Series
-from horovod_opt.measuring.launch import JobFailed
+from horovod_lab.bench import worker_job
+from horovod_lab.bench.steps import kinds, steps_suite
+from horovod_lab.bench.training.jobs import Cell, Job
+from horovod_lab.bench.training.run_job import Setup, measure
+from horovod_lab.bench.worker_job import WORKERS, Series
+from horovod_lab.measuring.launch import JobFailed
 
 SETUP = Setup(seconds=0.2, threads=1, timeout=300.0, images=Path())
 PARAMETERS = 11_689_512  # of ResNet18

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt.profile import sampler as sampler_module
-from horovod_opt.profile.bursts import LENGTH, Bursts
-from horovod_opt.profile.classes import (
+from horovod_lab.profile import sampler as sampler_module
+from horovod_lab.profile.bursts import LENGTH, Bursts
+from horovod_lab.profile.classes import (
     BACKGROUND,
     CLASSES,
     INPUT,
@@ -19,10 +19,10 @@ from horovod_opt.profile.classes import (
     SCHEDULING,
     Classes,
 )
-from horovod_opt.profile.proc import TICKS, Proc
-from horovod_opt.profile.ranks import MARK, Finder, RankProcess
-from horovod_opt.profile.record import Ranks, cycle_time, describe
-from horovod_opt.profile.sampler import Sampler
+from horovod_lab.profile.proc import TICKS, Proc
+from horovod_lab.profile.ranks import MARK, Finder, RankProcess
+from horovod_lab.profile.record import Ranks, cycle_time, describe
+from horovod_lab.profile.sampler import Sampler
 
 LIBRARY = "/x/site-packages/horovod/torch/mpi_lib_v2.cpython-311-x86_64-linux-gnu.so"
 

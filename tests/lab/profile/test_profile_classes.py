@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from horovod_opt.profile.classes import (
+from horovod_lab.profile.classes import (
     BACKGROUND,
     HELPERS,
     INPUT,
@@ -18,7 +18,7 @@ from horovod_opt.profile.classes import (
     ClassesError,
     read_classes,
 )
-from horovod_opt.profile.names import names_of_rank, wait_kind
+from horovod_lab.profile.names import names_of_rank, wait_kind
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import types
 import pytest
 from matplotlib.figure import Figure
 
+from horovod_lab.measuring import documents
+from horovod_lab.profile import compare, profile_pictures
+from horovod_lab.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN
 from horovod_opt import cli, runtime
-from horovod_opt.measuring import documents
 from horovod_opt.native import header, prototypes, structs
-from horovod_opt.profile import compare, profile_pictures
-from horovod_opt.profile.classes import BACKGROUND, CLASSES, INPUT, MAIN
 
 
 def used(**given: float) -> dict:

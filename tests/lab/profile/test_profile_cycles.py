@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horovod_opt.profile.bursts import Burst, ThreadReadings
-from horovod_opt.profile.cycles import (
+from horovod_lab.profile.bursts import Burst, ThreadReadings
+from horovod_lab.profile.cycles import (
     ASLEEP,
     RUNNING,
     WAITING,
@@ -22,7 +22,7 @@ from horovod_opt.profile.cycles import (
     oversleeps,
     share,
 )
-from horovod_opt.profile.windows import summarize
+from horovod_lab.profile.windows import summarize
 
 TICK = 0.004  # s, as with CONFIG_HZ=250
 STEP = 0.0005

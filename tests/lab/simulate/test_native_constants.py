@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("numpy")
 
+from horovod_lab.simulate import costs, exchange_costs
+from horovod_lab.simulate.modes import messages, scp, topo_rounds
 from horovod_opt.settings import Settings
-from horovod_opt.simulate import costs, exchange_costs
-from horovod_opt.simulate.modes import messages, scp, topo_rounds
 
 CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
 
@@ -26,23 +26,23 @@ def native(file: str, name: str) -> int:
 
 
 @pytest.mark.parametrize("file, name, number", [
-    ("core/shm/bucket_places.h", "kMost", costs.PLACE),
-    ("core/shm/node_collectives.h", "kDefaultChunk", costs.CHUNK),
+    ("core/shared_memory/bucket_places.h", "kMost", costs.PLACE),
+    ("core/reduction/node_collectives.h", "kDefaultChunk", costs.CHUNK),
     ("core/cores/partition.cc", "kCoresPerRank", scp.CORES_OF_RANK),
     ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo_rounds.FIRST),
     ("binding/topo/rounds.cc", "kLongestListening", 1e3 * topo_rounds.LONGEST),
     ("binding/topo/rounds.cc", "kPartOfQuiet", 1 / topo_rounds.PART_OF_QUIET),
     ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo_rounds.HEARTBEATS_BETWEEN_NODES),
-    ("core/nodes/schedule.cc", "kLittle", exchange_costs.LITTLE),
-    ("core/nodes/schedule.cc", "kLongestRing", exchange_costs.LONGEST_RING),
-    ("core/nodes/exchange.h", "kWindow", exchange_costs.WINDOW),
-    ("core/nodes/exchange.h", "first", exchange_costs.FIRST_CHUNK),
-    ("core/nodes/exchange.h", "chunk", exchange_costs.CHUNK),
-    ("binding/topo/mpi_transport.cc", "kNapPart", messages.NAP_PART),
-    ("binding/topo/mpi_transport.cc", "kShortestNap", 1e6 * messages.SHORTEST_NAP),
-    ("binding/topo/mpi_transport.cc", "kLongestNap", 1e6 * messages.LONGEST_NAP),
-    ("binding/topo/mpi_transport.cc", "kLongPart", messages.LONG_PART),
-    ("binding/topo/mpi_transport.cc", "kLongestOfAll", 1e3 * messages.LONGEST_OF_ALL),
+    ("core/network/allreduce_schedules.cc", "kLittle", exchange_costs.LITTLE),
+    ("core/network/allreduce_schedules.cc", "kLongestRing", exchange_costs.LONGEST_RING),
+    ("core/network/nonblocking_allreduce.h", "kWindow", exchange_costs.WINDOW),
+    ("core/network/nonblocking_allreduce.h", "first", exchange_costs.FIRST_CHUNK),
+    ("core/network/nonblocking_allreduce.h", "chunk", exchange_costs.CHUNK),
+    ("binding/network/mpi_transport.cc", "kNapPart", messages.NAP_PART),
+    ("binding/network/mpi_transport.cc", "kShortestNap", 1e6 * messages.SHORTEST_NAP),
+    ("binding/network/mpi_transport.cc", "kLongestNap", 1e6 * messages.LONGEST_NAP),
+    ("binding/network/mpi_transport.cc", "kLongPart", messages.LONG_PART),
+    ("binding/network/mpi_transport.cc", "kLongestOfAll", 1e3 * messages.LONGEST_OF_ALL),
 ])
 def test_the_simulation_has_the_numbers_of_what_it_simulates(file, name, number):
     assert native(file, name) == number

@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.present import Grid
+from horovod_lab.report.page import machines, numbers
+from horovod_lab.report.source import beside_the_source
 from horovod_opt import cli
-from horovod_opt.measuring import documents
-from horovod_opt.measuring.present import Grid
-from horovod_opt.report.page import machines, numbers
-from horovod_opt.report.source import beside_the_source
 
 BROWSER_SECONDS = 120
 

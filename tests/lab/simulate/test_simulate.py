@@ -11,11 +11,11 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.modes.nbcs import Naps
-from horovod_opt.simulate.modes.off import spin
-from horovod_opt.simulate.parameters import ParameterError, Parameters
-from horovod_opt.simulate.processor_sharing import Cores, no_idle_core
+from horovod_lab.simulate import costs, model, summit
+from horovod_lab.simulate.modes.nbcs import Naps
+from horovod_lab.simulate.modes.off import spin
+from horovod_lab.simulate.parameters import ParameterError, Parameters
+from horovod_lab.simulate.processor_sharing import Cores, no_idle_core
 
 SUMMIT = summit.setup()
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random

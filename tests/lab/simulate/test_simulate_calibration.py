@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
+from horovod_lab.measuring import documents, present
+from horovod_lab.simulate import calibrate, model, summit, tables, validate
+from horovod_lab.simulate.parameters import ParameterError
+from horovod_lab.simulate.simulation_pictures import section
 from horovod_opt import cli
-from horovod_opt.measuring import documents, present
-from horovod_opt.simulate import calibrate, model, summit, tables, validate
-from horovod_opt.simulate.parameters import ParameterError
-from horovod_opt.simulate.simulation_pictures import section
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
 CLASS = {"threads": 1, "voluntary_switches": 0, "involuntary_switches": 0, "run_delay_seconds": 0}

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
+from horovod_lab.measuring import documents, present
+from horovod_lab.simulate import model, simulation_pictures, summit, summit_messages, tables
 from horovod_opt import cli
-from horovod_opt.measuring import documents, present
-from horovod_opt.simulate import model, simulation_pictures, summit, summit_messages, tables
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
 

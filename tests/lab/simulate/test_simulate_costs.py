@@ -10,8 +10,8 @@ pytest.importorskip("numpy")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horovod_opt.simulate import costs, summit
-from horovod_opt.simulate.parameters import FIELDS, ParameterError, parse_settings
+from horovod_lab.simulate import costs, summit
+from horovod_lab.simulate.parameters import FIELDS, ParameterError, parse_settings
 
 SUMMIT = summit.setup()
 
@@ -73,6 +73,6 @@ def test_every_parameter_of_the_preset_has_an_origin():
     for name, one in SUMMIT.to_json().items():
         assert one["origin"].split(":")[0].split(",")[0] in (
             "source", "published", "FITTED", "assumed", "measured here",
-            "default of the setting (docs/settings.md)"), name
+            "default of the setting (docs/use/settings.md)"), name
     assert [name for name, one in SUMMIT.to_json().items() if one["origin"].startswith("FITTED")
             ] == ["input_duty", "dispatches_per_second", "run_delay_seconds"]

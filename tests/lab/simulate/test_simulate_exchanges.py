@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.exchange_costs import copied, exchange
-from horovod_opt.simulate.modes.topo_exchanges import Exchanged
-from horovod_opt.simulate.parameters import ParameterError, Parameters
+from horovod_lab.simulate import costs, model, summit
+from horovod_lab.simulate.exchange_costs import copied, exchange
+from horovod_lab.simulate.modes.topo_exchanges import Exchanged
+from horovod_lab.simulate.parameters import ParameterError, Parameters
 
 MIB = 2**20
 COMPUTE = 0.3  # seconds

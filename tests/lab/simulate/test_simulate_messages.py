@@ -11,9 +11,9 @@ np = pytest.importorskip("numpy")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horovod_opt.simulate import summit
-from horovod_opt.simulate.exchange_costs import Exchange, copied, exchange
-from horovod_opt.simulate.modes.messages import Messages
+from horovod_lab.simulate import summit
+from horovod_lab.simulate.exchange_costs import Exchange, copied, exchange
+from horovod_lab.simulate.modes.messages import Messages
 
 KIB = 2**10
 

@@ -7,10 +7,10 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from horovod_opt.simulate import costs, model, summit
-from horovod_opt.simulate.modes.topo import Topo
-from horovod_opt.simulate.modes.topo_rounds import Listening
-from horovod_opt.simulate.parameters import Parameters
+from horovod_lab.simulate import costs, model, summit
+from horovod_lab.simulate.modes.topo import Topo
+from horovod_lab.simulate.modes.topo_rounds import Listening
+from horovod_lab.simulate.parameters import Parameters
 
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
 NO_ROUNDS = 60  # seconds; longer than any simulation here

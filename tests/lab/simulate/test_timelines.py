@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
-script = runpy.run_path(str(DOCS / "draw_timelines.py"))
+script = runpy.run_path(str(DOCS / "images" / "draw_timelines.py"))
 
 
 @pytest.mark.parametrize("mode", script["TITLES"])
@@ -15,7 +15,7 @@ def test_picture_is_up_to_date(mode):
     drawn = script["draw"](mode)
     ElementTree.fromstring(drawn)
     committed = (DOCS / "images" / f"timeline-{mode}.svg").read_text()
-    assert committed == drawn, "run: python docs/draw_timelines.py"
+    assert committed == drawn, "run: python docs/images/draw_timelines.py"
 
 
 def spinning(mode: str) -> float:

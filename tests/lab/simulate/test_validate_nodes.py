@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
-from horovod_opt import cli
-from horovod_opt.bench.nodes.rows import (
+from horovod_lab.bench.nodes.rows import (
     CELLS,
     LAYOUTS,
     OFF_GLOO,
@@ -23,11 +22,12 @@ from horovod_opt.bench.nodes.rows import (
     TOPO_GLOO,
     Layout,
 )
-from horovod_opt.bench.worker_job import LIMIT, YIELDING
-from horovod_opt.measuring import documents, present
-from horovod_opt.simulate import calibrate, calibrate_nodes, model, study, tables, validate_nodes
-from horovod_opt.simulate.parameters import ParameterError, Setup
-from horovod_opt.simulate.simulation_pictures import section
+from horovod_lab.bench.worker_job import LIMIT, YIELDING
+from horovod_lab.measuring import documents, present
+from horovod_lab.simulate import calibrate, calibrate_nodes, model, study, tables, validate_nodes
+from horovod_lab.simulate.parameters import ParameterError, Setup
+from horovod_lab.simulate.simulation_pictures import section
+from horovod_opt import cli
 
 STEP_BYTES = 25_557_032 * 4
 # What the machine is like: seconds, seconds a byte.

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/cached_records.h"
+#include "horovod_opt/csrc/io/node_cache/cached_records.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/guarded_copy.h"
-#include "horovod_opt/csrc/io/page_cache.h"
+#include "horovod_opt/csrc/io/files/guarded_copy.h"
+#include "horovod_opt/csrc/io/files/page_cache.h"
 #include "tests/native/io/test_files.h"
 
 namespace horovod_opt {

@@ -1,11 +1,11 @@
-#include "horovod_opt/csrc/io/slots.h"
+#include "horovod_opt/csrc/io/node_cache/chunk_buffers.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {

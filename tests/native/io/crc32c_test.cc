@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/crc32c.h"
+#include "horovod_opt/csrc/io/files/crc32c.h"
 
 #include <gtest/gtest.h>
 

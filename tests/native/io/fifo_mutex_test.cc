@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/fifo_mutex.h"
+#include "horovod_opt/csrc/io/files/fifo_mutex.h"
 
 #include <gtest/gtest.h>
 

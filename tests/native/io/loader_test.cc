@@ -1,5 +1,5 @@
-// The leader's threads against the invariants of load_check.h.
-#include "horovod_opt/csrc/io/loader.h"
+// The leader's threads against the invariants of node_cache/load_check.h.
+#include "horovod_opt/csrc/io/node_cache/loader.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/crc32c.h"
-#include "horovod_opt/csrc/io/gather.h"
+#include "horovod_opt/csrc/io/files/crc32c.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
 #include "tests/native/io/test_files.h"
 
 namespace horovod_opt {

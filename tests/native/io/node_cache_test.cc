@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/ring.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/open_files.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 #include "tests/native/io/test_files.h"
 
 namespace horovod_opt {

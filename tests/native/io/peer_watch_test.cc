@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/peer_watch.h"
+#include "horovod_opt/csrc/io/node_cache/peer_watch.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/native/shm/child.h"
+#include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
 namespace io {

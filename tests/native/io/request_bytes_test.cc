@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/request_bytes.h"
+#include "horovod_opt/csrc/io/files/request_bytes.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// The invariants of step_queue.h, each of them, and both sides at once.
-#include "horovod_opt/csrc/io/step_queue.h"
+// The invariants of order/step_queue.h, each of them, and both sides at once.
+#include "horovod_opt/csrc/io/order/step_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/c_api.h"
-#include "horovod_opt/csrc/io/queue_numbers.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt/csrc/io/order/queue_numbers.h"
 
 namespace horovod_opt {
 namespace io {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/io/open_files.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/schedule.h"
+#include "horovod_opt/csrc/core/network/allreduce_schedules.h"
 
 #include <gtest/gtest.h>
 

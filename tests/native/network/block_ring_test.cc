@@ -1,5 +1,5 @@
 // Members as threads; their messages come in any order that is allowed.
-#include "horovod_opt/csrc/core/nodes/block_ring.h"
+#include "horovod_opt/csrc/core/network/block_ring.h"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@
 #include <tuple>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "tests/native/nodes/loopback.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "tests/native/network/loopback.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

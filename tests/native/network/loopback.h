@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/network/transport.h"
 
 namespace horovod_opt {
 

@@ -1,5 +1,5 @@
 // Exchanges of several members, begun in another order on each; ThreadSanitizer looks on.
-#include "horovod_opt/csrc/core/nodes/exchange.h"
+#include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,13 +7,13 @@
 #include <numeric>
 #include <random>
 
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/nodes/tcp_rendezvous.h"
-#include "horovod_opt/csrc/core/nodes/tcp_transport.h"
-#include "horovod_opt/csrc/core/nodes/trial_exchange.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "tests/native/nodes/loopback.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/tcp_transport.h"
+#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "tests/native/network/loopback.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

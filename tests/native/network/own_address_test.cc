@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/own_address.h"
+#include "horovod_opt/csrc/core/network/own_address.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "tests/native/shm/child.h"
+#include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 
 #include <algorithm>
 #include <cstdint>

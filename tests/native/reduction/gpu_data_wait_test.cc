@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/await_data.h"
+#include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 
 #include <gtest/gtest.h>
 

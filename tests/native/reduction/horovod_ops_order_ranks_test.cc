@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "tests/native/nodes/leaders.h"
+#include "tests/native/reduction/leaders.h"
 
 namespace horovod_opt {
 namespace {

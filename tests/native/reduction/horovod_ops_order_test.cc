@@ -1,8 +1,8 @@
-#include "horovod_opt/csrc/core/nodes/bucket_order.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/native/nodes/leaders.h"
+#include "tests/native/reduction/leaders.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks of several groups, with framework threads that send in random orders, and votes in which
 // plans end while their buckets are on the way; ThreadSanitizer looks on.
-#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/native/plan/exchanged_ranks.h"
+#include "tests/native/reduction/internode_ranks.h"
 
 namespace horovod_opt {
 namespace {

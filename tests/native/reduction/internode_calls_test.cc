@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/native/plan/exchanged_ranks.h"
+#include "tests/native/reduction/internode_ranks.h"
 
 namespace horovod_opt {
 namespace {

@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "tests/native/nodes/loopback.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "tests/native/network/loopback.h"
 #include "tests/native/plan/sample_plans.h"
-#include "tests/native/shm/node_ranks.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace exchanged_ranks {

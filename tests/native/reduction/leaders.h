@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/bucket_order.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 

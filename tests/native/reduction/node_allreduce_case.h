@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 

@@ -2,9 +2,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <tuple>
 
-#include "horovod_opt/csrc/core/shm/node_barrier.h"
-#include "tests/native/shm/node_allreduce_case.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
+#include "tests/native/reduction/node_allreduce_case.h"
 
 namespace horovod_opt {
 namespace {

@@ -2,13 +2,13 @@
 #include <random>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/doorbell.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
-#include "tests/native/shm/child.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
+#include "tests/native/shared_memory/child.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

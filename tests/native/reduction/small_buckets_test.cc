@@ -1,6 +1,6 @@
 // Ranks as threads, each with its plans, a thread of the planned path and framework threads, over
 // one memory; ThreadSanitizer looks on.
-#include "horovod_opt/csrc/core/plan/direct_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
 
 #include <memory>
 #include <random>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "tests/native/plan/sample_plans.h"
-#include "tests/native/shm/node_ranks.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/bucket_places.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 
 #include <cstring>
 #include <numeric>
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/elementwise.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

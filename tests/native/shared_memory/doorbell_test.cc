@@ -1,8 +1,8 @@
-#include "horovod_opt/csrc/core/shm/doorbell.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/native/shm/node_ranks.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

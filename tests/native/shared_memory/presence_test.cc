@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/presence.h"
+#include "horovod_opt/csrc/core/shared_memory/presence.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

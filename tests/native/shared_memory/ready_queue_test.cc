@@ -1,11 +1,11 @@
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 #include <algorithm>
 #include <memory>
 #include <random>
 #include <stdexcept>
 
-#include "tests/native/shm/node_ranks.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

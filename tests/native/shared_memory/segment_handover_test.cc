@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/segment_handover.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
-#include "tests/native/shm/child.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
+#include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
 namespace {

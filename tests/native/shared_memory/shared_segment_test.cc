@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include <system_error>
 #include <utility>
 
-#include "tests/native/shm/child.h"
+#include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
 namespace {

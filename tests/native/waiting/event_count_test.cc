@@ -1,6 +1,6 @@
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
-#include "tests/native/shm/node_ranks.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <system_error>
 
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
-#include "tests/native/shm/node_ranks.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
+#include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
 namespace {

@@ -421,7 +421,7 @@ def fake(site: Path, name: str, version: str) -> None:
 def clone(tmp_path_factory) -> Path:
     """The sources alone, as a clone has them."""
     folder = tmp_path_factory.mktemp("clone")
-    for name in ("building", "graph_analysis", "horovod_opt", "patches"):
+    for name in ("building", "graph_analysis", "horovod_lab", "horovod_opt", "patches"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.iterdir():
         if path.is_file() and path.name != ".git":
@@ -513,7 +513,7 @@ def test_build_without_horovod(clone, site):
                               stderr=subprocess.STDOUT, text=True)
 
     assert run("python", "-c", "import horovod_opt, graph_analysis\n"
-               "from horovod_opt.io.reader import native\n"
+               "from horovod_opt.io import native\n"
                "print(native.library().hio_crc32c(0, b'123456789', 9))").stdout == "3808858755\n"
     command = run("horovod-opt", "--version")
     assert command.returncode == 0 and command.stdout.startswith("horovod-opt "), command.stdout

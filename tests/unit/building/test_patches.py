@@ -108,7 +108,7 @@ def test_patched_python_compiles(tree):
 
 
 def test_diff_of_the_unpacked_trees_is_the_patch(pristine, tmp_path):
-    """The way to change a patch, as docs/patches.md tells it."""
+    """The way to change a patch, as docs/work/patches.md tells it."""
     name = "cxx-17.patch"
     command = [sys.executable, "-m", "building.source_tree", name, tmp_path / "work"]
     subprocess.run(command, cwd=ROOT, check=True)

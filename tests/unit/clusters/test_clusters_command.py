@@ -1,4 +1,4 @@
-"""tests/ecosystem/clusters/run without a cluster: what is tried, and how it is shown."""
+"""tests/by_hand/ecosystem/clusters/run without a cluster: what is tried, and how it is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/gpu/collect gathers, and what it refuses."""
+"""What tests/by_hand/gpu/collect gathers, and what it refuses."""
 
 from __future__ import annotations
 

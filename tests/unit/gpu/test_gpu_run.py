@@ -1,4 +1,4 @@
-"""What tests/gpu/run refuses, which parts and builds it runs when, and how it ends."""
+"""What tests/by_hand/gpu/run refuses, which parts and builds it runs when, and how it ends."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NO_GPU = replace(MACHINE, gpus=[])
 
 
 @pytest.mark.parametrize("changes, said", [
-    ({"python": "3.11"}, "the folder is for Python 3.12, and this is 3.11: tests/gpu/collect "
-                         "--python 3.11"),
+    ({"python": "3.11"}, "the folder is for Python 3.12, and this is 3.11: "
+                         "tests/by_hand/gpu/collect --python 3.11"),
     ({"torch": None}, f"PyTorch is not installed for {sys.executable}: use the Python that has it"),
     ({"gpus": []}, "PyTorch 2.11.0+cu130 sees no GPU; --without-gpu runs what needs none"),
     ({"torch_cuda": "12.8"}, "the folder is for CUDA 13, and PyTorch 2.11.0+cu130 for CUDA 12.8: "
-                             "tests/gpu/collect --cuda 12"),
+                             "tests/by_hand/gpu/collect --cuda 12"),
     ({"nvcc": None}, "there is no nvcc: put CUDA's compiler on PATH, or its folder into "
                      "HOROVOD_CUDA_HOME"),
     ({"nvcc": "12.9"}, "nvcc is 12.9, and PyTorch 2.11.0+cu130 is for CUDA 13.0: let "
@@ -162,7 +162,8 @@ def test_a_build_that_fails_says_why(installer, tmp_path):
     row = make(build, replace(MACHINE, sites=[site]), folder, MANIFEST, 1, 60)
     assert row == Row("", "build with NCCL", "horovod-opt: error: it is NCCL; see "
                       f"{build.log}", FAILED)
-    for needed in ("tests/gpu/part_runner.py", "horovod_opt/bench/__init__.py", "patches/series"):
+    for needed in ("tests/by_hand/gpu/part_runner.py", "horovod_lab/bench/__init__.py",
+                   "patches/series"):
         assert (build.source / needed).is_file()
     for made in (".git", ".venv", "build"):
         assert not (build.source / made).exists()

@@ -10,7 +10,7 @@ import pytest
 
 from graph_analysis import GraphError, analyze, read_dict
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "graph-analysis.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "how" / "graph-analysis.md"
 
 
 def test_the_example_in_the_documentation(tmp_path):

@@ -1,4 +1,4 @@
-"""The examples of docs/graph-analysis.md, run as they stand there."""
+"""The examples of docs/how/graph-analysis.md, run as they stand there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from graph_analysis import analyze, read_dict
 
-PAGE = Path(__file__).parents[3] / "docs" / "graph-analysis.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how" / "graph-analysis.md"
 
 
 def blocks(start: str) -> list[str]:

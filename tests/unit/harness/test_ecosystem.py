@@ -1,4 +1,4 @@
-"""What tests/ecosystem takes for a job that went well, and what it refuses to run."""
+"""What tests/by_hand/ecosystem takes for a job that went well, and what it refuses to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/soak makes of a seed, of its arguments, and of how a trial ended."""
+"""What tests/by_hand/soak makes of a seed, of its arguments, and of how a trial ended."""
 
 from __future__ import annotations
 

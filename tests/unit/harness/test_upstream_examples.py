@@ -1,4 +1,4 @@
-"""What tests/upstream/examples makes of what a script prints, and when it ends one."""
+"""What tests/by_hand/upstream/examples makes of what a script prints, and when it ends one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/upstream makes of the ranks' outcomes, of a hang, and of what it cannot run."""
+"""What tests/by_hand/upstream makes of outcomes, of a hang, and of what it cannot run."""
 
 from __future__ import annotations
 

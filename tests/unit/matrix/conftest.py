@@ -1,4 +1,4 @@
-"""Results of rows, as tests/matrix/run keeps them."""
+"""Results of rows, as tests/by_hand/matrix/run keeps them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from outcomes import JOB, Outcome, Run
 from packaging.requirements import Requirement
 from setuptools.config.pyprojecttoml import load_file
 
-ROOT = matrix_command.PAGE.parents[1]
+ROOT = matrix_command.PAGE.parents[2]
 PLANNED = plan(["2.14", "2.15"])
 
 
@@ -56,12 +56,12 @@ def test_a_record_has_the_sums_of_its_suites():
 
 def test_what_was_kept_is_read_again(tmp_path, make_record):
     path = tmp_path / "new" / "versions.json"
-    matrix = Matrix(path, "tests/matrix/run")
+    matrix = Matrix(path, "tests/by_hand/matrix/run")
     matrix.begin(PLANNED)
     records = [make_record(TORCH, "2.4", FAILED), make_record(TORCH, "2.7", NOT_BUILT, error="no")]
     for record in records:
         matrix.add(record)
-    again = Matrix(path, "tests/matrix/run")
+    again = Matrix(path, "tests/by_hand/matrix/run")
     assert again.results().records() == records
     assert [row for row in PLANNED if again.has(row)] == [record.row for record in records]
     assert list(again.results().rows) == PLANNED
@@ -129,7 +129,7 @@ def test_another_mpi_does_not_change_the_bounds(make_record):
 
 @pytest.fixture
 def results(tmp_path, make_record):
-    matrix = Matrix(tmp_path / "versions.json", "tests/matrix/run")
+    matrix = Matrix(tmp_path / "versions.json", "tests/by_hand/matrix/run")
     matrix.begin(PLANNED)
     matrix.add(make_record(TENSORFLOW, "2.16", NOT_INSTALLED, error="ERROR: no `wheel`"))
     matrix.add(make_record(TENSORFLOW, "2.17", versions={
@@ -158,7 +158,7 @@ def test_the_page_says_what_failed_and_what_was_skipped(results):
     assert "- torch-2.4, operations, `test_sum`: `wrong`" in page.splitlines()
     assert "| no GPU | tensorflow-2.17 (2), torch-2.4 (2) |" in page.splitlines()
     assert "TensorFlow 2.17 to 2.17 can be built with. No version of PyTorch has passed." in page
-    assert "    tests/matrix/run" in page
+    assert "    tests/by_hand/matrix/run" in page
     assert results.machine["cpu"] in page.replace("\n", " ")
 
 

@@ -201,6 +201,6 @@ def test_unknown_option_of_the_help():
 
 
 def test_the_docs_are_up_to_date():
-    assert run_module("--markdown").stdout == (ROOT / "docs" / "settings.md").read_text(), (
-        "write it anew: python -m horovod_opt.settings --markdown > docs/settings.md"
+    assert run_module("--markdown").stdout == (ROOT / "docs" / "use" / "settings.md").read_text(), (
+        "write it anew: python -m horovod_opt.settings --markdown > docs/use/settings.md"
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.io.bench.strategies import RUNGS, Rung
-from horovod_opt.measuring.comparison import in_rounds
+from horovod_lab.io.strategies import RUNGS, Rung
+from horovod_lab.measuring.comparison import in_rounds
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_analysis.palette import COLOURS
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.suites.bars import Bar, Panel, figure
-from horovod_opt.io.bench.suites.lmdb.results import (
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.suites.bars import Bar, Panel, figure
+from horovod_lab.io.suites.lmdb.results import (
     INVERSIONS,
     REQUESTS,
     SEEKING,
@@ -17,9 +16,10 @@ from horovod_opt.io.bench.suites.lmdb.results import (
     LadderCell,
     verdicts,
 )
-from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.present import Grid, Picture, Section, number
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.present import Grid, Picture, Section, number
+from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "LMDBIO's ladder"
 MIB = 1 << 20

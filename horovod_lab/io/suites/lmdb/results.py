@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.suites.cell import Cell
-from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.verdict import Bound, Verdict, verdict
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.suites.cell import Cell
+from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.verdict import Bound, Verdict, verdict
 
 SPEED, REQUESTS, INVERSIONS = "samples_per_second", "requests", "inversions"
 SEEKING = "seeking_bytes"

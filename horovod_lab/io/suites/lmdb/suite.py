@@ -7,24 +7,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.io.data import prepare
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.ladder import job as ladder
+from horovod_lab.io.ladder import provenance
+from horovod_lab.io.ladder.place import MEMORY
+from horovod_lab.io.suites.conditions import check, try_stand
+from horovod_lab.io.suites.lmdb.jobs import Job, order
+from horovod_lab.io.suites.lmdb.pictures import section
+from horovod_lab.io.suites.lmdb.results import SPEED, summary
+from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
+from horovod_lab.io.testbeds.by_name import STANDS
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.io.bench.data import prepare
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.ladder import job as ladder
-from horovod_opt.io.bench.ladder import provenance
-from horovod_opt.io.bench.ladder.place import MEMORY
-from horovod_opt.io.bench.stands.by_name import STANDS
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.io.bench.suites.conditions import check, try_stand
-from horovod_opt.io.bench.suites.lmdb.jobs import Job, order
-from horovod_opt.io.bench.suites.lmdb.pictures import section
-from horovod_opt.io.bench.suites.lmdb.results import SPEED, summary
-from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
 from horovod_opt.io.errors import DataError
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 PAGE = 4096  # bytes that a record takes at least
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_analysis.palette import COLOURS
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.io.bench.suites.bars import Bar, Panel, figure
-from horovod_opt.io.bench.suites.records import storage_table
-from horovod_opt.io.bench.suites.records.results import RecordsCell, verdicts
-from horovod_opt.io.bench.suites.records.targets import MEMORY, SPEED
-from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.suites.bars import Bar, Panel, figure
+from horovod_lab.io.suites.records import storage_table
+from horovod_lab.io.suites.records.results import RecordsCell, verdicts
+from horovod_lab.io.suites.records.targets import MEMORY, SPEED
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "Input pipelines, small records"
 MIB = 1 << 20

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.suites.cell import Cell
-from horovod_opt.io.bench.suites.records.targets import (
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.suites.cell import Cell
+from horovod_lab.io.suites.records.targets import (
     HIO,
     SHUFFLED,
     SPEED,
     TARGETS,
     Target,
 )
-from horovod_opt.measuring.comparison import Spread, ratio
-from horovod_opt.measuring.verdict import Verdict, verdict
+from horovod_lab.measuring.comparison import Spread, ratio
+from horovod_lab.measuring.verdict import Verdict, verdict
 
 
 class RecordsCell(Cell):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.suites.records.results import RecordsCell
-from horovod_opt.io.bench.suites.records.targets import SPEED
-from horovod_opt.measuring.present import Grid
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.suites.records.results import RecordsCell
+from horovod_lab.io.suites.records.targets import SPEED
+from horovod_lab.measuring.present import Grid
+from horovod_lab.measuring.verdict import in_two_lines
 
 NOTE = ("Samples of all ranks in the first seconds of a cold epoch. Read: bytes of the storage for "
         "each byte of a sample. Back: requests that begin before the last one of the same file. "

@@ -8,24 +8,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.io.data.prepare import folder_of
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.environment import ELSEWHERE, Environment, find
+from horovod_lab.io.peers import PEERS
+from horovod_lab.io.suites.conditions import check, try_stand
+from horovod_lab.io.suites.records.jobs import Job, order
+from horovod_lab.io.suites.records.pictures import section
+from horovod_lab.io.suites.records.results import summary
+from horovod_lab.io.suites.records.targets import SPEED
+from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
+from horovod_lab.io.testbeds import first_epoch, steady
+from horovod_lab.io.testbeds.by_name import STANDS
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.io.bench.data.prepare import folder_of
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.environment import ELSEWHERE, Environment, find
-from horovod_opt.io.bench.peers import PEERS
-from horovod_opt.io.bench.stands import first_epoch, steady
-from horovod_opt.io.bench.stands.by_name import STANDS
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.io.bench.suites.conditions import check, try_stand
-from horovod_opt.io.bench.suites.records.jobs import Job, order
-from horovod_opt.io.bench.suites.records.pictures import section
-from horovod_opt.io.bench.suites.records.results import summary
-from horovod_opt.io.bench.suites.records.targets import SPEED
-from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 
 def run(options: argparse.Namespace) -> int:
@@ -78,7 +78,7 @@ class RecordsBenchmark(SuiteBenchmark):
             self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
                       f"{folder}")
             ended = subprocess.run(
-                [self._environment.python, "-m", "horovod_opt.io.bench.data.prepare", form,
+                [self._environment.python, "-m", "horovod_lab.io.data.prepare", form,
                  str(folder), str(self._records.count), str(self._records.size)],
                 cwd=ELSEWHERE, stdin=subprocess.DEVNULL)
             if ended.returncode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from horovod_opt.measuring.verdict import Bound
+from horovod_lab.measuring.verdict import Bound
 
 SPEED, MEMORY = "samples_per_second", "pss_bytes"
 HIO = "hio-tfrecord"

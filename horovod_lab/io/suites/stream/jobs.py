@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_opt.measuring.comparison import interleave
+from horovod_lab.measuring.comparison import interleave
 
 LABELS = {"tf-data": "tf.data", "hio": "hio"}
 WITHOUT, WITH = PREPROCESSING = ("without", "with")

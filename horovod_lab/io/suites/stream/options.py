@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from horovod_lab.io.jpegs.files import BYTES
+from horovod_lab.io.suites.stream.jobs import PREPROCESSING
 from horovod_opt.arguments import above_zero, not_negative, positive
-from horovod_opt.io.bench.jpegs.files import BYTES
-from horovod_opt.io.bench.suites.stream.jobs import PREPROCESSING
 
 THREADS = [1, 2, 4, 8]  # the source's
 

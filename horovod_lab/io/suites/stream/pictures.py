@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import COLOURS, GREY
-from horovod_opt.io.bench.suites.stream.jobs import LABELS
-from horovod_opt.io.bench.suites.stream.results import (
+from horovod_lab.io.suites.stream.jobs import LABELS
+from horovod_lab.io.suites.stream.results import (
     SPEED,
     STEP_SECONDS,
     Kind,
@@ -18,11 +18,11 @@ from horovod_opt.io.bench.suites.stream.results import (
     cells,
     verdicts,
 )
-from horovod_opt.measuring.colours import MARKERS
-from horovod_opt.measuring.comparison import Spread
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.measuring.tensorflow_io import SPEEDUP, WAITING
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.measuring.colours import MARKERS
+from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.measuring.tensorflow_io import SPEEDUP, WAITING
+from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "JPEGs through tf.data"
 STYLES = ("-", "--", ":", "-.")  # of kinds with the same preprocessing

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from horovod_opt.io.bench.suites.cell import Measured
-from horovod_opt.io.bench.suites.stream.jobs import LABELS, WITH, WITHOUT
-from horovod_opt.measuring.comparison import Spread, compare, ratio
-from horovod_opt.measuring.verdict import Bound, Verdict, verdict
+from horovod_lab.io.suites.cell import Measured
+from horovod_lab.io.suites.stream.jobs import LABELS, WITH, WITHOUT
+from horovod_lab.measuring.comparison import Spread, compare, ratio
+from horovod_lab.measuring.verdict import Bound, Verdict, verdict
 
 SPEED, STEP_SECONDS = "images_per_second", "step_seconds"
 WARM_UP = 1  # rounds that do not count

@@ -9,19 +9,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from horovod_lab.io.environment import ELSEWHERE
+from horovod_lab.io.jpegs import files, job
+from horovod_lab.io.suites.conditions import try_stand
+from horovod_lab.io.suites.stream.jobs import PREPROCESSING, WITH, Job, order
+from horovod_lab.io.suites.stream.pictures import name_of, section
+from horovod_lab.io.suites.stream.results import SPEED, WARM_UP, summary
+from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
+from horovod_lab.io.testbeds.by_name import STANDS
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.io.bench.environment import ELSEWHERE
-from horovod_opt.io.bench.jpegs import files, job
-from horovod_opt.io.bench.stands.by_name import STANDS
-from horovod_opt.io.bench.suites.conditions import try_stand
-from horovod_opt.io.bench.suites.stream.jobs import PREPROCESSING, WITH, Job, order
-from horovod_opt.io.bench.suites.stream.pictures import name_of, section
-from horovod_opt.io.bench.suites.stream.results import SPEED, WARM_UP, summary
-from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 MOST_THREADS = 256  # that hio.open takes
 NEEDS = {"tensorflow": "horovod-opt[tensorflow]", "sklearn": "scikit-learn"}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_analysis.palette import COLOURS
-from horovod_opt.io.bench.suites.bars import Bar, Panel, figure
-from horovod_opt.io.bench.suites.training.jobs import SOURCES
-from horovod_opt.io.bench.suites.training.results import ALONE, SPEED, TrainingCell, verdicts
-from horovod_opt.measuring.present import Grid, Picture, Section
-from horovod_opt.measuring.verdict import in_two_lines
+from horovod_lab.io.suites.bars import Bar, Panel, figure
+from horovod_lab.io.suites.training.jobs import SOURCES
+from horovod_lab.io.suites.training.results import ALONE, SPEED, TrainingCell, verdicts
+from horovod_lab.measuring.present import Grid, Picture, Section
+from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "ResNet50 in mode topo, and its input"
 

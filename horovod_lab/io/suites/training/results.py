@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from horovod_opt.io.bench.suites.cell import Cell
-from horovod_opt.io.bench.suites.training.jobs import SOURCES
-from horovod_opt.measuring.comparison import Spread, difference, ratio
-from horovod_opt.measuring.verdict import Bound, Verdict, verdict
+from horovod_lab.io.suites.cell import Cell
+from horovod_lab.io.suites.training.jobs import SOURCES
+from horovod_lab.measuring.comparison import Spread, difference, ratio
+from horovod_lab.measuring.verdict import Bound, Verdict, verdict
 
 SPEED, CPU, ALONE = "images_per_second", "cpu_ms_per_image", "input_cpu_ms_per_image"
 

@@ -8,16 +8,16 @@ import statistics
 import sys
 from typing import Any
 
+from horovod_lab.bench import worker_job
+from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
+from horovod_lab.io.suites.training.jobs import Job, order
+from horovod_lab.io.suites.training.pictures import section
+from horovod_lab.io.suites.training.results import ALONE, CPU, SPEED, summary
+from horovod_lab.measuring import launch
+from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refused
-from horovod_opt.bench import worker_job
-from horovod_opt.io.bench.suites.suite_benchmark import NAME, SuiteBenchmark
-from horovod_opt.io.bench.suites.training.jobs import Job, order
-from horovod_opt.io.bench.suites.training.pictures import section
-from horovod_opt.io.bench.suites.training.results import ALONE, CPU, SPEED, summary
-from horovod_opt.measuring import launch
-from horovod_opt.measuring.benchmark import begin
-from horovod_opt.measuring.documents import DocumentError
-from horovod_opt.measuring.present import number
 
 TOPO = worker_job.Series("topo", "topo")
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 
 namespace horovod {
 namespace common {

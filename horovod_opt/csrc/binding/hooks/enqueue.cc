@@ -9,7 +9,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
 namespace horovod_opt {

@@ -1,7 +1,7 @@
 #include "horovod_opt/csrc/binding/hooks/mpi_bfloat16.h"
 
 #include "horovod_opt/csrc/core/base/bfloat16.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/gloo_address.h"
+#include "horovod_opt/csrc/binding/network/gloo_address.h"
 
 #include <gloo/context.h>
 #include <gloo/transport/pair.h>

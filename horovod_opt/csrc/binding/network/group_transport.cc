@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/messages.h"
+#include "horovod_opt/csrc/binding/network/group_transport.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,16 +8,16 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/topo/tcp_messages.h"
-#include "horovod_opt/csrc/core/nodes/own_address.h"
-#include "horovod_opt/csrc/core/nodes/trial_exchange.h"
+#include "horovod_opt/csrc/binding/network/tcp_transport.h"
+#include "horovod_opt/csrc/core/network/own_address.h"
+#include "horovod_opt/csrc/core/network/trial_allreduce.h"
 #include "horovod_opt_abi.h"
 
 #if HAVE_MPI
-#include "horovod_opt/csrc/binding/topo/mpi_transport.h"
+#include "horovod_opt/csrc/binding/network/mpi_transport.h"
 #endif
 #if HAVE_GLOO
-#include "horovod_opt/csrc/binding/topo/gloo_address.h"
+#include "horovod_opt/csrc/binding/network/gloo_address.h"
 #endif
 
 namespace horovod_opt {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "horovod_opt/csrc/core/nodes/groups.h"
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/network/transport.h"
 
 namespace horovod {
 namespace common {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/tcp_messages.h"
+#include "horovod_opt/csrc/binding/network/tcp_transport.h"
 
 #include <iomanip>
 #include <random>
@@ -8,9 +8,9 @@
 
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/core/nodes/schedule.h"
-#include "horovod_opt/csrc/core/nodes/tcp_rendezvous.h"
-#include "horovod_opt/csrc/core/nodes/tcp_transport.h"
+#include "horovod_opt/csrc/core/network/allreduce_schedules.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/tcp_transport.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/arithmetic.h"
+#include "horovod_opt/csrc/binding/reduction/arithmetic.h"
 
 #include <stdexcept>
 #include <type_traits>
@@ -6,7 +6,7 @@
 #include "horovod/common/half.h"
 #include "horovod/common/ops/collective_operations.h"
 #include "horovod_opt/csrc/core/base/bfloat16.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {

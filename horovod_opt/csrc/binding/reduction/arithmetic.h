@@ -3,7 +3,7 @@
 #pragma once
 
 #include "horovod/common/message.h"
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 
 #include <stdexcept>
 #include <string>
@@ -8,7 +8,7 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {

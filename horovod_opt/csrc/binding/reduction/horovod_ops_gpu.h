@@ -15,7 +15,7 @@
 
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod {

@@ -1,12 +1,12 @@
-#include "horovod_opt/csrc/binding/topo/order_thread.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
 
 #include <pthread.h>
 
 #include <algorithm>
 #include <exception>
 
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
-#include "horovod_opt/csrc/core/nodes/exchange.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 
 namespace horovod_opt {
 

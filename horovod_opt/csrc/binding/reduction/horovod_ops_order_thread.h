@@ -1,17 +1,17 @@
 // The thread of a group's leader that agrees with the other leaders on the order of what Horovod's
-// own operations perform (planned_operations.h). Nothing else needs an order.
+// own operations perform (horovod_ops_gpu.h). Nothing else needs an order.
 #pragma once
 
 #include <atomic>
 #include <string>
 #include <thread>
 
-#include "horovod_opt/csrc/binding/topo/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/nodes/bucket_order.h"
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/nodes/groups.h"
-#include "horovod_opt/csrc/core/nodes/leaders_and.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/network/bitwise_and.h"
 
 namespace horovod_opt {
 

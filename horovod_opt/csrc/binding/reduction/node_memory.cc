@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 
 #include <exception>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/base/rounding.h"
-#include "horovod_opt/csrc/core/shm/segment_handover.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
 
 namespace horovod_opt {
 namespace {

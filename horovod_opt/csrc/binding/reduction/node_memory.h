@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/groups.h"
-#include "horovod_opt/csrc/core/shm/bucket_places.h"
-#include "horovod_opt/csrc/core/shm/doorbell.h"
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
-#include "horovod_opt/csrc/core/shm/presence.h"
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/shared_memory/presence.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 
 namespace horovod {
 namespace common {

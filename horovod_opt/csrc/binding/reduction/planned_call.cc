@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/planned_call.h"
+#include "horovod_opt/csrc/binding/reduction/planned_call.h"
 
 #include <exception>
 #include <memory>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "horovod/common/message.h"
-#include "horovod_opt/csrc/binding/topo/arithmetic.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/arithmetic.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/planned_path.h"
+#include "horovod_opt/csrc/binding/reduction/planned_path.h"
 
 #include <pthread.h>
 
@@ -9,13 +9,13 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/binding/topo/arithmetic.h"
-#include "horovod_opt/csrc/binding/topo/planned_call.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/arithmetic.h"
+#include "horovod_opt/csrc/binding/reduction/planned_call.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/base/hash.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/short_slice.h"
-#include "horovod_opt/csrc/core/plan/await_data.h"
+#include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {

@@ -1,7 +1,7 @@
 // How the buckets of active plans are reduced: by a thread that takes them in the order of the
-// group's queue and reduces them, or hands them to Horovod's own operations (planned_operations.h).
+// group's queue and reduces them, or hands them to Horovod's own operations (horovod_ops_gpu.h).
 // Small buckets of one group are reduced by the framework's thread that completes them on the last
-// rank (direct_path.h), those of several groups as exchanged_buckets.h says.
+// rank (small_bucket_path.h), those of several groups as internode_buckets.h says.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "horovod/common/common.h"
-#include "horovod_opt/csrc/binding/topo/node_memory.h"
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/nodes/groups.h"
-#include "horovod_opt/csrc/core/plan/direct_buckets.h"
-#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {

@@ -2,7 +2,7 @@
 
 #include "horovod/common/global_state.h"
 #include "horovod/common/operations.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/agenda.h"
+#include "horovod_opt/csrc/binding/topo/round_work.h"
 
 #include <algorithm>
 #include <utility>

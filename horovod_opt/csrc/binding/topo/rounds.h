@@ -5,7 +5,7 @@
 // to it, so that all have heard of it after a few hops, and each has been told by each neighbour at
 // most once. MPI cannot wait for such a message asleep: there each rank looks now and then, soon
 // after a request and later less often. Where Horovod's own operations reduce planned tensors, a round has a place among their
-// buckets: it is an entry of the ready queue (planned_operations.h).
+// buckets: it is an entry of the ready queue (horovod_ops_gpu.h).
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,10 @@
 #include <functional>
 #include <shared_mutex>
 
-#include "horovod_opt/csrc/binding/topo/node_memory.h"
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/shm/doorbell.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/set_agenda.h"
+#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 
 #include <algorithm>
 #include <set>
@@ -11,7 +11,7 @@
 #include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {

@@ -11,8 +11,8 @@
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
 #include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
-#include "horovod_opt/csrc/binding/topo/messages.h"
-#include "horovod_opt/csrc/binding/topo/planned_tensor.h"
+#include "horovod_opt/csrc/binding/network/group_transport.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/plan/parse_plan.h"
 
 namespace horovod_opt {

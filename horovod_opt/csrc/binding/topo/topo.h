@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/agenda.h"
-#include "horovod_opt/csrc/binding/topo/node_memory.h"
-#include "horovod_opt/csrc/binding/topo/order_thread.h"
-#include "horovod_opt/csrc/binding/topo/planned_operations.h"
-#include "horovod_opt/csrc/binding/topo/planned_path.h"
+#include "horovod_opt/csrc/binding/topo/round_work.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/planned_path.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
-#include "horovod_opt/csrc/binding/topo/set_agenda.h"
+#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 #include "horovod_opt/csrc/binding/topo/set_path.h"
-#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {

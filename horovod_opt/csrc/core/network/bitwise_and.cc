@@ -1,9 +1,9 @@
-#include "horovod_opt/csrc/core/nodes/leaders_and.h"
+#include "horovod_opt/csrc/core/network/bitwise_and.h"
 
 #include <chrono>
 
-#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-// A bitwise AND over the leaders of all groups, by which they agree (bucket_order.h): an exchange that
+// A bitwise AND over the leaders of all groups, by which they agree (horovod_ops_order.h): an exchange that
 // the caller waits for.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/block_ring.h"
+#include "horovod_opt/csrc/core/network/block_ring.h"
 
 #include <algorithm>
 #include <utility>

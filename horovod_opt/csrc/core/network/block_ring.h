@@ -23,8 +23,8 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/nonblocking.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/network/nonblocking_collective.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 
 namespace horovod_opt {
 

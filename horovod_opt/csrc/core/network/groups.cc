@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/groups.h"
+#include "horovod_opt/csrc/core/network/groups.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/exchange.h"
+#include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 
 #include <algorithm>
 #include <utility>

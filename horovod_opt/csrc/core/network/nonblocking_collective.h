@@ -1,8 +1,8 @@
 // A collective over one rank of each group that has been begun and that nobody waits for.
 #pragma once
 
-#include "horovod_opt/csrc/core/nodes/buffer_pool.h"
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/network/buffer_pool.h"
+#include "horovod_opt/csrc/core/network/transport.h"
 
 namespace horovod_opt {
 

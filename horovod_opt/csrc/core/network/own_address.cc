@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/own_address.h"
+#include "horovod_opt/csrc/core/network/own_address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
 
 #include <pthread.h>
 

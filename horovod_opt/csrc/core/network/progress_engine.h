@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/nonblocking.h"
+#include "horovod_opt/csrc/core/network/nonblocking_collective.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/nodes/system_call.h"
+#include "horovod_opt/csrc/core/base/system_call.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/tcp_transport.h"
+#include "horovod_opt/csrc/core/network/tcp_transport.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/nodes/system_call.h"
+#include "horovod_opt/csrc/core/base/system_call.h"
 
 namespace horovod_opt {
 namespace {

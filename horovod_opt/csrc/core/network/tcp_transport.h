@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/network/transport.h"
 
 namespace horovod_opt {
 

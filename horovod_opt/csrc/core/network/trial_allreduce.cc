@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/trial_exchange.h"
+#include "horovod_opt/csrc/core/network/trial_allreduce.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 
 namespace horovod_opt {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "horovod_opt/csrc/core/nodes/transport.h"
+#include "horovod_opt/csrc/core/network/transport.h"
 
 namespace horovod_opt {
 

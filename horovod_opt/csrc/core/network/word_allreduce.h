@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/exchange.h"
+#include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 
 namespace horovod_opt {
 

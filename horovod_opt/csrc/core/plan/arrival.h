@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
-#include "horovod_opt/csrc/core/shm/turn.h"
+#include "horovod_opt/csrc/core/shared_memory/turn.h"
 
 namespace horovod_opt {
 

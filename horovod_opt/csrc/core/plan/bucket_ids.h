@@ -1,4 +1,4 @@
-// Which bucket IDs are free, and which places the buckets have that need one (shm/bucket_places.h).
+// Which bucket IDs are free, and which places the buckets have that need one (shared_memory/bucket_places.h).
 // Ranks that ask for the same in the same order get the same.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/place_allocator.h"
-#include "horovod_opt/csrc/core/shm/turn.h"
+#include "horovod_opt/csrc/core/shared_memory/place_allocator.h"
+#include "horovod_opt/csrc/core/shared_memory/turn.h"
 
 namespace horovod_opt {
 

@@ -31,7 +31,7 @@
 #include "horovod_opt/csrc/core/plan/arrival_times.h"
 #include "horovod_opt/csrc/core/plan/bucket_filling.h"
 #include "horovod_opt/csrc/core/plan/consensus.h"
-#include "horovod_opt/csrc/core/plan/direct_path.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/plan/learned_tensors.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 

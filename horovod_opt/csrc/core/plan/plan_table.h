@@ -20,7 +20,7 @@
 
 #include "horovod_opt/csrc/core/base/shared_text.h"
 #include "horovod_opt/csrc/core/plan/bucket_ids.h"
-#include "horovod_opt/csrc/core/plan/direct_path.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 
 namespace horovod_opt {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/tensor_view.h"
+#include "horovod_opt/csrc/core/reduction/tensor_view.h"
 
 namespace horovod_opt {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {
 

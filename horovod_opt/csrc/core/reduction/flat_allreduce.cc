@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/flat_allreduce.h"
+#include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
 
 namespace horovod_opt {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/nodes/bucket_order.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
 
 #include <chrono>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
-#include "horovod_opt/csrc/core/plan/await_data.h"
+#include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 
 namespace horovod_opt {
 namespace {

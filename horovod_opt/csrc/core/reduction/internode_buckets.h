@@ -10,13 +10,13 @@
 // A group of one rank has the second step only, which the framework's thread begins that completes
 // the bucket.
 //
-// Other calls than allreduces (exchanged_calls.cc) go that way, too, in two exchanges: by the
+// Other calls than allreduces (internode_calls.cc) go that way, too, in two exchanges: by the
 // first, of a word for each rank, all of them come to know who gives how many rows, and that all have
 // begun the same call. Only then do the rows go round a ring.
 //
 // Why nobody waits forever. The first and the third step are calls in the memory of the group, which
 // all of its ranks make in the order of its queue, without waiting for anything else in between. The
-// second step: exchange.h.
+// second step: nonblocking_allreduce.h.
 //
 // Until a bucket ends, the plan table has its arrivals: so stalls are reported, and what the other
 // groups take back because the plan has ended is given back.
@@ -33,15 +33,15 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/nodes/buffer_pool.h"
-#include "horovod_opt/csrc/core/nodes/block_ring.h"
-#include "horovod_opt/csrc/core/nodes/exchanged_words.h"
-#include "horovod_opt/csrc/core/nodes/exchanges.h"
-#include "horovod_opt/csrc/core/plan/exchanged_call.h"
+#include "horovod_opt/csrc/core/network/buffer_pool.h"
+#include "horovod_opt/csrc/core/network/block_ring.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/reduction/internode_call.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 namespace horovod_opt {
 
@@ -129,7 +129,7 @@ class ExchangedBuckets {
   std::shared_ptr<Journey> EndJourney(int bucket_id);
   void Finish(int bucket_id);
 
-  // --- calls: exchanged_calls.cc ---
+  // --- calls: internode_calls.cc ---
   static bool IsCall(const CompleteBucket& bucket);
   std::shared_ptr<Journey> NewCall(const CompleteBucket& bucket);
   void PrepareReduction(Journey& journey) const;

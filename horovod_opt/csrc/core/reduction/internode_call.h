@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 
 namespace horovod_opt {
 

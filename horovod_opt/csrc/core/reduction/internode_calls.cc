@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/plan/exchanged_buckets.h"
-#include "horovod_opt/csrc/core/shm/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,15 +1,15 @@
-#include "horovod_opt/csrc/core/shm/node_collectives.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/core/shm/chunked_copy.h"
-#include "horovod_opt/csrc/core/shm/flat_allreduce.h"
-#include "horovod_opt/csrc/core/shm/node_barrier.h"
-#include "horovod_opt/csrc/core/shm/part_gather.h"
-#include "horovod_opt/csrc/core/shm/reduce_scatter.h"
-#include "horovod_opt/csrc/core/shm/reduce_scatter_allgather.h"
+#include "horovod_opt/csrc/core/reduction/chunked_copy.h"
+#include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
+#include "horovod_opt/csrc/core/reduction/part_gather.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
 
 namespace horovod_opt {
 namespace {

@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {

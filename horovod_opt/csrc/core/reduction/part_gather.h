@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shm/chunked_parts.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/chunked_parts.h"
 
 namespace horovod_opt {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shm/chunked_parts.h"
-#include "horovod_opt/csrc/core/shm/slice_sums.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/chunked_parts.h"
+#include "horovod_opt/csrc/core/reduction/slice_sums.h"
 
 namespace horovod_opt {
 

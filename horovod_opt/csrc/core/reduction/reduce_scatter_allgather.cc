@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/reduce_scatter_allgather.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
 
 #include <algorithm>
 

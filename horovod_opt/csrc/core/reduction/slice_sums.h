@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shm/chunked_parts.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/chunked_parts.h"
 
 namespace horovod_opt {
 

@@ -1,5 +1,5 @@
 // How PlanTable announces buckets that have a place of their own in the memory of the group
-// (shm/bucket_places.h). The framework's thread that completes such a bucket contributes it, and on
+// (shared_memory/bucket_places.h). The framework's thread that completes such a bucket contributes it, and on
 // the last rank adds it up, too: the thread of the planned path is not needed there. Nor is it on a
 // rank whose thread finds that the others come within microseconds.
 #pragma once

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/direct_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
 
 #include <algorithm>
 #include <chrono>

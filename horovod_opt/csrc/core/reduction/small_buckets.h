@@ -1,5 +1,5 @@
 // The direct path of one rank: small buckets that the framework's threads contribute when they are
-// complete, and that the last rank's thread adds up at once (direct_path.h).
+// complete, and that the last rank's thread adds up at once (small_bucket_path.h).
 //
 // The thread of another rank spins for the last one for up to kSpin, if that has not been in vain
 // lately. Of two dependent buckets each then costs what it takes to add it up, where two threads
@@ -28,9 +28,9 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/direct_path.h"
-#include "horovod_opt/csrc/core/shm/bucket_places.h"
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "horovod_opt/csrc/core/waiting/spin_history.h"
 
 namespace horovod_opt {

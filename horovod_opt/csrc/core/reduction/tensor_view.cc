@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/tensor_view.h"
+#include "horovod_opt/csrc/core/reduction/tensor_view.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,10 +1,10 @@
-#include "horovod_opt/csrc/core/shm/bucket_layout.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 #include <stdexcept>
 #include <string>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
-#include "horovod_opt/csrc/core/shm/node_barrier.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
 
 namespace horovod_opt {
 namespace {

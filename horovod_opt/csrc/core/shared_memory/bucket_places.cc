@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/bucket_places.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 
 #include <stdexcept>
 #include <string>

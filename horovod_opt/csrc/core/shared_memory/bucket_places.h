@@ -21,8 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "horovod_opt/csrc/core/shm/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shm/turn.h"
+#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shared_memory/turn.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/doorbell.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/node_barrier.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
 
 namespace horovod_opt {
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/place_allocator.h"
+#include "horovod_opt/csrc/core/shared_memory/place_allocator.h"
 
 #include <iterator>
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/ready_queue.h"
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 #include <stdexcept>
 #include <string>

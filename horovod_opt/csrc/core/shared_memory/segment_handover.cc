@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/segment_handover.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
 
 #include <errno.h>
 #include <stddef.h>

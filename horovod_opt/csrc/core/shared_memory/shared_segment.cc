@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/byte_lists.h"
+#include "horovod_opt/csrc/io/api/byte_lists.h"
 
 namespace horovod_opt {
 namespace io {

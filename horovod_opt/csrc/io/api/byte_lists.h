@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "horovod_opt/csrc/io/c_api.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
 
 namespace horovod_opt {
 namespace io {

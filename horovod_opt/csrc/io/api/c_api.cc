@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/c_api.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
 
 #include <unistd.h>
 
@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/byte_lists.h"
-#include "horovod_opt/csrc/io/cached_records.h"
-#include "horovod_opt/csrc/io/crc32c.h"
-#include "horovod_opt/csrc/io/gather.h"
-#include "horovod_opt/csrc/io/handles.h"
-#include "horovod_opt/csrc/io/loader.h"
-#include "horovod_opt/csrc/io/page_cache.h"
-#include "horovod_opt/csrc/io/peer_watch.h"
-#include "horovod_opt/csrc/io/permutation.h"
-#include "horovod_opt/csrc/io/step_order.h"
+#include "horovod_opt/csrc/io/api/byte_lists.h"
+#include "horovod_opt/csrc/io/node_cache/cached_records.h"
+#include "horovod_opt/csrc/io/files/crc32c.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
+#include "horovod_opt/csrc/io/api/handles.h"
+#include "horovod_opt/csrc/io/node_cache/loader.h"
+#include "horovod_opt/csrc/io/files/page_cache.h"
+#include "horovod_opt/csrc/io/node_cache/peer_watch.h"
+#include "horovod_opt/csrc/io/order/permutation.h"
+#include "horovod_opt/csrc/io/order/step_order.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,4 +1,4 @@
-/* What Python calls in libhorovod_opt_io.so: horovod_opt/io/reader/native.py has the same table.
+/* What Python calls in libhorovod_opt_io.so: horovod_opt/io/native.py has the same table.
 
    Functions that return int return one of HIO_*; those that return a pointer return NULL on failure.
    hio_error() then says what was wrong. Numbers of steps, loads and bytes are 64 bits wide. */
@@ -38,7 +38,7 @@ HIO_API const char* hio_error(void);
 /* CRC-32C of `bytes` bytes that follow those that `crc` is of. */
 HIO_API uint32_t hio_crc32c(uint32_t crc, const void* data, int64_t bytes);
 
-/* Keyed permutations of range(n), see permutation.h: out[i] is where numbers[i] goes, or what goes to
+/* Keyed permutations of range(n), see order/permutation.h: out[i] is where numbers[i] goes, or what goes to
    it if `forward` is 0. `n` and the two parts of the key have one element, or one for each number.
    HIO_FAILED, and `out` is undefined: n is not 1 to 2^62, or a number is not below it. */
 HIO_API int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64_t* n,
@@ -59,7 +59,7 @@ typedef struct HioOrder {
 } HioOrder;
 
 /* Of `steps` steps of so many positions from `begin` on: the samples from number `first` to
-   `end` - 1 of each, sorted by place, see step_order.h. */
+   `end` - 1 of each, sorted by place, see order/step_order.h. */
 HIO_API int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
                            int64_t first, int64_t end, int64_t* taken_positions,
                            int64_t* samples);
@@ -102,7 +102,7 @@ HIO_API int hio_loads(HioRing* ring, int64_t loads, const int64_t* first, const 
                       const int64_t* bytes, const int64_t* extents, const int32_t* file,
                       const int64_t* offset, const int64_t* length, const int64_t* place);
 
-/* Copies records from number *begin on to out + out_place[i], see gather.h; checksum may be NULL.
+/* Copies records from number *begin on to out + out_place[i], see node_cache/gather.h; checksum may be NULL.
    HIO_TIMEOUT: records from *begin on were not there within `milliseconds`. */
 HIO_API int hio_gather(HioRing* ring, int64_t rank, int64_t step, int64_t records,
                        const int64_t* load, const int64_t* place, const int64_t* size,
@@ -130,11 +130,11 @@ typedef struct HioPython {
   void (*release)(void* object);
 } HioPython;
 
-/* See byte_lists.h. To be called with Python's lock. */
+/* See api/byte_lists.h. To be called with Python's lock. */
 HIO_API void* hio_byte_lists(const HioPython* python, int64_t lists, const int64_t* ends,
                              const int64_t* sizes, int64_t* places);
 
-/* Steps that somebody takes without Python's lock: see step_queue.h. A thread of Python feeds a
+/* Steps that somebody takes without Python's lock: see order/step_queue.h. A thread of Python feeds a
    queue, and answers what its taker asks. Both sides have a handle of their own, which may outlive
    the ring: hio_free() detaches the ring's queues. */
 typedef struct HioQueue HioQueue;

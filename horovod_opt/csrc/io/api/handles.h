@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/cached_records.h"
-#include "horovod_opt/csrc/io/gather.h"
-#include "horovod_opt/csrc/io/loader.h"
-#include "horovod_opt/csrc/io/peer_watch.h"
-#include "horovod_opt/csrc/io/step_queue.h"
+#include "horovod_opt/csrc/io/node_cache/cached_records.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
+#include "horovod_opt/csrc/io/node_cache/loader.h"
+#include "horovod_opt/csrc/io/node_cache/peer_watch.h"
+#include "horovod_opt/csrc/io/order/step_queue.h"
 
 struct HioRing {
   explicit HioRing(horovod_opt::io::RingMemory memory) : ring(std::move(memory)) {}

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/c_api.h"
-#include "horovod_opt/csrc/io/gather.h"
-#include "horovod_opt/csrc/io/handles.h"
-#include "horovod_opt/csrc/io/queue_numbers.h"
-#include "horovod_opt/csrc/io/step_queue.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
+#include "horovod_opt/csrc/io/api/handles.h"
+#include "horovod_opt/csrc/io/order/queue_numbers.h"
+#include "horovod_opt/csrc/io/order/step_queue.h"
 
 namespace io = horovod_opt::io;
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/guarded_copy.h"
+#include "horovod_opt/csrc/io/files/guarded_copy.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/open_files.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
-#include "horovod_opt/csrc/io/request_bytes.h"
-#include "horovod_opt/csrc/io/status.h"
+#include "horovod_opt/csrc/io/files/request_bytes.h"
+#include "horovod_opt/csrc/io/files/status.h"
 
 namespace horovod_opt {
 namespace io {

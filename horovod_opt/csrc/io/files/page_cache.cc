@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/page_cache.h"
+#include "horovod_opt/csrc/io/files/page_cache.h"
 
 #include <sys/uio.h>
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/read_extent.h"
+#include "horovod_opt/csrc/io/files/read_extent.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <functional>
 
-#include "horovod_opt/csrc/io/damages.h"
-#include "horovod_opt/csrc/io/fifo_mutex.h"
-#include "horovod_opt/csrc/io/load.h"
-#include "horovod_opt/csrc/io/open_files.h"
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/fifo_mutex.h"
+#include "horovod_opt/csrc/io/node_cache/load.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {
@@ -24,7 +24,7 @@ void AskAhead(int file, off_t offset, off_t bytes);
 // a time (RequestBytes()) and wait: the storage would do nothing for this node between two requests,
 // and read a little of each node's file in turn. What is asked for together stays together in a
 // queue of the storage, so each node gets its turn with about kStep bytes, and nobody has to pass
-// it on, as in the dissertation (5.2.4). What that brings is in docs/io-bench.md.
+// it on, as in the dissertation (5.2.4). What that brings is in docs/lab/io-bench.md.
 //
 // Invariants:
 //   (1) nothing is asked for but what the extent has, each byte once, in the file's order;

@@ -1,12 +1,12 @@
-#include "horovod_opt/csrc/io/cached_records.h"
+#include "horovod_opt/csrc/io/node_cache/cached_records.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <utility>
 
-#include "horovod_opt/csrc/io/guarded_copy.h"
-#include "horovod_opt/csrc/io/page_cache.h"
+#include "horovod_opt/csrc/io/files/guarded_copy.h"
+#include "horovod_opt/csrc/io/files/page_cache.h"
 
 namespace horovod_opt {
 namespace io {

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/io/damages.h"
-#include "horovod_opt/csrc/io/open_files.h"
-#include "horovod_opt/csrc/io/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
+#include "horovod_opt/csrc/io/files/read_extent.h"
 
 namespace horovod_opt {
 namespace io {

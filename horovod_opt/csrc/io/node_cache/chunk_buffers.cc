@@ -1,9 +1,9 @@
-#include "horovod_opt/csrc/io/slots.h"
+#include "horovod_opt/csrc/io/node_cache/chunk_buffers.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {

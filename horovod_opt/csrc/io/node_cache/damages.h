@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "horovod_opt/csrc/io/status.h"
+#include "horovod_opt/csrc/io/files/status.h"
 
 namespace horovod_opt {
 namespace io {

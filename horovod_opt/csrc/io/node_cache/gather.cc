@@ -1,10 +1,10 @@
-#include "horovod_opt/csrc/io/gather.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
 
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/io/crc32c.h"
+#include "horovod_opt/csrc/io/files/crc32c.h"
 
 namespace horovod_opt {
 namespace io {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "horovod_opt/csrc/io/cached_records.h"
-#include "horovod_opt/csrc/io/ring.h"
+#include "horovod_opt/csrc/io/node_cache/cached_records.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/load_check.h"
+#include "horovod_opt/csrc/io/node_cache/load_check.h"
 
 #include <stdexcept>
 #include <string>

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/load.h"
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/load.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/loader.h"
+#include "horovod_opt/csrc/io/node_cache/loader.h"
 
 #include <pthread.h>
 

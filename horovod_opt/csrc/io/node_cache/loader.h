@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/load.h"
-#include "horovod_opt/csrc/io/load_check.h"
-#include "horovod_opt/csrc/io/open_files.h"
-#include "horovod_opt/csrc/io/read_extent.h"
-#include "horovod_opt/csrc/io/ring.h"
-#include "horovod_opt/csrc/io/slots.h"
+#include "horovod_opt/csrc/io/node_cache/load.h"
+#include "horovod_opt/csrc/io/node_cache/load_check.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
+#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache.h"
+#include "horovod_opt/csrc/io/node_cache/chunk_buffers.h"
 
 namespace horovod_opt {
 namespace io {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/ring_memory.h"
+#include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

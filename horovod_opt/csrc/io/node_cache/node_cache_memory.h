@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
-#include "horovod_opt/csrc/core/shm/shared_segment.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
-#include "horovod_opt/csrc/io/damages.h"
+#include "horovod_opt/csrc/io/node_cache/damages.h"
 
 namespace horovod_opt {
 namespace io {

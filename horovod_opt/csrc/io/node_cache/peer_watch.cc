@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/peer_watch.h"
+#include "horovod_opt/csrc/io/node_cache/peer_watch.h"
 
 #include <errno.h>
 #include <poll.h>

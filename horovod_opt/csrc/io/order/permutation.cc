@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/permutation.h"
+#include "horovod_opt/csrc/io/order/permutation.h"
 
 namespace horovod_opt {
 namespace io {

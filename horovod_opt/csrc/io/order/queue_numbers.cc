@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/queue_numbers.h"
+#include "horovod_opt/csrc/io/order/queue_numbers.h"
 
 namespace horovod_opt {
 namespace io {

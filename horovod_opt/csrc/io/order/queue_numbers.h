@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "horovod_opt/csrc/io/step_queue.h"
+#include "horovod_opt/csrc/io/order/step_queue.h"
 
 namespace horovod_opt {
 namespace io {

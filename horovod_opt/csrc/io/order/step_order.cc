@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/step_order.h"
+#include "horovod_opt/csrc/io/order/step_order.h"
 
 #include <algorithm>
 #include <functional>

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/io/c_api.h"
-#include "horovod_opt/csrc/io/permutation.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt/csrc/io/order/permutation.h"
 
 namespace horovod_opt {
 namespace io {

@@ -1,10 +1,10 @@
-#include "horovod_opt/csrc/io/step_queue.h"
+#include "horovod_opt/csrc/io/order/step_queue.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/io/c_api.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
 
 namespace horovod_opt {
 namespace io {

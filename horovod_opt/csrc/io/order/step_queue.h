@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/status.h"
+#include "horovod_opt/csrc/io/files/status.h"
 
 namespace horovod_opt {
 namespace io {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/c_api.h"
+#include "horovod_opt/csrc/io/api/c_api.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/dataset.h"

@@ -1,4 +1,4 @@
-"""Starts jobs in each way of docs/clusters.md, and shows how they ended.
+"""Starts jobs in each way of docs/use/clusters.md, and shows how they ended.
 
 Needs root, Debian, and its package index where Slurm is not installed. Everything happens on a
 machine of its own made of Linux namespaces; nothing stays, also if this is killed. Exit status 1 if
@@ -21,14 +21,14 @@ from own_machine import NoMachine
 from slurm_daemons import PACKAGES, Slurm
 from ways import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 
-from horovod_opt.measuring.virtual_hosts import NoHosts, VirtualHosts
+from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
 
 MODES = ("off", "topo")
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="tests/ecosystem/clusters/run", description=__doc__,
+        prog="tests/by_hand/ecosystem/clusters/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, known, what in (("ways", WAYS, "to start ranks"), ("trials", TRIALS, "of each way"),
                               ("modes", MODES, "of each trial")):

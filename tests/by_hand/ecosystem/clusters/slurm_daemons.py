@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_opt.measuring.virtual_hosts import VirtualHosts
+from horovod_lab.measuring.virtual_hosts import VirtualHosts
 
 # libpmix-dev has the name libpmix.so, by which Debian's plugin for --mpi=pmix looks for libpmix2.
 PACKAGES = ("slurm-wlm", "munge", "libpmix-dev")

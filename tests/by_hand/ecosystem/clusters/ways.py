@@ -1,4 +1,4 @@
-"""The ways of docs/clusters.md to start ranks: each makes a job of a command and its settings."""
+"""The ways of docs/use/clusters.md to start ranks: each makes a job of a command and settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Union
 import mpijob
 from slurm_daemons import Slurm
 
-from horovod_opt.measuring.virtual_hosts import VirtualHosts
+from horovod_lab.measuring.virtual_hosts import VirtualHosts
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = ROOT / "examples" / "clusters"
 SLURM_NODES = 2  # that Slurm has; most jobs are on fewer
 WORKERS = 2  # of the MPIJob

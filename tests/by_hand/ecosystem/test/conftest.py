@@ -16,7 +16,7 @@ def spark_mode(monkeypatch) -> Iterator[str]:
     from pyspark import SparkConf, SparkContext
 
     mode = start_without_mode(monkeypatch)
-    conf = SparkConf().setMaster(f"local[2,{ATTEMPTS}]").setAppName("tests/ecosystem")
+    conf = SparkConf().setMaster(f"local[2,{ATTEMPTS}]").setAppName("tests/by_hand/ecosystem")
     context = SparkContext(conf=conf.set("spark.ui.enabled", "false"))
     yield mode
     context.stop()

@@ -1,4 +1,4 @@
-"""What the ranks of a job must report, in the mode that tests/ecosystem/run has asked for."""
+"""What the ranks of a job must report, in the mode of tests/by_hand/ecosystem/run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which of upstream's example scripts are run, and how.
 
 Left out: those of MXNet, which has no wheel for today's Python, and those of Ray and Spark, whose
-jobs docs/ecosystem.md has.
+jobs docs/use/ecosystem.md has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs upstream's example scripts, unmodified, with the Horovod installed for this Python.
 
-    python tests/upstream/examples/run PATH --modes off,topo --only pytorch_mnist,keras_mnist
-    python tests/upstream/examples/run PATH --tf-cnn-benchmarks ANOTHER
+    python tests/by_hand/upstream/examples/run PATH --modes off,topo --only pytorch_mnist
+    python tests/by_hand/upstream/examples/run PATH --tf-cnn-benchmarks ANOTHER
 
 PATH is a checkout of Horovod's repository, v0.28.1. Exit status 1 if a script that runs in mode off
 does not in a mode, 2 if nothing can be run, 130 if interrupted.
@@ -25,18 +25,18 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
-from horovod_opt.measuring.interruption import ended_as_by_ctrl_c
 
 RANKS = 2
-INSTALL = "docs/upstream-examples.md has the commands that install it"
+INSTALL = "docs/work/upstream-examples.md has the commands that install it"
 TF_CNN = Path("scripts", "tf_cnn_benchmarks")
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     names = [example.name for example in EXAMPLES]
     parser = argparse.ArgumentParser(
-        prog="tests/upstream/examples/run", description=__doc__,
+        prog="tests/by_hand/upstream/examples/run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, metavar="PATH", help="checkout of upstream's repository")
     parser.add_argument("--modes", type=parse_modes, default="off,topo",

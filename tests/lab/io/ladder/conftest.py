@@ -13,10 +13,10 @@ import lmdb
 import numpy as np
 import pytest
 
-from horovod_opt.io.bench.ladder.asked import Asked
-from horovod_opt.io.bench.ladder.links import Links
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.strategies import RUNGS
+from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder.links import Links
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.strategies import RUNGS
 
 WAIT_SECONDS = 60
 FORK = multiprocessing.get_context("fork")

@@ -10,8 +10,8 @@ import data_sets
 import lmdb
 import pytest
 
-from horovod_opt.io.bench.ladder.cursor import Cursor
-from horovod_opt.io.bench.ladder.pages import Pages, read_meta
+from horovod_lab.io.ladder.cursor import Cursor
+from horovod_lab.io.ladder.pages import Pages, read_meta
 from horovod_opt.io.errors import DataError
 
 SIZES = (0, 1, 48, 200, 2030, 3072, 5000, 100_000)  # in leaf pages and in pages of their own

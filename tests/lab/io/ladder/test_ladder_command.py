@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.measuring import documents
 from horovod_opt import cli
-from horovod_opt.io.bench.stands.parallel import Parallel
-from horovod_opt.io.bench.stands.stand import NoStand
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.measuring import documents
 
 SMALL = ("--suite", "lmdb", "--ranks", 4, "--nodes", 2, "--rounds", 1, "--records", 400,
          "--record-bytes", 3000, "--coalesce-bytes", 1 << 18, "--timeout", 60)

@@ -9,11 +9,11 @@ from dataclasses import asdict
 
 import pytest
 
-from horovod_opt.io.bench.data.records import Records
-from horovod_opt.io.bench.ladder import job
-from horovod_opt.io.bench.ladder.place import Place
-from horovod_opt.io.bench.stands.warm import Warm
-from horovod_opt.measuring.launch import JobFailed
+from horovod_lab.io.data.records import Records
+from horovod_lab.io.ladder import job
+from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.measuring.launch import JobFailed
 
 RECORDS = Records(100, 100)
 
@@ -59,7 +59,7 @@ def test_a_rank_ends_when_the_benchmark_is_gone(tmp_path):
     """With a parent that is not its own, a rank is one that was left behind."""
     place = Place(str(tmp_path), 0, 2, 1, 2, 5, 100)
     ended = subprocess.run(
-        [sys.executable, "-m", "horovod_opt.io.bench.ladder.rank", "--strategy", "lmdb",
+        [sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", "lmdb",
          "--meeting", str(tmp_path), "--place", json.dumps(asdict(place)), "--records", "100",
          "--record-bytes", "100", "--parent", "1"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1 and "has ended" in ended.stderr

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_opt.io.bench.ladder.job import together
-from horovod_opt.io.bench.stands.stand import Counters
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.suites.lmdb.jobs import order
-from horovod_opt.io.bench.suites.lmdb.pictures import section
-from horovod_opt.io.bench.suites.lmdb.results import TARGETS, summary, verdicts
+from horovod_lab.io.ladder.job import together
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.suites.lmdb.jobs import order
+from horovod_lab.io.suites.lmdb.pictures import section
+from horovod_lab.io.suites.lmdb.results import TARGETS, summary, verdicts
+from horovod_lab.io.testbeds.stand import Counters
 
 NOTHING = {"requests": None, "bytes": None, "inversions": None}
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from horovod_opt.io.bench.ladder.links import LinkLost
-from horovod_opt.io.bench.ladder.symmetric import SymmetricMap
+from horovod_lab.io.ladder.links import LinkLost
+from horovod_lab.io.ladder.symmetric import SymmetricMap
 from horovod_opt.io.errors import DataError
 
 

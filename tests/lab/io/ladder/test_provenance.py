@@ -12,8 +12,8 @@ import sys
 import lmdb
 import pytest
 
-from horovod_opt.io.bench.ladder import provenance
-from horovod_opt.io.bench.ladder.pages import read_meta
+from horovod_lab.io.ladder import provenance
+from horovod_lab.io.ladder.pages import read_meta
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import lmdb_file
 
@@ -44,7 +44,7 @@ def test_every_record_is_where_it_is_computed(tmp_path, ladder, count, size, com
 
 def test_it_is_small_and_lies_beside_the_database(tmp_path, ladder):
     folder = ladder.write(tmp_path / "db", [bytes(3000)] * 500, 100)
-    module = "horovod_opt.io.bench.ladder.provenance"
+    module = "horovod_lab.io.ladder.provenance"
     subprocess.run([sys.executable, "-m", module, str(folder)], check=True)
     assert (folder / "provenance.json").stat().st_size < 300
     one = provenance.read(folder)

@@ -9,11 +9,11 @@ import lmdb
 import numpy as np
 import pytest
 
+from horovod_lab.io.ladder import provenance
+from horovod_lab.io.ladder.asked import inversions
+from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.strategies.coal import Coal
 from horovod_opt import io as hio
-from horovod_opt.io.bench.ladder import provenance
-from horovod_opt.io.bench.ladder.asked import inversions
-from horovod_opt.io.bench.strategies import RUNGS
-from horovod_opt.io.bench.strategies.coal import Coal
 
 COUNT, SIZE, BATCH = 480, 3072, 5
 PAGE = 4096
@@ -201,7 +201,7 @@ def test_without_mpi4py_the_window_of_mpi_says_so(data, ladder, monkeypatch):
 
 def test_a_file_that_ends_too_early_is_an_error(tmp_path, data, ladder):
     """Behind the checks of the meta page: it was cut meanwhile."""
-    from horovod_opt.io.bench.ladder.asked import Asked
+    from horovod_lab.io.ladder.asked import Asked
 
     path = tmp_path / "short"
     path.write_bytes(b"abc")

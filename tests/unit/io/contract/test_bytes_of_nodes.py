@@ -9,8 +9,8 @@ from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
 
 from horovod_opt.io.decoding import found_in
-from horovod_opt.io.reader import leader
-from horovod_opt.io.reader.layout import ALONG
+from horovod_opt.io.node_reader import leader
+from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.reading import Reading
 
 SIZE, SAMPLES, FRAME = 3000, 1500, 16

@@ -19,13 +19,13 @@ from thread_ranks import in_job, succeeded
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import found_in, items_of
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.node_reader import layout, leader
+from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.order import node_chunks
 from horovod_opt.io.order.node_chunks import LEAST
-from horovod_opt.io.reader import layout, leader
-from horovod_opt.io.reader.layout import ALONG
 from horovod_opt.io.reading import Reading
 
-EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/soak.md
+EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/work/soak.md
 
 
 class Job(NamedTuple):

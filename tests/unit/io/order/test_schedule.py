@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from orders import jobs, orders
 
+from horovod_opt.io.node_reader.layout import ALONG, chunk_bytes, samples_of
 from horovod_opt.io.order import schedule as schedules
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import _windows, enough_for, enough_for_any_epoch
@@ -24,7 +25,6 @@ from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, 
 from horovod_opt.io.order.shards import digit_reversed
 from horovod_opt.io.order.step_order import StepOrder
 from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
-from horovod_opt.io.reader.layout import ALONG, chunk_bytes, samples_of
 
 
 def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from horovod_opt.io.reader import native
+from horovod_opt.io import native
 
 
 def files_of(folder: Path, names: list[str]) -> SimpleNamespace:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.io.reader.layout import ALONG, GAP, chunk_bytes, extents_of_chunks
+from horovod_opt.io.node_reader.layout import ALONG, GAP, chunk_bytes, extents_of_chunks
 
 
 def index_of(file, offset, size) -> SimpleNamespace:

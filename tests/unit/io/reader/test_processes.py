@@ -18,11 +18,11 @@ import pytest
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.reader.handover import RANK, Taker
-from horovod_opt.io.reader.leader import Leader
-from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.taken import Taken
+from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.node_reader.handover import RANK, Taker
+from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.taken import Taken
 
 FORK = multiprocessing.get_context("fork")
 SAMPLES, CHUNK, BATCH = 96, 4, 8

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.reader.leader import Leader
-from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.statuses import CHANGED, CHECKSUM, GOOD, TRUNCATED, describe, reason
+from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.statuses import CHANGED, CHECKSUM, GOOD, TRUNCATED, describe, reason
 
 PAGE = os.sysconf("SC_PAGESIZE")
 SLOW = settings(max_examples=25, deadline=None,

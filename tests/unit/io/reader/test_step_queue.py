@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from node_data import Data, loads_of, one_file
 
+from horovod_opt.io import native
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader import native
-from horovod_opt.io.reader.errors import ReaderEnded
-from horovod_opt.io.reader.leader import Leader
-from horovod_opt.io.reader.member import Member
-from horovod_opt.io.reader.step_queue import Said, StepQueue
+from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.step_queue import Said, StepQueue
 
 INT64, POINTER = ctypes.c_int64, ctypes.c_void_p
 CHUNK_SAMPLES = 4

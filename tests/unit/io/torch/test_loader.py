@@ -12,7 +12,7 @@ from data_sets import environment, files, tar, tfrecord
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io.reader import leader
+from horovod_opt.io.node_reader import leader
 
 
 def records(count: int) -> list[bytes]:

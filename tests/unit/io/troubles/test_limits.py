@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from data_sets import tfrecord
 
-from horovod_opt.io import memory_limit
+from horovod_opt.io import memory_limit, native
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.reader import native
 
 ROOT = Path(__file__).parents[4]
 LIMIT = 3 << 30

@@ -15,7 +15,7 @@ import torch
 from data_sets import environment, tfrecord
 
 import horovod_opt.io as hio
-from horovod_opt.io.reader import native
+from horovod_opt.io import native
 
 ROOT = Path(__file__).parents[4]
 RECORDS = [i.to_bytes(4, "little") + bytes([i + 1]) * 3000 for i in range(64)]
