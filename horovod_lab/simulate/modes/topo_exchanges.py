@@ -1,8 +1,8 @@
 """Mode topo between nodes whose CPUs move the data: no order, several buckets in flight.
 
 As in csrc/core/reduction/internode_buckets.h: of each bucket the ranks of a group add up their
-parts (thread hvd-planned), exchange them with other groups (thread hvd-nodes), and
-show each other the sums (hvd-planned). While messages are on their way, both threads go on with other buckets.
+parts (thread hvd-planned), exchange them with other groups (thread hvd-nodes), and show each
+other the sums (hvd-planned). While messages are on their way, both threads go on with others.
 """
 
 from __future__ import annotations

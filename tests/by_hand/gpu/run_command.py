@@ -1,6 +1,7 @@
 """Builds horovod-opt for this machine's PyTorch, with and without NCCL, and runs what shows whether
 its paths for GPUs are right, from what tests/by_hand/gpu/collect has gathered in FOLDER.
-docs/work/gpu.md says what each part looks at. Exit status 1 if something failed, 2 if nothing can be run."""
+docs/work/gpu.md says what each part looks at. Exit status 1 if something failed,
+2 if nothing can be run."""
 
 from __future__ import annotations
 
