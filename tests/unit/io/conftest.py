@@ -15,7 +15,8 @@ import pytest
 
 from building import native as building
 from building.tensorflow_flags import find_tensorflow
-from horovod_opt.io.node_reader import layout, leader, native
+from horovod_opt.io import native
+from horovod_opt.io.node_reader import layout, leader
 
 ROOT = Path(__file__).parents[3]
 
