@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Mapping
 
 PREFIX = "HOROVOD_OPT_"
+FUSION_THRESHOLD = "HOROVOD_FUSION_THRESHOLD"  # upstream's
 
 # Bits of HorovodOptSettings.mode; the order is the canonical one.
 MODES = {"gs": 1, "nbcs": 2, "topo": 8, "scp": 4, "auto": 16}
@@ -278,6 +279,24 @@ def ineffective(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+def fusion_threshold(environ: Mapping[str, str]) -> int | None:
+    """The size of a bucket of several tensors in bytes, as upstream's setting has it; None: not
+    set. Raises SettingsError for what is no number of bytes: upstream reads the digits that it
+    begins with, 64MB as 64 bytes."""
+    text = environ.get(FUSION_THRESHOLD, "").strip()
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    size = re.fullmatch(r"([0-9]{1,9}) ?([kmg])i?b?", text.lower())
+    number = int(size[1]) << {"k": 10, "m": 20, "g": 30}[size[2]] if size else 64 << 20
+    raise SettingsError(
+        f"{FUSION_THRESHOLD}={_quote(text)} is not a whole number of bytes. Valid: 0 or more, "
+        f"without a unit, such as {number} for {size[0].upper() if size else '64 MiB'}; unset it "
+        "for the mode's default."
+    )
+
+
 def _quote(value: str) -> str:
     return ascii(value if len(value) <= 60 else value[:57] + "...")
 
@@ -323,6 +342,11 @@ def _misspelt(environ: Mapping[str, str]) -> list[str]:
 
 def _contradictions(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     problems = []
+    if settings.mode != OFF:  # which is upstream's, with its way to read numbers
+        try:
+            fusion_threshold(environ)
+        except SettingsError as error:
+            problems.append(str(error))
     tunes = environ.get("HOROVOD_AUTOTUNE", "").strip()
     if settings.deterministic and tunes not in ("", "0"):
         problems.append(

@@ -33,6 +33,7 @@ from horovod_opt import without_horovod
 from horovod_opt.planning import first_step
 from horovod_opt.planning.planner import bucket_bytes
 from horovod_opt.planning.region_file import PLANS, read_region
+from horovod_opt.settings import SettingsError
 
 QUIET_SECONDS = 5.0  # without another sign after the first: the script has shown what it does
 
@@ -73,6 +74,8 @@ def regions_of(path: Path, fetches: Sequence[str] = (), threshold: Optional[int]
         return list(_of_file(path, fetches, threshold or bucket_bytes()))
     except (GraphError, PlanError) as error:
         raise CommandError(f"{path}: {error}") from error
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
 
 
 def _of_file(path: Path, fetches: Sequence[str], threshold: int) -> Sequence[Region]:

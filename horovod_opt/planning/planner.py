@@ -6,12 +6,14 @@ import ctypes
 import os
 
 from graph_analysis.analysis import DEFAULT_THRESHOLD
+from horovod_opt import settings
 
 
 def bucket_bytes() -> int:
-    """The size of a bucket of several tensors: upstream's setting, but not its default."""
-    text = os.environ.get("HOROVOD_FUSION_THRESHOLD", "")
-    return int(text) if text.isdigit() else DEFAULT_THRESHOLD
+    """The size of a bucket of several tensors: upstream's setting, but not its default. Raises
+    SettingsError."""
+    threshold = settings.fusion_threshold(os.environ)
+    return DEFAULT_THRESHOLD if threshold is None else threshold
 
 
 class Planner:

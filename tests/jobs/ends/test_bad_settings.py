@@ -58,6 +58,10 @@ ATTEMPTS = {
         [{MODE: "fast"}, {INTERVAL: "0"}],
         ["On rank 0:", "HOROVOD_OPT_MODE='fast'", "On rank 1:", f"{INTERVAL}='0'"],
     ),
+    "fusion threshold with a unit on one rank": (
+        [{MODE: "topo"}, {MODE: "topo", "HOROVOD_FUSION_THRESHOLD": "64MB"}],
+        ["On rank 1:", "HOROVOD_FUSION_THRESHOLD='64MB'", "67108864 for 64MB"],
+    ),
     "too few cores": (
         [{MODE: "scp"}] * 2,
         ["Mode scp needs 2 cores per rank", "local ranks 0-1 share CPUs", "HOROVOD_OPT_MODE"],

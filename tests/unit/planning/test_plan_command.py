@@ -72,6 +72,13 @@ def test_the_threshold_of_a_job_with_this_environment(saved, monkeypatch):
     assert [len(bucket.slots) for bucket in region.plan.buckets] == [2, 1]
 
 
+def test_a_threshold_with_a_unit_is_refused(saved, monkeypatch, capsys):
+    monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "16KB")
+    assert main(["plan", str(saved(GRAPH))]) == 2
+    assert "HOROVOD_FUSION_THRESHOLD='16KB'" in capsys.readouterr().err
+    assert main(["plan", "--threshold", "16", str(saved(GRAPH))]) == 0
+
+
 def test_many_negotiated_collectives_are_one_line(saved, capsys):
     names = [f"gather{number}" for number in range(50)]
     nodes = [{"name": name, "op": "HorovodAllgather", "inputs": []} for name in names]

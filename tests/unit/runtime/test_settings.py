@@ -72,6 +72,31 @@ def test_wrong_modes(text, says):
     assert "Valid: off, or gs, nbcs, topo, scp" in message
 
 
+@pytest.mark.parametrize("text, remedy", [
+    ("64MB", "67108864 for 64MB"), ("64 MiB", "67108864 for 64 MIB"), ("4k", "4096 for 4K"),
+    ("1GiB", "1073741824 for 1GIB"), ("64.5", "67108864 for 64 MiB"), ("-1", "67108864"),
+    ("1e6", "67108864"), ("0x400000", "67108864"), ("+64", "67108864"), ("64MB64", "67108864"),
+    ("9" * 19, "67108864"),
+])
+@pytest.mark.parametrize("mode", ["gs", "nbcs", "scp", "topo", "topo+scp", "auto"])
+def test_a_fusion_threshold_that_is_no_number_of_bytes(mode, text, remedy):
+    environ = {"HOROVOD_OPT_MODE": mode, "HOROVOD_FUSION_THRESHOLD": text}
+    with pytest.raises(SettingsError) as caught:
+        load(environ)
+    assert f"HOROVOD_FUSION_THRESHOLD='{text}' is not a whole number of bytes" in str(caught.value)
+    assert remedy in str(caught.value)
+    assert load({**environ, "HOROVOD_OPT_MODE": "off"}) == Settings()  # upstream's to read
+
+
+@pytest.mark.parametrize("text, threshold", [
+    ("", None), (" ", None), ("0", 0), ("64", 64), (" 67108864 ", 67108864)])
+def test_fusion_thresholds(text, threshold):
+    environ = {"HOROVOD_OPT_MODE": "topo", "HOROVOD_FUSION_THRESHOLD": text}
+    load(environ)
+    assert settings.fusion_threshold(environ) == threshold
+    assert settings.fusion_threshold({}) is None
+
+
 @pytest.mark.parametrize(
     "name, text, says",
     [
