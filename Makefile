@@ -1,8 +1,8 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
 # make test    the tests but the slow ones; PYTEST_ARGS="tests/unit -k settings" for some
-# make bench   what each mode costs, interleaved with off; SUITE=training: what it brings,
-#              SUITE=steps: in which kinds of step, SUITE=nodes: between nodes, SUITE=sizes: one
-#              allreduce by its size
+# make bench   horovod-opt bench: what each mode brings, interleaved with off; SUITE=overhead: what
+#              it costs, SUITE=steps: in which kinds of step, SUITE=nodes: between nodes,
+#              SUITE=sizes: one allreduce by its size
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make peers   other input pipelines, to measure with horovod-opt io bench, in .venv-peers
 # make oneccl  Horovod over Intel's oneCCL, for horovod-opt bench sizes, in .venv-oneccl
@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
 NP ?= 2
-SUITE ?= overhead
+SUITE ?=
 # The short ones, in the order of the page.
 EXPERIMENTS ?= step_breakdown cpu_usage context_switches traversal summit
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
