@@ -10,8 +10,7 @@ from graph_analysis.analysis import Analysis, Region, analyze
 from graph_analysis.dict_reader import read_dict
 from graph_analysis.graph import Collective, Graph, GraphError, Library
 from graph_analysis.graph_def_reader import read_graph_def
-from graph_analysis.negotiated import Negotiated
-from graph_analysis.plan import Bucket, Plan, Slot
+from graph_analysis.plan import Bucket, Negotiated, Plan, Slot
 from graph_analysis.plan_format import PlanError
 from graph_analysis.tensorflow_reader import read_func_graph, read_graph
 

@@ -12,9 +12,8 @@ from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
 from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import Collective, Graph, GraphError
-from graph_analysis.negotiated import Negotiated
 from graph_analysis.order import Order
-from graph_analysis.plan import Plan, Slot, nbytes
+from graph_analysis.plan import Negotiated, Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
 
 # Not in the plan of a graph, but each is one of its own.

@@ -7,8 +7,7 @@ from typing import Optional
 
 from graph_analysis import v1_control_flow
 from graph_analysis.expansion import Decisions
-from graph_analysis.graph import Graph
-from graph_analysis.traversal import reverse_depth_first
+from graph_analysis.graph import Graph, reverse_depth_first
 
 
 def totally_ordered(topological: Sequence[int], preds: Sequence[tuple[int, ...]],

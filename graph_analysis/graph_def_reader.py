@@ -17,8 +17,13 @@ from graph_analysis.graph import (
     is_collective,
     special_types,
 )
-from graph_analysis.node_attributes import callees, collective, scalar, static_shape
-from graph_analysis.shape_inference import ShapeInference
+from graph_analysis.tensorflow_nodes import (
+    ShapeInference,
+    callees,
+    collective,
+    scalar,
+    static_shape,
+)
 
 # In a FunctionDef an output is called by its name; elsewhere it matters for these only.
 PORTS = {"output_false": 0, "output_true": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_analysis.expansion import Expansion
-from graph_analysis.traversal import reverse_depth_first
+from graph_analysis.graph import reverse_depth_first
 
 NONE = -1
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
-from graph_analysis.negotiated import Negotiated
 from graph_analysis.reductions import DTYPES
 
+SHOWN = 4  # runs of IDs up to which a list of them is shown whole
 
 class Slot(NamedTuple):
     """A tensor in a bucket. `after`: IDs of the planned collectives on which it depends without
@@ -39,6 +41,15 @@ class Bucket(NamedTuple):
     @property
     def nbytes(self) -> int:
         return sum(slot.nbytes for slot in self.slots)
+
+
+class Negotiated(NamedTuple):
+    """A collective that has an ID, as all have, but no place in a bucket. `reason`: why it stays
+    negotiated, in words."""
+
+    id: int
+    name: str
+    reason: str
 
 
 def nbytes(shape: tuple[int, ...], dtype: str) -> int:
@@ -96,5 +107,36 @@ class Plan:
         return read(text)
 
     def explain(self) -> str:
-        from graph_analysis.explanation import explain
+        from graph_analysis.plan_views import explain
         return explain(self)
+
+
+class Kind(NamedTuple):
+    """Those with the same reason, in words for a reader: "3-5, 7" and "4 tensors, such as x"."""
+
+    ids: str
+    tensors: str
+    reason: str
+
+
+def kinds(negotiated: Iterable[Negotiated]) -> list[Kind]:
+    """Sorted by reason."""
+    by_reason = sorted(negotiated, key=lambda tensor: (tensor.reason, tensor.id))
+    return [_kind(reason, list(tensors))
+            for reason, tensors in groupby(by_reason, key=lambda tensor: tensor.reason)]
+
+
+def _kind(reason: str, tensors: Sequence[Negotiated]) -> Kind:
+    name = tensors[0].name
+    words = name if len(tensors) == 1 else f"{len(tensors)} tensors, such as {name}"
+    return Kind(_ranges([tensor.id for tensor in tensors]), words, reason)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as runs: 0-2, 5. Of many runs the first and the last."""
+    runs = [[number for _, number in run]
+            for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    if len(texts) > SHOWN:
+        texts[SHOWN - 1:-1] = ["..."]
+    return ", ".join(texts)

@@ -6,8 +6,7 @@ import json
 import math
 
 from graph_analysis.bucket_sizes import COMMON
-from graph_analysis.negotiated import Negotiated
-from graph_analysis.plan import Bucket, Plan, Slot, nbytes
+from graph_analysis.plan import Bucket, Negotiated, Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
 
 FORMAT = 3

@@ -10,7 +10,7 @@ from typing import Optional
 
 from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import SWITCHES, Graph, Library, is_collective, special_types
-from graph_analysis.node_attributes import callees, collective, scalar
+from graph_analysis.tensorflow_nodes import callees, collective, scalar
 
 Bodies = Callable[[str], object]  # function name -> FuncGraph, FunctionDef or None
 

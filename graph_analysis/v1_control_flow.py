@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Optional
 
-from graph_analysis.graph import SWITCHES, Graph
-from graph_analysis.traversal import reverse_depth_first
+from graph_analysis.graph import SWITCHES, Graph, reverse_depth_first
 
 DEAD = -1  # never runs; other levels are the number of branches and loops around a node
 

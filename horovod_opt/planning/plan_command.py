@@ -27,8 +27,8 @@ from graph_analysis import (
     read_graph_def,
 )
 from graph_analysis.draw import draw as draw_analysis
-from graph_analysis.negotiated import kinds
-from graph_analysis.table import plan_table
+from graph_analysis.plan import kinds
+from graph_analysis.plan_views import plan_table
 from horovod_opt import without_horovod
 from horovod_opt.planning import first_step
 from horovod_opt.planning.planner import bucket_bytes

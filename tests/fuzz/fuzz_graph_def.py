@@ -11,7 +11,7 @@ from graph_input import graph_of
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from graph_analysis import GraphError, read_graph_def
-from graph_analysis.node_attributes import TENSORFLOW_TYPES
+from graph_analysis.tensorflow_nodes import TENSORFLOW_TYPES
 
 NUMBERS = {name: number for number, name in TENSORFLOW_TYPES.items()}
 SUFFIXES = (".pb", ".pbtxt")

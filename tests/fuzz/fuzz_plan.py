@@ -10,7 +10,7 @@ from draw import Draw
 from graph_input import plan_of
 
 from graph_analysis import Plan, PlanError
-from graph_analysis.table import plan_table
+from graph_analysis.plan_views import plan_table
 from horovod_opt.native import plan_text
 from horovod_opt.planning import plan_command
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io import native
+from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.node_reader import forked
 from horovod_opt.io.node_reader.errors import ReaderEnded, leader_failed
 from horovod_opt.io.node_reader.layout import Extents

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from horovod_opt.io.errors import InputError
 from horovod_opt.io import native
+from horovod_opt.io.errors import InputError
 from horovod_opt.io.node_reader import forked
 from horovod_opt.io.node_reader.errors import ReaderEnded
 

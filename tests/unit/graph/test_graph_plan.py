@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from graph_analysis import Bucket, Negotiated, Plan, PlanError, Slot
-from graph_analysis.negotiated import kinds
-from graph_analysis.table import plan_table
+from graph_analysis.plan import kinds
+from graph_analysis.plan_views import plan_table
 
 SLOT = Slot(0, "a", (2, 3), "float32", 1, 1.0, 1.0, "", 7, 24, ())
 PLAN = Plan("step", (Bucket((SLOT, SLOT._replace(id=1, name="b")), "c depends on a"),

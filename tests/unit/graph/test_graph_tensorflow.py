@@ -224,7 +224,7 @@ def test_tensorflow_1_branches_with_constant_predicates():
 
 def test_the_package_needs_no_tensorflow():
     subprocess.run([sys.executable, "-c", (
-        "import sys, graph_analysis as g; import graph_analysis.table, graph_analysis.draw\n"
+        "import sys, graph_analysis as g; import graph_analysis.plan_views, graph_analysis.draw\n"
         "g.analyze(g.read_dict({'nodes': [{'name': 'a', 'op': 'HorovodAllreduce'}],"
         " 'fetches': ['a']}))\n"
         "assert not {'tensorflow', 'google.protobuf', 'matplotlib', 'horovod'} & set(sys.modules)"
