@@ -162,7 +162,8 @@ def test_a_build_that_fails_says_why(installer, tmp_path):
     row = make(build, replace(MACHINE, sites=[site]), folder, MANIFEST, 1, 60)
     assert row == Row("", "build with NCCL", "horovod-opt: error: it is NCCL; see "
                       f"{build.log}", FAILED)
-    for needed in ("tests/gpu/part_runner.py", "horovod_opt/bench/__init__.py", "patches/series"):
+    for needed in ("tests/gpu/part_runner.py", "horovod_opt/bench/__init__.py",
+                   "patches/ports/series"):
         assert (build.source / needed).is_file()
     for made in (".git", ".venv", "build"):
         assert not (build.source / made).exists()
