@@ -226,7 +226,7 @@ def _mpicxx(variables) -> Path | None:
 
 
 def _standard(frameworks: Mapping[str, str]) -> Standard:
-    """The newest that something is compiled as; patches/pytorch-2.13.patch decides for PyTorch."""
+    """The newest that something is compiled as; for PyTorch, pytorch-2.13.patch decides."""
     pytorch = Version(frameworks.get("PyTorch", "0")).base_version
     return CXX20 if Version(pytorch) >= Version("2.14") else CXX17
 

@@ -1,4 +1,7 @@
-"""Applies patches/series to a pristine upstream tree, exactly or not at all.
+"""Applies the patches of patches/ to a pristine upstream tree, exactly or not at all.
+
+They are in three folders, each with a file `series` that names its patches in order. The order of
+the folders is fixed, since line numbers refer to a tree that has the earlier patches.
 
 The patches are unified diffs without context lines. The pinned hash makes line numbers exact,
 so every hunk must match at its line: no fuzz, no offset. A hunk that only inserts has nothing to
@@ -12,6 +15,7 @@ from pathlib import Path
 
 from building import BuildError
 
+FOLDERS = ("ports", "faults", "hooks")  # in the order in which they are applied
 HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -23,19 +27,43 @@ class Hunk:
     added: list[str] = field(default_factory=list)
 
 
-def read_series(folder: Path) -> list[Path]:
-    """Paths of the patches in order. Every *.patch of the folder must be named exactly once."""
-    lines = (line.split("#")[0].strip() for line in (folder / "series").read_text().splitlines())
+def read_series(patches: Path) -> list[Path]:
+    """Paths of all patches of the three folders in the order in which they are applied.
+
+    Raises BuildError unless every *.patch below `patches` is in one of the folders, is named once
+    by the folder's series, and has a name that no other has.
+    """
+    paths = [path for folder in FOLDERS for path in read_folder(patches / folder)]
+    stray = sorted(set(patches.rglob("*.patch")) - set(paths))
+    if stray:
+        raise BuildError(f"{stray[0]}: in none of the folders {', '.join(FOLDERS)}; move it into "
+                         "one of them and name it in that folder's series")
+    places: dict[str, Path] = {}
+    for path in paths:
+        if path.name in places:
+            raise BuildError(f"{path}: {places[path.name]} has the same name; rename one of them")
+        places[path.name] = path
+    return paths
+
+
+def read_folder(folder: Path) -> list[Path]:
+    """Paths of the patches of one folder in order. Its series must name each exactly once."""
+    series = folder / "series"
+    if not series.is_file():
+        raise BuildError(f"{series}: no such file; it names the patches of its folder in order")
+    lines = (line.split("#")[0].strip() for line in series.read_text().splitlines())
     names = [line for line in lines if line]
     present = {path.name for path in folder.glob("*.patch")}
     for name in names:
         if names.count(name) > 1:
-            raise BuildError(f"patches/series names {name} more than once")
+            raise BuildError(f"{series} names {name} more than once; leave one of the lines")
         if name not in present:
-            raise BuildError(f"patches/series names {name}, which does not exist")
-    unused = sorted(present - set(names))
-    if unused:
-        raise BuildError(f"patches/series does not name {', '.join(unused)}")
+            raise BuildError(f"{series} names {name}, which does not exist in its folder; remove "
+                             "the line or bring the file back")
+    unnamed = sorted(present - set(names))
+    if unnamed:
+        raise BuildError(f"{series} does not name {', '.join(unnamed)}; add a line for each at its "
+                         "place, or remove the file")
     return [folder / name for name in names]
 
 
@@ -110,9 +138,9 @@ def apply_patch(patch: Path, tree: Path) -> None:
         path.write_bytes("".join(new + old[position:]).encode())
 
 
-def apply_series(folder: Path, tree: Path) -> list[str]:
-    """Applies all patches of the series in order and returns their names."""
-    patches = read_series(folder)
-    for patch in patches:
-        apply_patch(patch, tree)
-    return [patch.name for patch in patches]
+def apply_series(patches: Path, tree: Path) -> list[str]:
+    """Applies all patches of the three folders in order and returns their names."""
+    paths = read_series(patches)
+    for path in paths:
+        apply_patch(path, tree)
+    return [path.name for path in paths]

@@ -5,8 +5,8 @@ depends on it and nothing else.
 
     python -m building.source_tree PATCH FOLDER
 
-writes FOLDER/a, the source before that patch of the series, and FOLDER/b, the source after it:
-what a developer needs to change the patch (docs/work/patches.md).
+writes FOLDER/a, the source before that patch (a name without a folder), and FOLDER/b, the source
+after it: what a developer needs to change the patch (docs/work/patches.md).
 """
 
 import filecmp
@@ -22,7 +22,7 @@ PATCHES = Path(__file__).parent.parent / "patches"
 
 
 def prepare(folder: Path, patches: Path = PATCHES) -> Path:
-    """Makes `folder` hold the pinned upstream release with patches/series applied."""
+    """Makes `folder` hold the pinned upstream release with all patches applied."""
     archive = upstream.obtain()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -58,9 +58,11 @@ def mirror(source: Path, target: Path) -> None:
 
 def unpack_around(patch: str, folder: Path, patches: Path = PATCHES) -> None:
     """Writes folder/a and folder/b: the source before and after `patch`."""
-    names = [path.name for path in series.read_series(patches)]
+    paths = series.read_series(patches)
+    names = [path.name for path in paths]
     if patch not in names:
-        raise BuildError(f"patches/series has no {patch!r}, only {', '.join(names)}")
+        raise BuildError(f"{patches} has no {patch!r}, only {', '.join(names)}")
+    place = names.index(patch)
     before, after = folder / "a", folder / "b"
     for tree in (before, after):
         if tree.exists():
@@ -68,10 +70,10 @@ def unpack_around(patch: str, folder: Path, patches: Path = PATCHES) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         unpack(upstream.obtain(), Path(scratch)).rename(before)
-    for name in names[:names.index(patch)]:
-        series.apply_patch(patches / name, before)
+    for path in paths[:place]:
+        series.apply_patch(path, before)
     shutil.copytree(before, after)
-    series.apply_patch(patches / patch, after)
+    series.apply_patch(paths[place], after)
 
 
 if __name__ == "__main__":

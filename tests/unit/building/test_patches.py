@@ -15,7 +15,8 @@ from building import BuildError, series, source_tree, upstream
 
 ROOT = Path(__file__).parents[3]
 PATCHES = ROOT / "patches"
-HEADER = "What: changes a greeting.\nWhy: to be tested.\n\n"
+PATHS = series.read_series(PATCHES)
+HEADER = "Description: changes a greeting\n To be tested.\n\n"
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +34,7 @@ def pristine(tmp_path_factory) -> Path:
 @pytest.fixture
 def tree(pristine, tmp_path) -> Path:
     """Those files of the release that the series changes, to write to."""
-    for patch in PATCHES.glob("*.patch"):
+    for patch in PATHS:
         for file_name in series.parse(patch.read_text(), patch.name):
             copy = tmp_path / "tree" / file_name
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -42,8 +43,17 @@ def tree(pristine, tmp_path) -> Path:
     return tmp_path / "tree"
 
 
+def write_patches(root: Path, *names: str, **patches: str) -> Path:
+    """A folder of patches: the first of its folders has these, the others none."""
+    for name in series.FOLDERS[1:]:
+        (root / name).mkdir(parents=True)
+        (root / name / "series").write_text("")
+    write_series(root / series.FOLDERS[0], *names, **patches)
+    return root
+
+
 def write_series(folder: Path, *names: str, **patches: str) -> Path:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "series").write_text("".join(f"{name}\n" for name in names))
     for name, text in patches.items():
         (folder / f"{name}.patch").write_text(text)
@@ -55,9 +65,9 @@ def refusal(text: str, tmp_path: Path, old: str = "one\ntwo\nthree\nfour\n") -> 
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "greeting.txt").write_text(old)
-    folder = write_series(tmp_path / "patches", "greeting.patch", greeting=text)
+    patches = write_patches(tmp_path / "patches", "greeting.patch", greeting=text)
     with pytest.raises(BuildError) as caught:
-        series.apply_series(folder, tree)
+        series.apply_series(patches, tree)
     assert (tree / "greeting.txt").read_text() == old
     return str(caught.value)
 
@@ -71,37 +81,33 @@ def greeting(*lines: str) -> str:
 
 def test_the_series_applies_to_the_pristine_source(pristine, tree):
     names = series.apply_series(PATCHES, tree)
-    assert set(names) == {path.name for path in PATCHES.glob("*.patch")}
-    for name in names:
-        for file_name in series.parse((PATCHES / name).read_text(), name):
+    assert names == [path.name for path in PATHS]
+    assert set(PATHS) == set(PATCHES.rglob("*.patch"))
+    for path in PATHS:
+        for file_name in series.parse(path.read_text(), path.name):
             old = pristine / file_name
-            assert not old.exists() or old.read_bytes() != (tree / file_name).read_bytes(), name
+            assert not old.exists() or old.read_bytes() != (tree / file_name).read_bytes(), path
 
 
 def test_every_patch_is_needed_in_its_place(tree):
     """A patch that applied twice, or in any place, would not say exactly where it belongs."""
     series.apply_series(PATCHES, tree)
-    for patch in series.read_series(PATCHES):
+    for patch in PATHS:
         if any(hunk.removed for hunks in series.parse(patch.read_text(), patch.name).values()
                for hunk in hunks):
             with pytest.raises(BuildError):
                 series.apply_patch(patch, tree)
 
 
-@pytest.mark.parametrize("patch", sorted(PATCHES.glob("*.patch")), ids=lambda path: path.stem)
-def test_patch_has_a_header_and_no_context(patch):
-    text = patch.read_text()
-    header, _, body = text.partition("\n--- ")
-    assert re.match(r"What: \S", header)
-    assert re.search(r"^Why: ?\S?", header, re.MULTILINE)
-    if not patch.stem.startswith(("hook-", "version")):
-        assert re.search(r"^Upstream: \S", header, re.MULTILINE), "fixed upstream since?"
+@pytest.mark.parametrize("patch", PATHS, ids=lambda path: path.stem)
+def test_patch_has_no_context(patch):
+    _, _, body = patch.read_text().partition("\n--- ")
     assert all(line.startswith(("-", "+", "@@")) for line in body.splitlines()[1:])
 
 
 def test_patched_python_compiles(tree):
     series.apply_series(PATCHES, tree)
-    for patch in series.read_series(PATCHES):
+    for patch in PATHS:
         for file_name in series.parse(patch.read_text(), patch.name):
             if file_name.endswith(".py"):
                 compile((tree / file_name).read_text(), file_name, "exec")
@@ -114,7 +120,7 @@ def test_diff_of_the_unpacked_trees_is_the_patch(pristine, tmp_path):
     subprocess.run(command, cwd=ROOT, check=True)
     diff = subprocess.run(["diff", "-U0", "-rN", "a", "b"], cwd=tmp_path / "work",
                           check=False, stdout=subprocess.PIPE, text=True).stdout
-    assert series.parse(diff, "diff") == series.parse((PATCHES / name).read_text(), name)
+    assert series.parse(diff, "diff") == series.parse((PATCHES / "ports" / name).read_text(), name)
 
     again = subprocess.run(command, cwd=ROOT, check=False, stderr=subprocess.PIPE, text=True)
     assert again.returncode == 1
@@ -146,36 +152,82 @@ def test_prepare_leaves_the_folder_alone_when_a_patch_does_not_apply(pristine, t
     folder.mkdir()
     (folder / "kept").write_text("as it was")
     text = greeting("@@ -1 +1 @@", "-one", "+ONE")
-    patches = write_series(tmp_path / "patches", "greeting.patch", greeting=text)
+    patches = write_patches(tmp_path / "patches", "greeting.patch", greeting=text)
     with pytest.raises(BuildError, match=r"upstream has no file greeting\.txt"):
         source_tree.prepare(folder, patches)
     assert [path.name for path in folder.iterdir()] == ["kept"]
 
 
-# The series file
+# The series files
+
+
+def test_folders_are_applied_in_their_order(tmp_path):
+    patches = write_patches(tmp_path / "patches", "b.patch", "a.patch", a="", b="")
+    write_series(patches / "hooks", "d.patch", d="")
+    write_series(patches / "faults", "c.patch", c="")
+    assert [path.relative_to(patches).as_posix() for path in series.read_series(patches)] == [
+        "ports/b.patch", "ports/a.patch", "faults/c.patch", "hooks/d.patch"]
 
 
 def test_series_names_a_patch_that_does_not_exist(tmp_path):
-    folder = write_series(tmp_path / "patches", "a.patch", "b.patch", a="")
-    with pytest.raises(BuildError, match=r"names b\.patch, which does not exist"):
-        series.read_series(folder)
+    patches = write_patches(tmp_path / "patches", "a.patch", "b.patch", a="")
+    with pytest.raises(BuildError, match=r"ports/series names b\.patch, which .*remove the line"):
+        series.read_series(patches)
+
+
+def test_series_names_a_patch_of_another_folder(tmp_path):
+    patches = write_patches(tmp_path / "patches", "a.patch", a="")
+    write_series(patches / "hooks", "../ports/a.patch")
+    with pytest.raises(BuildError, match=r"hooks/series names \.\./ports/a\.patch, which does not"):
+        series.read_series(patches)
 
 
 def test_series_names_a_patch_twice(tmp_path):
-    folder = write_series(tmp_path / "patches", "a.patch", "a.patch", a="")
-    with pytest.raises(BuildError, match=r"names a\.patch more than once"):
-        series.read_series(folder)
+    patches = write_patches(tmp_path / "patches", "a.patch", "a.patch", a="")
+    with pytest.raises(BuildError, match=r"ports/series names a\.patch more than once; leave one"):
+        series.read_series(patches)
 
 
 def test_series_leaves_a_patch_out(tmp_path):
-    folder = write_series(tmp_path / "patches", "a.patch", a="", b="", c="")
-    with pytest.raises(BuildError, match=r"does not name b\.patch, c\.patch"):
-        series.read_series(folder)
+    patches = write_patches(tmp_path / "patches", "a.patch", a="", b="", c="")
+    with pytest.raises(BuildError, match=r"ports/series does not name b\.patch, c\.patch; add a"):
+        series.read_series(patches)
+
+
+@pytest.mark.parametrize("folder", series.FOLDERS)
+def test_folder_without_a_series(folder, tmp_path):
+    patches = write_patches(tmp_path / "patches", "a.patch", a="")
+    (patches / folder / "series").unlink()
+    with pytest.raises(BuildError, match=f"{folder}/series: no such file; it names"):
+        series.read_series(patches)
+
+
+@pytest.mark.parametrize("place", [".", "others", "ports/deep"])
+def test_patch_in_no_folder_that_is_applied(place, tmp_path):
+    patches = write_patches(tmp_path / "patches", "a.patch", a="")
+    (patches / place).mkdir(exist_ok=True)
+    (patches / place / "stray.patch").write_text("")
+    with pytest.raises(BuildError, match=r"stray\.patch: in none of .*ports, faults, hooks; move"):
+        series.read_series(patches)
+
+
+def test_two_folders_have_a_patch_of_one_name(tmp_path):
+    patches = write_patches(tmp_path / "patches", "a.patch", a="")
+    write_series(patches / "hooks", "a.patch", a="")
+    with pytest.raises(BuildError, match=r"hooks/a\.patch: .*ports/a\.patch has the same.*rename"):
+        series.read_series(patches)
 
 
 def test_series_may_have_comments(tmp_path):
-    folder = write_series(tmp_path / "patches", "# ports", "", "a.patch  # why", a="")
-    assert [path.name for path in series.read_series(folder)] == ["a.patch"]
+    patches = write_patches(tmp_path / "patches", "# ports", "", "a.patch  # why", a="")
+    assert [path.name for path in series.read_series(patches)] == ["a.patch"]
+
+
+@pytest.mark.parametrize("folder", series.FOLDERS)
+def test_last_line_of_a_series_is_its_last_patch(folder):
+    """docs/work/patches.md takes it with tail."""
+    *_, line = (PATCHES / folder / "series").read_text().splitlines()
+    assert line == series.read_folder(PATCHES / folder)[-1].name
 
 
 # One patch
@@ -241,17 +293,15 @@ def test_deleting_a_file_is_refused(tmp_path):
     assert "not a file of the tree" in refusal(text, tmp_path, "one\n")
 
 
-@pytest.mark.parametrize("name", [path.name for path in series.read_series(PATCHES)])
-def test_real_patch_with_shifted_line_numbers_is_refused(name, tree, tmp_path):
+@pytest.mark.parametrize("patch", PATHS, ids=lambda path: path.stem)
+def test_real_patch_with_shifted_line_numbers_is_refused(patch, tree, tmp_path):
     """Each hunk of each patch in turn, one line too far."""
-    for patch in series.read_series(PATCHES):
-        if patch.name == name:
-            break
-        series.apply_patch(patch, tree)
+    for earlier in PATHS[:PATHS.index(patch)]:
+        series.apply_patch(earlier, tree)
     text = patch.read_text()
     for header in re.finditer(r"^@@ -(\d+)", text, re.MULTILINE):
         line = int(header[1]) + 1
-        shifted = tmp_path / name
+        shifted = tmp_path / patch.name
         shifted.write_text(f"{text[:header.start()]}@@ -{line}{text[header.end():]}")
         with pytest.raises(BuildError):
             series.apply_patch(shifted, shutil.copytree(tree, tmp_path / str(header.start())))

@@ -5,7 +5,7 @@ from pathlib import Path
 import horovod_opt
 from building import series, upstream
 
-PATCH = Path(__file__).parents[3] / "patches" / "version.patch"
+PATCH = Path(__file__).parents[3] / "patches" / "hooks" / "version.patch"
 
 
 def test_patched_version_is_upstreams_plus_ours():

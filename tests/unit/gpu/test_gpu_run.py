@@ -163,7 +163,7 @@ def test_a_build_that_fails_says_why(installer, tmp_path):
     assert row == Row("", "build with NCCL", "horovod-opt: error: it is NCCL; see "
                       f"{build.log}", FAILED)
     for needed in ("tests/by_hand/gpu/part_runner.py", "horovod_lab/bench/__init__.py",
-                   "patches/series"):
+                   "patches/ports/series"):
         assert (build.source / needed).is_file()
     for made in (".git", ".venv", "build"):
         assert not (build.source / made).exists()
