@@ -189,8 +189,8 @@ class FakePart:
         self.build = Build(PLAIN, folder)
         self.build.python.parent.mkdir(parents=True)
         self.build.python.symlink_to(sys.executable)
-        (self.build.source / "tests" / "gpu").mkdir(parents=True)
-        (self.build.source / "tests" / "gpu" / "part_runner.py").write_text(program)
+        (self.build.source / "tests" / "by_hand" / "gpu").mkdir(parents=True)
+        (self.build.source / "tests" / "by_hand" / "gpu" / "part_runner.py").write_text(program)
 
     def rows(self, seconds: float = 60, **options: object) -> list[Row]:
         shown: list[Row] = []
@@ -305,7 +305,7 @@ def test_without_a_gpu_and_cuda(whole):
 
 def test_it_runs_as_a_program(tmp_path):
     """Before anything is installed."""
-    run = subprocess.run([sys.executable, "-S", str(ROOT / "tests" / "gpu" / "run"),
+    run = subprocess.run([sys.executable, "-S", str(ROOT / "tests" / "by_hand" / "gpu" / "run"),
                           str(tmp_path)], check=False, text=True, capture_output=True)
     assert run.returncode == 2
     assert run.stderr.startswith(f"error: {tmp_path} has no manifest.json")

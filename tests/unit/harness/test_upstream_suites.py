@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-UPSTREAM = Path(__file__).parents[2] / "upstream"
+UPSTREAM = Path(__file__).parents[2] / "by_hand" / "upstream"
 
 import bfloat16
 import command
