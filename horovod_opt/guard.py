@@ -8,7 +8,7 @@ that has HOROVOD_OPT_MODE in its environment, and refuses every horovod if that 
 import os
 import sys
 
-# Part of our horovod.__version__, as in 0.28.1+opt.0.1.0.
+# Part of our horovod.__version__, as in 0.28.1+opt.0.2.0.
 MARK = "+opt."
 
 
