@@ -90,8 +90,8 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_round_work.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mismatch_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
 set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mpi_bfloat16.cc
