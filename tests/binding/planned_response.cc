@@ -1,4 +1,4 @@
-// What PlannedOperations asks upstream to perform, and what upstream's own controller would have
+// What HorovodOps asks upstream to perform, and what upstream's own controller would have
 // asked for the same tensors: its coordinator is given the requests that the ranks would send.
 #include <cstdint>
 #include <map>
@@ -112,7 +112,7 @@ class Coordinator : public horovod::common::Controller {
   const Case& case_;
 };
 
-PlannedOperations* operations = nullptr;
+HorovodOps* operations = nullptr;
 std::vector<Response> performed;
 std::vector<std::string> taken;
 
@@ -172,7 +172,7 @@ void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
     for (const auto& table : tables) table->Apply(rows);
   }
   PathCounters counters;
-  PlannedOperations planned(horovod, Perform, *tables[0], counters, true, false);
+  HorovodOps planned(horovod, Perform, *tables[0], counters, true, false);
   operations = &planned;
   for (int bucket_id : ready) planned.Hand(tables[0]->Take(bucket_id));
   planned.PerformUntilRound();

@@ -73,7 +73,7 @@ std::string FirstProblem(Controller& controller, const std::string& problem) {
   return "";
 }
 
-bool Together(Controller& controller, const std::function<void()>& step, std::string& error) {
+bool TakeStep(Controller& controller, const std::function<void()>& step, std::string& error) {
   std::string problem;
   try {
     step();
@@ -84,7 +84,7 @@ bool Together(Controller& controller, const std::function<void()>& step, std::st
   return error.empty();
 }
 
-std::string Listed(const TextByRank& rows) {
+std::string ListRows(const TextByRank& rows) {
   std::string text;
   for (const auto& [row, ranks] : Distinct(rows)) {
     text += " " + Ranges("Rank", ranks) + ": " + (row.str().empty() ? "-" : row.str()) + ".";

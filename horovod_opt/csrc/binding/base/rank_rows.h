@@ -28,11 +28,11 @@ std::string FirstProblem(horovod::common::Controller& controller, const std::str
 
 // Takes a step on every rank: no rank goes on before all have ended it. True if none has thrown,
 // else `error` is the first problem.
-bool Together(horovod::common::Controller& controller, const std::function<void()>& step,
+bool TakeStep(horovod::common::Controller& controller, const std::function<void()>& step,
               std::string& error);
 
 // " Ranks 0, 2: ... Rank 1: ...", for messages; an empty row is a dash.
-std::string Listed(const TextByRank& rows);
+std::string ListRows(const TextByRank& rows);
 
 // Whether all ranks have the same row and none has `failed`. Three words, however many ranks.
 bool AllEqual(horovod::common::Controller& controller, const std::string& row, bool failed);

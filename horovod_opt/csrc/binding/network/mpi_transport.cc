@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/network/mpi_transport.h"
+#include "horovod_opt/csrc/binding/network/group_transport.h"
 
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>

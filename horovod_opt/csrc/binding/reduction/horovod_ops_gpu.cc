@@ -47,25 +47,25 @@ Response ResponseTo(const Slot& slot, int ranks) {
 
 }  // namespace
 
-PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperation perform,
-                                     PlanTable& plans, PathCounters& counters, bool everything,
+HorovodOps::HorovodOps(HorovodGlobalState& horovod, PerformOperation perform,
+                                     PlanTable& plans, PathCounters& counters, bool performs_all,
                                      bool verify)
     : horovod_(horovod),
       perform_(perform),
       plans_(plans),
       counters_(counters),
-      everything_(everything),
+      performs_all_(performs_all),
       verify_(verify) {}
 
-bool PlannedOperations::Performs(const Plan& plan, const std::vector<int>& slots) const {
-  return everything_ || plan.slots[slots[0]].reduction.OnGpu();
+bool HorovodOps::Performs(const Plan& plan, const std::vector<int>& slots) const {
+  return performs_all_ || plan.slots[slots[0]].reduction.OnGpu();
 }
 
-void PlannedOperations::Hand(Work work) { Add({false, std::move(work)}); }
+void HorovodOps::Hand(Work work) { Add({false, std::move(work)}); }
 
-void PlannedOperations::HandRound() { Add({true, {}}); }
+void HorovodOps::HandRound() { Add({true, {}}); }
 
-void PlannedOperations::Add(Item item) {
+void HorovodOps::Add(Item item) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     items_.push_back(std::move(item));
@@ -74,14 +74,14 @@ void PlannedOperations::Add(Item item) {
   handed_.Notify();
 }
 
-bool PlannedOperations::Wait(Clock::time_point deadline) {
+bool HorovodOps::Wait(Clock::time_point deadline) {
   const std::atomic<bool> never{false};
   WaitCounts counts;
   return handed_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
                        deadline);
 }
 
-bool PlannedOperations::PerformUntilRound() {
+bool HorovodOps::PerformUntilRound() {
   for (;;) {
     Item item;
     {
@@ -108,7 +108,7 @@ bool PlannedOperations::PerformUntilRound() {
   }
 }
 
-void PlannedOperations::Perform(Work& work) {
+void HorovodOps::Perform(Work& work) {
   const Slot& first = work.plan->slots[work.slots[0]];
   ProcessSet& everybody = horovod_.process_set_table.Get(0);
   // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be
@@ -136,15 +136,15 @@ void PlannedOperations::Perform(Work& work) {
   if (plans_.Finished(work)) counters_.AddIteration();
 }
 
-void PlannedOperations::Compare(const Work& work) {
+void HorovodOps::Compare(const Work& work) {
   auto& controller = *horovod_.global_controller;
   const std::string own = Describe(work);
   if (AllEqual(controller, own, false)) return;
   throw std::runtime_error("The ranks were about to reduce different tensors:" +
-                           Listed(GatherByRank(controller, own)));
+                           ListRows(GatherByRank(controller, own)));
 }
 
-void PlannedOperations::TakeEntries(const Response& response,
+void HorovodOps::TakeEntries(const Response& response,
                                     std::vector<TensorTableEntry>& entries) {
   for (std::size_t i = 0; i < response.tensor_names().size(); ++i) {
     ArrivalPtr& arrival = performing_->arrivals[next_++];
@@ -159,7 +159,7 @@ void PlannedOperations::TakeEntries(const Response& response,
 
 // Upstream makes zeros for a rank that has joined, from what its join has put into the queue. That
 // may be about to happen: plans hear of the join first.
-TensorTableEntry PlannedOperations::Zeros(const Response& response, std::size_t position) {
+TensorTableEntry HorovodOps::Zeros(const Response& response, std::size_t position) {
   auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
   while (!queue.IsTensorPresentInTable(JOIN_TENSOR_NAME)) {
     if (horovod_.shut_down) throw std::runtime_error("shut down while joining");
@@ -175,7 +175,7 @@ TensorTableEntry PlannedOperations::Zeros(const Response& response, std::size_t 
   return std::move(entries[0]);
 }
 
-std::vector<ArrivalPtr> PlannedOperations::Close() {
+std::vector<ArrivalPtr> HorovodOps::Close() {
   std::vector<ArrivalPtr> left;
   std::lock_guard<std::mutex> lock(mutex_);
   for (Item& item : items_) {

@@ -15,14 +15,14 @@
 
 namespace horovod_opt {
 
-class OrderThread {
+class HorovodOpsOrderThread {
  public:
   // `exchanges`: between the leaders.
-  OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
+  HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
-  ~OrderThread();
-  OrderThread(const OrderThread&) = delete;
-  OrderThread& operator=(const OrderThread&) = delete;
+  ~HorovodOpsOrderThread();
+  HorovodOpsOrderThread(const HorovodOpsOrderThread&) = delete;
+  HorovodOpsOrderThread& operator=(const HorovodOpsOrderThread&) = delete;
 
   // Ends the threads of all leaders after the same entry. Collective over the leaders.
   void Finish();

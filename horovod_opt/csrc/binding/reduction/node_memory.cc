@@ -66,7 +66,7 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   std::optional<SegmentGiver> giver;
   std::optional<SegmentTaker> taker;
   Descriptor file;
-  const auto together = [&](const auto& step) { return Together(controller, step, error); };
+  const auto together = [&](const auto& step) { return TakeStep(controller, step, error); };
   std::string address;
   const bool made = together([&] {
     if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));

@@ -111,12 +111,12 @@ void EndInTimeline(Timeline& timeline, const std::vector<ArrivalPtr>& arrivals) 
 }  // namespace
 
 PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
-                         NodeMemory& node, Network network, PlannedOperations* operations,
+                         NodeMemory& node, Network network, HorovodOps* horovod_ops,
                          PathCounters& counters, bool verify, std::vector<int> cpus)
     : timeline_(timeline),
       plans_(plans),
       node_(node),
-      operations_(operations),
+      horovod_ops_(horovod_ops),
       counters_(counters),
       verify_(verify),
       cpus_(std::move(cpus)),
@@ -142,7 +142,7 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
     exchanged_ = std::make_unique<ExchangedBuckets>(
         plans, node.order(), node.collectives(), *exchanges_, std::move(network.everybody),
         node.index(), network.group, network.groups, ExchangedBinding(network));
-  } else if (operations == nullptr || !operations->everything()) {
+  } else if (horovod_ops == nullptr || !horovod_ops->performs_all()) {
     plans.UseDirectPath(direct_, BucketPlaces::kMemory);
   }
   thread_ = std::thread(&PlannedPath::Run, this);
@@ -203,7 +203,7 @@ void PlannedPath::Announce(const CompleteBucket& bucket) {
 
 bool PlannedPath::IsExchanged(const CompleteBucket& bucket) const {
   return exchanged_ != nullptr &&
-         (operations_ == nullptr || !operations_->Performs(bucket.plan, bucket.slots));
+         (horovod_ops_ == nullptr || !horovod_ops_->Performs(bucket.plan, bucket.slots));
 }
 
 void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const {
@@ -269,7 +269,7 @@ void PlannedPath::Settle() const {
 
 bool PlannedPath::Take(int entry, WaitCounts& waits) {
   if (entry == kRoundId) {
-    operations_->HandRound();
+    horovod_ops_->HandRound();
     return true;
   }
   if (exchanged_ != nullptr &&
@@ -278,8 +278,8 @@ bool PlannedPath::Take(int entry, WaitCounts& waits) {
   }
   Work work = plans_.Take(entry);
   if (work.slots.empty()) return true;
-  if (operations_ != nullptr && operations_->Performs(*work.plan, work.slots)) {
-    operations_->Hand(std::move(work));
+  if (horovod_ops_ != nullptr && horovod_ops_->Performs(*work.plan, work.slots)) {
+    horovod_ops_->Hand(std::move(work));
     return true;
   }
   const auto [goes_on, status] = Reduce(work, waits);

@@ -50,11 +50,11 @@ class PlannedPath {
   };
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.
-  // `operations`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare
+  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare
   // the names of the tensors before each bucket. `cpus`: where the thread runs; empty: where the
   // one that makes it does.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
-              PlanTable& plans, NodeMemory& node, Network network, PlannedOperations* operations,
+              PlanTable& plans, NodeMemory& node, Network network, HorovodOps* horovod_ops,
               PathCounters& counters, bool verify, std::vector<int> cpus);
   // Ends the threads, in the middle of a bucket if the other ranks do not come. No thread of a
   // framework comes any more: PlanTable::Finish().
@@ -109,7 +109,7 @@ class PlannedPath {
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;
   NodeMemory& node_;
-  PlannedOperations* const operations_;
+  HorovodOps* const horovod_ops_;
   PathCounters& counters_;
   const bool verify_;
   const std::vector<int> cpus_;

@@ -18,9 +18,9 @@ bool IsCall(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
 
 }  // namespace
 
-SplitWatch::SplitWatch() : pause_(kWhile) {}
+MismatchWatch::MismatchWatch() : pause_(kWhile) {}
 
-int SplitWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
+int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   const auto now = Clock::now();
   if (now < next_) return waits_;
   next_ = now + kWhile;
@@ -38,7 +38,7 @@ int SplitWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   return waits_;
 }
 
-std::string SplitWatch::Row() {
+std::string MismatchWatch::Row() {
   std::ostringstream row;
   for (const auto& name : negotiated_) row << "-\t" << name << '\n';
   for (const auto& [hash, name] : planned_) row << hash << '\t' << name << '\n';
@@ -48,7 +48,7 @@ std::string SplitWatch::Row() {
   return row.str();
 }
 
-std::map<std::string, std::string> SplitWatch::Split(const TextByRank& rows) {
+std::map<std::string, std::string> MismatchWatch::Split(const TextByRank& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank

@@ -16,9 +16,9 @@
 
 namespace horovod_opt {
 
-class SplitWatch {
+class MismatchWatch {
  public:
-  SplitWatch();
+  MismatchWatch();
 
   // What this rank has been waiting for: bits, to be combined over ranks. `negotiated` gives the
   // names of the tensors in upstream's queue that have been there since a time.

@@ -23,10 +23,10 @@ constexpr int kHeartbeatsBetweenNodes = 10;
 
 }  // namespace
 
-Rounds::Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
+Rounds::Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops,
                std::function<bool()> wanted, std::function<void()> check)
     : heartbeat_(heartbeat),
-      operations_(operations),
+      horovod_ops_(horovod_ops),
       wanted_(std::move(wanted)),
       check_(std::move(check)) {}
 
@@ -85,8 +85,8 @@ void Rounds::Await(std::uint64_t round) {
     return;
   }
   auto deadline = Clock::now() + LongestWait();
-  while (!operations_.PerformUntilRound()) {
-    if (operations_.Wait(deadline)) continue;
+  while (!horovod_ops_.PerformUntilRound()) {
+    if (horovod_ops_.Wait(deadline)) continue;
     Request(round);
     check_();
     deadline = Clock::now() + kLookAgain;

@@ -25,7 +25,7 @@ class Rounds {
  public:
   // If nobody wants a round, one comes after `heartbeat`. `wanted`: this rank has a reason for one.
   // `check` throws if this rank cannot go on, or the others cannot.
-  Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
+  Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops,
          std::function<bool()> wanted, std::function<void()> check);
 
   // The group's memory, nullptr: there is none. `first`: on one rank of the group. Before the first
@@ -61,7 +61,7 @@ class Rounds {
   std::chrono::nanoseconds LongestWait();
 
   const std::chrono::milliseconds heartbeat_;
-  PlannedOperations& operations_;
+  HorovodOps& horovod_ops_;
   const std::function<bool()> wanted_;
   const std::function<void()> check_;
   NodeMemory* node_ = nullptr;

@@ -35,7 +35,7 @@ SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
       plans_(
           ReadyQueue::kIds, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           std::move(meet)),
-      agenda_(state, horovod, id, *process_set_, plans_) {
+      round_work_(state, horovod, id, *process_set_, plans_) {
   auto& controller = *process_set_->controller;
   if (problem.empty()) {
     const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());

@@ -34,7 +34,7 @@ class SetPath {
           std::function<void()> meet);
 
   PlanTable& plans() { return plans_; }
-  SetAgenda& agenda() { return agenda_; }
+  SetRoundWork& round_work() { return round_work_; }
   const std::shared_ptr<horovod::common::ProcessSet>& process_set() const { return process_set_; }
   std::string Failure() const { return path_ == nullptr ? "" : path_->Failure(); }
 
@@ -46,7 +46,7 @@ class SetPath {
  private:
   const std::shared_ptr<horovod::common::ProcessSet> process_set_;
   PlanTable plans_;
-  SetAgenda agenda_;
+  SetRoundWork round_work_;
   std::unique_ptr<NodeMemory> node_;
   std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
 };

@@ -39,10 +39,10 @@ enum Want {
 }
 
 // For the background thread.
-class SetAgenda {
+class SetRoundWork {
  public:
   // `id`: the number of the process set.
-  SetAgenda(State& state, horovod::common::HorovodGlobalState& horovod, int id,
+  SetRoundWork(State& state, horovod::common::HorovodGlobalState& horovod, int id,
             horovod::common::ProcessSet& process_set, PlanTable& plans)
       : state_(state), horovod_(horovod), id_(id), process_set_(process_set), plans_(plans) {}
 
@@ -70,7 +70,7 @@ class SetAgenda {
 
  private:
   void HoldVote();
-  void EndSplitPlans();
+  void RejectMismatches();
   void ReportStall();
 
   State& state_;
@@ -79,7 +79,7 @@ class SetAgenda {
   horovod::common::ProcessSet& process_set_;
   PlanTable& plans_;
   StallWatch stall_;
-  SplitWatch split_;
+  MismatchWatch mismatch_;
   RecurringCalls calls_;
 };
 

@@ -38,14 +38,14 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           kRoundId,  // the bucket IDs before it
           [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           [this] { RequestRound(); }),
-      operations_(horovod, perform, plans_, state.path_counters,
+      horovod_ops_(horovod, perform, plans_, state.path_counters,
                   state.settings.shared_memory == 0 || state.settings.deterministic != 0,
                   state.settings.verify != 0),
       rounds_(
-          std::chrono::milliseconds(state.settings.heartbeat_ms), operations_,
+          std::chrono::milliseconds(state.settings.heartbeat_ms), horovod_ops_,
           [this] { return WantsRound(); }, [this] { CheckOthers(); }),
-      agenda_(state, horovod, plans_, operations_, rounds_),
-      set_agenda_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
+      round_work_(state, horovod, plans_, horovod_ops_, rounds_),
+      set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
   PlannedPath::Network network;
   const std::string problem = Connect(network);
   rounds_.Connect(node_.get(), node_ == nullptr || !groups_.Alone(), groups_.index == 0);
@@ -57,10 +57,10 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   }
   PathCounters& counters = state.path_counters;
   path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
-                                        *node_, std::move(network), &operations_, counters,
+                                        *node_, std::move(network), &horovod_ops_, counters,
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
-    order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
+    order_ = std::make_unique<HorovodOpsOrderThread>(*node_, *path_->exchanges(), groups_, counters);
   }
   if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
 }
@@ -86,11 +86,12 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   }
   if (node_ == nullptr || groups_.Alone()) return problem;
   plans_.SetGroup(groups_.ranks);
-  Messages messages = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
-  state_.messages = messages.way;
-  if (messages.transport == nullptr) problem = messages.why;
-  if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << messages.why;
-  network.transport = std::move(messages.transport);
+  GroupTransport connection =
+      ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
+  state_.messages = connection.way;
+  if (connection.transport == nullptr) problem = connection.why;
+  if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << connection.why;
+  network.transport = std::move(connection.transport);
   network.memory = std::int64_t{state_.settings.message_memory_mb} << 20;
   network.group = groups_.group;
   network.groups = static_cast<int>(groups_.cross.size());
@@ -105,9 +106,9 @@ std::string Topo::Connect(PlannedPath::Network& network) {
 void Topo::BeginRound(std::chrono::nanoseconds rest) {
   rounds_.Begin(rest);
   FollowProcessSets();
-  std::vector<SetAgenda*> agendas{&set_agenda_};
-  for (const auto& [id, set] : sets_) agendas.push_back(&set->agenda());
-  const std::string failures = agenda_.Meet(agendas, Failure());
+  std::vector<SetRoundWork*> set_works{&set_round_work_};
+  for (const auto& [id, set] : sets_) set_works.push_back(&set->round_work());
+  const std::string failures = round_work_.Meet(set_works, Failure());
   if (failures.empty()) return;
   said_ = true;
   throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
@@ -128,7 +129,7 @@ void Topo::CheckOthers() {
 
 // Upstream's operations are told only of sums.
 bool Topo::CanBePlanned(Collective collective) const {
-  return collective == Collective::kAllreduce || !operations_.everything();
+  return collective == Collective::kAllreduce || !horovod_ops_.performs_all();
 }
 
 void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
@@ -137,25 +138,25 @@ void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
     // A set that was made in this round has no path before the next one.
     for (const auto& [id, set] : sets_) {
       if (set->process_set().get() != &process_set) continue;
-      set->agenda().Learn(response, [](Collective) { return true; });
+      set->round_work().Learn(response, [](Collective) { return true; });
     }
     return;
   }
-  if (agenda_.AnyoneJoined()) return;
-  if (set_agenda_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
-    agenda_.EnterQueue();
+  if (round_work_.AnyoneJoined()) return;
+  if (set_round_work_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
+    round_work_.EnterQueue();
   }
 }
 
 bool Topo::WantsRound() const {
-  return agenda_.HasRequests() || std::any_of(sets_.begin(), sets_.end(), [](const auto& set) {
+  return round_work_.HasRequests() || std::any_of(sets_.begin(), sets_.end(), [](const auto& set) {
            return set.second->plans().WantsVote();
          });
 }
 
 std::string Topo::Obstacle(const std::vector<int>& ranks) const {
   if (path_ == nullptr) return "nothing is planned";
-  if (operations_.everything()) return "Horovod's own operations are to reduce everything";
+  if (horovod_ops_.performs_all()) return "Horovod's own operations are to reduce everything";
   for (int rank : ranks) {
     if (std::find(groups_.ranks.begin(), groups_.ranks.end(), rank) == groups_.ranks.end())
       return "rank " + std::to_string(rank) + " does not share the memory of the others";
@@ -215,7 +216,7 @@ std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
 }
 
 bool Topo::Join(TensorTableEntry& entry, Request& request) {
-  if (!agenda_.Join(entry, request)) return false;
+  if (!round_work_.Join(entry, request)) return false;
   RequestRound();
   return true;
 }
@@ -247,7 +248,7 @@ void Topo::Finish() {
   await_all_ranks();  // nothing is appended to any ready queue
   path_->Finish(kPatienceAtTheEnd);
   for (const auto& [id, set] : sets_) set->Finish(kPatienceAtTheEnd);
-  while (operations_.PerformUntilRound()) continue;
+  while (horovod_ops_.PerformUntilRound()) continue;
 }
 
 void Topo::Close() {
@@ -267,9 +268,9 @@ void Topo::Close() {
   plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
   auto left = plans_.Close();
-  for (ArrivalPtr& arrival : operations_.Close()) left.push_back(std::move(arrival));
+  for (ArrivalPtr& arrival : horovod_ops_.Close()) left.push_back(std::move(arrival));
   node_.reset();
-  agenda_.Close();
+  round_work_.Close();
   for (ArrivalPtr& arrival : left) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
   }

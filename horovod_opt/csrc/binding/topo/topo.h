@@ -39,7 +39,7 @@ class Topo {
   // Collective.
   Topo(State& state, horovod::common::HorovodGlobalState& horovod, PerformOperation perform);
 
-  PlannedOperations& operations() { return operations_; }
+  HorovodOps& horovod_ops() { return horovod_ops_; }
 
   // --- any thread ---
   // Those of a process set; nullptr: it has none on this rank.
@@ -59,7 +59,7 @@ class Topo {
                   horovod::common::ProcessSet& process_set);
   // Why a rank has objected to a tensor of the process set with these ranks; empty: none has.
   std::string Objection(const std::vector<int>& ranks, const std::string& name) const {
-    return agenda_.Objection(ranks, name);
+    return round_work_.Objection(ranks, name);
   }
   // All ranks have joined.
   void AllJoined() { plans_.Restart(); }
@@ -86,12 +86,12 @@ class Topo {
   PlanTable plans_;
   Groups groups_;
   std::unique_ptr<NodeMemory> node_;
-  PlannedOperations operations_;
+  HorovodOps horovod_ops_;
   Rounds rounds_;
-  Agenda agenda_;
-  SetAgenda set_agenda_;                // of all ranks
+  RoundWork round_work_;
+  SetRoundWork set_round_work_;                // of all ranks
   std::unique_ptr<PlannedPath> path_;   // none where nothing can be planned
-  std::unique_ptr<OrderThread> order_;  // on the leader of one of several groups
+  std::unique_ptr<HorovodOpsOrderThread> order_;  // on the leader of one of several groups
   bool said_ = false;                   // why the ranks cannot go on
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
