@@ -71,8 +71,6 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/round_work.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/arithmetic.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/counters/cycle_counters.h"
-#include "horovod_opt/csrc/core/counters/thread_usage.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/counters/step_count.h"
+#include "horovod_opt/csrc/core/counters/thread_usage.h"
 #include "horovod_opt/csrc/core/waiting/backoff.h"
 #include "horovod_opt/csrc/core/waiting/global_sleep.h"
 #include "horovod_opt_abi.h"

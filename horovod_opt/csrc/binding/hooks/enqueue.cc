@@ -7,9 +7,9 @@
 #include "horovod/common/operations.h"
 #include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
 namespace horovod_opt {
@@ -59,8 +59,8 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
     planned->entry = std::move(entries[i]);
     planned->request = requests[i];
     ArrivalPtr arrival = std::move(planned);
-    const Route route = plans.Arrive(group.keys[i], group.calls[i].Bytes(),
-                                      group.calls[i].reduction, "", arrival);
+    const Route route =
+        plans.Arrive(group.keys[i], group.calls[i].Bytes(), group.calls[i].reduction, "", arrival);
     if (route == Route::kNegotiated) {
       left.push_back(std::move(TensorOf(arrival).entry));
       left_requests.push_back(requests[i]);

@@ -30,8 +30,8 @@ class StepWatch {
   }
 
  private:
-  using Manager = std::remove_pointer_t<
-      decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
+  using Manager =
+      std::remove_pointer_t<decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
 
   // Never destroyed: threads of TensorFlow may outlive main().
   static StepWatches<Manager>& Watches() {

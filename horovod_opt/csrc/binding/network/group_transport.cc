@@ -41,8 +41,8 @@ Trial Run(Controller& controller, const Groups& groups, Trial trial,
   if (trial.transport == nullptr) return trial;
   std::chrono::nanoseconds own{0};
   const auto attempt = [&] {
-    own =
-        TryExchange(*trial.transport, static_cast<int>(groups.cross.size()), groups.group, patience);
+    own = TryExchange(*trial.transport, static_cast<int>(groups.cross.size()), groups.group,
+                      patience);
   };
   if (!TakeStep(controller, attempt, trial.error)) {
     if (trial.transport->MustStay()) trial.transport.release();

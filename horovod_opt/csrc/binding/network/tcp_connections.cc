@@ -1,5 +1,3 @@
-#include "horovod_opt/csrc/binding/network/group_transport.h"
-
 #include <iomanip>
 #include <random>
 #include <sstream>
@@ -9,6 +7,7 @@
 
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/core/network/allreduce_schedules.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
@@ -41,8 +40,7 @@ std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controlle
   const std::vector<int> neighbours = Neighbours(members, self);
   std::unique_ptr<TcpRendezvous> rendezvous;
   const auto take_step = [&](const auto& step) { return TakeStep(controller, step, error); };
-  const bool listens =
-      take_step([&] { rendezvous = std::make_unique<TcpRendezvous>(address()); });
+  const bool listens = take_step([&] { rendezvous = std::make_unique<TcpRendezvous>(address()); });
   if (!listens) return nullptr;
   const auto all = GatherRows(controller, rendezvous->address());
   std::vector<std::string> addresses;

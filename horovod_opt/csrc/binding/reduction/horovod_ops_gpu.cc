@@ -47,9 +47,8 @@ Response ResponseTo(const Slot& slot, int ranks) {
 
 }  // namespace
 
-HorovodOps::HorovodOps(HorovodGlobalState& horovod, PerformOperation perform,
-                                     PlanTable& plans, PathCounters& counters, bool performs_all,
-                                     bool verify)
+HorovodOps::HorovodOps(HorovodGlobalState& horovod, PerformOperation perform, PlanTable& plans,
+                       PathCounters& counters, bool performs_all, bool verify)
     : horovod_(horovod),
       perform_(perform),
       plans_(plans),
@@ -144,8 +143,7 @@ void HorovodOps::Compare(const Work& work) {
                            ListRows(GatherByRank(controller, own)));
 }
 
-void HorovodOps::TakeEntries(const Response& response,
-                                    std::vector<TensorTableEntry>& entries) {
+void HorovodOps::TakeEntries(const Response& response, std::vector<TensorTableEntry>& entries) {
   for (std::size_t i = 0; i < response.tensor_names().size(); ++i) {
     ArrivalPtr& arrival = performing_->arrivals[next_++];
     if (arrival == nullptr) {

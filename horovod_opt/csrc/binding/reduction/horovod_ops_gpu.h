@@ -40,7 +40,7 @@ class HorovodOps {
  public:
   // `performs_all`: also what is in main memory.
   HorovodOps(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
-                    PlanTable& plans, PathCounters& counters, bool performs_all, bool verify);
+             PlanTable& plans, PathCounters& counters, bool performs_all, bool verify);
 
   bool performs_all() const { return performs_all_; }
   bool Performs(const Plan& plan, const std::vector<int>& slots) const;

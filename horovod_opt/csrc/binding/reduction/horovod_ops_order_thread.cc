@@ -10,8 +10,8 @@
 
 namespace horovod_opt {
 
-HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
-                         PathCounters& counters)
+HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges,
+                                             const Groups& groups, PathCounters& counters)
     : exchanges_(exchanges),
       and_(exchanges, static_cast<int>(groups.cross.size()), groups.group,
            kRoundId * Exchange::kWindow),

@@ -8,17 +8,18 @@
 
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
-#include "horovod_opt/csrc/core/network/progress_engine.h"
-#include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/network/bitwise_and.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
 
 namespace horovod_opt {
 
 class HorovodOpsOrderThread {
  public:
   // `exchanges`: between the leaders.
-  HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
+  HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
+                        PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
   ~HorovodOpsOrderThread();
   HorovodOpsOrderThread(const HorovodOpsOrderThread&) = delete;

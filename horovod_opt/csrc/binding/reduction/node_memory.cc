@@ -43,9 +43,8 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   char* const ready = data + WholeLines(sizeof(Doorbell)) + PresenceBytes(groups);
   doorbell_ = reinterpret_cast<Doorbell*>(data);
   ready_ = reinterpret_cast<ReadyQueue*>(ready);
-  order_ = groups.Alone()
-               ? ready_
-               : reinterpret_cast<ReadyQueue*>(ready + WholeLines(ReadyQueue::Bytes()));
+  order_ = groups.Alone() ? ready_
+                          : reinterpret_cast<ReadyQueue*>(ready + WholeLines(ReadyQueue::Bytes()));
   places_ = std::make_unique<BucketPlaces>(ready + QueueBytes(groups), groups.index,
                                            static_cast<int>(groups.ranks.size()));
   const std::size_t head = HeadBytes(groups);

@@ -84,9 +84,8 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
       // Unlike that of an allgather it has been allocated: its size was known.
       void* const output = const_cast<void*>(entry.output->data());
       const Reduction& reduction = slot.reduction;
-      outcome = node.ReduceScatter(
-          data, output, ends, SumsOf(slot), reduction.prescale, reduction.postscale, tag, stop,
-          counts);
+      outcome = node.ReduceScatter(data, output, ends, SumsOf(slot), reduction.prescale,
+                                   reduction.postscale, tag, stop, counts);
       break;
     }
     case Collective::kAllreduce:
@@ -115,8 +114,8 @@ ExchangedCall CallOf(const CompleteBucket& bucket) {
   }
   call.output = [&tensor, gathers = slot.collective == Collective::kAllgather](std::int64_t rows) {
     const auto& output = tensor.entry.output;
-    void* const memory = gathers ? Allocate(tensor.entry, rows, tensor.problem)
-                                 : const_cast<void*>(output->data());
+    void* const memory =
+        gathers ? Allocate(tensor.entry, rows, tensor.problem) : const_cast<void*>(output->data());
     return std::shared_ptr<char>(output, static_cast<char*>(memory));
   };
   return call;

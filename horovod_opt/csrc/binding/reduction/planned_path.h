@@ -17,14 +17,14 @@
 #include <vector>
 
 #include "horovod/common/common.h"
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/groups.h"
-#include "horovod_opt/csrc/core/reduction/small_buckets.h"
-#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
 
 namespace horovod {
 namespace common {

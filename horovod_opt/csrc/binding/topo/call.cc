@@ -198,8 +198,8 @@ std::vector<CallGroup> CallsOf(const Response& response, const TensorQueue& queu
   for (const std::string& name : response.tensor_names()) {
     const int id = groups.GetGroupIDFromTensorName(name);
     if (id != NULL_GROUP_ID && !seen.insert(id).second) continue;
-    const auto names = id == NULL_GROUP_ID ? std::vector<std::string>{name}
-                                           : groups.GetGroupTensorNames(id);
+    const auto names =
+        id == NULL_GROUP_ID ? std::vector<std::string>{name} : groups.GetGroupTensorNames(id);
     std::vector<Call> calls;
     for (const std::string& one : names) {
       const auto& entry = queue.GetTensorEntry(one);

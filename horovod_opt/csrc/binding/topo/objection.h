@@ -27,7 +27,7 @@ bool IsObjection(const horovod::common::Request& request);
 
 // Takes the call if `queued`, which has its name, is an objection; false: it is not, or has one.
 // For upstream's queue, under its lock.
-bool Hold(const horovod::common::TensorTableEntry& queued,
-          horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
+bool Hold(const horovod::common::TensorTableEntry& queued, horovod::common::TensorTableEntry& entry,
+          horovod::common::Request& request);
 
 }  // namespace horovod_opt

@@ -97,7 +97,8 @@ bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
 void RoundWork::EndContradictions(const std::vector<SetRoundWork*>& sets) {
   compared_ = PlanTable::Clock::now();
   std::string row;
-  for (const SetRoundWork* set : sets) row += ToRow(set->Waiting(compared_ - sets[0]->patience() / 2));
+  for (const SetRoundWork* set : sets)
+    row += ToRow(set->Waiting(compared_ - sets[0]->patience() / 2));
   auto& table = horovod_.process_set_table;
   const auto members = [&](int id) {
     return table.Contains(id) ? table.Get(id).registered_global_ranks : std::vector<int>{};

@@ -28,8 +28,12 @@ class RoundWork {
  public:
   // `plans`: those of all ranks.
   RoundWork(State& state, horovod::common::HorovodGlobalState& horovod, PlanTable& plans,
-         HorovodOps& horovod_ops, Rounds& rounds)
-      : state_(state), horovod_(horovod), plans_(plans), horovod_ops_(horovod_ops), rounds_(rounds) {}
+            HorovodOps& horovod_ops, Rounds& rounds)
+      : state_(state),
+        horovod_(horovod),
+        plans_(plans),
+        horovod_ops_(horovod_ops),
+        rounds_(rounds) {}
 
   // Takes a request to join: it is negotiated in the first round in which all ranks know of it. Any
   // thread. False after Close().

@@ -14,8 +14,8 @@
 #include <functional>
 #include <shared_mutex>
 
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 
@@ -25,8 +25,8 @@ class Rounds {
  public:
   // If nobody wants a round, one comes after `heartbeat`. `wanted`: this rank has a reason for one.
   // `check` throws if this rank cannot go on, or the others cannot.
-  Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops,
-         std::function<bool()> wanted, std::function<void()> check);
+  Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops, std::function<bool()> wanted,
+         std::function<void()> check);
 
   // The group's memory, nullptr: there is none. `first`: on one rank of the group. Before the first
   // round.
@@ -74,7 +74,7 @@ class Rounds {
   std::atomic<bool> in_queue_{false};
   const std::atomic<bool> never_{false};
 
-  std::atomic<std::uint64_t> rung_{0};   // the last one that this rank was the first to ring for
+  std::atomic<std::uint64_t> rung_{0};  // the last one that this rank was the first to ring for
 
   std::shared_mutex closing_;  // protects what follows
   Doorbell* doorbell_ = &own_doorbell_;

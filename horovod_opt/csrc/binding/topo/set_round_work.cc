@@ -8,10 +8,9 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {
@@ -167,7 +166,7 @@ void SetRoundWork::GiveUp(const Contradiction& contradiction) {
 }
 
 bool SetRoundWork::Learn(const horovod::common::Response& response,
-                      const std::function<bool(Collective)>& can_be) {
+                         const std::function<bool(Collective)>& can_be) {
   const auto groups = CallsOf(response, process_set_.tensor_queue, process_set_.group_table);
   bool learned = false;
   for (const CallGroup& group : groups) {

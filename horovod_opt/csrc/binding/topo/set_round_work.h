@@ -43,7 +43,7 @@ class SetRoundWork {
  public:
   // `id`: the number of the process set.
   SetRoundWork(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-            horovod::common::ProcessSet& process_set, PlanTable& plans)
+               horovod::common::ProcessSet& process_set, PlanTable& plans)
       : state_(state), horovod_(horovod), id_(id), process_set_(process_set), plans_(plans) {}
 
   // Bits, for this rank.

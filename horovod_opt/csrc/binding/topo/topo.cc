@@ -10,7 +10,6 @@
 #include "horovod/common/logging.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
 #include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/plan/parse_plan.h"
@@ -39,8 +38,8 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           [this] { RequestRound(); }),
       horovod_ops_(horovod, perform, plans_, state.path_counters,
-                  state.settings.shared_memory == 0 || state.settings.deterministic != 0,
-                  state.settings.verify != 0),
+                   state.settings.shared_memory == 0 || state.settings.deterministic != 0,
+                   state.settings.verify != 0),
       rounds_(
           std::chrono::milliseconds(state.settings.heartbeat_ms), horovod_ops_,
           [this] { return WantsRound(); }, [this] { CheckOthers(); }),
@@ -60,7 +59,8 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                                         *node_, std::move(network), &horovod_ops_, counters,
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
-    order_ = std::make_unique<HorovodOpsOrderThread>(*node_, *path_->exchanges(), groups_, counters);
+    order_ =
+        std::make_unique<HorovodOpsOrderThread>(*node_, *path_->exchanges(), groups_, counters);
   }
   if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
 }
@@ -86,8 +86,7 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   }
   if (node_ == nullptr || groups_.Alone()) return problem;
   plans_.SetGroup(groups_.ranks);
-  GroupTransport connection =
-      ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
+  GroupTransport connection = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
   state_.messages = connection.way;
   if (connection.transport == nullptr) problem = connection.why;
   if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << connection.why;

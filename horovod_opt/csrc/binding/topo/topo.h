@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/round_work.h"
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
-#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/planned_path.h"
+#include "horovod_opt/csrc/binding/topo/round_work.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
-#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 #include "horovod_opt/csrc/binding/topo/set_path.h"
+#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -89,10 +89,10 @@ class Topo {
   HorovodOps horovod_ops_;
   Rounds rounds_;
   RoundWork round_work_;
-  SetRoundWork set_round_work_;                // of all ranks
-  std::unique_ptr<PlannedPath> path_;   // none where nothing can be planned
+  SetRoundWork set_round_work_;                   // of all ranks
+  std::unique_ptr<PlannedPath> path_;             // none where nothing can be planned
   std::unique_ptr<HorovodOpsOrderThread> order_;  // on the leader of one of several groups
-  bool said_ = false;                   // why the ranks cannot go on
+  bool said_ = false;                             // why the ranks cannot go on
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;
