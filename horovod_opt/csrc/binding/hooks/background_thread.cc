@@ -124,7 +124,7 @@ void Finish(HorovodGlobalState& horovod) {
   if (own.rank != 0) return;
   std::lock_guard<std::mutex> lock(state.mutex);
   for (const std::string& row : rows) {
-    row.copy(reinterpret_cast<char*>(&state.gathered.emplace_back()), sizeof(own));
+    row.copy(reinterpret_cast<char*>(&state.stats_by_rank.emplace_back()), sizeof(own));
   }
 }
 
@@ -159,7 +159,7 @@ DataScope::DataScope(const horovod::common::Response& response,
   if (topo != nullptr && topo->horovod_ops().IsPerforming()) return;  // its plan counts it
   State& state = GlobalState();
   for (const auto& entry : entries) {
-    state.counters.SetSteps(state.reduced.Add(entry.tensor_name));
+    state.counters.SetSteps(state.negotiated_steps.Add(entry.tensor_name));
   }
 }
 

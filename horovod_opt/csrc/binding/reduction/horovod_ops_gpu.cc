@@ -109,14 +109,14 @@ bool HorovodOps::PerformUntilRound() {
 
 void HorovodOps::Perform(Work& work) {
   const Slot& first = work.plan->slots[work.slots[0]];
-  ProcessSet& everybody = horovod_.process_set_table.Get(0);
+  ProcessSet& all_ranks = horovod_.process_set_table.Get(0);
   // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be
   // deterministic.
-  const bool fused = FusedBytes(work) <= everybody.controller->TensorFusionThresholdBytes();
+  const bool fused = FusedBytes(work) <= all_ranks.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;
-  const Response response = ResponseTo(first, everybody.controller->GetSize());
-  const int element = everybody.controller->GetTypeSize(response.tensor_type());
+  const Response response = ResponseTo(first, all_ranks.controller->GetSize());
+  const int element = all_ranks.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
   performing_ = &work;
   next_ = 0;
@@ -126,7 +126,7 @@ void HorovodOps::Perform(Work& work) {
     fusing.add_tensor_name(slot.name);
     fusing.add_tensor_size(slot.bytes / element);
     if (fused && i + 1 < work.slots.size()) continue;
-    perform_(fusing, everybody);
+    perform_(fusing, all_ranks);
     fusing = response;
   }
   performing_ = nullptr;
@@ -163,26 +163,26 @@ TensorTableEntry HorovodOps::Zeros(const Response& response, std::size_t positio
     if (horovod_.shut_down) throw std::runtime_error("shut down while joining");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  Response one;
-  one.set_response_type(Response::ALLREDUCE);
-  one.set_tensor_type(response.tensor_type());
-  one.add_tensor_name(response.tensor_names()[position]);
-  one.add_tensor_size(response.tensor_sizes()[position]);
+  Response single;
+  single.set_response_type(Response::ALLREDUCE);
+  single.set_tensor_type(response.tensor_type());
+  single.add_tensor_name(response.tensor_names()[position]);
+  single.add_tensor_size(response.tensor_sizes()[position]);
   std::vector<TensorTableEntry> entries;
-  queue.GetTensorEntriesFromResponse(one, entries, /*joined=*/true);
+  queue.GetTensorEntriesFromResponse(single, entries, /*joined=*/true);
   return std::move(entries[0]);
 }
 
 std::vector<ArrivalPtr> HorovodOps::Close() {
-  std::vector<ArrivalPtr> left;
+  std::vector<ArrivalPtr> arrivals;
   std::lock_guard<std::mutex> lock(mutex_);
   for (Item& item : items_) {
     for (ArrivalPtr& arrival : item.work.arrivals) {
-      if (arrival != nullptr) left.push_back(std::move(arrival));
+      if (arrival != nullptr) arrivals.push_back(std::move(arrival));
     }
   }
   items_.clear();
-  return left;
+  return arrivals;
 }
 
 }  // namespace horovod_opt

@@ -1,5 +1,5 @@
-// Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or whatever Horovod
-// was built with, and all of them if shared memory is not to be used.
+// Allreduce by Horovod's own operations, of planned buckets: those on GPUs, by NCCL or whatever
+// Horovod was built with, and all of them if shared memory is not to be used.
 //
 // These operations share their communicators with the negotiated path, and some of them block. So
 // one thread, the background thread, performs both, and on every rank in the same order: that of

@@ -1,5 +1,5 @@
-// The thread of a group's leader that agrees with the other leaders on the order of what Horovod's
-// own operations perform (horovod_ops_gpu.h). Nothing else needs an order.
+// Total order of what Horovod's own operations perform (horovod_ops_gpu.h): the thread of a group's
+// leader that agrees on it with the other leaders. Nothing else needs an order.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The memory that the ranks of a group share in mode topo.
+// Shared memory segment of the ranks of a group, in mode topo: what is where in it.
 #pragma once
 
 #include <memory>

@@ -52,8 +52,9 @@ void* Allocate(TensorTableEntry& entry, std::int64_t rows, Status& status) {
 
 }  // namespace
 
-bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
-                 const std::atomic<bool>& stop, WaitCounts& counts, Status& status) {
+bool PerformCall(const GroupCollectives& group, Work& work, std::uint64_t tag, WaitCounts& counts,
+                 Status& status) {
+  const auto& [node, rank, ranks, stop] = group;
   if (work.arrivals[0] == nullptr) return node.StayAway(stop, counts);  // this rank has joined
   const Slot& slot = work.plan->slots[work.slots[0]];
   TensorTableEntry& entry = TensorOf(work.arrivals[0]).entry;

@@ -60,9 +60,9 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
   if (network.transport != nullptr) {
     exchanges_ = std::make_unique<Exchanges>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
-        [this] { counters_.EndThread(); }, std::move(network.heard));
+        [this] { counters_.EndThread(); }, std::move(network.hear));
     exchanged_ = std::make_unique<ExchangedBuckets>(
-        plans, node.order(), node.collectives(), *exchanges_, std::move(network.everybody),
+        plans, node.order(), node.collectives(), *exchanges_, std::move(network.all_ranks),
         node.index(), network.group, network.groups, ExchangedBinding(network));
   } else if (horovod_ops == nullptr || !horovod_ops->performs_all()) {
     plans.UseDirectPath(direct_, BucketPlaces::kMemory);
@@ -138,18 +138,18 @@ void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds
 void PlannedPath::Finish(std::chrono::seconds patience) {
   end_ = true;
   node_.order().Kick();
-  if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
+  if (thread_end_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
 }
 
 std::string PlannedPath::Failure() const {
   const std::string unreachable = exchanges_ == nullptr ? "" : exchanges_->Failure();
-  std::lock_guard<std::mutex> lock(failing_);
+  std::lock_guard<std::mutex> lock(failure_mutex_);
   if (!failure_.empty() || unreachable.empty()) return failure_;
   return "cannot reach the other nodes (" + unreachable + ")";
 }
 
 void PlannedPath::Fail(std::string failure) {
-  std::lock_guard<std::mutex> lock(failing_);
+  std::lock_guard<std::mutex> lock(failure_mutex_);
   if (failure_.empty()) failure_ = std::move(failure);
   failed_ = true;
   direct_.Stop();
@@ -174,7 +174,7 @@ void PlannedPath::Run() {
     Fail(problem.what());
   }
   counters_.EndThread();
-  ended_.set_value();
+  thread_end_.set_value();
 }
 
 // The kernel leaves a thread where it ran last, and what it wakes mostly near it. So the threads of
@@ -273,7 +273,7 @@ bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
     const bool performed =
         collective == Collective::kAllreduce
             ? Allreduce(work, tag, waits)
-            : PerformCall(node_.collectives(), rank_, ranks_, work, tag, stop_, waits, own);
+            : PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, tag, waits, own);
     if (performed) {
       status = own;
       return true;

@@ -26,12 +26,12 @@ int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   next_ = now + kWhile;
   negotiated_ = negotiated(now - kWhile);
   planned_.clear();
-  for (const PlanTable::Waiting& one : plans.AllWaiting()) {
-    if (one.since <= now - kWhile) planned_.emplace(one.plan, one.name);
+  for (const PlanTable::Waiting& tensor : plans.AllWaiting()) {
+    if (tensor.since <= now - kWhile) planned_.emplace(tensor.plan, tensor.name);
   }
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);
   if (std::any_of(planned_.begin(), planned_.end(),
-                  [](const auto& one) { return IsCall(one.first); })) {
+                  [](const auto& tensor) { return IsCall(tensor.first); })) {
     waits_ |= kCall;
   }
   if (waits_ == 0) pause_ = kWhile;
@@ -48,7 +48,7 @@ std::string MismatchWatch::Row() {
   return row.str();
 }
 
-std::map<std::string, std::string> MismatchWatch::Split(const TextByRank& rows) {
+std::map<std::string, std::string> MismatchWatch::Mismatches(const TextByRank& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
@@ -66,23 +66,24 @@ std::map<std::string, std::string> MismatchWatch::Split(const TextByRank& rows) 
       }
     }
   }
-  std::map<std::string, std::string> split;
+  std::map<std::string, std::string> mismatches;
   for (const auto& [hash, name] : planned) {
-    const auto found = negotiated.find(name);
-    if (found == negotiated.end()) continue;
+    const auto negotiation = negotiated.find(name);
+    if (negotiation == negotiated.end()) continue;
     const std::string what = IsCall(hash) ? "is another tensor" : "comes from another graph";
-    split.emplace(hash, "'" + name + "' " + what + " on rank " + std::to_string(found->second));
+    mismatches.emplace(
+        hash, "'" + name + "' " + what + " on rank " + std::to_string(negotiation->second));
   }
   // A rank has no two calls of one name under way, so these are not about to meet.
   for (const auto& [name, hashes] : calls) {
     for (const auto& [hash, rank] : hashes) {
-      const auto& other = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
-      if (other.first == hash) continue;
-      split.emplace(hash,
-                    "'" + name + "' is another tensor on rank " + std::to_string(other.second));
+      const auto& counterpart = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
+      if (counterpart.first == hash) continue;
+      mismatches.emplace(
+          hash, "'" + name + "' is another tensor on rank " + std::to_string(counterpart.second));
     }
   }
-  return split;
+  return mismatches;
 }
 
 }  // namespace horovod_opt

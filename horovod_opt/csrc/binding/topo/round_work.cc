@@ -48,36 +48,36 @@ void RoundWork::EnterQueue() {
 
 std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::string& failure) {
   auto& controller = *horovod_.global_controller;
-  long long own = HasRequests() ? want::kNegotiation : 0;
+  long long own_wants = HasRequests() ? want::kNegotiation : 0;
   std::vector<JoinRequest> joins;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     joins.swap(joins_);
   }
   if (!joins.empty()) plans_.Join();
-  if (plans_.Joined()) own |= want::kJoined;
-  if (!failure.empty()) own |= want::kFailure;
-  for (SetRoundWork* set : sets) own |= set->Wants();
-  if (WaitsLong(sets)) own |= want::kContradiction;
-  if (own & want::kVote) own |= want::kNegotiation;
-  std::vector<long long> wanted{own};
-  controller.CrossRankBitwiseOr(wanted, 1);
-  anyone_joined_ = (wanted[0] & want::kJoined) != 0;
+  if (plans_.Joined()) own_wants |= want::kJoined;
+  if (!failure.empty()) own_wants |= want::kFailure;
+  for (SetRoundWork* set : sets) own_wants |= set->Wants();
+  if (WaitsLong(sets)) own_wants |= want::kContradiction;
+  if (own_wants & want::kVote) own_wants |= want::kNegotiation;
+  std::vector<long long> wants{own_wants};
+  controller.CrossRankBitwiseOr(wants, 1);
+  any_rank_joined_ = (wants[0] & want::kJoined) != 0;
   auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
   for (JoinRequest& join : joins) {
     const auto callback = join.entry.callback;
     const auto status = queue.AddToTensorQueue(join.entry, join.request);
     if (!status.ok()) callback(status);
   }
-  if (wanted[0] & want::kNegotiation) {
+  if (wants[0] & want::kNegotiation) {
     state_.path_counters.AddRound();
-    rounds_.Wanted();
+    rounds_.ExpectMore();
   }
-  if (wanted[0] & want::kFailure) return ListRows(GatherByRank(controller, failure));
-  if (wanted[0] & want::kVote) state_.path_counters.AddVote();
-  for (SetRoundWork* set : sets) set->Meet(static_cast<int>(wanted[0]));
-  if (wanted[0] & want::kContradiction) EndContradictions(sets);
-  if (wanted[0] & want::kVote) EnterQueue();
+  if (wants[0] & want::kFailure) return ListRows(GatherByRank(controller, failure));
+  if (wants[0] & want::kVote) state_.path_counters.AddVote();
+  for (SetRoundWork* set : sets) set->Meet(static_cast<int>(wants[0]));
+  if (wants[0] & want::kContradiction) EndContradictions(sets);
+  if (wants[0] & want::kVote) EnterQueue();
   if (std::any_of(sets.begin(), sets.end(), [](SetRoundWork* set) { return set->ShouldEnd(); })) {
     horovod_.shut_down = true;
   }
@@ -104,17 +104,18 @@ void RoundWork::EndContradictions(const std::vector<SetRoundWork*>& sets) {
     return table.Contains(id) ? table.Get(id).registered_global_ranks : std::vector<int>{};
   };
   auto& controller = *horovod_.global_controller;
-  for (const Contradiction& one : Contradictions(GatherByRank(controller, row), members)) {
-    objections_[{members(one.process_set), one.name}] = one.error;
+  for (const Contradiction& contradiction :
+       Contradictions(GatherByRank(controller, row), members)) {
+    objections_[{members(contradiction.process_set), contradiction.name}] = contradiction.error;
     for (SetRoundWork* set : sets) {
-      if (set->id() == one.process_set) set->GiveUp(one);
+      if (set->id() == contradiction.process_set) set->GiveUp(contradiction);
     }
   }
 }
 
 std::string RoundWork::Objection(const std::vector<int>& ranks, const std::string& name) const {
-  const auto found = objections_.find({ranks, name});
-  return found == objections_.end() ? "" : found->second;
+  const auto objection = objections_.find({ranks, name});
+  return objection == objections_.end() ? "" : objection->second;
 }
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-// What the ranks do in a round of negotiation besides negotiating, in mode topo.
+// Round of negotiation, in mode topo: what the ranks do in it besides negotiating.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ class RoundWork {
   // thread. False after Close().
   bool Join(horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
   // In this round.
-  bool AnyoneJoined() const { return anyone_joined_; }
+  bool AnyRankJoined() const { return any_rank_joined_; }
   // Fails what has not been negotiated.
   void Close();
 
@@ -73,7 +73,7 @@ class RoundWork {
   PlanTable& plans_;
   HorovodOps& horovod_ops_;
   Rounds& rounds_;
-  bool anyone_joined_ = false;
+  bool any_rank_joined_ = false;
   PlanTable::Clock::time_point compared_ = PlanTable::Clock::now();  // what the ranks wait for
   std::map<std::pair<std::vector<int>, std::string>, std::string> objections_;
 

@@ -24,25 +24,25 @@ constexpr int kHeartbeatsBetweenNodes = 10;
 }  // namespace
 
 Rounds::Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops,
-               std::function<bool()> wanted, std::function<void()> check)
+               std::function<bool()> wants_round, std::function<void()> check)
     : heartbeat_(heartbeat),
       horovod_ops_(horovod_ops),
-      wanted_(std::move(wanted)),
+      wants_round_(std::move(wants_round)),
       check_(std::move(check)) {}
 
-void Rounds::Connect(NodeMemory* node, bool other_groups, bool first) {
+void Rounds::Connect(NodeMemory* node, bool other_groups, bool leader) {
   node_ = node;
   other_groups_ = other_groups;
-  first_ = first;
+  leader_ = leader;
   if (node != nullptr) doorbell_ = &node->doorbell();
 }
 
 void Rounds::ConnectGroups(Exchanges& exchanges) {
   if (!exchanges.CanRing()) return;
   std::lock_guard<std::shared_mutex> lock(closing_);
-  rings_ = true;
+  notifies_groups_ = true;
   exchanges_ = &exchanges;
-  if (rung_ > 0) exchanges.Ring(rung_);
+  if (notified_round_ > 0) exchanges.Ring(notified_round_);
 }
 
 void Rounds::Request() {
@@ -50,7 +50,7 @@ void Rounds::Request() {
   if (doorbell_ != nullptr) Request(round_ + 1);
 }
 
-void Rounds::Heard(std::uint64_t round) {
+void Rounds::Hear(std::uint64_t round) {
   std::shared_lock<std::shared_mutex> lock(closing_);
   if (doorbell_ == nullptr) return;
   // Of several numbers only the greatest may have come; each round needs an entry of its own.
@@ -60,12 +60,12 @@ void Rounds::Heard(std::uint64_t round) {
 void Rounds::Request(std::uint64_t round) {
   if (!doorbell_->Ring(round)) return;
   if (in_queue_) node_->ready().Ready(kRoundId, 1);
-  TellOthers(round);
+  NotifyGroups(round);
 }
 
-void Rounds::TellOthers(std::uint64_t round) {
-  std::uint64_t rung = rung_;
-  while (rung < round && !rung_.compare_exchange_weak(rung, round)) continue;
+void Rounds::NotifyGroups(std::uint64_t round) {
+  std::uint64_t notified = notified_round_;
+  while (notified < round && !notified_round_.compare_exchange_weak(notified, round)) continue;
   if (exchanges_ != nullptr) exchanges_->Ring(round);
 }
 
@@ -79,7 +79,7 @@ void Rounds::Begin(std::chrono::nanoseconds rest) {
 }
 
 void Rounds::Await(std::uint64_t round) {
-  if (wanted_()) Request(round);
+  if (wants_round_()) Request(round);
   if (!in_queue_) {
     if (!doorbell_->Wait(round, LongestWait(), never_)) Request(round);
     return;
@@ -95,7 +95,7 @@ void Rounds::Await(std::uint64_t round) {
 
 std::chrono::nanoseconds Rounds::LongestWait() {
   if (!other_groups_) return heartbeat_;
-  if (rings_) return kHeartbeatsBetweenNodes * heartbeat_;
+  if (notifies_groups_) return kHeartbeatsBetweenNodes * heartbeat_;
   const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
   const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
   const auto most = std::max<std::chrono::nanoseconds>(kLongestListening, quiet / kPartOfQuiet);
@@ -103,7 +103,7 @@ std::chrono::nanoseconds Rounds::LongestWait() {
   return wait;
 }
 
-void Rounds::Wanted() {
+void Rounds::ExpectMore() {
   listening_ = kFirstListening;
   last_wanted_ = Clock::now();
 }
@@ -111,7 +111,7 @@ void Rounds::Wanted() {
 void Rounds::EnterQueue() {
   in_queue_ = true;
   // Whoever has asked for the next round so far has put nothing into the queue.
-  if (first_) node_->ready().Ready(kRoundId, 1);
+  if (leader_) node_->ready().Ready(kRoundId, 1);
 }
 
 void Rounds::Close() {

@@ -89,11 +89,11 @@ int SetRoundWork::Wants() {
   return wants;
 }
 
-void SetRoundWork::Meet(int wanted) {
-  const bool both = (wanted & want::kLateNegotiated) && (wanted & want::kLatePlanned);
-  if (both || (wanted & want::kLateCall)) RejectMismatches();
-  if (wanted & want::kVote) HoldVote();
-  if (wanted & want::kStall) ReportStall();
+void SetRoundWork::Meet(int wants) {
+  const bool both = (wants & want::kLateNegotiated) && (wants & want::kLatePlanned);
+  if (both || (wants & want::kLateCall)) RejectMismatches();
+  if (wants & want::kVote) HoldVote();
+  if (wants & want::kStall) ReportStall();
 }
 
 void SetRoundWork::HoldVote() {
@@ -112,7 +112,7 @@ void SetRoundWork::HoldVote() {
 
 void SetRoundWork::RejectMismatches() {
   const auto rows = GatherByRank(*process_set_.controller, mismatch_.Row());
-  for (const auto& [plan, reason] : MismatchWatch::Split(rows)) plans_.Reject(plan, reason);
+  for (const auto& [plan, reason] : MismatchWatch::Mismatches(rows)) plans_.Reject(plan, reason);
 }
 
 void SetRoundWork::ReportStall() {
@@ -166,11 +166,11 @@ void SetRoundWork::GiveUp(const Contradiction& contradiction) {
 }
 
 bool SetRoundWork::Learn(const horovod::common::Response& response,
-                         const std::function<bool(Collective)>& can_be) {
+                         const std::function<bool(Collective)>& can_be_planned) {
   const auto groups = CallsOf(response, process_set_.tensor_queue, process_set_.group_table);
   bool learned = false;
   for (const CallGroup& group : groups) {
-    if (!can_be(group.calls[0].collective)) continue;
+    if (!can_be_planned(group.calls[0].collective)) continue;
     if (calls_.Recurs(group.Key()) && plans_.Learn(group.AsPlan())) learned = true;
   }
   return learned;

@@ -1,4 +1,4 @@
-// What the ranks of a process set do about its planned tensors in a round of negotiation.
+// Round of negotiation for one process set: what its ranks do in it about its planned tensors.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,8 @@ class SetRoundWork {
 
   // Bits, for this rank.
   int Wants();
-  // Collective over the set, where `wanted` is what any rank of the job wants.
-  void Meet(int wanted);
+  // Collective over the set, where `wants` is what any rank of the job wants.
+  void Meet(int wants);
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
 
@@ -63,10 +63,10 @@ class SetRoundWork {
   // Waits in vain: its plan ends on this rank, or the rank objects to it.
   void GiveUp(const Contradiction& contradiction);
 
-  // `response` is about to be performed: calls that recur are planned from now on, if `can_be` says
-  // that those of this kind can. True if one is.
+  // `response` is about to be performed: calls that recur are planned from now on, if
+  // `can_be_planned` says that those of this kind can. True if one is.
   bool Learn(const horovod::common::Response& response,
-             const std::function<bool(Collective)>& can_be);
+             const std::function<bool(Collective)>& can_be_planned);
 
  private:
   void HoldVote();

@@ -42,7 +42,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                    state.settings.verify != 0),
       rounds_(
           std::chrono::milliseconds(state.settings.heartbeat_ms), horovod_ops_,
-          [this] { return WantsRound(); }, [this] { CheckOthers(); }),
+          [this] { return WantsRound(); }, [this] { CheckPeers(); }),
       round_work_(state, horovod, plans_, horovod_ops_, rounds_),
       set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
   PlannedPath::Network network;
@@ -59,7 +59,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                                         *node_, std::move(network), &horovod_ops_, counters,
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
-    order_ =
+    ops_order_ =
         std::make_unique<HorovodOpsOrderThread>(*node_, *path_->exchanges(), groups_, counters);
   }
   if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
@@ -94,11 +94,11 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   network.memory = std::int64_t{state_.settings.message_memory_mb} << 20;
   network.group = groups_.group;
   network.groups = static_cast<int>(groups_.cross.size());
-  network.everybody = groups_.all;
+  network.all_ranks = groups_.all;
   network.give_back = [this](std::vector<ArrivalPtr> arrivals) {
     for (ArrivalPtr& arrival : arrivals) BackToNegotiation(horovod_, std::move(arrival));
   };
-  network.heard = [this](std::uint64_t round) { rounds_.Heard(round); };
+  network.hear = [this](std::uint64_t round) { rounds_.Hear(round); };
   return problem;
 }
 
@@ -109,17 +109,17 @@ void Topo::BeginRound(std::chrono::nanoseconds rest) {
   for (const auto& [id, set] : sets_) set_works.push_back(&set->round_work());
   const std::string failures = round_work_.Meet(set_works, Failure());
   if (failures.empty()) return;
-  said_ = true;
+  failure_reported_ = true;
   throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
                            failures);
 }
 
 // Where rounds are in the queue, the others may wait in a bucket before the round, so they cannot
 // be told. They notice that this rank is gone: its group here, other groups by their connection.
-void Topo::CheckOthers() {
+void Topo::CheckPeers() {
   const std::string failure = Failure();
   if (!failure.empty()) {
-    said_ = true;
+    failure_reported_ = true;
     throw std::runtime_error("This rank cannot go on: " + failure);
   }
   const std::string missing = node_->Missing();
@@ -141,7 +141,7 @@ void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
     }
     return;
   }
-  if (round_work_.AnyoneJoined()) return;
+  if (round_work_.AnyRankJoined()) return;
   if (set_round_work_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
     round_work_.EnterQueue();
   }
@@ -165,15 +165,15 @@ std::string Topo::Obstacle(const std::vector<int>& ranks) const {
 
 void Topo::FollowProcessSets() {
   auto& table = horovod_.process_set_table;
-  for (auto it = sets_.begin(); it != sets_.end();) {
-    const auto set = it->second;
-    if (table.Find(it->first) == set->process_set()) {
-      ++it;
+  for (auto entry = sets_.begin(); entry != sets_.end();) {
+    const auto set = entry->second;
+    if (table.Find(entry->first) == set->process_set()) {
+      ++entry;
       continue;
     }
     {
       std::lock_guard<std::shared_mutex> lock(mutex_);
-      it = sets_.erase(it);
+      entry = sets_.erase(entry);
     }
     set->Close(horovod::common::PROCESS_SET_HAS_BEEN_REMOVED);
   }
@@ -202,9 +202,9 @@ void Topo::FollowProcessSets() {
 std::shared_ptr<PlanTable> Topo::PlansOf(int process_set_id) {
   if (process_set_id == 0) return {std::shared_ptr<void>(), &plans_};  // never deleted
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = sets_.find(process_set_id);
-  if (found == sets_.end()) return nullptr;
-  return {found->second, &found->second->plans()};
+  const auto set = sets_.find(process_set_id);
+  if (set == sets_.end()) return nullptr;
+  return {set->second, &set->second->plans()};
 }
 
 std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
@@ -221,8 +221,9 @@ bool Topo::Join(TensorTableEntry& entry, Request& request) {
 }
 
 std::string Topo::Failure() const {
-  if (order_ != nullptr && !order_->Failure().empty()) {
-    return "cannot agree with the other nodes on the order of buckets (" + order_->Failure() + ")";
+  if (ops_order_ != nullptr && !ops_order_->Failure().empty()) {
+    return "cannot agree with the other nodes on the order of buckets (" + ops_order_->Failure() +
+           ")";
   }
   for (const auto& [id, set] : sets_) {
     const std::string failure = set->Failure();
@@ -243,7 +244,7 @@ void Topo::Finish() {
     const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
     path_->Await(plans_.LeftToEnd(rows), kPatienceAtTheEnd);
   }
-  if (order_ != nullptr) order_->Finish();
+  if (ops_order_ != nullptr) ops_order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
   path_->Finish(kPatienceAtTheEnd);
   for (const auto& [id, set] : sets_) set->Finish(kPatienceAtTheEnd);
@@ -253,7 +254,7 @@ void Topo::Finish() {
 void Topo::Close() {
   // The script may have caught the error and shut Horovod down before the next round.
   const std::string failure = Failure();
-  if (!failure.empty() && !said_) {
+  if (!failure.empty() && !failure_reported_) {
     Say("rank " + std::to_string(state_.rank) + " could not go on: " + failure);
   }
   std::map<int, std::shared_ptr<SetPath>> sets;
@@ -263,14 +264,14 @@ void Topo::Close() {
   }
   for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
   rounds_.Close();
-  order_.reset();
+  ops_order_.reset();
   plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
-  auto left = plans_.Close();
-  for (ArrivalPtr& arrival : horovod_ops_.Close()) left.push_back(std::move(arrival));
+  auto arrivals = plans_.Close();
+  for (ArrivalPtr& arrival : horovod_ops_.Close()) arrivals.push_back(std::move(arrival));
   node_.reset();
   round_work_.Close();
-  for (ArrivalPtr& arrival : left) {
+  for (ArrivalPtr& arrival : arrivals) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
   }
 }

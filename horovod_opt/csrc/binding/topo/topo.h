@@ -1,4 +1,4 @@
-// Mode topo, graph topology (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
+// Graph topology, mode topo (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
 // from the framework's graph, so that steady training negotiates nothing. Tensors of an active plan
 // take the planned path (planned_path.h): they are reduced as soon as their bucket is complete on
 // all ranks. All others take the negotiated path, upstream's, in rounds on demand (rounds.h), in
@@ -72,7 +72,7 @@ class Topo {
   // Connects the ranks. Returns why no tensor can be planned; empty: they can be.
   std::string Connect(PlannedPath::Network& network);
   std::string Failure() const;  // why a path stands still
-  void CheckOthers();           // throws if a round cannot come any more
+  void CheckPeers();            // throws if a round cannot come any more
   bool CanBePlanned(Collective collective) const;
   bool WantsRound() const;
   // Process sets have come, or gone: all ranks have made or removed them in the last round.
@@ -89,10 +89,10 @@ class Topo {
   HorovodOps horovod_ops_;
   Rounds rounds_;
   RoundWork round_work_;
-  SetRoundWork set_round_work_;                   // of all ranks
-  std::unique_ptr<PlannedPath> path_;             // none where nothing can be planned
-  std::unique_ptr<HorovodOpsOrderThread> order_;  // on the leader of one of several groups
-  bool said_ = false;                             // why the ranks cannot go on
+  SetRoundWork set_round_work_;                       // of all ranks
+  std::unique_ptr<PlannedPath> path_;                 // none where nothing can be planned
+  std::unique_ptr<HorovodOpsOrderThread> ops_order_;  // on the leader of one of several groups
+  bool failure_reported_ = false;                     // why the ranks cannot go on
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;
