@@ -84,37 +84,40 @@ PlannedPath::~PlannedPath() {
 }
 
 ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
-  return {[this](const CompleteBucket& bucket) {
-            return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
-          },
-          CallOf,
-          [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); },
-          [this](const CompleteBucket& bucket) {
-            return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
-          },
-          [this](const CompleteBucket& bucket) {
-            StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration,
-                            bucket.slots, bucket.arrivals);
-          },
-          [this](Work work, Clock::time_point begun) {
-            EndInTimeline(timeline_, work.arrivals);
-            Count(work, begun);
-            const ArrivalPtr& first = work.arrivals[0];
-            CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
-          },
-          [this](Work work, Clock::time_point begun) {
-            EndInTimeline(timeline_, work.arrivals);
-            Count(work, begun);
-            CallBack(work, Incomplete(work));
-          },
-          [this](Work work) {
-            EndInTimeline(timeline_, work.arrivals);
-            CallBack(work, Differs(Describe(work)));
-          },
-          [this, give_back = std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
-            EndInTimeline(timeline_, arrivals);
-            give_back(std::move(arrivals));
-          }};
+  ExchangedBuckets::Binding binding;
+  binding.reduction = [this](const CompleteBucket& bucket) {
+    return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
+  };
+  binding.call = CallOf;
+  binding.memory = [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); };
+  binding.tag = [this](const CompleteBucket& bucket) {
+    return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+  };
+  binding.begins = [this](const CompleteBucket& bucket) {
+    StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots,
+                    bucket.arrivals);
+  };
+  binding.reduced = [this](Work work, Clock::time_point start) {
+    EndInTimeline(timeline_, work.arrivals);
+    Count(work, start);
+    const ArrivalPtr& first = work.arrivals[0];
+    CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
+  };
+  binding.incomplete = [this](Work work, Clock::time_point start) {
+    EndInTimeline(timeline_, work.arrivals);
+    Count(work, start);
+    CallBack(work, Incomplete(work));
+  };
+  binding.differs = [this](Work work) {
+    EndInTimeline(timeline_, work.arrivals);
+    CallBack(work, Differs(Describe(work)));
+  };
+  binding.given_back = [this, give_back =
+                                  std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
+    EndInTimeline(timeline_, arrivals);
+    give_back(std::move(arrivals));
+  };
+  return binding;
 }
 
 void PlannedPath::Announce(const CompleteBucket& bucket) {
@@ -246,9 +249,9 @@ Status PlannedPath::Differs(const std::string& bucket) {
       "Horovod: the ranks were about to reduce different tensors; this rank " + Failure());
 }
 
-void PlannedPath::Count(const Work& work, Clock::time_point begun) {
+void PlannedPath::Count(const Work& work, Clock::time_point start) {
   const auto now = Clock::now();
-  counters_.AddBucket(BytesOf(work), now - begun, now - work.last_arrival);
+  counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
   if (plans_.Finished(work)) counters_.AddIteration();
 }
 

@@ -101,7 +101,7 @@ class PlannedPath {
   horovod::common::Status Differs(const std::string& bucket);
   void Fail(std::string failure);
   ExchangedBuckets::Binding ExchangedBinding(Network& network);
-  void Count(const Work& work, Clock::time_point begun);
+  void Count(const Work& work, Clock::time_point start);
   BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
                               const std::vector<ArrivalPtr>& arrivals) const;
   std::uint64_t Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
