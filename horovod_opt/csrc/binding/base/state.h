@@ -54,7 +54,7 @@ struct State {
   std::atomic<Topo*> topo{nullptr};  // mode topo only; what it points to is never deleted
   std::atomic<bool> running{false};
 
-  std::mutex mutex;                      // protects the rest
+  std::mutex mutex;                    // protects the rest
   std::condition_variable thread_end;  // `running` is false
   pid_t tid = 0;
   int rank = 0;

@@ -70,14 +70,14 @@ void HorovodOps::Add(Item item) {
     items_.push_back(std::move(item));
     waiting_ = true;
   }
-  handed_.Notify();
+  work_event_.Notify();
 }
 
 bool HorovodOps::Wait(Clock::time_point deadline) {
   const std::atomic<bool> never{false};
   WaitCounts counts;
-  return handed_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
-                       deadline);
+  return work_event_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
+                           deadline);
 }
 
 bool HorovodOps::PerformUntilRound() {
@@ -97,7 +97,7 @@ bool HorovodOps::PerformUntilRound() {
       if (verify_) Compare(item.work);
       Perform(item.work);
     } catch (const std::exception& failure) {
-      performing_ = nullptr;
+      current_ = nullptr;
       for (ArrivalPtr& arrival : item.work.arrivals) {
         if (arrival == nullptr) continue;
         TensorOf(arrival).entry.FinishWithCallback(ReductionFailed(failure.what()));
@@ -118,7 +118,7 @@ void HorovodOps::Perform(Work& work) {
   const Response response = ResponseTo(first, all_ranks.controller->GetSize());
   const int element = all_ranks.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
-  performing_ = &work;
+  current_ = &work;
   next_ = 0;
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
     const Slot& slot = work.plan->slots[work.slots[i]];
@@ -129,7 +129,7 @@ void HorovodOps::Perform(Work& work) {
     perform_(fusing, all_ranks);
     fusing = response;
   }
-  performing_ = nullptr;
+  current_ = nullptr;
   const auto now = Clock::now();
   counters_.AddBucket(bytes, now - start, now - work.last_arrival);
   if (plans_.Finished(work)) counters_.AddIteration();
@@ -145,7 +145,7 @@ void HorovodOps::Compare(const Work& work) {
 
 void HorovodOps::TakeEntries(const Response& response, std::vector<TensorTableEntry>& entries) {
   for (std::size_t i = 0; i < response.tensor_names().size(); ++i) {
-    ArrivalPtr& arrival = performing_->arrivals[next_++];
+    ArrivalPtr& arrival = current_->arrivals[next_++];
     if (arrival == nullptr) {
       entries.push_back(Zeros(response, i));
     } else {

@@ -56,7 +56,7 @@ class HorovodOps {
   // std::runtime_error on every rank if they are about to reduce different buckets.
   bool PerformUntilRound();
   // A bucket is being performed; upstream asks for its tensors.
-  bool IsPerforming() const { return performing_ != nullptr; }
+  bool IsPerforming() const { return current_ != nullptr; }
   void TakeEntries(const horovod::common::Response& response,
                    std::vector<horovod::common::TensorTableEntry>& entries);
 
@@ -81,13 +81,13 @@ class HorovodOps {
   PathCounters& counters_;
   const bool performs_all_;
   const bool verify_;
-  Work* performing_ = nullptr;
+  Work* current_ = nullptr;
   std::size_t next_ = 0;  // the first of its tensors that upstream has not asked for
 
   std::mutex mutex_;  // protects what follows
   std::deque<Item> items_;
   std::atomic<bool> waiting_{false};  // whether there are items; written under the mutex
-  EventCount handed_;
+  EventCount work_event_;
 };
 
 }  // namespace horovod_opt

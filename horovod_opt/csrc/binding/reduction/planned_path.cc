@@ -273,11 +273,11 @@ bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
   if (!AwaitData(work.arrivals, stop_)) return false;
   try {
     Status own = Status::OK();
-    const bool performed =
+    const bool success =
         collective == Collective::kAllreduce
             ? Allreduce(work, tag, waits)
             : PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, tag, waits, own);
-    if (performed) {
+    if (success) {
       status = own;
       return true;
     }

@@ -87,7 +87,7 @@ std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::s
 bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
   const auto now = PlanTable::Clock::now();
   const auto patience = sets[0]->patience();
-  if (patience <= patience.zero() || now - compared_ < patience) return false;
+  if (patience <= patience.zero() || now - last_comparison_ < patience) return false;
   return std::any_of(sets.begin(), sets.end(),
                      [&](const SetRoundWork* set) { return set->AnyWaitsSince(now - patience); });
 }
@@ -95,10 +95,10 @@ bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
 // Ranks that contradict each other have not begun to wait at the same time: half of the patience
 // of the first is long enough for the others.
 void RoundWork::EndContradictions(const std::vector<SetRoundWork*>& sets) {
-  compared_ = PlanTable::Clock::now();
+  last_comparison_ = PlanTable::Clock::now();
   std::string row;
   for (const SetRoundWork* set : sets)
-    row += ToRow(set->Waiting(compared_ - sets[0]->patience() / 2));
+    row += ToRow(set->Waiting(last_comparison_ - sets[0]->patience() / 2));
   auto& table = horovod_.process_set_table;
   const auto members = [&](int id) {
     return table.Contains(id) ? table.Get(id).registered_global_ranks : std::vector<int>{};

@@ -39,19 +39,19 @@ void Rounds::Connect(NodeMemory* node, bool other_groups, bool leader) {
 
 void Rounds::ConnectGroups(Exchanges& exchanges) {
   if (!exchanges.CanRing()) return;
-  std::lock_guard<std::shared_mutex> lock(closing_);
+  std::lock_guard<std::shared_mutex> lock(close_mutex_);
   notifies_groups_ = true;
   exchanges_ = &exchanges;
   if (notified_round_ > 0) exchanges.Ring(notified_round_);
 }
 
 void Rounds::Request() {
-  std::shared_lock<std::shared_mutex> lock(closing_);
+  std::shared_lock<std::shared_mutex> lock(close_mutex_);
   if (doorbell_ != nullptr) Request(round_ + 1);
 }
 
 void Rounds::Hear(std::uint64_t round) {
-  std::shared_lock<std::shared_mutex> lock(closing_);
+  std::shared_lock<std::shared_mutex> lock(close_mutex_);
   if (doorbell_ == nullptr) return;
   // Of several numbers only the greatest may have come; each round needs an entry of its own.
   for (std::uint64_t next = round_ + 1; next <= round; ++next) Request(next);
@@ -96,16 +96,16 @@ void Rounds::Await(std::uint64_t round) {
 std::chrono::nanoseconds Rounds::LongestWait() {
   if (!other_groups_) return heartbeat_;
   if (notifies_groups_) return kHeartbeatsBetweenNodes * heartbeat_;
-  const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
-  const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
+  const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listen_time_);
+  const std::chrono::nanoseconds quiet = Clock::now() - last_want_;
   const auto most = std::max<std::chrono::nanoseconds>(kLongestListening, quiet / kPartOfQuiet);
-  listening_ = std::min(2 * listening_, most);
+  listen_time_ = std::min(2 * listen_time_, most);
   return wait;
 }
 
 void Rounds::ExpectMore() {
-  listening_ = kFirstListening;
-  last_wanted_ = Clock::now();
+  listen_time_ = kFirstListening;
+  last_want_ = Clock::now();
 }
 
 void Rounds::EnterQueue() {
@@ -115,7 +115,7 @@ void Rounds::EnterQueue() {
 }
 
 void Rounds::Close() {
-  std::lock_guard<std::shared_mutex> lock(closing_);
+  std::lock_guard<std::shared_mutex> lock(close_mutex_);
   doorbell_ = nullptr;
   exchanges_ = nullptr;
 }

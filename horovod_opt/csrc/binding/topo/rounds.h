@@ -1,8 +1,8 @@
 // Negotiation on demand, in mode topo: a round begins on request, instead of in every cycle.
 //
 // The ranks of a group wake each other by a doorbell in their memory. It is not heard in other
-// groups. Over TCP, whoever is the first of a group to ring, or to hear of it, rings the groups
-// next to it, so that all have heard of it after a few hops, and each has been told by each
+// groups. Over TCP, whoever is the first of a group to request a round, or to hear of it, tells the
+// groups next to it, so that all have heard of it after a few hops, and each has been told by each
 // neighbour at most once. MPI cannot wait for such a message asleep: there each rank looks now and
 // then, soon after a request and later less often. Where Horovod's own operations reduce planned
 // tensors, a round has a place among their buckets: it is an entry of the ready queue
@@ -32,7 +32,7 @@ class Rounds {
   // The group's memory, nullptr: there is none. `leader`: on the first rank of the group. Before
   // the first round.
   void Connect(NodeMemory* node, bool other_groups, bool leader);
-  // Rings go through these, if they can, until Close(). Before the first round.
+  // Requests go through these, if they can, until Close(). Before the first round.
   void ConnectGroups(Exchanges& exchanges);
 
   // Any rank of the group wants the next round. Any thread.
@@ -68,8 +68,8 @@ class Rounds {
   NodeMemory* node_ = nullptr;
   bool other_groups_ = true, leader_ = false, notifies_groups_ = false;
   // Until the next look whether other groups want a round.
-  std::chrono::nanoseconds listening_{kFirstListening};
-  std::chrono::steady_clock::time_point last_wanted_ = std::chrono::steady_clock::now();
+  std::chrono::nanoseconds listen_time_{kFirstListening};
+  std::chrono::steady_clock::time_point last_want_ = std::chrono::steady_clock::now();
   Doorbell own_doorbell_;                // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun
   std::atomic<bool> in_queue_{false};
@@ -78,7 +78,7 @@ class Rounds {
   // The last one that this rank was the first to tell other groups of.
   std::atomic<std::uint64_t> notified_round_{0};
 
-  std::shared_mutex closing_;  // protects what follows
+  std::shared_mutex close_mutex_;  // protects what follows
   Doorbell* doorbell_ = &own_doorbell_;
   Exchanges* exchanges_ = nullptr;
 };

@@ -152,15 +152,15 @@ std::vector<WaitingTensor> SetRoundWork::Waiting(PlanTable::Clock::time_point si
 }
 
 void SetRoundWork::GiveUp(const Contradiction& contradiction) {
-  bool called = false;  // in the meantime, if the rank was to object
+  bool calls_tensor = false;  // in the meantime, if the rank was to object
   for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
     if (planned.name != contradiction.name) continue;
     plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
-    called = true;
+    calls_tensor = true;
   }
   const auto& objecting = contradiction.contradicting;
   const int rank = horovod_.global_controller->GetRank();
-  if (!called && std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
+  if (!calls_tensor && std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
     Object(process_set_, id_, contradiction.name);
   }
 }

@@ -105,9 +105,9 @@ std::string Topo::Connect(PlannedPath::Network& network) {
 void Topo::BeginRound(std::chrono::nanoseconds rest) {
   rounds_.Begin(rest);
   FollowProcessSets();
-  std::vector<SetRoundWork*> set_works{&set_round_work_};
-  for (const auto& [id, set] : sets_) set_works.push_back(&set->round_work());
-  const std::string failures = round_work_.Meet(set_works, Failure());
+  std::vector<SetRoundWork*> sets{&set_round_work_};
+  for (const auto& [id, set] : sets_) sets.push_back(&set->round_work());
+  const std::string failures = round_work_.Meet(sets, Failure());
   if (failures.empty()) return;
   failure_reported_ = true;
   throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
