@@ -74,8 +74,8 @@ class RoundWork {
   HorovodOps& horovod_ops_;
   Rounds& rounds_;
   bool any_rank_joined_ = false;
-  PlanTable::Clock::time_point last_comparison_ =
-      PlanTable::Clock::now();  // what the ranks wait for
+  // Of what the ranks wait for.
+  PlanTable::Clock::time_point last_comparison_ = PlanTable::Clock::now();
   std::map<std::pair<std::vector<int>, std::string>, std::string> objections_;
 
   mutable std::mutex mutex_;  // protects what follows
