@@ -61,23 +61,16 @@ set(HOROVOD_OPT_CORE_SOURCES
 
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/base/node_masks.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/rank_rows.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/base/say.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/state.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/background_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/enqueue.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mismatch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/process_end.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/wait_timer.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs_minimum.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/round_work.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/arithmetic.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc
@@ -90,16 +83,12 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_round_work.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mismatch_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
 set(HOROVOD_OPT_MPI_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mpi_bfloat16.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/mpi_transport.cc)
-set(HOROVOD_OPT_GLOO_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/gloo_sleep.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/gloo_address.cc)
 
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
 set(HOROVOD_OPT_IO_SOURCES

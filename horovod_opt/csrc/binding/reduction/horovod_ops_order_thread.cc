@@ -10,8 +10,8 @@
 
 namespace horovod_opt {
 
-OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
-                         PathCounters& counters)
+HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges,
+                                             const Groups& groups, PathCounters& counters)
     : exchanges_(exchanges),
       and_(exchanges, static_cast<int>(groups.cross.size()), groups.group,
            kRoundId * Exchange::kWindow),
@@ -23,20 +23,20 @@ OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& g
                if (std::any_of(words.begin(), words.end() - 1, is_ready)) counters_.AddAgreement();
                return and_(words);
              }),
-      thread_(&OrderThread::Run, this) {}
+      thread_(&HorovodOpsOrderThread::Run, this) {}
 
-OrderThread::~OrderThread() {
+HorovodOpsOrderThread::~HorovodOpsOrderThread() {
   if (!thread_.joinable()) return;
   and_.Close();
   Finish();
 }
 
-void OrderThread::Finish() {
+void HorovodOpsOrderThread::Finish() {
   order_.Finish();
   thread_.join();
 }
 
-void OrderThread::Run() {
+void HorovodOpsOrderThread::Run() {
   pthread_setname_np(pthread_self(), "hvd-order");
   counters_.BeginThread();
   try {
