@@ -10,7 +10,7 @@
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
-#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"

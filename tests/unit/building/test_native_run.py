@@ -46,11 +46,11 @@ def test_each_test_is_once_under_the_sanitizer_that_finds_more():
              for file in (run.REPOSITORY / run.TESTS).rglob("*.cc")}
     assert len(thread) + len(address) == len(every) and {*thread, *address} == every
     for file in ("plan/plan_table_threads_test.cc",  # starts threads
-                 "shm/node_barrier_test.cc",  # so does its header
+                 "shared_memory/node_barrier_test.cc",  # so does its header
                  "io/peer_watch_test.cc"):  # or what it tests
         assert f"{run.TESTS}/{file}" in thread
-    assert f"{run.TESTS}/plan/plan_simulation.cc" in address
-    assert f"{run.TESTS}/plan/plan_simulation_test.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation_test.cc" in address
 
 
 @pytest.mark.parametrize("arguments", [["--once", "plain"], ["memory"]])

@@ -1,11 +1,11 @@
 #include "horovod_opt/csrc/core/cores/partition.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
-#include "horovod_opt/csrc/core/cores/share.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -15,6 +15,43 @@ constexpr std::size_t kCoresPerRank = 2;  // the background thread's and at leas
 const char kUnbound[] =
     "unbound, as horovodrun does by default (Open MPI: --bind-to none, MPICH: -bind-to none)";
 const char kWithoutScp[] = "leave scp out of HOROVOD_OPT_MODE";
+
+using Cores = std::vector<Cpus>;  // the CPUs of each physical core
+
+// Without repetitions.
+Cpus Sorted(Cpus cpus) {
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+// In the order of core numbers.
+Cores SplitByCore(const Cpus& cpus, const std::map<int, int>& core_of) {
+  std::map<std::pair<bool, int>, Cpus> cores;  // (unknown, number): the two never mix
+  for (int cpu : cpus) {
+    const auto core = core_of.find(cpu);
+    const bool unknown = core == core_of.end();
+    cores[{unknown, unknown ? cpu : core->second}].push_back(cpu);
+  }
+  Cores split;
+  for (auto& core : cores) split.push_back(std::move(core.second));
+  return split;
+}
+
+// All CPUs of the cores, sorted.
+Cpus Join(const Cores& cores) {
+  Cpus cpus;
+  for (const Cpus& core : cores) cpus.insert(cpus.end(), core.begin(), core.end());
+  return Sorted(std::move(cpus));
+}
+
+// Part `index` of `parts`: as many cores for each, contiguously; leftover ones go to the first
+// parts. Empty for some parts if there are fewer cores than parts.
+Cores PartOf(const Cores& cores, std::size_t index, std::size_t parts) {
+  const std::size_t even = cores.size() / parts, leftover = cores.size() % parts;
+  const auto begin = cores.begin() + even * index + std::min(index, leftover);
+  return Cores(begin, begin + even + (index < leftover));
+}
 
 // Local ranks that may run on the same CPUs.
 struct Group {
@@ -130,6 +167,19 @@ Partition PartitionNode(const std::vector<Cpus>& masks, const std::map<int, int>
     }
   }
   return partition;
+}
+
+Cpus ShareOf(const std::vector<Cpus>& masks, const std::map<int, int>& core_of, std::size_t rank) {
+  const Cpus own = Sorted(masks[rank]);
+  std::size_t index = 0, ranks = 0;  // of those with the same mask
+  for (std::size_t other = 0; other < masks.size(); ++other) {
+    if (Sorted(masks[other]) != own) continue;
+    if (other < rank) ++index;
+    ++ranks;
+  }
+  const Cores cores = SplitByCore(own, core_of);
+  if (cores.size() < ranks) return Sorted(cores[index % cores.size()]);
+  return Join(PartOf(cores, index, ranks));
 }
 
 }  // namespace horovod_opt

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/system_call.h"
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "horovod_opt/csrc/core/shared_memory/place_allocator.h"
-#include "horovod_opt/csrc/core/shared_memory/turn.h"
 
 namespace horovod_opt {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

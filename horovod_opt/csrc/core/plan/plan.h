@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "horovod_opt/csrc/core/plan/plan.h"
+
 namespace horovod_opt {
 
 // Instead of a GPU's number, as upstream's CPU_DEVICE_ID.
@@ -72,5 +74,34 @@ Buckets Without(const Buckets& buckets, const std::set<int>& slots);
 
 // In what an arriving tensor with `bytes` and `reduction` differs from its slot; empty: in nothing.
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
+
+// What the first iteration tells of a plan's tensors and the graph does not: shape and device.
+class LearnedTensors {
+ public:
+  explicit LearnedTensors(std::size_t slots) : first_(slots) {}
+
+  // The tensor of `slot` has this shape. Returns in what it differs from the first; empty: in
+  // nothing.
+  std::string See(int slot, const std::vector<std::int64_t>& shape);
+
+ private:
+  struct First {
+    bool seen = false;
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<First> first_;
+};
+
+// Of `plan`, by slot, on this rank; empty: all are in main memory.
+Devices LearnedDevices(const Plan& plan);
+
+// Which tensors stand in the way of a bucket because they are on different devices; empty: none.
+std::string MixedDevices(const Plan& plan, const Buckets& buckets);
+
+// The text in which Python hands over a plan (parse_plan.cc).
+// From tab-separated lines: "plan hash threshold process_set name", then for each slot "slot key
+// bytes dtype reduce_op prescale postscale after name" (after: numbers with commas, or -), then for
+// each bucket "bucket numbers". Throws std::invalid_argument that names the line.
+Plan ParsePlan(const std::string& text);
 
 }  // namespace horovod_opt

@@ -28,12 +28,11 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/arrival.h"
-#include "horovod_opt/csrc/core/plan/arrival_times.h"
 #include "horovod_opt/csrc/core/plan/bucket_filling.h"
 #include "horovod_opt/csrc/core/plan/consensus.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
-#include "horovod_opt/csrc/core/plan/learned_tensors.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
+#include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
 namespace horovod_opt {
 

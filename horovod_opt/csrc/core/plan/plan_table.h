@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/bucket_ids.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
 namespace horovod_opt {
 

@@ -6,10 +6,9 @@
 
 #include "horovod_opt/csrc/core/reduction/chunked_copy.h"
 #include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
-#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
-#include "horovod_opt/csrc/core/reduction/part_gather.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
 
 namespace horovod_opt {
 namespace {

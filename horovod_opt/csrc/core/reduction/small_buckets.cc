@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "horovod_opt/csrc/core/waiting/pause.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
+#include "horovod_opt/csrc/core/waiting/spin_history.h"
 
 namespace horovod_opt {
 namespace {

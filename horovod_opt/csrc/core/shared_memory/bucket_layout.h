@@ -7,7 +7,7 @@
 //     row:      announcement | slice of owner 0 | slice of owner 1 | ...
 //
 // Why two buffers and one barrier per copy suffice, for all algorithms (flat_allreduce.h,
-// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, part_gather.h,
+// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h,
 // chunked_copy.h). Number the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be
 // the first barrier after it.
 // A rank begins copy n + 2 after B(n + 1), where all have arrived, and writes over

@@ -22,10 +22,23 @@
 #include <cstdint>
 
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shared_memory/turn.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {
+
+// One time that a bucket with a place of its own is reduced.
+struct Turn {
+  static constexpr std::int64_t kNoPlace = -1;
+  static constexpr int kPlaces = 512;
+
+  bool HasPlace() const { return place != kNoPlace; }
+
+  int bucket_id = 0;
+  int number = 0;                 // of the place, counted over those in use: below kPlaces
+  std::int64_t place = kNoPlace;  // bytes from the beginning of the memory
+  std::uint32_t owner = 0;        // whose bucket it is, counted over all owners of places
+  std::uint32_t count = 0;        // of this owner's turns: 1, 2, 3, ...
+};
 
 // One rank's view. Any threads, but for one bucket only one thread of a rank at a time.
 class BucketPlaces {

@@ -15,16 +15,34 @@ class Doorbell {
  public:
   // Round `round`, and all before it, are wanted. Costs one load if that is known already. True for
   // the one who says it first.
-  bool Ring(std::uint64_t round);
+  bool Ring(std::uint64_t round) {
+    std::uint64_t requested = requested_.load();
+    do {
+      if (requested >= round) return false;
+    } while (!requested_.compare_exchange_weak(requested, round));
+    rung_.Notify();
+    return true;
+  }
 
   // True once `round` is wanted; false when `timeout` has passed or `stop` is set, which is noticed
   // after Kick(), and without it within 100 ms. A timeout of zero only looks.
-  bool Wait(std::uint64_t round, std::chrono::nanoseconds timeout, const std::atomic<bool>& stop);
+  bool Wait(std::uint64_t round, std::chrono::nanoseconds timeout, const std::atomic<bool>& stop) {
+    const auto is_wanted = [&] { return requested_.load() >= round; };
+    if (timeout <= timeout.zero()) return is_wanted();
+    WaitCounts counts;
+    return rung_.Await(is_wanted, stop, counts, EventCount::kLongestSleep, After(timeout));
+  }
 
   // Makes all who wait look at `stop`.
-  void Kick();
+  void Kick() { rung_.Kick(); }
 
  private:
+  static EventCount::Clock::time_point After(std::chrono::nanoseconds timeout) {
+    const auto now = EventCount::Clock::now();
+    const auto latest = EventCount::Clock::time_point::max();
+    return timeout < latest - now ? now + timeout : latest;
+  }
+
   EventCount rung_;
   alignas(64) std::atomic<std::uint64_t> requested_{0};
 };

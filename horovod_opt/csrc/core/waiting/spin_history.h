@@ -1,6 +1,6 @@
-// Whether a thread that waits had better spin at first, by what came of it: competitive spinning
-// (Karlin, Li, Manasse and Owicki 1991, DOI 10.1145/121132.286599). It spins for about as long as
-// a sleep and the way out of it take, and not if that was in vain the last times.
+// Competitive spinning (Karlin, Li, Manasse and Owicki 1991, DOI 10.1145/121132.286599): whether a
+// thread that waits had better spin at first, by what came of it. It spins for about as long as a
+// sleep and the way out of it take, and not if that was in vain the last times.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,15 @@
 #include <cstdint>
 
 namespace horovod_opt {
+
+// Between two looks at a word that another core may change.
+inline void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 // Of waits that are alike. Any threads; that one of two at a time may be forgotten does not matter.
 class SpinHistory {

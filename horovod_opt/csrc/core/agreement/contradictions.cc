@@ -1,11 +1,11 @@
-#include "horovod_opt/csrc/core/plan/contradictions.h"
+#include "horovod_opt/csrc/core/agreement/contradictions.h"
 
 #include <algorithm>
 #include <set>
 #include <sstream>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,6 +1,7 @@
-// Texts that many ranks have alike, each held once.
+// Texts of ranks, of which many are alike, a hash to compare them by, and lists of ranks for people.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 namespace horovod_opt {
 
+// A text that many ranks have alike, held once.
 class SharedText {
  public:
   SharedText() : SharedText(std::string()) {}
@@ -39,6 +41,32 @@ inline std::vector<std::pair<SharedText, std::vector<int>>> Distinct(const TextB
     distinct[seen->second].second.push_back(rank);
   }
   return distinct;
+}
+
+// Sorted, distinct numbers as people write them: "0, 2-5". "none" if empty.
+inline std::string Ranges(const std::vector<int>& numbers) {
+  if (numbers.empty()) return "none";
+  std::string text;
+  for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
+    end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(numbers[begin]);
+    if (end - begin > 1) text += "-" + std::to_string(numbers[end - 1]);
+  }
+  return text;
+}
+
+// The same after the noun in singular or plural: "rank 3", "ranks 0, 2-5".
+inline std::string Ranges(const std::string& noun, const std::vector<int>& numbers) {
+  return noun + (numbers.size() == 1 ? " " : "s ") + Ranges(numbers);
+}
+
+// FNV-1a, 64 bits: equal on every machine, unlike std::hash.
+inline std::uint64_t Hash(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211ull;
+  return hash;
 }
 
 }  // namespace horovod_opt

@@ -1,6 +1,6 @@
 // Whole jobs: the rules of plan_run.h and vote.h, in orders that nobody thought of.
 
-#include "tests/native/plan/plan_simulation.h"
+#include "tests/native/plan/simulation/plan_simulation.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/native/plan/plan_simulation.h"
+#include "tests/native/plan/simulation/plan_simulation.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/contradictions.h"
+#include "horovod_opt/csrc/core/agreement/contradictions.h"
 
 #include <gtest/gtest.h>
 
