@@ -9,8 +9,8 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/network/tcp_transport.h"
-#include "horovod_opt/csrc/core/network/own_address.h"
-#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt_abi.h"
 
 #if HAVE_MPI

@@ -33,7 +33,7 @@ std::int64_t FusedBytes(const Work& work) {
   return bytes;
 }
 
-// All tensors of a bucket are on the same devices: learned_tensors.h, rebuild_buckets.h.
+// All tensors of a bucket are on the same devices: plan.h, rebuild_buckets.h.
 Response ResponseTo(const Slot& slot, int ranks) {
   Response response;
   response.set_response_type(Response::ALLREDUCE);

@@ -8,10 +8,10 @@
 
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
-#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/groups.h"
-#include "horovod_opt/csrc/core/network/bitwise_and.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
 
 namespace horovod_opt {
 

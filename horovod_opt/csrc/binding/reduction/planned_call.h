@@ -7,9 +7,9 @@
 
 #include "horovod/common/common.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
-#include "horovod_opt/csrc/core/reduction/internode_call.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {

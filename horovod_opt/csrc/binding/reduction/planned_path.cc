@@ -12,9 +12,8 @@
 #include "horovod_opt/csrc/binding/reduction/arithmetic.h"
 #include "horovod_opt/csrc/binding/reduction/planned_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
-#include "horovod_opt/csrc/core/cores/short_slice.h"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 

@@ -7,7 +7,7 @@
 
 #include "horovod/common/stall_inspector.h"
 #include "horovod/common/utils/env_parser.h"
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

@@ -10,10 +10,10 @@
 #include "horovod/common/logging.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
 #include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
 namespace {
