@@ -17,12 +17,12 @@ TEST(SharedText, IsTheTextAndCopiesShareIt) {
 TEST(Distinct, TextsAreInTheOrderOfTheFirstThatHasThem) {
   const SharedText b("b");
   // Equal ones count as one whether they are shared or not.
-  const auto found = Distinct({{1, b}, {2, SharedText("a")}, {4, b}, {7, SharedText("b")}});
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].first.str(), "b");
-  EXPECT_EQ(found[0].second, (Ranks{1, 4, 7}));
-  EXPECT_EQ(found[1].first.str(), "a");
-  EXPECT_EQ(found[1].second, Ranks{2});
+  const auto distinct = Distinct({{1, b}, {2, SharedText("a")}, {4, b}, {7, SharedText("b")}});
+  ASSERT_EQ(distinct.size(), 2u);
+  EXPECT_EQ(distinct[0].first.str(), "b");
+  EXPECT_EQ(distinct[0].second, (Ranks{1, 4, 7}));
+  EXPECT_EQ(distinct[1].first.str(), "a");
+  EXPECT_EQ(distinct[1].second, Ranks{2});
 }
 
 TEST(Distinct, OfNoneThereAreNone) { EXPECT_TRUE(Distinct({}).empty()); }

@@ -1,4 +1,4 @@
-// BucketOrder with all the ranks of all groups; ThreadSanitizer looks on.
+// HorovodOpsOrder with all the ranks of all groups; ThreadSanitizer looks on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ class BucketOrderRanks : public testing::TestWithParam<Job> {
       finish = true;
       std::shuffle(leaders_.begin(), leaders_.end(), random_);
       for (const auto& leader : leaders_) {
-        leader->Finish();
+        leader->Close();
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
       }
       for (const auto& leader : leaders_) EXPECT_TRUE(leader->Join());

@@ -27,7 +27,7 @@ class BucketOrderTest : public testing::Test {
   }
 
   void Finish(const BucketIds& order) {
-    for (Leader& leader : leaders_) leader.Finish();
+    for (Leader& leader : leaders_) leader.Close();
     JoinBoth(true, order);
   }
 
@@ -113,7 +113,7 @@ TEST_F(BucketOrderTest, ABucketIdIsAppendedOnceAnIteration) {
 TEST_F(BucketOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
   Ready(0, {3, 1});
   Ready(1, {1, 3, 2});
-  for (Leader& leader : leaders_) leader.Finish();
+  for (Leader& leader : leaders_) leader.Close();
   Start();
   JoinBoth(true, {1, 3});
   EXPECT_EQ(meeting_.Agreements(), 1);
@@ -132,7 +132,7 @@ TEST_F(BucketOrderTest, EndWhileTheOtherWaitsInTheAnd) {
   Ready(0, {3});
   Start();
   meeting_.AwaitPresent(1);
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {});
   EXPECT_EQ(meeting_.Agreements(), 1);
 }
@@ -142,12 +142,12 @@ TEST_F(BucketOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
   Ready(0, {3, 5});
   Start();
   meeting_.AwaitPresent(1);
-  leaders_[0].Finish();
+  leaders_[0].Close();
   Ready(1, {3});
   EXPECT_EQ(leaders_[1].At(0), 3);
   meeting_.AwaitPresent(1);
   EXPECT_EQ(meeting_.Agreements(), 1);
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {3});
   EXPECT_EQ(meeting_.Agreements(), 2);
 }
@@ -155,15 +155,15 @@ TEST_F(BucketOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
 TEST_F(BucketOrderTest, EndOfOneLongBeforeTheOther) {
   Ready(0, {7, 8});
   Start();
-  leaders_[0].Finish();
+  leaders_[0].Close();
   leaders_[1].AwaitSleep();
   meeting_.AwaitPresent(1);
   EXPECT_EQ(meeting_.Agreements(), 0);
   Ready(1, {7});
   // Whether 7 came into the AND before the end or with it, both leave after the same entry.
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {7});
-  leaders_[1].Finish();  // once more, and nobody is there
+  leaders_[1].Close();  // once more, and nobody is there
 }
 
 TEST_F(BucketOrderTest, AnAndThatFailsEndsAllWithFalse) {
@@ -181,7 +181,7 @@ TEST_F(BucketOrderTest, AnAndThatFailsEndsAllWithFalse) {
 TEST_F(BucketOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
   Start();
   meeting_.Break();
-  for (Leader& leader : leaders_) leader.Finish();
+  for (Leader& leader : leaders_) leader.Close();
   JoinBoth(false, {});
 }
 

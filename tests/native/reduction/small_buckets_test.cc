@@ -36,36 +36,36 @@ struct Node {
 
 class Rank {
  public:
-  Rank(Node& node, int rank, int ranks,
-       std::chrono::nanoseconds spin = std::chrono::nanoseconds(0))
+  Rank(Node& node, int rank, int ranks, std::chrono::nanoseconds spin = std::chrono::nanoseconds(0))
       : queue_(node.queue.As<ReadyQueue>()),
         places_(node.places.data(), rank, ranks),
         rank_(rank),
-        direct_(queue_, places_, rank, ranks,
-                {&Rank::ReductionOf, &Rank::TagOf, [this](Work work, const auto& done) {
-                   ++performed_;
-                   Reduce(work);
-                   done();
-                   CallBack(work);
-                 }},
-                spin) {
-    plans_.UseDirectPath(direct_, BucketPlaces::kMemory);
+        small_buckets_(queue_, places_, rank, ranks,
+                       {&Rank::ReductionOf, &Rank::TagOf,
+                        [this](Work work, const auto& done) {
+                          ++performed_;
+                          Reduce(work);
+                          done();
+                          CallBack(work);
+                        }},
+                       spin) {
+    plans_.UseSmallBucketPath(small_buckets_, BucketPlaces::kMemory);
   }
 
   PlanTable& plans() { return plans_; }
   int performed() const { return performed_; }
   // By the thread of the planned path.
-  int taken() const { return taken_; }
+  int takes() const { return takes_; }
 
   void StartThread() {
     thread_ = std::thread([this] {
       WaitCounts waits;
       int bucket_id = 0;
       for (std::uint64_t position = 0; queue_.Next(position, bucket_id, end_, waits, rank_);) {
-        direct_.CameTo(++position);
+        small_buckets_.CameTo(++position);
         Work work = plans_.Take(bucket_id);
         if (work.slots.empty()) continue;
-        ++taken_;
+        ++takes_;
         for (const ArrivalPtr& arrival : work.arrivals) {
           while (!arrival->DataReady()) std::this_thread::yield();
         }
@@ -77,7 +77,7 @@ class Rank {
 
   void Finish() {
     plans_.Finish();
-    direct_.Close();
+    small_buckets_.Close();
     end_ = true;
     queue_.Kick();
     thread_.join();
@@ -86,7 +86,7 @@ class Rank {
   void Send(std::int64_t key, int value) { Send(key, value, 0, never_done_); }
   // A tensor is in a bucket, and the thread that sent it spins, if it does.
   void AwaitTensor() const {
-    while (plans_.AllWaiting().empty()) std::this_thread::yield();
+    while (plans_.PendingTensors().empty()) std::this_thread::yield();
     std::this_thread::sleep_for(20ms);
   }
 
@@ -125,9 +125,9 @@ class Rank {
 
   void Reduce(const Work& work) {
     WaitCounts waits;
-    ASSERT_TRUE(direct_.Reduce(work, TagOf(*work.plan, work.bucket_id, work.iteration, work.slots),
-                               never_, waits));
-    plans_.Finished(work);
+    ASSERT_TRUE(small_buckets_.Reduce(
+        work, TagOf(*work.plan, work.bucket_id, work.iteration, work.slots), never_, waits));
+    plans_.MarkReduced(work);
   }
 
   void CallBack(Work& work) {
@@ -148,14 +148,14 @@ class Rank {
   ReadyQueue& queue_;
   BucketPlaces places_;
   const int rank_;
-  std::atomic<int> performed_{0}, taken_{0};
+  std::atomic<int> performed_{0}, takes_{0};
   std::atomic<bool> end_{false};
   const std::atomic<bool> never_{false};
   std::atomic<bool> never_done_{false};
   std::map<std::string, std::int64_t> keys_;  // of a plan's first slot
   std::array<std::atomic<int>, 64> sums_{};   // by key
   PlanTable plans_{kIds, [](const auto&) { ADD_FAILURE() << "a bucket without a place"; }, [] {}};
-  DirectBuckets direct_;
+  SmallBuckets small_buckets_;
   std::thread thread_;
 };
 
@@ -170,9 +170,9 @@ Plan Call(const std::string& hash, int slots, std::int64_t first_key) {
 constexpr auto kLong = 30s;
 
 // How many ranks, and for how many us their threads spin.
-class DirectBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
+class SmallBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(DirectBucketsRanks, EveryTensorGetsItsSum) {
+TEST_P(SmallBucketsRanks, EveryTensorGetsItsSum) {
   const auto [ranks, spin] = GetParam();
   constexpr int kIterations = 1500;
   Node node(ranks);
@@ -186,14 +186,14 @@ TEST_P(DirectBucketsRanks, EveryTensorGetsItsSum) {
   OnRanks(2 * ranks, [&](int thread) {
     const int rank = thread / 2, half = thread % 2;
     std::minstd_rand random(static_cast<unsigned>(thread) + 1);
-    const int others = ranks * (ranks - 1) / 2;
+    const int rest = ranks * (ranks - 1) / 2;
     for (int i = 0; i < kIterations; ++i) {
       if (random() % 32 == 0) std::this_thread::yield();
       const int late = random() % 16 == 0 ? 3 : 0;
       const int value = 100 * i + 10 * half;
-      ASSERT_EQ(all[rank]->Allreduce(11 + half, value + rank, late), ranks * value + others);
+      ASSERT_EQ(all[rank]->Allreduce(11 + half, value + rank, late), ranks * value + rest);
       if (half == 0) {
-        ASSERT_EQ(all[rank]->Allreduce(1, 7 * i + rank, late), ranks * 7 * i + others);
+        ASSERT_EQ(all[rank]->Allreduce(1, 7 * i + rank, late), ranks * 7 * i + rest);
       }
     }
   });
@@ -209,12 +209,12 @@ TEST_P(DirectBucketsRanks, EveryTensorGetsItsSum) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DirectBucketsRanks,
+INSTANTIATE_TEST_SUITE_P(Ranks, SmallBucketsRanks,
                          testing::Combine(testing::Values(1, 2, 3, 4),
                                           testing::Values(0, 5, 50, 1000)));
 
 // Without the thread of any rank.
-TEST(DirectBuckets, WhoSpinsPerformsTheBucket) {
+TEST(SmallBuckets, WhoSpinsPerformsTheBucket) {
   constexpr int kIterations = 5;
   Node node(2);
   Rank first(node, 0, 2, kLong), second(node, 1, 2, kLong);
@@ -228,13 +228,13 @@ TEST(DirectBuckets, WhoSpinsPerformsTheBucket) {
     EXPECT_EQ(rank->performed(), kIterations);
     rank->StartThread();
     rank->Finish();
-    EXPECT_EQ(rank->taken(), 0) << "it passes by what has been performed";
+    EXPECT_EQ(rank->takes(), 0) << "it passes by what has been performed";
   }
 }
 
-// Invariant 4: the entry comes while a thread spins, and nobody is woken. But the other rank has not
-// contributed, as its data is late, and the spin is in vain.
-TEST(DirectBuckets, WhoSpinsInVainWakesTheThread) {
+// Invariant 4: the entry comes while a thread spins, and nobody is woken. But the other rank has
+// not contributed, as its data is late, and the spin is in vain.
+TEST(SmallBuckets, WhoSpinsInVainWakesTheThread) {
   Node node(2);
   Rank first(node, 0, 2, 200ms), last(node, 1, 2);
   for (Rank* rank : {&first, &last}) rank->Learn(Call("p", 1, 1));
@@ -248,12 +248,12 @@ TEST(DirectBuckets, WhoSpinsInVainWakesTheThread) {
   spinner.Join();
   late.Join();
   EXPECT_EQ(first.performed(), 0);
-  EXPECT_EQ(first.taken(), 1);
+  EXPECT_EQ(first.takes(), 1);
   for (Rank* rank : {&first, &last}) rank->Finish();
 }
 
 // Invariant 5: another bucket wakes the thread, which performs the first one, too.
-TEST(DirectBuckets, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
+TEST(SmallBuckets, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
   Node node(2);
   Rank first(node, 0, 2, kLong), last(node, 1, 2);
   for (Rank* rank : {&first, &last}) {
@@ -265,27 +265,27 @@ TEST(DirectBuckets, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
   first.AwaitTensor();
   Sleeper late([&] { EXPECT_EQ(last.Allreduce(1, 10, 1), 11); });
   last.AwaitTensor();
-  Sleeper other([&] { EXPECT_EQ(first.Allreduce(2, 2), 22); });
+  Sleeper second([&] { EXPECT_EQ(first.Allreduce(2, 2), 22); });
   Sleeper wakes([&] { EXPECT_EQ(last.Allreduce(2, 20, 1), 22); });
-  while (first.taken() == 0) std::this_thread::yield();
+  while (first.takes() == 0) std::this_thread::yield();
   last.StartThread();  // contributes
-  for (Sleeper* thread : {&spinner, &late, &other, &wakes}) thread->Join();
+  for (Sleeper* thread : {&spinner, &late, &second, &wakes}) thread->Join();
   EXPECT_EQ(first.performed(), 0);
-  EXPECT_EQ(first.taken(), 2);
+  EXPECT_EQ(first.takes(), 2);
   for (Rank* rank : {&first, &last}) rank->Finish();
 }
 
 // Others come soon, and have when Spin() returns.
-class AllComeSoon : public DirectPath {
+class AllComeSoon : public SmallBucketPath {
  public:
   AllComeSoon(PlanTable& plans, std::atomic<int>& spun) : plans_(plans), spun_(spun) {}
   std::int64_t PlaceBytes(std::int64_t) const override { return 64; }
-  Announced Announce(const CompleteBucket&, bool) override { return Announced::kSoon; }
+  Readiness Announce(const CompleteBucket&, bool) override { return Readiness::kSoon; }
   bool MayPerform(const CompleteBucket&) override { return false; }
   void Append(int, bool) override {}
   void Perform(Work work) override {
     ++performed_;
-    plans_.Finished(work);
+    plans_.MarkReduced(work);
   }
   bool Spin(const Turn&) override {
     ++spun_;
@@ -301,21 +301,20 @@ class AllComeSoon : public DirectPath {
 };
 
 // Invariant 5: the thread finds the entry just when the one that has spun takes the bucket.
-TEST(DirectBuckets, OneOfTwoThreadsTakesTheBucket) {
+TEST(SmallBuckets, OneOfTwoThreadsTakesTheBucket) {
   constexpr int kRounds = 20000;
-  std::atomic<int> spun{0}, taken{0}, rounds{0};
-  PlanTable plans(
-      kIds, [](const auto&) {}, [] {});
-  AllComeSoon direct(plans, spun);
-  plans.UseDirectPath(direct, BucketPlaces::kMemory);
+  std::atomic<int> spun{0}, takes{0}, rounds{0};
+  PlanTable plans(kIds, [](const auto&) {}, [] {});
+  AllComeSoon small_buckets(plans, spun);
+  plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(plans.Learn(Call("p", 1, 1)));
   std::thread planned([&] {
     for (int round = 1; round <= kRounds; ++round) {
       while (spun < round) continue;
       const Work work = plans.Take(0);
       if (!work.slots.empty()) {
-        ++taken;
-        plans.Finished(work);
+        ++takes;
+        plans.MarkReduced(work);
       }
       rounds = round;
     }
@@ -326,11 +325,11 @@ TEST(DirectBuckets, OneOfTwoThreadsTakesTheBucket) {
     while (rounds < round) std::this_thread::yield();
   }
   planned.join();
-  EXPECT_EQ(taken + direct.performed(), kRounds);
+  EXPECT_EQ(takes + small_buckets.performed(), kRounds);
 }
 
 // Invariant 5: a vote ends the plan meanwhile, and takes the bucket back.
-TEST(DirectBuckets, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
+TEST(SmallBuckets, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
   Node node(2);
   Rank first(node, 0, 2, 300ms), last(node, 1, 2);
   for (Rank* rank : {&first, &last}) rank->Learn(Call("p", 1, 1));
@@ -339,14 +338,14 @@ TEST(DirectBuckets, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
   first.plans().Reject("p", "for a test");
   const auto rows =
       ByRank({first.plans().VoteRow(true, false), last.plans().VoteRow(false, false)});
-  EXPECT_EQ(first.plans().Apply(rows).negotiated.size(), 1u);
-  EXPECT_TRUE(last.plans().Apply(rows).negotiated.empty());
+  EXPECT_EQ(first.plans().Apply(rows).to_negotiate.size(), 1u);
+  EXPECT_TRUE(last.plans().Apply(rows).to_negotiate.empty());
   spinner.Join();
   EXPECT_EQ(first.performed(), 0);
 }
 
 // Invariant 2: the thread has come across nothing for as long as is allowed. Then it has to.
-TEST(DirectBuckets, TheThreadIsNeverFartherBehindThanTheQueueHasRoom) {
+TEST(SmallBuckets, TheThreadIsNeverFartherBehindThanTheQueueHasRoom) {
   Node node(1);
   Rank rank(node, 0, 1);
   rank.Learn(Call("p", 1, 1));
@@ -365,7 +364,7 @@ TEST(DirectBuckets, TheThreadIsNeverFartherBehindThanTheQueueHasRoom) {
 
 // An entry that the thread comes across late belongs to a plan that is gone, and its bucket ID to
 // another one.
-TEST(DirectBuckets, EntriesOfAForgottenPlanArePassedBy) {
+TEST(SmallBuckets, EntriesOfAForgottenPlanArePassedBy) {
   Node node(1);
   Rank rank(node, 0, 1);
   rank.Learn(Call("p", 1, 1));
@@ -382,20 +381,19 @@ TEST(DirectBuckets, EntriesOfAForgottenPlanArePassedBy) {
 }
 
 // The framework's thread goes on. The thread of the planned path meets the exception again.
-TEST(DirectBuckets, AnExceptionOfATensorIsLeftToTheThread) {
+TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   Zeros queue_memory(ReadyQueue::Bytes()), places_memory(BucketPlaces::Bytes(1));
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
-  PlanTable plans(
-      kIds, [](const auto&) {}, [] {});
-  DirectBuckets direct(
+  PlanTable plans(kIds, [](const auto&) {}, [] {});
+  SmallBuckets small_buckets(
       queue, places, 0, 1,
       {[](const Plan&, const std::vector<int>&, const auto&) -> BucketReduction {
          throw std::runtime_error("no data");
        },
        [](const Plan&, int, std::uint64_t, const auto&) { return std::uint64_t{1}; },
        [](Work, const auto&) { ADD_FAILURE() << "it has no contribution"; }});
-  plans.UseDirectPath(direct, BucketPlaces::kMemory);
+  plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(plans.Learn(Call("p", 1, 1)));
   ArrivalPtr arrival = std::make_unique<Number>();
   EXPECT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
@@ -403,18 +401,17 @@ TEST(DirectBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   const Work work = plans.Take(0);
   WaitCounts waits;
   const std::atomic<bool> never{false};
-  EXPECT_THROW(direct.Reduce(work, 1, never, waits), std::runtime_error);
+  EXPECT_THROW(small_buckets.Reduce(work, 1, never, waits), std::runtime_error);
 }
 
 // A callback that sends the next tensor does not perform that one, too: the stack would grow.
-TEST(DirectBuckets, ACallbackPerformsNoOtherBucket) {
+TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   Zeros queue_memory(ReadyQueue::Bytes()), places_memory(BucketPlaces::Bytes(1));
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
-  PlanTable plans(
-      kIds, [](const auto&) {}, [] {});
+  PlanTable plans(kIds, [](const auto&) {}, [] {});
   int depth = 0, deepest = 0, performed = 0;
-  DirectBuckets direct(
+  SmallBuckets small_buckets(
       queue, places, 0, 1,
       {[](const Plan&, const std::vector<int>&, const auto&) {
          return BucketReduction({}, kInts, 1, 1);
@@ -423,13 +420,13 @@ TEST(DirectBuckets, ACallbackPerformsNoOtherBucket) {
        [&](Work work, const auto& done) {
          deepest = std::max(deepest, ++depth);
          ++performed;
-         plans.Finished(work);
+         plans.MarkReduced(work);
          done();
          ArrivalPtr next = std::make_unique<Number>();
          plans.Arrive(work.plan->slots[0].key == 1 ? 2 : 1, 4, {}, "", next);
          --depth;
        }});
-  plans.UseDirectPath(direct, BucketPlaces::kMemory);
+  plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(plans.Learn(Call("p", 1, 1)));
   ASSERT_TRUE(plans.Learn(Call("q", 1, 2)));
   ArrivalPtr first = std::make_unique<Number>();

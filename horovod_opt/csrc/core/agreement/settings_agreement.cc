@@ -20,9 +20,9 @@ const char kRemedy[] =
 class RanksByText {
  public:
   void Add(const std::string& text, int rank) {
-    const auto [found, is_new] = index_.emplace(text, entries_.size());
+    const auto [entry, is_new] = index_.emplace(text, entries_.size());
     if (is_new) entries_.emplace_back(text, std::vector<int>());
-    entries_[found->second].second.push_back(rank);
+    entries_[entry->second].second.push_back(rank);
   }
   const std::vector<std::pair<std::string, std::vector<int>>>& Entries() const { return entries_; }
 

@@ -42,8 +42,8 @@ namespace system_call {
 inline int MillisecondsUntil(std::chrono::steady_clock::time_point deadline) {
   using Clock = std::chrono::steady_clock;
   if (deadline == Clock::time_point::max()) return -1;
-  const auto left = deadline - Clock::now();
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  const auto remainder = deadline - Clock::now();
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(remainder).count();
   return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 1 << 30));
 }
 

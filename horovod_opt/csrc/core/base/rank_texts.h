@@ -1,4 +1,5 @@
-// Texts of ranks, of which many are alike, a hash to compare them by, and lists of ranks for people.
+// Texts of ranks, of which many are alike, a hash to compare them by, and lists of ranks for
+// people.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,13 @@ inline std::vector<std::pair<SharedText, std::vector<int>>> Distinct(const TextB
   std::map<std::string, std::size_t> known;
   std::map<const std::string*, std::size_t> shared;  // faster than comparing
   for (const auto& [rank, text] : texts) {
-    auto [seen, is_new] = shared.emplace(&text.str(), distinct.size());
+    auto [index, is_new] = shared.emplace(&text.str(), distinct.size());
     if (is_new) {
-      const auto [found, is_other] = known.emplace(text.str(), distinct.size());
-      seen->second = found->second;
+      const auto [equal, is_other] = known.emplace(text.str(), distinct.size());
+      index->second = equal->second;
       if (is_other) distinct.push_back({text, {}});
     }
-    distinct[seen->second].second.push_back(rank);
+    distinct[index->second].second.push_back(rank);
   }
   return distinct;
 }

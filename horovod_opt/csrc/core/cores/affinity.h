@@ -1,5 +1,5 @@
-// What the kernel's scheduler is told of threads: CPU affinity (sched_setaffinity(2)) and time slices
-// (sched_setattr(2)). Errors are std::system_error.
+// What the kernel's scheduler is told of threads: CPU affinity (sched_setaffinity(2)) and time
+// slices (sched_setattr(2)). Errors are std::system_error.
 #pragma once
 
 #include <sys/types.h>

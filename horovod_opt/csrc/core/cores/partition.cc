@@ -69,26 +69,26 @@ std::vector<Group> GroupByMask(const std::vector<Cpus>& masks, const std::map<in
   std::map<Cpus, std::size_t> index;
   for (std::size_t rank = 0; rank < masks.size(); ++rank) {
     Cpus cpus = Sorted(masks[rank]);
-    const auto [found, is_new] = index.emplace(cpus, groups.size());
+    const auto [group, is_new] = index.emplace(cpus, groups.size());
     if (is_new) {
       Cores cores = SplitByCore(cpus, core_of);
       groups.push_back({{}, std::move(cpus), std::move(cores)});
     }
-    groups[found->second].ranks.push_back(static_cast<int>(rank));
+    groups[group->second].ranks.push_back(static_cast<int>(rank));
   }
   return groups;
 }
 
-std::string Who(const Group& group) { return Ranges("local rank", group.ranks); }
+std::string RanksOf(const Group& group) { return Ranges("local rank", group.ranks); }
 
 std::string OverlapError(const std::vector<Group>& groups) {
   std::map<int, const Group*> owner;
   for (const Group& group : groups) {
     for (int cpu : group.cpus) {
-      const auto [other, is_free] = owner.emplace(cpu, &group);
+      const auto [first, is_free] = owner.emplace(cpu, &group);
       if (is_free) continue;
-      return "Mode scp needs CPU masks that are equal or disjoint: " + Who(*other->second) +
-             " may use " + Ranges("CPU", other->second->cpus) + ", " + Who(group) + " " +
+      return "Mode scp needs CPU masks that are equal or disjoint: " + RanksOf(*first->second) +
+             " may use " + Ranges("CPU", first->second->cpus) + ", " + RanksOf(group) + " " +
              Ranges("CPU", group.cpus) + ", both CPU " + std::to_string(cpu) +
              ". Bind every rank to CPUs of its own, or start them " + kUnbound + ", or " +
              kWithoutScp + ".";
@@ -115,7 +115,7 @@ std::string TooFewCoresError(const std::vector<Group>& groups, std::size_t ranks
     const std::size_t needed = kCoresPerRank * group.ranks.size();
     if (group.cores.size() >= needed) continue;
     if (what.empty()) {
-      what = Who(group) + (group.ranks.size() == 1 ? " has " : " share ") +
+      what = RanksOf(group) + (group.ranks.size() == 1 ? " has " : " share ") +
              Ranges("CPU", group.cpus) + ", " + Count(group.cores.size(), "core") + " where " +
              std::to_string(needed) + " are needed";
     } else {
@@ -172,9 +172,9 @@ Partition PartitionNode(const std::vector<Cpus>& masks, const std::map<int, int>
 Cpus ShareOf(const std::vector<Cpus>& masks, const std::map<int, int>& core_of, std::size_t rank) {
   const Cpus own = Sorted(masks[rank]);
   std::size_t index = 0, ranks = 0;  // of those with the same mask
-  for (std::size_t other = 0; other < masks.size(); ++other) {
-    if (Sorted(masks[other]) != own) continue;
-    if (other < rank) ++index;
+  for (std::size_t peer = 0; peer < masks.size(); ++peer) {
+    if (Sorted(masks[peer]) != own) continue;
+    if (peer < rank) ++index;
     ++ranks;
   }
   const Cores cores = SplitByCore(own, core_of);

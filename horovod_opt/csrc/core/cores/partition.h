@@ -1,5 +1,6 @@
-// Static core partitioning (dissertation 6.3.3): how the cores of a node are divided among its ranks.
-// In mode scp the background thread of each gets some, and the rest of its process the others.
+// Static core partitioning (dissertation 6.3.3): how the cores of a node are divided among its
+// ranks. In mode scp the background thread of each gets some, and the rest of its process the
+// others.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,10 @@ namespace horovod_opt {
 using Cpus = std::vector<int>;  // their numbers
 
 // Where a thread of local rank `rank` stays that runs often, but for moments, so that those of
-// different ranks are apart, as far as there are cores: its part of the cores that the launcher gave
-// it and others with the same mask; where these are fewer than the ranks, one that it shares with as
-// few as possible. masks[r]: the CPUs that the launcher gave local rank r. core_of: CPU -> physical
-// core, equal for SMT siblings; a CPU that is missing counts as a core of its own.
+// different ranks are apart, as far as there are cores: its part of the cores that the launcher
+// gave it and others with the same mask; where these are fewer than the ranks, one that it shares
+// with as few as possible. masks[r]: the CPUs that the launcher gave local rank r. core_of: CPU ->
+// physical core, equal for SMT siblings; a CPU that is missing counts as a core of its own.
 Cpus ShareOf(const std::vector<Cpus>& masks, const std::map<int, int>& core_of, std::size_t rank);
 
 // CPU numbers, sorted; neither is empty, and they have no physical core in common.

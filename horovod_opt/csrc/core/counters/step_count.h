@@ -1,4 +1,4 @@
-// How many steps were trained, as far as reductions tell.
+// The most frequent name: how many steps were trained, as far as reductions tell.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which ranks reduce through shared memory, and which through the network.
+// Hierarchical reduction: which ranks reduce through shared memory, and which through the network.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct Groups {
 // node; consecutive ranks of a node are grouped.
 inline Groups MakeGroups(const std::vector<int>& node_of, int most, int rank) {
   std::map<int, std::vector<int>> nodes;
-  for (std::size_t one = 0; one < node_of.size(); ++one) {
-    nodes[node_of[one]].push_back(static_cast<int>(one));
+  for (std::size_t member = 0; member < node_of.size(); ++member) {
+    nodes[node_of[member]].push_back(static_cast<int>(member));
   }
   int size = 0;
   for (const auto& [node, ranks] : nodes) size = std::gcd(size, static_cast<int>(ranks.size()));

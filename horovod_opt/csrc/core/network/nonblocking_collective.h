@@ -1,5 +1,5 @@
-// Nonblocking collectives, over one rank of each group: they have been begun, and nobody waits for
-// them. And memory for their messages.
+// Nonblocking collectives over one rank of each group, which have been begun and nobody waits for;
+// and the memory for their messages.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace horovod_opt {
 
-// Used again and again: fresh memory costs a page fault for each 4 KiB, as much as copying them. For
-// one thread.
+// Used again and again: fresh memory costs a page fault for each 4 KiB, as much as copying them.
+// For one thread.
 class BufferPool {
  public:
   struct Buffer {
@@ -25,42 +25,42 @@ class BufferPool {
   explicit BufferPool(std::int64_t most) : most_(most) {}
 
   // So many bytes more are not too many.
-  bool HasRoom(std::int64_t bytes) const { return taken_ + bytes <= most_; }
+  bool HasRoom(std::int64_t bytes) const { return bytes_in_use_ + bytes <= most_; }
 
   // Of at least so many bytes.
   Buffer Take(std::int64_t bytes) {
     Buffer buffer = Find(bytes);
-    taken_ += buffer.bytes;
+    bytes_in_use_ += buffer.bytes;
     return buffer;
   }
 
   void Return(Buffer buffer) {
-    taken_ -= buffer.bytes;
+    bytes_in_use_ -= buffer.bytes;
     if (buffer.data != nullptr) free_.push_back(std::move(buffer));
   }
 
  private:
   Buffer Find(std::int64_t bytes) {
     const auto fits = [&](const Buffer& buffer) { return buffer.bytes >= bytes; };
-    const auto found = std::find_if(free_.rbegin(), free_.rend(), fits);
-    if (found == free_.rend()) {
+    const auto best = std::find_if(free_.rbegin(), free_.rend(), fits);
+    if (best == free_.rend()) {
       return {std::unique_ptr<char[]>(new char[static_cast<std::size_t>(bytes)]), bytes};
     }
-    std::swap(*found, free_.back());
+    std::swap(*best, free_.back());
     Buffer buffer = std::move(free_.back());
     free_.pop_back();
     return buffer;
   }
 
   const std::int64_t most_;
-  std::int64_t taken_ = 0;
+  std::int64_t bytes_in_use_ = 0;
   std::vector<Buffer> free_;  // used last at the end
 };
 
 // For one thread.
-class Nonblocking {
+class NonblockingCollective {
  public:
-  virtual ~Nonblocking() = default;
+  virtual ~NonblockingCollective() = default;
 
   // Does what can be done at once. True if it has ended.
   virtual bool Advance(Transport& transport, BufferPool& buffers) = 0;

@@ -13,7 +13,7 @@
 namespace horovod_opt {
 namespace {
 
-// How soon a failure of the exchanges is noticed.
+// How soon a failure of the allreduces is noticed.
 constexpr std::chrono::milliseconds kLookAgain(100);
 
 struct And {
@@ -28,16 +28,18 @@ void AddUp(Transport& transport, int members, int self, std::size_t size,
   const auto bytes = std::to_string(size * sizeof(Words::value_type)) + " bytes";
   const auto words = std::make_shared<Words>(size, self + 1);
   bool good = false;
-  const auto ended = [&](Exchange::Outcome outcome) { good = outcome == Exchange::Outcome::kDone; };
+  const auto on_end = [&](NonblockingAllreduce::Outcome outcome) {
+    good = outcome == NonblockingAllreduce::Outcome::kDone;
+  };
   BufferPool buffers(0);
-  auto exchange = std::make_unique<Exchange>(
+  auto allreduce = std::make_unique<NonblockingAllreduce>(
       members, self, 0, size,
-      ExchangedWords(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>), ended,
-      Exchange::Sizes());
+      AllreduceDataOf(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>), on_end,
+      NonblockingAllreduce::Sizes());
   const auto deadline = Transport::Clock::now() + patience;
-  while (!exchange->Advance(transport, buffers)) {
+  while (!allreduce->Advance(transport, buffers)) {
     if (Transport::Clock::now() >= deadline) {
-      if (transport.MustStay()) exchange.release();
+      if (transport.MustStay()) allreduce.release();
       throw std::runtime_error("a sum of " + bytes +
                                " with the other nodes has not come about in " +
                                std::to_string(patience.count() / 1000) + " s");
@@ -52,29 +54,30 @@ void AddUp(Transport& transport, int members, int self, std::size_t size,
 
 }  // namespace
 
-bool LeadersAnd::operator()(std::vector<std::uint64_t>& words) {
+bool BitwiseAndAllreduce::operator()(std::vector<std::uint64_t>& words) {
   const auto call = std::make_shared<Call>();
   call->words = words;
-  ExchangedData data =
-      ExchangedWords({call, &call->words}, &elementwise::Reduce<std::uint64_t, And>);
-  const auto ended = [call](Exchange::Outcome outcome) {
+  AllreduceData data =
+      AllreduceDataOf({call, &call->words}, &elementwise::Reduce<std::uint64_t, And>);
+  const auto on_end = [call](NonblockingAllreduce::Outcome outcome) {
     std::lock_guard<std::mutex> lock(call->mutex);
     call->over = true;
-    call->good = outcome == Exchange::Outcome::kDone;
+    call->good = outcome == NonblockingAllreduce::Outcome::kDone;
     call->changed.notify_one();
   };
-  exchanges_.Begin(std::make_unique<Exchange>(members_, self_, channels_, ++calls_, std::move(data),
-                                              ended, Exchange::Sizes()));
+  engine_.Begin(std::make_unique<NonblockingAllreduce>(members_, self_, channels_, ++calls_,
+                                                       std::move(data), on_end,
+                                                       NonblockingAllreduce::Sizes()));
   std::unique_lock<std::mutex> lock(call->mutex);
   while (!call->changed.wait_for(lock, kLookAgain, [&] { return call->over; })) {
-    if (closed_ || !exchanges_.Failure().empty()) return false;
+    if (closed_ || !engine_.Failure().empty()) return false;
   }
   words = call->words;
   return call->good;
 }
 
-std::chrono::nanoseconds TryExchange(Transport& transport, int members, int self,
-                                     std::chrono::milliseconds patience) {
+std::chrono::nanoseconds TryAllreduce(Transport& transport, int members, int self,
+                                      std::chrono::milliseconds patience) {
   auto best = std::chrono::nanoseconds::max();
   for (int time = 0; time < kTimes; ++time) {
     const auto start = Transport::Clock::now();

@@ -17,13 +17,13 @@
 
 namespace horovod_opt {
 
-class Exchanges;
+class ProgressEngine;
 
 using Words = std::vector<std::uint64_t>;
 
-// Words that an exchange replaces by what it has made of them. `reduce`: of words.
-inline ExchangedData ExchangedWords(const std::shared_ptr<Words>& words,
-                                    decltype(Arithmetic::reduce) reduce) {
+// Words that an allreduce replaces by what it has made of them. `reduce`: of words.
+inline AllreduceData AllreduceDataOf(const std::shared_ptr<Words>& words,
+                                     decltype(Arithmetic::reduce) reduce) {
   return {static_cast<std::int64_t>(words->size() * sizeof(Words::value_type)),
           {sizeof(Words::value_type), reduce, nullptr},
           [words](std::int64_t begin, std::int64_t end, char* to) {
@@ -39,12 +39,12 @@ inline ExchangedData ExchangedWords(const std::shared_ptr<Words>& words,
 }
 
 // A bitwise AND over the leaders of all groups, by which they agree (horovod_ops_order.h): an
-// exchange that the caller waits for.
-class LeadersAnd {
+// allreduce that the caller waits for.
+class BitwiseAndAllreduce {
  public:
-  // `channels`: as of Exchange.
-  LeadersAnd(Exchanges& exchanges, int members, int self, int channels)
-      : exchanges_(exchanges), members_(members), self_(self), channels_(channels) {}
+  // `channels`: as of NonblockingAllreduce.
+  BitwiseAndAllreduce(ProgressEngine& engine, int members, int self, int channels)
+      : engine_(engine), members_(members), self_(self), channels_(channels) {}
 
   // In place. One thread. False if the others cannot be reached any more, or after Close().
   bool operator()(std::vector<std::uint64_t>& words);
@@ -52,7 +52,7 @@ class LeadersAnd {
   void Close() { closed_ = true; }
 
  private:
-  // Lives as long as the exchange, which may never end.
+  // Lives as long as the allreduce, which may never end.
   struct Call {
     std::mutex mutex;
     std::condition_variable changed;
@@ -60,7 +60,7 @@ class LeadersAnd {
     bool over = false, good = false;
   };
 
-  Exchanges& exchanges_;
+  ProgressEngine& engine_;
   const int members_, self_, channels_;
   std::uint64_t calls_ = 0;
   std::atomic<bool> closed_{false};
@@ -72,7 +72,7 @@ class LeadersAnd {
 // the members. How long it took at best: it is done a few times, as a machine may be busy with
 // something else. Throws std::runtime_error if it does not end within `patience`, or the sums are
 // wrong.
-std::chrono::nanoseconds TryExchange(Transport& transport, int members, int self,
-                                     std::chrono::milliseconds patience);
+std::chrono::nanoseconds TryAllreduce(Transport& transport, int members, int self,
+                                      std::chrono::milliseconds patience);
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-// A tensor that a framework has handed over, and complete buckets of them.
+// Arrivals: tensors that a framework has handed over, and complete buckets of them.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct Work {
 
 // For messages: which bucket of which iteration it is, and its tensors.
 inline std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                     const std::vector<int>& slots) {
+                            const std::vector<int>& slots) {
   std::string text = "plan " + plan.hash + " (" + plan.name + "), iteration " +
                      std::to_string(iteration) + ", bucket " + std::to_string(bucket_id) + ": ";
   const char* separator = "";

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/plan.h"
-
 namespace horovod_opt {
 
 // Instead of a GPU's number, as upstream's CPU_DEVICE_ID.
@@ -76,24 +74,24 @@ Buckets Without(const Buckets& buckets, const std::set<int>& slots);
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
 
 // What the first iteration tells of a plan's tensors and the graph does not: shape and device.
-class LearnedTensors {
+class FirstShapes {
  public:
-  explicit LearnedTensors(std::size_t slots) : first_(slots) {}
+  explicit FirstShapes(std::size_t slots) : first_(slots) {}
 
   // The tensor of `slot` has this shape. Returns in what it differs from the first; empty: in
   // nothing.
-  std::string See(int slot, const std::vector<std::int64_t>& shape);
+  std::string Compare(int slot, const std::vector<std::int64_t>& shape);
 
  private:
   struct First {
-    bool seen = false;
+    bool is_known = false;
     std::vector<std::int64_t> shape;
   };
   std::vector<First> first_;
 };
 
 // Of `plan`, by slot, on this rank; empty: all are in main memory.
-Devices LearnedDevices(const Plan& plan);
+Devices DevicesOf(const Plan& plan);
 
 // Which tensors stand in the way of a bucket because they are on different devices; empty: none.
 std::string MixedDevices(const Plan& plan, const Buckets& buckets);

@@ -1,5 +1,6 @@
-// New buckets, from the order in which tensors were seen to arrive. Depth in the graph is a guess
-// of when a gradient is ready; after a few iterations the ranks know.
+// Rebuild of buckets, as in PyTorch's DistributedDataParallel, from the order in which tensors were
+// seen to arrive. Depth in the graph is a guess of when a gradient is ready; after a few iterations
+// the ranks know.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,8 @@
 
 namespace horovod_opt {
 
-// When the tensors of a plan arrive, on average. Times count from the first arrival of an iteration.
+// When the tensors of a plan arrive, on average. Times count from the first arrival of an
+// iteration.
 class ArrivalTimes {
  public:
   using Clock = std::chrono::steady_clock;

@@ -1,5 +1,5 @@
-// Waiting for tensors that have been handed over before their data was there: a copy from a GPU may
-// only have been started.
+// Polling for copies from GPUs: waiting for tensors that have been handed over before their data
+// was there: a copy from a GPU may only have been started.
 #pragma once
 
 #include <atomic>

@@ -45,8 +45,8 @@ class ChunkedParts {
   std::int64_t chunks_;
 };
 
-// The sums of a rank's own slice of each chunk. The others show it their contributions to the slice,
-// and it adds them up.
+// The sums of a rank's own slice of each chunk. The others show it their contributions to the
+// slice, and it adds them up.
 class SliceSums {
  public:
   using Range = ChunkedParts::Range;
@@ -99,8 +99,8 @@ class SliceSums {
   std::vector<const void*> inputs_;  // of one block, by rank
 };
 
-// Each rank adds up its own part of the contributions of all. One barrier a chunk, since nobody reads
-// the sums of another rank.
+// Each rank adds up its own part of the contributions of all. One barrier a chunk, since nobody
+// reads the sums of another rank.
 class ReduceScatter {
  public:
   // Uses the copies of the layout from `first` on. `ends`: of the parts, in bytes, by rank.
@@ -136,8 +136,8 @@ class ReduceScatter {
   SliceSums sums_;
 };
 
-// The other half of an allreduce after it: each rank shows the others its own part of the result. One
-// barrier a chunk.
+// The other half of an allreduce after it: each rank shows the others its own part of the result.
+// One barrier a chunk.
 class PartGather {
  public:
   // Uses the copies of the layout from `first` on. `ends`: of the parts, in bytes, by rank.

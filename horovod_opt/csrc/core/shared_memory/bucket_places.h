@@ -1,7 +1,7 @@
-// Small buckets have places of their own in the memory of the group, where each rank puts what it
-// contributes before it counts the bucket as complete. So whoever finds the bucket in the ready
-// queue finds all contributions, too, and adds them up without a barrier; the last rank, even
-// without another thread.
+// Double buffering of small buckets: they have places of their own in the memory of the group,
+// where each rank puts what it contributes before it counts the bucket as complete. So whoever
+// finds the bucket in the ready queue finds all contributions, too, and adds them up without a
+// barrier; the last rank, even without another thread.
 //
 // A place has two halves, used in turn, and in each a row for every rank. A turn is one time that
 // the bucket is reduced. Turns are numbered so that none has the number of an earlier one.

@@ -41,11 +41,11 @@ class Presence {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (rank == rank_) continue;
       pthread_mutex_t* const mutex = &places_[rank].mutex;
-      const int held = pthread_mutex_trylock(mutex);
-      if (held == EBUSY) continue;
+      const int result = pthread_mutex_trylock(mutex);
+      if (result == EBUSY) continue;
       // So that other ranks can see it, too.
-      if (held == EOWNERDEAD) pthread_mutex_consistent(mutex);
-      if (held == 0 || held == EOWNERDEAD) pthread_mutex_unlock(mutex);
+      if (result == EOWNERDEAD) pthread_mutex_consistent(mutex);
+      if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(mutex);
       return rank;
     }
     return -1;

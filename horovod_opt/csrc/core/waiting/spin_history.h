@@ -24,9 +24,9 @@ class SpinHistory {
   // To be asked once a wait. After n spins in vain one after the other, 2^n - 1 waits go without:
   // with many of them, one in 128 spins.
   bool Pays() {
-    const std::uint8_t left = without_.load(std::memory_order_relaxed);
-    if (left == 0) return true;
-    without_.store(static_cast<std::uint8_t>(left - 1), std::memory_order_relaxed);
+    const std::uint8_t waits = without_.load(std::memory_order_relaxed);
+    if (waits == 0) return true;
+    without_.store(static_cast<std::uint8_t>(waits - 1), std::memory_order_relaxed);
     return false;
   }
 

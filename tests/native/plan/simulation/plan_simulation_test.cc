@@ -245,8 +245,8 @@ TEST(PlanSimulation, KeyOfAnotherPlanEndsBothEverywhere) {
     PlanSimulation job(program, seed);
     job.Run();
     ASSERT_EQ(job.rejected().size(), 2u);
-    for (int each = 0; each < ranks; ++each) {
-      for (const auto& plan : job.plans(each).Reports()) EXPECT_EQ(plan.state, "negotiated");
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const auto& plan : job.plans(rank).Reports()) EXPECT_EQ(plan.state, "negotiated");
     }
   });
 }
