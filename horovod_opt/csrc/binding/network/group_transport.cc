@@ -49,7 +49,7 @@ Tried Try(Controller& controller, const Groups& groups, Tried way,
   std::chrono::nanoseconds own{0};
   const auto attempt = [&] {
     own =
-        TryExchange(*way.transport, static_cast<int>(groups.cross.size()), groups.group, patience);
+        TryAllreduce(*way.transport, static_cast<int>(groups.cross.size()), groups.group, patience);
   };
   if (!Together(controller, attempt, way.error)) {
     if (way.transport->MustStay()) way.transport.release();

@@ -133,7 +133,7 @@ void PlannedOperations::Perform(Work& work) {
   performing_ = nullptr;
   const auto now = Clock::now();
   counters_.AddBucket(bytes, now - start, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddIteration();
+  if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
 void PlannedOperations::Compare(const Work& work) {

@@ -17,8 +17,9 @@ namespace horovod_opt {
 
 class OrderThread {
  public:
-  // `exchanges`: between the leaders.
-  OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
+  // `engine`: between the leaders.
+  OrderThread(NodeMemory& node, ProgressEngine& engine, const Groups& groups,
+              PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
   ~OrderThread();
   OrderThread(const OrderThread&) = delete;
@@ -33,10 +34,10 @@ class OrderThread {
  private:
   void Run();
 
-  Exchanges& exchanges_;
-  LeadersAnd and_;
+  ProgressEngine& engine_;
+  BitwiseAndAllreduce and_;
   PathCounters& counters_;
-  BucketOrder order_;
+  HorovodOpsOrder order_;
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   std::thread thread_;

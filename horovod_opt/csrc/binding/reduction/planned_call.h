@@ -21,9 +21,9 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
                  const std::atomic<bool>& stop, WaitCounts& counts,
                  horovod::common::Status& status);
 
-// The same call for ExchangedBuckets. If there is no memory for the output, the tensor's `problem`
+// The same call for InternodeBuckets. If there is no memory for the output, the tensor's `problem`
 // says why.
-ExchangedCall CallOf(const CompleteBucket& bucket);
+InternodeCall CallOf(const CompleteBucket& bucket);
 
 // What the tensors of a call get that a joined rank is missing in.
 horovod::common::Status Incomplete(const Work& work);

@@ -26,7 +26,7 @@ int SplitWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   next_ = now + kWhile;
   negotiated_ = negotiated(now - kWhile);
   planned_.clear();
-  for (const PlanTable::Waiting& one : plans.AllWaiting()) {
+  for (const PlanTable::PendingTensor& one : plans.PendingTensors()) {
     if (one.since <= now - kWhile) planned_.emplace(one.plan, one.name);
   }
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);

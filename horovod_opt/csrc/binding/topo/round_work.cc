@@ -55,7 +55,7 @@ std::string Agenda::Meet(const std::vector<SetAgenda*>& sets, const std::string&
     joins.swap(joins_);
   }
   if (!joins.empty()) plans_.Join();
-  if (plans_.Joined()) own |= want::kJoined;
+  if (plans_.HasJoined()) own |= want::kJoined;
   if (!failure.empty()) own |= want::kFailure;
   for (SetAgenda* set : sets) own |= set->Wants();
   if (WaitsLong(sets)) own |= want::kContradiction;

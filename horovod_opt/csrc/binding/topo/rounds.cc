@@ -37,12 +37,12 @@ void Rounds::Connect(NodeMemory* node, bool other_groups, bool first) {
   if (node != nullptr) doorbell_ = &node->doorbell();
 }
 
-void Rounds::ConnectGroups(Exchanges& exchanges) {
-  if (!exchanges.CanRing()) return;
+void Rounds::ConnectGroups(ProgressEngine& engine) {
+  if (!engine.CanSignal()) return;
   std::lock_guard<std::shared_mutex> lock(closing_);
   rings_ = true;
-  exchanges_ = &exchanges;
-  if (rung_ > 0) exchanges.Ring(rung_);
+  engine_ = &engine;
+  if (signal_ > 0) engine.Signal(signal_);
 }
 
 void Rounds::Request() {
@@ -58,15 +58,15 @@ void Rounds::Heard(std::uint64_t round) {
 }
 
 void Rounds::Request(std::uint64_t round) {
-  if (!doorbell_->Ring(round)) return;
+  if (!doorbell_->Signal(round)) return;
   if (in_queue_) node_->ready().Ready(kRoundId, 1);
   TellOthers(round);
 }
 
 void Rounds::TellOthers(std::uint64_t round) {
-  std::uint64_t rung = rung_;
-  while (rung < round && !rung_.compare_exchange_weak(rung, round)) continue;
-  if (exchanges_ != nullptr) exchanges_->Ring(round);
+  std::uint64_t signal = signal_;
+  while (signal < round && !signal_.compare_exchange_weak(signal, round)) continue;
+  if (engine_ != nullptr) engine_->Signal(round);
 }
 
 void Rounds::Begin(std::chrono::nanoseconds rest) {
@@ -117,7 +117,7 @@ void Rounds::EnterQueue() {
 void Rounds::Close() {
   std::lock_guard<std::shared_mutex> lock(closing_);
   doorbell_ = nullptr;
-  exchanges_ = nullptr;
+  engine_ = nullptr;
 }
 
 }  // namespace horovod_opt

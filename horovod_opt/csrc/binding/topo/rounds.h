@@ -32,7 +32,7 @@ class Rounds {
   // round.
   void Connect(NodeMemory* node, bool other_groups, bool first);
   // Rings go through these, if they can, until Close(). Before the first round.
-  void ConnectGroups(Exchanges& exchanges);
+  void ConnectGroups(ProgressEngine& engine);
 
   // Any rank of the group wants the next round. Any thread.
   void Request();
@@ -74,11 +74,11 @@ class Rounds {
   std::atomic<bool> in_queue_{false};
   const std::atomic<bool> never_{false};
 
-  std::atomic<std::uint64_t> rung_{0};   // the last one that this rank was the first to ring for
+  std::atomic<std::uint64_t> signal_{0};  // the last one that this rank was the first to signal
 
   std::shared_mutex closing_;  // protects what follows
   Doorbell* doorbell_ = &own_doorbell_;
-  Exchanges* exchanges_ = nullptr;
+  ProgressEngine* engine_ = nullptr;
 };
 
 }  // namespace horovod_opt

@@ -102,11 +102,11 @@ void SetAgenda::HoldVote() {
   const bool first = controller.GetRank() == 0;
   const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0);
   auto outcome = plans_.Apply(GatherByRank(controller, row));
-  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
-  for (ArrivalPtr& arrival : outcome.overlapping) {
+  for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
+  for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
-  for (const std::string& line : outcome.rejected) {
+  for (const std::string& line : outcome.rejections) {
     SayOnce(controller, line + "; it stays negotiated");
   }
 }
@@ -125,7 +125,7 @@ void SetAgenda::ReportStall() {
 }
 
 bool SetAgenda::AnyWaitsSince(PlanTable::Clock::time_point since) const {
-  bool any = !plans_.LateSince(since).empty();
+  bool any = !plans_.LateBuckets(since).empty();
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
     const auto type = entry.opt_request_type;
     const bool counts = type != Request::JOIN && type != Request::BARRIER;
@@ -144,7 +144,7 @@ std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since
     waiting.push_back(horovod_opt::Waiting(id_, entry.tensor_name, type, entry.tensor->dtype(),
                                            shape, entry.opt_since <= since));
   });
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     waiting.push_back(horovod_opt::Waiting(id_, planned.name, RequestTypeOf(planned.collective),
                                            static_cast<DataType>(planned.reduction.dtype),
                                            planned.shape, planned.since <= since));
@@ -154,7 +154,7 @@ std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since
 
 void SetAgenda::GiveUp(const Contradiction& contradiction) {
   bool called = false;  // in the meantime, if the rank was to object
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     if (planned.name != contradiction.name) continue;
     plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
     called = true;

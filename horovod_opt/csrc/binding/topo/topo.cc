@@ -60,9 +60,9 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                                         *node_, std::move(network), &operations_, counters,
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
-    order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
+    order_ = std::make_unique<OrderThread>(*node_, *path_->engine(), groups_, counters);
   }
-  if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
+  if (path_->engine() != nullptr) rounds_.ConnectGroups(*path_->engine());
 }
 
 std::string Topo::Connect(PlannedPath::Network& network) {
@@ -240,8 +240,8 @@ void Topo::Finish() {
   for (const auto& [id, plans] : AllPlans()) plans->Finish();
   await_all_ranks();  // nothing becomes ready any more
   if (!groups_.Alone()) {
-    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
-    path_->Await(plans_.LeftToEnd(rows), kPatienceAtTheEnd);
+    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletionRow());
+    path_->Await(plans_.UntakenBuckets(rows), kPatienceAtTheEnd);
   }
   if (order_ != nullptr) order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
