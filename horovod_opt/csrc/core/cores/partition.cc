@@ -110,7 +110,7 @@ std::size_t CoresOfNode(const std::vector<Group>& groups, const std::map<int, in
 std::string TooFewCoresError(const std::vector<Group>& groups, std::size_t ranks,
                              const std::map<int, int>& core_of) {
   std::string what;
-  std::size_t others = 0;
+  std::size_t more_ranks = 0;
   for (const Group& group : groups) {
     const std::size_t needed = kCoresPerRank * group.ranks.size();
     if (group.cores.size() >= needed) continue;
@@ -119,11 +119,11 @@ std::string TooFewCoresError(const std::vector<Group>& groups, std::size_t ranks
              Ranges("CPU", group.cpus) + ", " + Count(group.cores.size(), "core") + " where " +
              std::to_string(needed) + " are needed";
     } else {
-      others += group.ranks.size();
+      more_ranks += group.ranks.size();
     }
   }
   if (what.empty()) return "";
-  if (others > 0) what += " (and " + Count(others, "more local rank") + " with too few)";
+  if (more_ranks > 0) what += " (and " + Count(more_ranks, "more local rank") + " with too few)";
 
   const std::size_t node = CoresOfNode(groups, core_of);
   std::string remedy = "This node has " + Count(node, "core");

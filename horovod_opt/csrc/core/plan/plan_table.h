@@ -27,7 +27,7 @@ namespace horovod_opt {
 
 // Threads: Arrive(), LeaveOut() and StepFailed() from any framework thread; Add(), Remove() and
 // Reject() from any Python thread, Reject() also from the background thread; VoteRow(), Apply() and
-// Restart() from the background thread; Take() and Finished() from the planned path's thread;
+// Restart() from the background thread; Take() and MarkReduced() from the planned path's thread;
 // reports from any.
 class PlanTable {
  public:
