@@ -2,62 +2,43 @@
 
 # The ideas: without Horovod, frameworks, MPI.
 set(HOROVOD_OPT_CORE_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/core/base/ranges.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/base/settings_agreement.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/share.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/short_slice.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/cycle_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/step_count.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/groups.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/bitwise_and.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/trial_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival_times.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/gpu_data_wait.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/contradictions.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/learned_tensors.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/place_allocator.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_reports.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_votes.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/tensor_view.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/doorbell.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/flat_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/node_barrier.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/presence.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/tensor_view.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/backoff.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/sleep.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES

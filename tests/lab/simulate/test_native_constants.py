@@ -35,7 +35,7 @@ def native(file: str, name: str) -> int:
     ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo_rounds.HEARTBEATS_BETWEEN_NODES),
     ("core/network/allreduce_schedules.cc", "kLittle", exchange_costs.LITTLE),
     ("core/network/allreduce_schedules.cc", "kLongestRing", exchange_costs.LONGEST_RING),
-    ("core/network/nonblocking_allreduce.h", "kWindow", exchange_costs.WINDOW),
+    ("core/network/nonblocking_allreduce.h", "kChannels", exchange_costs.WINDOW),
     ("core/network/nonblocking_allreduce.h", "first", exchange_costs.FIRST_CHUNK),
     ("core/network/nonblocking_allreduce.h", "chunk", exchange_costs.CHUNK),
     ("binding/network/mpi_transport.cc", "kNapPart", messages.NAP_PART),

@@ -49,8 +49,8 @@ def test_each_test_is_once_under_the_sanitizer_that_finds_more():
                  "shared_memory/node_barrier_test.cc",  # so does its header
                  "io/peer_watch_test.cc"):  # or what it tests
         assert f"{run.TESTS}/{file}" in thread
-    assert f"{run.TESTS}/plan/plan_simulation.cc" in address
-    assert f"{run.TESTS}/plan/plan_simulation_test.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation_test.cc" in address
 
 
 @pytest.mark.parametrize("arguments", [["--once", "plain"], ["memory"]])

@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "horovod/common/controller.h"
-#include "horovod_opt/csrc/core/base/hash.h"
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod {
 namespace common {

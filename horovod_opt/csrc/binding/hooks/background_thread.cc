@@ -15,10 +15,10 @@
 #include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
-#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
-#include "horovod_opt/csrc/core/cores/share.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/cores/partition.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {

@@ -2,7 +2,7 @@
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/wait_timer.h"
-#include "horovod_opt/csrc/core/waiting/sleep_between_tests.h"
+#include "horovod_opt/csrc/core/waiting/backoff.h"
 
 namespace horovod_opt {
 namespace mpi {

@@ -9,8 +9,8 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/core/network/own_address.h"
-#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {
@@ -41,7 +41,7 @@ Trial Run(Controller& controller, const Groups& groups, Trial trial,
   if (trial.transport == nullptr) return trial;
   std::chrono::nanoseconds own{0};
   const auto attempt = [&] {
-    own = TryExchange(*trial.transport, static_cast<int>(groups.cross.size()), groups.group,
+    own = TryAllreduce(*trial.transport, static_cast<int>(groups.cross.size()), groups.group,
                       patience);
   };
   if (!TakeStep(controller, attempt, trial.error)) {

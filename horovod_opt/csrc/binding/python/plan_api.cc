@@ -8,7 +8,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
@@ -59,7 +59,7 @@ std::string DescribePlans(int process_set, const PlanTable& plans) {
 
 extern "C" {
 
-// A plan as parse_plan.h describes it, for this start and those to come. Returns what is wrong with
+// A plan as ParsePlan() describes it, for this start and those to come. Returns what is wrong with
 // it, or "".
 const char* horovod_opt_add_plan(const char* text) {
   thread_local std::string problem;

@@ -33,7 +33,7 @@ std::int64_t FusedBytes(const Work& work) {
   return bytes;
 }
 
-// All tensors of a bucket are on the same devices: learned_tensors.h, rebuild_buckets.h.
+// All tensors of a bucket are on the same devices: plan.h, rebuild_buckets.h.
 Response ResponseTo(const Slot& slot, int ranks) {
   Response response;
   response.set_response_type(Response::ALLREDUCE);
@@ -132,7 +132,7 @@ void HorovodOps::Perform(Work& work) {
   current_ = nullptr;
   const auto now = Clock::now();
   counters_.AddBucket(bytes, now - start, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddIteration();
+  if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
 void HorovodOps::Compare(const Work& work) {

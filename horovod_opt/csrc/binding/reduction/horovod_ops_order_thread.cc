@@ -10,11 +10,11 @@
 
 namespace horovod_opt {
 
-HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges,
+HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, ProgressEngine& engine,
                                              const Groups& groups, PathCounters& counters)
-    : exchanges_(exchanges),
-      and_(exchanges, static_cast<int>(groups.cross.size()), groups.group,
-           kRoundId * Exchange::kWindow),
+    : engine_(engine),
+      and_(engine, static_cast<int>(groups.cross.size()), groups.group,
+           kRoundId * NonblockingAllreduce::kChannels),
       counters_(counters),
       order_(node.ready(), node.order(),
              [this](std::vector<std::uint64_t>& words) {
@@ -32,7 +32,7 @@ HorovodOpsOrderThread::~HorovodOpsOrderThread() {
 }
 
 void HorovodOpsOrderThread::Finish() {
-  order_.Finish();
+  order_.Close();
   thread_.join();
 }
 
@@ -40,7 +40,7 @@ void HorovodOpsOrderThread::Run() {
   pthread_setname_np(pthread_self(), "hvd-order");
   counters_.BeginThread();
   try {
-    if (!order_.Run()) failure_ = exchanges_.Failure();
+    if (!order_.Run()) failure_ = engine_.Failure();
   } catch (const std::exception& problem) {
     failure_ = problem.what();
   }

@@ -8,7 +8,7 @@
 
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/network/bitwise_and.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
@@ -17,8 +17,8 @@ namespace horovod_opt {
 
 class HorovodOpsOrderThread {
  public:
-  // `exchanges`: between the leaders.
-  HorovodOpsOrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
+  // `engine`: between the leaders.
+  HorovodOpsOrderThread(NodeMemory& node, ProgressEngine& engine, const Groups& groups,
                         PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
   ~HorovodOpsOrderThread();
@@ -34,10 +34,10 @@ class HorovodOpsOrderThread {
  private:
   void Run();
 
-  Exchanges& exchanges_;
-  LeadersAnd and_;
+  ProgressEngine& engine_;
+  BitwiseAndAllreduce and_;
   PathCounters& counters_;
-  BucketOrder order_;
+  HorovodOpsOrder order_;
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   std::thread thread_;

@@ -96,9 +96,9 @@ bool PerformCall(const GroupCollectives& group, Work& work, std::uint64_t tag, W
   return outcome != Outcome::kStopped;
 }
 
-ExchangedCall CallOf(const CompleteBucket& bucket) {
+InternodeCall CallOf(const CompleteBucket& bucket) {
   const Slot& slot = bucket.plan.slots[bucket.slots[0]];
-  ExchangedCall call;
+  InternodeCall call;
   call.collective = slot.collective;
   call.row_bytes = RowBytes(slot);
   call.joined = bucket.arrivals[0] == nullptr;

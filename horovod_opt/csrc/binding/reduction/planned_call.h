@@ -7,7 +7,7 @@
 
 #include "horovod/common/common.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
-#include "horovod_opt/csrc/core/reduction/internode_call.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
@@ -26,9 +26,9 @@ struct GroupCollectives {
 bool PerformCall(const GroupCollectives& group, Work& work, std::uint64_t tag, WaitCounts& counts,
                  horovod::common::Status& status);
 
-// The same call for ExchangedBuckets. If there is no memory for the output, the tensor's `problem`
+// The same call for InternodeBuckets. If there is no memory for the output, the tensor's `problem`
 // says why.
-ExchangedCall CallOf(const CompleteBucket& bucket);
+InternodeCall CallOf(const CompleteBucket& bucket);
 
 // What the tensors of a call get that a joined rank is missing in.
 horovod::common::Status Incomplete(const Work& work);

@@ -13,9 +13,8 @@
 #include "horovod_opt/csrc/binding/reduction/planned_bucket.h"
 #include "horovod_opt/csrc/binding/reduction/planned_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
-#include "horovod_opt/csrc/core/cores/short_slice.h"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
@@ -44,34 +43,33 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
       cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
-      direct_(node.ready(), node.places(), node.index(), ranks_,
-              {[this](const auto& plan, const auto& slots, const auto& arrivals) {
-                 return ReductionOf(plan, slots, arrivals);
-               },
-               [this](const auto& plan, int bucket_id, std::uint64_t iteration, const auto& slots) {
-                 return Tag(plan, bucket_id, iteration, slots);
-               },
-               [this](Work work, const auto& done) {
-                 WaitCounts none;
-                 const Status status = Reduce(work, none).second;
-                 done();
-                 CallBack(work, status);
-               }}) {
+      small_buckets_(node.ready(), node.places(), node.index(), ranks_,
+                     {[this](const auto& plan, const auto& slots, const auto& arrivals) {
+                        return ReductionOf(plan, slots, arrivals);
+                      },
+                      [this](const auto& plan, int bucket_id, std::uint64_t iteration,
+                             const auto& slots) { return Tag(plan, bucket_id, iteration, slots); },
+                      [this](Work work, const auto& done) {
+                        WaitCounts none;
+                        const Status status = Reduce(work, none).second;
+                        done();
+                        CallBack(work, status);
+                      }}) {
   if (network.transport != nullptr) {
-    exchanges_ = std::make_unique<Exchanges>(
+    engine_ = std::make_unique<ProgressEngine>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
         [this] { counters_.EndThread(); }, std::move(network.hear));
-    exchanged_ = std::make_unique<ExchangedBuckets>(
-        plans, node.order(), node.collectives(), *exchanges_, std::move(network.all_ranks),
-        node.index(), network.group, network.groups, ExchangedBinding(network));
+    internode_ = std::make_unique<InternodeBuckets>(
+        plans, node.order(), node.collectives(), *engine_, std::move(network.all_ranks),
+        node.index(), network.group, network.groups, InternodeBinding(network));
   } else if (horovod_ops == nullptr || !horovod_ops->performs_all()) {
-    plans.UseDirectPath(direct_, BucketPlaces::kMemory);
+    plans.UseSmallBucketPath(small_buckets_, BucketPlaces::kMemory);
   }
   thread_ = std::thread(&PlannedPath::Run, this);
 }
 
 PlannedPath::~PlannedPath() {
-  direct_.Close();
+  small_buckets_.Close();
   if (thread_.joinable()) {
     stop_ = true;
     end_ = true;
@@ -80,11 +78,11 @@ PlannedPath::~PlannedPath() {
     node_.places().Kick();
     thread_.join();
   }
-  if (exchanges_ != nullptr) exchanges_->Close();
+  if (engine_ != nullptr) engine_->Close();
 }
 
-ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
-  ExchangedBuckets::Binding binding;
+InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
+  InternodeBuckets::Binding binding;
   binding.reduction = [this](const CompleteBucket& bucket) {
     return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
   };
@@ -121,19 +119,19 @@ ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
 }
 
 void PlannedPath::Announce(const CompleteBucket& bucket) {
-  if (IsExchanged(bucket)) return exchanged_->Announce(bucket);
-  const int ranks = exchanged_ == nullptr ? ranks_ : exchanged_->ranks();
+  if (IsInternode(bucket)) return internode_->Announce(bucket);
+  const int ranks = internode_ == nullptr ? ranks_ : internode_->ranks();
   node_.ready().Ready(bucket.turn.bucket_id, ranks);
 }
 
-bool PlannedPath::IsExchanged(const CompleteBucket& bucket) const {
-  return exchanged_ != nullptr &&
+bool PlannedPath::IsInternode(const CompleteBucket& bucket) const {
+  return internode_ != nullptr &&
          (horovod_ops_ == nullptr || !horovod_ops_->Performs(bucket.plan, bucket.slots));
 }
 
 void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const {
   const auto until = Clock::now() + patience;
-  while (plans_.AnyLeft(bucket_ids) && Clock::now() < until && Failure().empty()) {
+  while (plans_.AnyUntaken(bucket_ids) && Clock::now() < until && Failure().empty()) {
     SleepFor(kShortly);
   }
 }
@@ -145,7 +143,7 @@ void PlannedPath::Finish(std::chrono::seconds patience) {
 }
 
 std::string PlannedPath::Failure() const {
-  const std::string unreachable = exchanges_ == nullptr ? "" : exchanges_->Failure();
+  const std::string unreachable = engine_ == nullptr ? "" : engine_->Failure();
   std::lock_guard<std::mutex> lock(failure_mutex_);
   if (!failure_.empty() || unreachable.empty()) return failure_;
   return "cannot reach the other nodes (" + unreachable + ")";
@@ -155,7 +153,7 @@ void PlannedPath::Fail(std::string failure) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
   if (failure_.empty()) failure_ = std::move(failure);
   failed_ = true;
-  direct_.Stop();
+  small_buckets_.Stop();
 }
 
 // No exception may leave a thread: it would end the process without a word to the other ranks.
@@ -169,7 +167,7 @@ void PlannedPath::Run() {
     const int reader = node_.index();
     std::uint64_t position = 0;
     while (node_.order().Next(position, entry, end_, waits, reader)) {
-      direct_.CameTo(++position);
+      small_buckets_.CameTo(++position);
       if (stop_ || failed_ || !Take(entry, waits)) break;
       counters_.AddWakeups(std::exchange(waits.wakeups, 0));
     }
@@ -197,9 +195,9 @@ bool PlannedPath::Take(int entry, WaitCounts& waits) {
     horovod_ops_->HandRound();
     return true;
   }
-  if (exchanged_ != nullptr &&
-      (ExchangedBuckets::IsEnd(entry) || IsExchanged(plans_.Look(entry)))) {
-    return Exchange(entry, waits);
+  if (internode_ != nullptr &&
+      (InternodeBuckets::IsEnd(entry) || IsInternode(plans_.Look(entry)))) {
+    return PerformInternode(entry, waits);
   }
   Work work = plans_.Take(entry);
   if (work.slots.empty()) return true;
@@ -212,18 +210,18 @@ bool PlannedPath::Take(int entry, WaitCounts& waits) {
   return goes_on;
 }
 
-bool PlannedPath::Exchange(int entry, WaitCounts& waits) {
+bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
   Status status;
   try {
-    if (ExchangedBuckets::IsEnd(entry)) return exchanged_->End(entry, stop_, waits);
-    return exchanged_->Begin(entry, stop_, waits);
+    if (InternodeBuckets::IsEnd(entry)) return internode_->End(entry, stop_, waits);
+    return internode_->Begin(entry, stop_, waits);
   } catch (const std::logic_error&) {
-    status = Differs(exchanged_->Describe(entry));
+    status = Differs(internode_->Describe(entry));
   } catch (const std::exception& problem) {
-    Fail(problem.what() + (", " + exchanged_->Describe(entry)));
+    Fail(problem.what() + (", " + internode_->Describe(entry)));
     status = ReductionFailed(Failure());
   }
-  const Work work = exchanged_->Drop(entry);
+  const Work work = internode_->Drop(entry);
   EndInTimeline(timeline_, work.arrivals);
   CallBack(work, status);
   return false;
@@ -238,7 +236,7 @@ std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t it
 }
 
 bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits) {
-  if (work.turn.HasPlace()) return direct_.Reduce(work, tag, stop_, waits);
+  if (work.turn.HasPlace()) return small_buckets_.Reduce(work, tag, stop_, waits);
   return node_.collectives().Allreduce(ReductionOf(*work.plan, work.slots, work.arrivals), tag,
                                        stop_, waits);
 }
@@ -252,7 +250,7 @@ Status PlannedPath::Differs(const std::string& bucket) {
 void PlannedPath::Count(const Work& work, Clock::time_point start) {
   const auto now = Clock::now();
   counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddIteration();
+  if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
 BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int>& slots,

@@ -41,7 +41,7 @@ class PlannedPath {
   // Between the groups of ranks.
   struct Network {
     std::unique_ptr<Transport> transport;
-    std::int64_t memory = 0;  // of Exchanges
+    std::int64_t memory = 0;  // of ProgressEngine
     int group = 0, groups = 1;
     std::vector<int> all_ranks;  // the ranks of all groups, one group after the other
     // Gets what another group has taken back. Any thread.
@@ -68,7 +68,7 @@ class PlannedPath {
 
   // Messages between this rank and those with its number in the other groups; nullptr: there are
   // none.
-  Exchanges* exchanges() { return exchanges_.get(); }
+  ProgressEngine* engine() { return engine_.get(); }
 
   // Returns when these buckets, which are complete on all ranks, are reduced. Not longer than
   // `patience`: a rank may have died.
@@ -88,9 +88,9 @@ class PlannedPath {
   void Settle() const;
   // These return false if the path stands still from now on.
   bool Take(int entry, WaitCounts& waits);
-  bool Exchange(int entry, WaitCounts& waits);
-  // The bucket is one for exchanged_.
-  bool IsExchanged(const CompleteBucket& bucket) const;
+  bool PerformInternode(int entry, WaitCounts& waits);
+  // The bucket is one for internode_.
+  bool IsInternode(const CompleteBucket& bucket) const;
   // Whether the path goes on, and what the tensors of the bucket get.
   std::pair<bool, horovod::common::Status> Reduce(Work& work, WaitCounts& waits);
   static void CallBack(const Work& work, const horovod::common::Status& status);
@@ -100,7 +100,7 @@ class PlannedPath {
   // The ranks were about to reduce different tensors. What those of the bucket get.
   horovod::common::Status Differs(const std::string& bucket);
   void Fail(std::string failure);
-  ExchangedBuckets::Binding ExchangedBinding(Network& network);
+  InternodeBuckets::Binding InternodeBinding(Network& network);
   void Count(const Work& work, Clock::time_point start);
   BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
                               const std::vector<ArrivalPtr>& arrivals) const;
@@ -120,9 +120,9 @@ class PlannedPath {
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   mutable std::mutex failure_mutex_;
-  DirectBuckets direct_;
-  std::unique_ptr<Exchanges> exchanges_;
-  std::unique_ptr<ExchangedBuckets> exchanged_;
+  SmallBuckets small_buckets_;
+  std::unique_ptr<ProgressEngine> engine_;
+  std::unique_ptr<InternodeBuckets> internode_;
   std::promise<void> thread_end_;
   std::thread thread_;
 };

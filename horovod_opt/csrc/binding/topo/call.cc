@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {

@@ -26,7 +26,7 @@ int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   next_ = now + kWhile;
   negotiated_ = negotiated(now - kWhile);
   planned_.clear();
-  for (const PlanTable::Waiting& tensor : plans.AllWaiting()) {
+  for (const PlanTable::PendingTensor& tensor : plans.PendingTensors()) {
     if (tensor.since <= now - kWhile) planned_.emplace(tensor.plan, tensor.name);
   }
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {

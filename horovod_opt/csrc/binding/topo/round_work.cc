@@ -55,7 +55,7 @@ std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::s
     joins.swap(joins_);
   }
   if (!joins.empty()) plans_.Join();
-  if (plans_.Joined()) own_wants |= want::kJoined;
+  if (plans_.HasJoined()) own_wants |= want::kJoined;
   if (!failure.empty()) own_wants |= want::kFailure;
   for (SetRoundWork* set : sets) own_wants |= set->Wants();
   if (WaitsLong(sets)) own_wants |= want::kContradiction;

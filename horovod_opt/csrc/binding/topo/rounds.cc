@@ -37,12 +37,12 @@ void Rounds::Connect(NodeMemory* node, bool other_groups, bool leader) {
   if (node != nullptr) doorbell_ = &node->doorbell();
 }
 
-void Rounds::ConnectGroups(Exchanges& exchanges) {
-  if (!exchanges.CanRing()) return;
+void Rounds::ConnectGroups(ProgressEngine& engine) {
+  if (!engine.CanSignal()) return;
   std::lock_guard<std::shared_mutex> lock(close_mutex_);
   notifies_groups_ = true;
-  exchanges_ = &exchanges;
-  if (notified_round_ > 0) exchanges.Ring(notified_round_);
+  engine_ = &engine;
+  if (notified_round_ > 0) engine.Signal(notified_round_);
 }
 
 void Rounds::Request() {
@@ -58,7 +58,7 @@ void Rounds::Hear(std::uint64_t round) {
 }
 
 void Rounds::Request(std::uint64_t round) {
-  if (!doorbell_->Ring(round)) return;
+  if (!doorbell_->Signal(round)) return;
   if (in_queue_) node_->ready().Ready(kRoundId, 1);
   NotifyGroups(round);
 }
@@ -66,7 +66,7 @@ void Rounds::Request(std::uint64_t round) {
 void Rounds::NotifyGroups(std::uint64_t round) {
   std::uint64_t notified = notified_round_;
   while (notified < round && !notified_round_.compare_exchange_weak(notified, round)) continue;
-  if (exchanges_ != nullptr) exchanges_->Ring(round);
+  if (engine_ != nullptr) engine_->Signal(round);
 }
 
 void Rounds::Begin(std::chrono::nanoseconds rest) {
@@ -117,7 +117,7 @@ void Rounds::EnterQueue() {
 void Rounds::Close() {
   std::lock_guard<std::shared_mutex> lock(close_mutex_);
   doorbell_ = nullptr;
-  exchanges_ = nullptr;
+  engine_ = nullptr;
 }
 
 }  // namespace horovod_opt

@@ -33,7 +33,7 @@ class Rounds {
   // the first round.
   void Connect(NodeMemory* node, bool other_groups, bool leader);
   // Requests go through these, if they can, until Close(). Before the first round.
-  void ConnectGroups(Exchanges& exchanges);
+  void ConnectGroups(ProgressEngine& engine);
 
   // Any rank of the group wants the next round. Any thread.
   void Request();
@@ -80,7 +80,7 @@ class Rounds {
 
   std::shared_mutex close_mutex_;  // protects what follows
   Doorbell* doorbell_ = &own_doorbell_;
-  Exchanges* exchanges_ = nullptr;
+  ProgressEngine* engine_ = nullptr;
 };
 
 }  // namespace horovod_opt

@@ -101,11 +101,11 @@ void SetRoundWork::HoldVote() {
   const bool first = controller.GetRank() == 0;
   const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0);
   auto outcome = plans_.Apply(GatherByRank(controller, row));
-  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
-  for (ArrivalPtr& arrival : outcome.overlapping) {
+  for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
+  for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
-  for (const std::string& line : outcome.rejected) {
+  for (const std::string& line : outcome.rejections) {
     SayOnce(controller, line + "; it stays negotiated");
   }
 }
@@ -124,7 +124,7 @@ void SetRoundWork::ReportStall() {
 }
 
 bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {
-  bool any = !plans_.LateSince(since).empty();
+  bool any = !plans_.LateBuckets(since).empty();
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
     const auto type = entry.opt_request_type;
     const bool counts = type != Request::JOIN && type != Request::BARRIER;
@@ -143,7 +143,7 @@ std::vector<WaitingTensor> SetRoundWork::Waiting(PlanTable::Clock::time_point si
     waiting.push_back(horovod_opt::Waiting(id_, entry.tensor_name, type, entry.tensor->dtype(),
                                            shape, entry.opt_since <= since));
   });
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     waiting.push_back(horovod_opt::Waiting(id_, planned.name, RequestTypeOf(planned.collective),
                                            static_cast<DataType>(planned.reduction.dtype),
                                            planned.shape, planned.since <= since));
@@ -153,7 +153,7 @@ std::vector<WaitingTensor> SetRoundWork::Waiting(PlanTable::Clock::time_point si
 
 void SetRoundWork::GiveUp(const Contradiction& contradiction) {
   bool calls_tensor = false;  // in the meantime, if the rank was to object
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     if (planned.name != contradiction.name) continue;
     plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
     calls_tensor = true;

@@ -7,7 +7,7 @@
 
 #include "horovod/common/stall_inspector.h"
 #include "horovod/common/utils/env_parser.h"
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -39,18 +39,18 @@ StallWatch::StallWatch() : last_(Clock::now()) {
 
 bool StallWatch::Due(const PlanTable& plans) {
   if (warning_.count() <= 0 || Clock::now() - last_ < warning_) return false;
-  if (plans.LateSince(Before(warning_)).empty()) return false;
+  if (plans.LateBuckets(Before(warning_)).empty()) return false;
   last_ = Clock::now();
   return true;
 }
 
 bool StallWatch::ShouldEnd(const PlanTable& plans) const {
-  return shutdown_.count() > 0 && !plans.LateSince(Before(shutdown_)).empty();
+  return shutdown_.count() > 0 && !plans.LateBuckets(Before(shutdown_)).empty();
 }
 
 std::string StallWatch::Row(const PlanTable& plans) {
   std::ostringstream row;
-  for (const auto& late : plans.LateSince(Clock::now())) {
+  for (const auto& late : plans.LateBuckets(Clock::now())) {
     for (const auto* names : {&late.here, &late.missing}) {
       for (const auto& name : *names) {
         row << (names == &late.here) << '\t' << late.iteration << '\t' << late.plan << '\t' << name

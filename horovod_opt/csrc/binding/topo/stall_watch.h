@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {

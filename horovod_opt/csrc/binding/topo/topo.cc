@@ -12,7 +12,7 @@
 #include "horovod_opt/csrc/binding/base/say.h"
 #include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
 namespace {
@@ -60,9 +60,9 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
     ops_order_ =
-        std::make_unique<HorovodOpsOrderThread>(*node_, *path_->exchanges(), groups_, counters);
+        std::make_unique<HorovodOpsOrderThread>(*node_, *path_->engine(), groups_, counters);
   }
-  if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
+  if (path_->engine() != nullptr) rounds_.ConnectGroups(*path_->engine());
 }
 
 std::string Topo::Connect(PlannedPath::Network& network) {
@@ -241,8 +241,8 @@ void Topo::Finish() {
   for (const auto& [id, plans] : AllPlans()) plans->Finish();
   await_all_ranks();  // nothing becomes ready any more
   if (!groups_.Alone()) {
-    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
-    path_->Await(plans_.LeftToEnd(rows), kPatienceAtTheEnd);
+    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletionRow());
+    path_->Await(plans_.UntakenBuckets(rows), kPatienceAtTheEnd);
   }
   if (ops_order_ != nullptr) ops_order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue

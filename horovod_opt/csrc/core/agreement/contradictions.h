@@ -1,6 +1,7 @@
-// Which tensors the ranks wait for in vain because they contradict each other: one name in two
-// process sets, or a gradient that is dense on some ranks and sparse on others. Upstream pairs
-// tensors by process set and name, so it never compares these, and the ranks wait forever.
+// Deadlock detection: which tensors the ranks wait for in vain because they contradict each other:
+// one name in two process sets, or a gradient that is dense on some ranks and sparse on others.
+// Upstream pairs tensors by process set and name, so it never compares these, and the ranks wait
+// forever.
 //
 // Rules (each with a test that fails without it):
 // 1. A rank contradicts a tensor of its process set by waiting for another one, which has waited
@@ -17,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 

@@ -1,3 +1,4 @@
+// Agreement on settings: which differ between the ranks, and what all of them say then.
 #pragma once
 
 #include <string>

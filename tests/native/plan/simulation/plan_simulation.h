@@ -82,7 +82,7 @@ class PlanSimulation {
     std::vector<int> graph;  // by plan: number of the one that shows its keys
     std::vector<std::vector<std::uint64_t>> arrivals;         // by plan, slot; this epoch
     std::map<std::pair<int, int>, std::uint64_t> negotiated;  // plan, slot -> iteration
-    std::size_t taken = 0;                                    // entries of the ready queue
+    std::size_t entries_read = 0;                             // entries of the ready queue
     std::size_t finished = 0;
     Work work;
     std::vector<int> readies, takes;  // by bucket ID

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/contradictions.h"
+#include "horovod_opt/csrc/core/agreement/contradictions.h"
 
 #include <gtest/gtest.h>
 
@@ -48,9 +48,9 @@ std::vector<Contradiction> Find(const std::map<int, std::vector<WaitingTensor>>&
       rows, [&](int id) { return sets.count(id) > 0 ? sets.at(id) : std::vector<int>{}; });
 }
 
-std::vector<std::string> Names(const std::vector<Contradiction>& found) {
+std::vector<std::string> Names(const std::vector<Contradiction>& contradictions) {
   std::vector<std::string> names;
-  for (const Contradiction& one : found) names.push_back(one.name);
+  for (const Contradiction& contradiction : contradictions) names.push_back(contradiction.name);
   return names;
 }
 
@@ -58,39 +58,42 @@ using Strings = std::vector<std::string>;
 using Ranks = std::vector<int>;
 
 TEST(Contradictions, ANameInTwoProcessSets) {
-  const auto found = Find({{0, {Dense("x", 1)}}, {1, {Dense("x", 2)}}, {2, {Dense("x", 2)}}},
-                          {{1, {0, 1}}, {2, {0, 1, 2}}});
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].process_set, 1);
-  EXPECT_EQ(found[0].contradicting, Ranks{1});
-  EXPECT_EQ(found[1].process_set, 2);
-  EXPECT_EQ(found[1].contradicting, Ranks{0});
-  EXPECT_EQ(found[0].error, found[1].error);
-  EXPECT_NE(found[0].error.find("rank 0: ALLREDUCE of float32 [20, 3] 'x' in process set 1; ranks "
-                                "1-2: ALLREDUCE of float32 [20, 3] 'x' in process set 2"),
+  const auto contradictions =
+      Find({{0, {Dense("x", 1)}}, {1, {Dense("x", 2)}}, {2, {Dense("x", 2)}}},
+           {{1, {0, 1}}, {2, {0, 1, 2}}});
+  ASSERT_EQ(contradictions.size(), 2u);
+  EXPECT_EQ(contradictions[0].process_set, 1);
+  EXPECT_EQ(contradictions[0].contradicting, Ranks{1});
+  EXPECT_EQ(contradictions[1].process_set, 2);
+  EXPECT_EQ(contradictions[1].contradicting, Ranks{0});
+  EXPECT_EQ(contradictions[0].error, contradictions[1].error);
+  EXPECT_NE(contradictions[0].error.find(
+                "rank 0: ALLREDUCE of float32 [20, 3] 'x' in process set 1; ranks "
+                "1-2: ALLREDUCE of float32 [20, 3] 'x' in process set 2"),
             std::string::npos)
-      << found[0].error;
+      << contradictions[0].error;
 }
 
 TEST(Contradictions, AGradientThatIsSparseOnOneRank) {
-  const auto found = Find({{0, {Dense("grad")}},
-                           {1, {Dense("grad")}},
-                           {2, {Indices("grad.indices"), Values("grad.values")}}});
-  EXPECT_EQ(Names(found), (Strings{"grad", "grad.indices", "grad.values"}));
-  ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(found[0].contradicting, Ranks{2});
-  EXPECT_EQ(found[1].contradicting, (Ranks{0, 1}));
-  EXPECT_EQ(found[2].contradicting, (Ranks{0, 1}));
-  EXPECT_EQ(found[0].error, found[1].error);
-  EXPECT_EQ(found[0].error, found[2].error);
-  EXPECT_NE(found[0].error.find("ranks 0-1: ALLREDUCE of float32 [20, 3] 'grad'; rank 2: "),
-            std::string::npos)
-      << found[0].error;
+  const auto contradictions = Find({{0, {Dense("grad")}},
+                                    {1, {Dense("grad")}},
+                                    {2, {Indices("grad.indices"), Values("grad.values")}}});
+  EXPECT_EQ(Names(contradictions), (Strings{"grad", "grad.indices", "grad.values"}));
+  ASSERT_EQ(contradictions.size(), 3u);
+  EXPECT_EQ(contradictions[0].contradicting, Ranks{2});
+  EXPECT_EQ(contradictions[1].contradicting, (Ranks{0, 1}));
+  EXPECT_EQ(contradictions[2].contradicting, (Ranks{0, 1}));
+  EXPECT_EQ(contradictions[0].error, contradictions[1].error);
+  EXPECT_EQ(contradictions[0].error, contradictions[2].error);
+  EXPECT_NE(
+      contradictions[0].error.find("ranks 0-1: ALLREDUCE of float32 [20, 3] 'grad'; rank 2: "),
+      std::string::npos)
+      << contradictions[0].error;
 }
 
 TEST(Contradictions, NamesWithTabsOrSpacesAreKept) {
-  const auto found = Find({{0, {Dense("a b\tc")}}, {1, {Values("v")}}}, {{0, {0, 1}}});
-  EXPECT_EQ(Names(found), (Strings{"a b\tc", "v"}));
+  const auto contradictions = Find({{0, {Dense("a b\tc")}}, {1, {Values("v")}}}, {{0, {0, 1}}});
+  EXPECT_EQ(Names(contradictions), (Strings{"a b\tc", "v"}));
 }
 
 // Rule 2.
@@ -100,15 +103,15 @@ TEST(Contradictions, ARankThatMayStillSendTheTensorIsWaitedFor) {
 
 // Rule 2: rank 2 may still send x in process set 2, then rank 1 goes on and sends it in set 1.
 TEST(Contradictions, ARankThatWaitsForAnotherOneIsWaitedFor) {
-  const auto found =
+  const auto contradictions =
       Find({{0, {Dense("x", 1)}}, {1, {Dense("x", 2)}}, {2, {}}}, {{1, {0, 1}}, {2, {1, 2}}});
-  EXPECT_TRUE(found.empty());
+  EXPECT_TRUE(contradictions.empty());
 }
 
 TEST(Contradictions, ATensorThatAllWaitForIsAboutToBeReduced) {
-  const auto found = Find(
+  const auto contradictions = Find(
       {{0, {Dense("grad"), Values("v")}}, {1, {Dense("grad"), Values("v")}}, {2, {Dense("grad")}}});
-  EXPECT_TRUE(found.empty());
+  EXPECT_TRUE(contradictions.empty());
 }
 
 // Rule 1.
@@ -119,18 +122,19 @@ TEST(Contradictions, WhatHasJustBeenCalledContradictsNothing) {
 
 // Rank 1 has come a moment later than rank 0.
 TEST(Contradictions, WhoeverWaitsForTheTensorMayHaveJustCome) {
-  const auto found =
+  const auto contradictions =
       Find({{0, {Dense("grad")}}, {1, {JustNow(Dense("grad"))}}, {2, {Values("v")}}});
-  EXPECT_EQ(Names(found), Strings{}) << "rank 1 may still send v: nothing it waits for is old";
+  EXPECT_EQ(Names(contradictions), Strings{})
+      << "rank 1 may still send v: nothing it waits for is old";
   EXPECT_EQ(Names(Find({{0, {Dense("grad")}}, {1, {Dense("grad")}}, {2, {Values("v")}}})),
             (Strings{"grad", "v"}));
 }
 
 TEST(Contradictions, OtherTensorsThatWaitBesideThemAreNotTouched) {
-  const auto found = Find({{0, {Dense("grad"), Dense("other")}},
-                           {1, {Dense("grad"), Dense("other")}},
-                           {2, {Values("v"), Dense("other")}}});
-  EXPECT_EQ(Names(found), (Strings{"grad", "v"}));
+  const auto contradictions = Find({{0, {Dense("grad"), Dense("other")}},
+                                    {1, {Dense("grad"), Dense("other")}},
+                                    {2, {Values("v"), Dense("other")}}});
+  EXPECT_EQ(Names(contradictions), (Strings{"grad", "v"}));
 }
 
 TEST(Contradictions, OtherTypesAndShapesDoNotContradict) {

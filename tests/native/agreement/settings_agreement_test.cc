@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/waiting/sleep_between_tests.h"
+#include "horovod_opt/csrc/core/waiting/backoff.h"
 
 #include <gtest/gtest.h>
 

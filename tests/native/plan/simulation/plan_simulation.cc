@@ -1,4 +1,4 @@
-#include "tests/native/plan/plan_simulation.h"
+#include "tests/native/plan/simulation/plan_simulation.h"
 
 #include <algorithm>
 #include <set>
@@ -104,9 +104,9 @@ void PlanSimulation::Framework(int rank) {
   }
   const int slot = Below(static_cast<int>(slots.size()));
   const auto& after = slots[slot].after;
-  if (thread.slots[slot] == Sent::kNot && std::all_of(after.begin(), after.end(), [&](int other) {
-        return thread.slots[other] == Sent::kReduced;
-      })) {
+  if (thread.slots[slot] == Sent::kNot &&
+      std::all_of(after.begin(), after.end(),
+                  [&](int dependency) { return thread.slots[dependency] == Sent::kReduced; })) {
     thread.slots[slot] = Sent::kYes;
     return Send(rank, plan, slot);
   }
@@ -167,20 +167,20 @@ void PlanSimulation::Reduced(int rank, int plan, int slot) {
 
 void PlanSimulation::PlannedPath(int rank) {
   Rank& self = *ranks_[rank];
-  if (self.finished == self.taken) {
-    if (self.taken == queue_.size()) return;
-    const std::size_t position = self.taken++;
+  if (self.finished == self.entries_read) {
+    if (self.entries_read == queue_.size()) return;
+    const std::size_t position = self.entries_read++;
     ++self.takes[queue_[position]];
     self.work = self.plans.Take(queue_[position]);
     return Check(rank, self.work, position);
   }
   // A reduction ends after all ranks have begun it.
   if (std::any_of(ranks_.begin(), ranks_.end(),
-                  [&](const auto& other) { return other->taken < self.taken; })) {
+                  [&](const auto& peer) { return peer->entries_read < self.entries_read; })) {
     return;
   }
   ++self.finished;
-  if (!self.work.slots.empty()) self.plans.Finished(self.work);
+  if (!self.work.slots.empty()) self.plans.MarkReduced(self.work);
   for (const ArrivalPtr& arrival : self.work.arrivals) {
     if (arrival == nullptr) continue;
     const auto& tensor = static_cast<const Tensor&>(*arrival);
@@ -223,11 +223,11 @@ void PlanSimulation::Begin(Phase phase) {
 void PlanSimulation::Background(int rank) {
   Rank& self = *ranks_[rank];
   if (phase_ == Phase::kNegotiation) {
-    const bool wanted = std::any_of(ranks_.begin(), ranks_.end(),
-                                    [](const auto& one) { return one->plans.WantsVote(); });
+    const bool is_requested = std::any_of(ranks_.begin(), ranks_.end(),
+                                          [](const auto& peer) { return peer->plans.WantsVote(); });
     // All may join between the vote of a round and its negotiation.
     if (AllJoined() && Below(2) == 0) return Begin(Phase::kRestart);
-    if (Below(wanted ? 4 : 50) == 0) return Begin(Phase::kRows);
+    if (Below(is_requested ? 4 : 50) == 0) return Begin(Phase::kRows);
     return Negotiate();
   }
   if (self.took_part) return;
@@ -237,16 +237,16 @@ void PlanSimulation::Background(int rank) {
                                   PlanTable::Clock::now() + program_.idle);
   } else if (phase_ == Phase::kDecisions) {
     std::vector<std::string> rows;
-    for (const auto& one : ranks_) rows.push_back(one->row);
+    for (const auto& peer : ranks_) rows.push_back(peer->row);
     const auto outcome = self.plans.Apply(ByRank(rows));
-    EXPECT_TRUE(outcome.overlapping.empty());
-    for (const ArrivalPtr& arrival : outcome.negotiated) {
+    EXPECT_TRUE(outcome.to_refuse.empty());
+    for (const ArrivalPtr& arrival : outcome.to_negotiate) {
       const auto& tensor = static_cast<const Tensor&>(*arrival);
       TakesLane(tensor, Route::kNegotiated);
       self.negotiated[{tensor.plan, tensor.slot}] = tensor.iteration;
     }
     if (rank == 0) {
-      rejected_.insert(rejected_.end(), outcome.rejected.begin(), outcome.rejected.end());
+      rejected_.insert(rejected_.end(), outcome.rejections.begin(), outcome.rejections.end());
     }
   } else {
     self.plans.Restart();
@@ -283,18 +283,19 @@ void PlanSimulation::Negotiate() {
 }
 
 bool PlanSimulation::TookPart() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& one) { return one->took_part; });
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& peer) { return peer->took_part; });
 }
 
 bool PlanSimulation::AllJoined() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& one) { return one->joined; });
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& peer) { return peer->joined; });
 }
 
 bool PlanSimulation::Over() const {
   const int epochs = static_cast<int>(program_.iterations.size());
   return phase_ == Phase::kNegotiation &&
-         std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& one) {
-           return one->epoch == epochs && one->finished == queue_.size();
+         std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& peer) {
+           return peer->epoch == epochs && peer->finished == queue_.size();
          });
 }
 

@@ -1,18 +1,18 @@
-#include "horovod_opt/csrc/core/plan/contradictions.h"
+#include "horovod_opt/csrc/core/agreement/contradictions.h"
 
 #include <algorithm>
 #include <set>
 #include <sstream>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
 
-using Key = std::pair<int, std::string>;      // process set, name
-using Waiting = std::map<int, WaitingTensor>;  // who waits for it
-using Tensors = std::map<Key, Waiting>;
+using Key = std::pair<int, std::string>;       // process set, name
+using Waiters = std::map<int, WaitingTensor>;  // who waits for it
+using Tensors = std::map<Key, Waiters>;
 using Keys = std::set<Key>;
 
 std::vector<WaitingTensor> WaitingIn(const std::string& row) {
@@ -20,18 +20,18 @@ std::vector<WaitingTensor> WaitingIn(const std::string& row) {
   std::istringstream lines(row);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
-    WaitingTensor one;
+    WaitingTensor tensor;
     int kind = 0;
     std::size_t dimensions = 0;
-    fields >> one.process_set >> kind >> one.dtype >> one.integer >> one.has_rows >> one.long_ago >>
-        dimensions;
-    one.kind = static_cast<WaitingTensor::Kind>(kind);
-    one.row.resize(dimensions);
-    for (std::int64_t& dimension : one.row) fields >> dimension;
+    fields >> tensor.process_set >> kind >> tensor.dtype >> tensor.integer >> tensor.has_rows >>
+        tensor.long_ago >> dimensions;
+    tensor.kind = static_cast<WaitingTensor::Kind>(kind);
+    tensor.row.resize(dimensions);
+    for (std::int64_t& dimension : tensor.row) fields >> dimension;
     fields.get();
-    std::getline(fields, one.text, '\t');
-    std::getline(fields, one.name);
-    waiting.push_back(std::move(one));
+    std::getline(fields, tensor.text, '\t');
+    std::getline(fields, tensor.name);
+    waiting.push_back(std::move(tensor));
   }
   return waiting;
 }
@@ -42,9 +42,9 @@ bool IsSparseFormOf(const WaitingTensor& values, const WaitingTensor& dense) {
          values.row == dense.row;
 }
 
-bool AreContradictory(const WaitingTensor& one, const WaitingTensor& other) {
-  if (one.process_set != other.process_set) return one.name == other.name;
-  return IsSparseFormOf(one, other) || IsSparseFormOf(other, one);
+bool AreContradictory(const WaitingTensor& first, const WaitingTensor& second) {
+  if (first.process_set != second.process_set) return first.name == second.name;
+  return IsSparseFormOf(first, second) || IsSparseFormOf(second, first);
 }
 
 bool MayBeIndices(const WaitingTensor& tensor) {
@@ -53,27 +53,27 @@ bool MayBeIndices(const WaitingTensor& tensor) {
 
 // What of `vain` contradicts the tensor `key`, on a rank that does not wait for it.
 Keys ContradictedBy(const Key& key, int rank, const Keys& vain, const Tensors& tensors) {
-  Keys found;
+  Keys keys;
   const auto contradicted = [&](const WaitingTensor& tensor) {
-    for (const Key& other : vain) {
-      const Waiting& waiting = tensors.at(other);
+    for (const Key& candidate : vain) {
+      const Waiters& waiting = tensors.at(candidate);
       const auto here = waiting.find(rank);
       if (here != waiting.end() && here->second.long_ago && AreContradictory(tensor, here->second))
-        found.insert(other);
+        keys.insert(candidate);
     }
   };
   for (const auto& [waits, tensor] : tensors.at(key)) {
     contradicted(tensor);
     if (!MayBeIndices(tensor)) continue;
     // The values beside them are what a dense gradient contradicts.
-    for (const Key& other : vain) {
-      const Waiting& waiting = tensors.at(other);
+    for (const Key& candidate : vain) {
+      const Waiters& waiting = tensors.at(candidate);
       const auto beside = waiting.find(waits);
-      if (other == key || beside == waiting.end() || other.first != key.first) continue;
+      if (candidate == key || beside == waiting.end() || candidate.first != key.first) continue;
       if (beside->second.kind == WaitingTensor::kAllgather) contradicted(beside->second);
     }
   }
-  return found;
+  return keys;
 }
 
 // Those that belong together with `key`, itself included.
@@ -81,14 +81,14 @@ Keys Component(const Key& key, const std::map<Key, Keys>& contradicted) {
   Keys component{key};
   for (std::size_t before = 0; before != component.size();) {
     before = component.size();
-    for (const auto& [one, others] : contradicted) {
-      const bool touches = component.count(one) > 0 ||
-                           std::any_of(others.begin(), others.end(), [&](const Key& other) {
-                             return component.count(other) > 0;
+    for (const auto& [vain, by] : contradicted) {
+      const bool touches = component.count(vain) > 0 ||
+                           std::any_of(by.begin(), by.end(), [&](const Key& contradicting) {
+                             return component.count(contradicting) > 0;
                            });
       if (!touches) continue;
-      component.insert(one);
-      component.insert(others.begin(), others.end());
+      component.insert(vain);
+      component.insert(by.begin(), by.end());
     }
   }
   return component;
@@ -105,12 +105,13 @@ std::string Error(const Keys& component, const Tensors& tensors) {
     }
   }
   std::map<std::vector<int>, std::string> lines;
-  for (const auto& [what, who] : ranks) {
-    std::string& line = lines[who];
-    line += (line.empty() ? Ranges("rank", who) + ": " : ", ") + what;
+  for (const auto& [tensor, waiters] : ranks) {
+    std::string& line = lines[waiters];
+    line += (line.empty() ? Ranges("rank", waiters) + ": " : ", ") + tensor;
   }
   std::string text = "Mismatched tensors, for which the ranks would wait forever: ";
-  for (const auto& [who, line] : lines) text += (who == lines.begin()->first ? "" : "; ") + line;
+  for (const auto& [waiters, line] : lines)
+    text += (waiters == lines.begin()->first ? "" : "; ") + line;
   return text + (in_sets ? ". Call it in one process set on all of its ranks, or under two names."
                          : ". A gradient has to be sparse on all ranks or on none: "
                            "sparse_as_dense=True makes it dense.");
@@ -120,11 +121,11 @@ std::string Error(const Keys& component, const Tensors& tensors) {
 
 std::string ToRow(const std::vector<WaitingTensor>& waiting) {
   std::ostringstream row;
-  for (const WaitingTensor& one : waiting) {
-    row << one.process_set << ' ' << one.kind << ' ' << one.dtype << ' ' << one.integer << ' '
-        << one.has_rows << ' ' << one.long_ago << ' ' << one.row.size();
-    for (std::int64_t dimension : one.row) row << ' ' << dimension;
-    row << ' ' << one.text << '\t' << one.name << '\n';
+  for (const WaitingTensor& tensor : waiting) {
+    row << tensor.process_set << ' ' << tensor.kind << ' ' << tensor.dtype << ' ' << tensor.integer
+        << ' ' << tensor.has_rows << ' ' << tensor.long_ago << ' ' << tensor.row.size();
+    for (std::int64_t dimension : tensor.row) row << ' ' << dimension;
+    row << ' ' << tensor.text << '\t' << tensor.name << '\n';
   }
   return row.str();
 }
@@ -133,8 +134,8 @@ std::vector<Contradiction> Contradictions(const TextByRank& rows,
                                           const std::function<std::vector<int>(int)>& members) {
   Tensors tensors;
   for (const auto& [row, ranks] : Distinct(rows)) {
-    for (const WaitingTensor& one : WaitingIn(row)) {
-      for (int rank : ranks) tensors[{one.process_set, one.name}].emplace(rank, one);
+    for (const WaitingTensor& tensor : WaitingIn(row)) {
+      for (int rank : ranks) tensors[{tensor.process_set, tensor.name}].emplace(rank, tensor);
     }
   }
   std::map<Key, std::vector<int>> missing;
@@ -150,12 +151,13 @@ std::vector<Contradiction> Contradictions(const TextByRank& rows,
     changed = false;
     for (auto key = vain.begin(); key != vain.end();) {
       Keys all;
-      const bool by_each = std::all_of(missing[*key].begin(), missing[*key].end(), [&](int rank) {
-        const Keys by = ContradictedBy(*key, rank, vain, tensors);
-        all.insert(by.begin(), by.end());
-        return !by.empty();
-      });
-      if (by_each) {
+      const bool by_every_rank =
+          std::all_of(missing[*key].begin(), missing[*key].end(), [&](int rank) {
+            const Keys by = ContradictedBy(*key, rank, vain, tensors);
+            all.insert(by.begin(), by.end());
+            return !by.empty();
+          });
+      if (by_every_rank) {
         contradicted[*key++] = all;
       } else {
         contradicted.erase(*key);
@@ -164,12 +166,12 @@ std::vector<Contradiction> Contradictions(const TextByRank& rows,
       }
     }
   }
-  std::vector<Contradiction> found;
+  std::vector<Contradiction> contradictions;
   for (const Key& key : vain) {
-    found.push_back(
+    contradictions.push_back(
         {key.first, key.second, missing[key], Error(Component(key, contradicted), tensors)});
   }
-  return found;
+  return contradictions;
 }
 
 }  // namespace horovod_opt

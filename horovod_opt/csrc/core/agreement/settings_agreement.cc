@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -20,9 +20,9 @@ const char kRemedy[] =
 class RanksByText {
  public:
   void Add(const std::string& text, int rank) {
-    const auto [found, is_new] = index_.emplace(text, entries_.size());
+    const auto [entry, is_new] = index_.emplace(text, entries_.size());
     if (is_new) entries_.emplace_back(text, std::vector<int>());
-    entries_[found->second].second.push_back(rank);
+    entries_[entry->second].second.push_back(rank);
   }
   const std::vector<std::pair<std::string, std::vector<int>>>& Entries() const { return entries_; }
 

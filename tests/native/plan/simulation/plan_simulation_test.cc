@@ -1,6 +1,6 @@
 // Whole jobs: the rules of plan_run.h and vote.h, in orders that nobody thought of.
 
-#include "tests/native/plan/plan_simulation.h"
+#include "tests/native/plan/simulation/plan_simulation.h"
 
 namespace horovod_opt {
 namespace {
@@ -245,8 +245,8 @@ TEST(PlanSimulation, KeyOfAnotherPlanEndsBothEverywhere) {
     PlanSimulation job(program, seed);
     job.Run();
     ASSERT_EQ(job.rejected().size(), 2u);
-    for (int each = 0; each < ranks; ++each) {
-      for (const auto& plan : job.plans(each).Reports()) EXPECT_EQ(plan.state, "negotiated");
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const auto& plan : job.plans(rank).Reports()) EXPECT_EQ(plan.state, "negotiated");
     }
   });
 }
