@@ -16,7 +16,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from horovod_opt import __version__, guard, usable_cores, without_horovod
+from horovod_opt import __version__, guard, cpu_set, without_horovod
 from horovod_opt.launcher import slurm_step
 from horovod_opt.settings import Settings, SettingsError, ineffective, load
 
@@ -83,7 +83,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
     except SettingsError as error:
         settings_error = str(error)
     spec = guard.find_horovod()
-    cpus = usable_cores.allowed_cpus()
+    cpus = cpu_set.allowed_cpus()
     mpirun = find_mpirun()
     return Facts(
         ranks=ranks or local_size(environ),
@@ -94,7 +94,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
         mpirun=mpirun,
         mpirun_version=_mpirun_version(mpirun),
         cpus=tuple(cpus),
-        cores=usable_cores.count_cores(cpus),
+        cores=cpu_set.count_cores(cpus),
         shm_free_mib=_shm_free_mib(),
         memfd_error=_memfd_error(),
         settings=settings,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_opt import usable_cores
+from horovod_opt import cpu_set
 from horovod_opt.launcher import slurm_step
 
 CPUS_PER_RANK = 4
@@ -147,7 +147,7 @@ def _installed_gpus(environ: Mapping[str, str]) -> int:
 
 def usable_cpus(root: Path = Path("/")) -> int:
     """CPUs of this process' affinity, or fewer if its control group may not use them all."""
-    cpus = len(usable_cores.allowed_cpus())
+    cpus = len(cpu_set.allowed_cpus())
     quota = cpu_quota(root)
     return cpus if quota is None else max(1, min(cpus, int(quota)))
 

@@ -17,7 +17,7 @@ from horovod_lab.bench.training.run_job import (
 )
 from horovod_lab.bench.worker_job import BASE, LIMIT, Series
 from horovod_opt.arguments import Refused
-from horovod_opt.usable_cores import allowed_cpus, count_cores
+from horovod_opt.cpu_set import allowed_cpus, count_cores
 
 
 def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setup]:

@@ -51,7 +51,7 @@ def test_the_mode_is_given_or_the_drivers(monkeypatch):
 @pytest.mark.parametrize("cores, mode, ranks", [
     (2, "topo", 2), (2, "auto", 2), (2, "scp", 1), (3, "topo+scp", 1), (4, "scp", 2)])
 def test_scp_has_fewer_ranks_on_few_cores(monkeypatch, cores, mode, ranks):
-    monkeypatch.setattr(expect.usable_cores, "count_cores", lambda _: cores)
+    monkeypatch.setattr(expect.cpu_set, "count_cores", lambda _: cores)
     assert expect.ranks_for(mode) == ranks
 
 

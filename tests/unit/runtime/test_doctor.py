@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from horovod_opt import cli, usable_cores
+from horovod_opt import cli, cpu_set
 from horovod_opt.doctor import inspection, tables
 from horovod_opt.doctor.findings import examine
 from horovod_opt.doctor.inspection import Facts, Framework
@@ -169,9 +169,9 @@ def test_hyperthreads_are_one_core(tmp_path):
         topology = tmp_path / f"cpu{cpu}" / "topology"
         topology.mkdir(parents=True)
         (topology / "thread_siblings_list").write_text(siblings + "\n")
-    assert usable_cores.count_cores([0, 1, 2, 3], tmp_path) == 2
-    assert usable_cores.count_cores([0, 2], tmp_path) == 1
-    assert usable_cores.count_cores([7, 8], tmp_path) == 2  # a machine without that file
+    assert cpu_set.count_cores([0, 1, 2, 3], tmp_path) == 2
+    assert cpu_set.count_cores([0, 2], tmp_path) == 1
+    assert cpu_set.count_cores([7, 8], tmp_path) == 2  # a machine without that file
 
 
 def test_memory_without_a_name():
