@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from horovod_opt import guard, without_horovod
+from horovod_opt import guard
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
+from horovod_opt.launcher import built
 from horovod_opt.native import header
 
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
@@ -170,8 +171,8 @@ def _notes(facts: Facts) -> list[str]:
         if not framework.library
     ]
     if facts.built_without_horovod and not facts.horovod:
-        notes.append(f"Built without Horovod ({without_horovod.VARIABLE}=1): the input side, "
-                     f"graph_analysis and the tools work. For the rest: {without_horovod.REMEDY}.")
+        notes.append(f"Built without Horovod ({built.WITHOUT_HOROVOD}=1): the input side, "
+                     f"graph_analysis and the tools work. For the rest: {built.REMEDY}.")
     if _plans(facts):
         notes += _planning_notes(facts)
     if facts.ranks > facts.cores:

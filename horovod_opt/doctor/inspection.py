@@ -16,8 +16,8 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from horovod_opt import __version__, guard, cpu_set, without_horovod
-from horovod_opt.launcher import slurm_step
+from horovod_opt import __version__, cpu_set, guard
+from horovod_opt.launcher import built, slurm_step
 from horovod_opt.settings import Settings, SettingsError, ineffective, load
 
 # Framework: (native library, key in Horovod's metadata.json, distributions that bring it).
@@ -100,7 +100,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
         settings=settings,
         settings_error=settings_error,
         ineffective=tuple(ineffective(settings, environ)) if settings else (),
-        built_without_horovod=without_horovod.is_built_without(),
+        built_without_horovod=built.is_without_horovod(),
     )
 
 

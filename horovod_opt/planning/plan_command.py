@@ -29,7 +29,7 @@ from graph_analysis import (
 from graph_analysis.draw import draw as draw_analysis
 from graph_analysis.plan import kinds
 from graph_analysis.plan_views import plan_table
-from horovod_opt import without_horovod
+from horovod_opt.launcher.built import explain_absence
 from horovod_opt.planning import first_step
 from horovod_opt.planning.planner import bucket_bytes
 from horovod_opt.planning.region_file import PLANS, read_region
@@ -98,9 +98,9 @@ def _of_file(path: Path, fetches: Sequence[str], threshold: int) -> Sequence[Reg
 
 def _of_script(path: Path, threshold: Optional[int], job: Job) -> list[Region]:
     """Starts a job that writes its plans to a folder, and ends it when no more come."""
-    missing = without_horovod.missing(f"running {path}")
-    if missing:
-        raise CommandError(missing)
+    absence = explain_absence(f"running {path}")
+    if absence:
+        raise CommandError(absence)
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "output.txt"
         environment = {**os.environ, "HOROVOD_OPT_MODE": "topo", PLANS: name,
