@@ -15,9 +15,8 @@ from horovod_opt import counters, xla
 from horovod_opt.launcher import slurm_step
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
-from horovod_opt.planning import first_step, pytorch_gradients
+from horovod_opt.planning import plan_folder, pytorch_gradients
 from horovod_opt.planning.planner import Planner
-from horovod_opt.planning.region_file import PLANS
 from horovod_opt.settings import Settings, SettingsError, load
 
 # A rank that still blocks in MPI, mostly to move data, offers its core to others at each turn: Open
@@ -87,8 +86,8 @@ def configure(lib: ctypes.CDLL) -> None:
     framework = framework_of(lib)
     _initialized.pop(framework, None)
     _initialized[framework] = _Native(lib, table)
-    if settings.plans and first_step.is_wanted():
-        first_step.announce()
+    if settings.plans and plan_folder.stops_before_step():
+        plan_folder.announce()
     if framework == "tensorflow" and settings.plans:
         _capture_graphs(lib)
     elif framework == "torch":
@@ -102,8 +101,8 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
     from horovod_opt.planning import tensorflow_hooks
 
     planner = Planner(lib)
-    before_step = first_step.stop if first_step.is_wanted() else None
-    capture = tensorflow_hooks.Capture(planner, os.environ.get(PLANS, ""), before_step)
+    before_step = plan_folder.stop if plan_folder.stops_before_step() else None
+    capture = tensorflow_hooks.Capture(planner, os.environ.get(plan_folder.PLANS, ""), before_step)
     tensorflow_hooks.install(capture)
 
 

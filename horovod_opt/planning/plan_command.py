@@ -30,9 +30,8 @@ from graph_analysis.draw import draw as draw_analysis
 from graph_analysis.plan import kinds
 from graph_analysis.plan_views import plan_table
 from horovod_opt.launcher.built import explain_absence
-from horovod_opt.planning import first_step
+from horovod_opt.planning import plan_folder
 from horovod_opt.planning.planner import bucket_bytes
-from horovod_opt.planning.region_file import PLANS, read_region
 from horovod_opt.settings import SettingsError
 
 QUIET_SECONDS = 5.0  # without another sign after the first: the script has shown what it does
@@ -103,8 +102,8 @@ def _of_script(path: Path, threshold: Optional[int], job: Job) -> list[Region]:
         raise CommandError(absence)
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "output.txt"
-        environment = {**os.environ, "HOROVOD_OPT_MODE": "topo", PLANS: name,
-                       first_step.STOP: str(int(not job.train))}
+        environment = {**os.environ, "HOROVOD_OPT_MODE": "topo", plan_folder.PLANS: name,
+                       plan_folder.STOP: str(int(not job.train))}
         if threshold:
             environment["HOROVOD_FUSION_THRESHOLD"] = str(threshold)
         with log.open("w") as output:
@@ -116,11 +115,11 @@ def _of_script(path: Path, threshold: Optional[int], job: Job) -> list[Region]:
             try:
                 _wait_for_plans(process, folder, job)
             finally:
-                first_step.kill(folder)
+                plan_folder.kill(folder)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGTERM)
                     process.wait()
-        regions = [read_region(file) for file in sorted(folder.glob("*.json"))]
+        regions = [plan_folder.read_region(file) for file in sorted(folder.glob("*.json"))]
         if not regions:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
             raise CommandError(
@@ -134,7 +133,7 @@ def _wait_for_plans(process: subprocess.Popen, folder: Path, job: Job) -> None:
     first sign: plans if it trains, otherwise ranks that have stopped."""
     signs, since = 0, time.monotonic()
     while process.poll() is None:
-        now = len(list(folder.glob("*.json"))) if job.train else first_step.stopped(folder)
+        now = len(list(folder.glob("*.json"))) if job.train else plan_folder.count_stopped(folder)
         if now > signs:
             signs, since = now, time.monotonic()
         if signs and time.monotonic() - since > QUIET_SECONDS:

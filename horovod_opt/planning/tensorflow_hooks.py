@@ -19,8 +19,8 @@ from typing import Any
 import graph_analysis
 from graph_analysis.analysis import BY_ITSELF
 from horovod_opt.native.plan_text import native_text
+from horovod_opt.planning.plan_folder import write_region
 from horovod_opt.planning.planner import Planner, bucket_bytes
-from horovod_opt.planning.region_file import write_region
 
 KEY = "opt_key"
 PLANNED_OP = "HorovodAllreduce"

@@ -85,11 +85,11 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
     def stop():
         raise InterruptedError
 
-    monkeypatch.setattr(pytorch_gradients.first_step, "stop", stop)
+    monkeypatch.setattr(pytorch_gradients.plan_folder, "stop", stop)
     monkeypatch.setenv("HOROVOD_OPT_PLANS_STOP", "1")
     planned(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
     assert len(native.used) == 1
-    monkeypatch.setattr(pytorch_gradients.first_step, "is_wanted", lambda: True)
+    monkeypatch.setattr(pytorch_gradients.plan_folder, "stops_before_step", lambda: True)
     plan = planned(native, b=record(4, dtype="int16"), a=record(3))
     plan.before_allreduce("b")
     for before in (plan.before_allreduce, plan.before_allgathers):

@@ -14,7 +14,7 @@ from tensorflow.python.client import session
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from horovod_opt.planning import tensorflow_hooks as capturing
-from horovod_opt.planning.region_file import read_region
+from horovod_opt.planning.plan_folder import read_region
 from horovod_opt.planning.tensorflow_hooks import KEY, PLANNED_OP, Capture
 from horovod_opt.tracing import two_ranks
 
