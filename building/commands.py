@@ -16,7 +16,6 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 from building import BuildError, environment, native, source_tree
-from building.tensorflow_flags import find_tensorflow
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
@@ -93,7 +92,7 @@ class BuildExt(build_ext):
 
 def _compile_kernel(found, target: Path) -> None:
     """For the TensorFlow that is there. What has none goes on in Python."""
-    tensorflow = find_tensorflow(found.variables)
+    tensorflow = native.find_tensorflow(found.variables)
     if tensorflow is None:
         say("no TensorFlow, so no kernel: batches for one that comes later will be made in Python")
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import horovod_opt
 from building import BuildError, series, source_tree, upstream
 
 ROOT = Path(__file__).parents[3]
@@ -305,3 +306,11 @@ def test_real_patch_with_shifted_line_numbers_is_refused(patch, tree, tmp_path):
         shifted.write_text(f"{text[:header.start()]}@@ -{line}{text[header.end():]}")
         with pytest.raises(BuildError):
             series.apply_patch(shifted, shutil.copytree(tree, tmp_path / str(header.start())))
+
+
+def test_patched_version_is_upstreams_plus_ours():
+    patch = PATCHES / "hooks" / "version.patch"
+    (hunk,) = series.parse(patch.read_text(), patch.name)["horovod/__init__.py"]
+    pin = upstream.read_pin()
+    assert hunk.removed == [f"__version__ = '{pin.version}'\n"]
+    assert hunk.added == [f"__version__ = '{pin.version}+opt.{horovod_opt.__version__}'\n"]

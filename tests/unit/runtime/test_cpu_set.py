@@ -1,10 +1,20 @@
-"""Lists of CPUs as Linux writes them."""
+"""Cores among CPUs, and lists of CPUs as Linux writes them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horovod_opt import cpu_set
+
+
+def test_hyperthreads_are_one_core(tmp_path):
+    for cpu, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(siblings + "\n")
+    assert cpu_set.count_cores([0, 1, 2, 3], tmp_path) == 2
+    assert cpu_set.count_cores([0, 2], tmp_path) == 1
+    assert cpu_set.count_cores([7, 8], tmp_path) == 2  # a machine without that file
 
 
 @pytest.mark.parametrize("cpus, text", [
