@@ -152,13 +152,13 @@ def _tool(name: str) -> str:
 
 def _run(command, env: Environment, say) -> None:
     """Runs a tool, echoing its output and saying how far Ninja is in steps of a tenth."""
-    said = 0
+    reached = 0
     for line in _output(command, env.variables):
         match = PROGRESS.match(line)
         if match:
             tenth = 10 * int(match[1]) // int(match[2])
-            if tenth > said:
-                said = tenth
+            if tenth > reached:
+                reached = tenth
                 say(f"compiled {match[1]} of {match[2]}")
 
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 Function = TypeVar("Function", bound=Callable)
 
 
-def collector_paused(function: Function) -> Function:
+def pause_collector(function: Function) -> Function:
     """`function`, with the collector off while it runs."""
     @functools.wraps(function)
-    def paused(*arguments, **keywords):
+    def call(*arguments, **keywords):
         if not gc.isenabled():
             return function(*arguments, **keywords)
         gc.disable()
@@ -22,4 +22,4 @@ def collector_paused(function: Function) -> Function:
             return function(*arguments, **keywords)
         finally:
             gc.enable()
-    return paused
+    return call

@@ -111,19 +111,19 @@ class Library:
         return frozenset().union(*(self._closure(name) for name in names))
 
     def _closure(self, name: str) -> frozenset[str]:
-        known = self._communicating.get(name)
-        if known is not None:
-            return known
+        closure = self._communicating.get(name)
+        if closure is not None:
+            return closure
         self._communicating[name] = frozenset()  # a function that calls itself ends here
         body = self[name]
         if body is None:
             return frozenset()
-        called: Sequence[str] = [callee for names in body.calls.values() for callee in names]
-        found = self.communicating(called)
-        if body.collectives or found:
-            found |= {name}
-        self._communicating[name] = found
-        return found
+        callees: Sequence[str] = [callee for names in body.calls.values() for callee in names]
+        closure = self.communicating(callees)
+        if body.collectives or closure:
+            closure |= {name}
+        self._communicating[name] = closure
+        return closure
 
 
 # How many inputs and functions these have.
@@ -174,7 +174,7 @@ def reverse_depth_first(preds: Sequence[tuple[int, ...]], roots: Iterable[int],
     after those it waits for. O(V + E).
 
     Raises GraphError, with what `name` calls them, if nodes wait for each other."""
-    new, open_, done = 0, 1, 2
+    new, open_, closed = 0, 1, 2
     state = bytearray(len(preds))
     order: list[int] = []
     stack = list(roots)
@@ -193,6 +193,6 @@ def reverse_depth_first(preds: Sequence[tuple[int, ...]], roots: Iterable[int],
         else:
             pop()
             if state[node] == open_:
-                state[node] = done
+                state[node] = closed
                 finish(node)
     return order

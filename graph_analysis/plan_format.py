@@ -44,18 +44,18 @@ def read(text: str) -> Plan:
         _string(document["name"], "name"),
         tuple(_bucket(bucket, f"buckets[{number}]")
               for number, bucket in enumerate(_list(document["buckets"], "buckets"))),
-        tuple(_unplanned(entry, f"unplanned[{number}]")
+        tuple(_entry(entry, f"unplanned[{number}]")
               for number, entry in enumerate(_list(document["unplanned"], "unplanned"))),
         _natural(document["process_set"], "process_set"))
     ids = [slot.id for slot in plan.slots]
     for earlier, later in zip(ids, ids[1:]):
         if earlier >= later:
             raise PlanError(f"Slot {later} comes after slot {earlier}: IDs must ascend.")
-    taken = set(ids)
-    for number, one in enumerate(plan.unplanned):
-        if one.id in taken:
-            raise PlanError(f"unplanned[{number}].id: another collective has {one.id} already.")
-        taken.add(one.id)
+    numbers = set(ids)
+    for number, tensor in enumerate(plan.unplanned):
+        if tensor.id in numbers:
+            raise PlanError(f"unplanned[{number}].id: another collective has {tensor.id} already.")
+        numbers.add(tensor.id)
     if document["hash"] != plan.hash:
         raise PlanError(f"hash: {document['hash']!r}, but the content has {plan.hash}; the file "
                         "was changed.")
@@ -97,10 +97,10 @@ def _slot(value: object, where: str) -> Slot:
         nbytes=_natural(value["nbytes"], f"{where}.nbytes"),
         after=tuple(_natural(before, f"{where}.after[{k}]")
                     for k, before in enumerate(_list(value["after"], f"{where}.after"))))
-    expected = nbytes(slot.shape, slot.dtype)
-    if slot.nbytes != expected:
+    total = nbytes(slot.shape, slot.dtype)
+    if slot.nbytes != total:
         raise PlanError(f"{where}.nbytes: {slot.nbytes}, but {slot.dtype}{list(slot.shape)} "
-                        f"has {expected}.")
+                        f"has {total}.")
     for before in slot.after:
         if before >= slot.id:
             raise PlanError(f"{where}.after: slot {slot.id} cannot come after {before}.")
@@ -109,7 +109,7 @@ def _slot(value: object, where: str) -> Slot:
     return slot
 
 
-def _unplanned(value: object, where: str) -> Negotiated:
+def _entry(value: object, where: str) -> Negotiated:
     _fields(value, where, Negotiated._fields)
     return Negotiated(_natural(value["id"], f"{where}.id"), _string(value["name"], f"{where}.name"),
                       _string(value["reason"], f"{where}.reason"))
@@ -126,16 +126,16 @@ def _fields(value: object, where: str, names: tuple[str, ...]) -> None:
 
 
 def _list(value: object, where: str) -> list:
-    return _typed(value, where, list, "a list")
+    return _check_type(value, where, list, "a list")
 
 
 def _string(value: object, where: str) -> str:
-    return _typed(value, where, str, "a string")
+    return _check_type(value, where, str, "a string")
 
 
 def _number(value: object, where: str) -> float:
     try:
-        number = float(_typed(value, where, (int, float), "a number"))
+        number = float(_check_type(value, where, (int, float), "a number"))
     except OverflowError:
         raise PlanError(f"{where}: {_short(value)} is too large.") from None
     if not math.isfinite(number):
@@ -144,7 +144,7 @@ def _number(value: object, where: str) -> float:
 
 
 def _natural(value: object, where: str) -> int:
-    if _typed(value, where, int, "a whole number") < 0:
+    if _check_type(value, where, int, "a whole number") < 0:
         raise PlanError(f"{where}: {value} is negative.")
     if value >= 2**63:
         raise PlanError(f"{where}: {_short(value)} is too large.")
@@ -158,7 +158,7 @@ def _choice(value: object, where: str, choices):
     return value
 
 
-def _typed(value: object, where: str, kind, words: str):
+def _check_type(value: object, where: str, kind, words: str):
     if not isinstance(value, kind) or isinstance(value, bool):
         raise PlanError(f"{where}: {_short(value)} is not {words}.")
     return value

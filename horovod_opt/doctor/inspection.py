@@ -169,15 +169,15 @@ def _frameworks(spec: object | None) -> tuple[Framework, ...]:
     against = {}
     if folder and (folder / "metadata.json").exists():
         against = json.loads((folder / "metadata.json").read_text())
-    found = []
+    frameworks = []
     for name, (library, key, distributions) in FRAMEWORKS.items():
-        installed = next(filter(None, map(_distribution, distributions)), "")
+        version = next(filter(None, map(_distribution, distributions)), "")
         file = folder and folder / name / (library + sysconfig.get_config_var("EXT_SUFFIX"))
         if file and file.exists():
-            found.append(_probe(Framework(name, installed, against.get(key, ""), str(file))))
-        elif installed:
-            found.append(Framework(name, installed))
-    return tuple(found)
+            frameworks.append(_probe(Framework(name, version, against.get(key, ""), str(file))))
+        elif version:
+            frameworks.append(Framework(name, version))
+    return tuple(frameworks)
 
 
 def _probe(framework: Framework) -> Framework:
@@ -192,8 +192,8 @@ def _probe(framework: Framework) -> Framework:
         cwd=Path(__file__).parent.parent,
     )
     if answer.returncode < 0:
-        died = f"Python died of {signal.Signals(-answer.returncode).name}"
-        return dataclasses.replace(framework, error=died)
+        end = f"Python died of {signal.Signals(-answer.returncode).name}"
+        return dataclasses.replace(framework, error=end)
     if answer.returncode > 0:
         lines = answer.stderr.strip().splitlines()
         return dataclasses.replace(framework, error=lines[-1] if lines else "no answer")

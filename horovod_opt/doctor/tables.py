@@ -48,13 +48,13 @@ def _builds(facts: Facts) -> Table:
             framework.name,
             framework.installed or "[red]missing[/]",
             framework.built_against or "-",
-            _built_with(framework),
+            _describe_parts(framework),
             escape(f"{mpi_name(framework.mpi_version)} {framework.libmpi}".strip()) or "-",
         )
     return table
 
 
-def _built_with(framework: Framework) -> str:
+def _describe_parts(framework: Framework) -> str:
     if not framework.library:
         return "not built"
     if framework.error:

@@ -94,22 +94,23 @@ def slurm_hosts(nodes: str, tasks: str) -> str:
 
 def expand_nodes(nodes: str) -> list[str]:
     """n[08-10,12],login: n08, n09, n10, n12, login; zeros in front are kept."""
-    found = []
+    hosts = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", nodes):
         names = [""]
         for fixed, ranges in re.findall(r"([^\[]+)|\[([^\]]*)\]", word):
-            names = [name + end for name in names for end in ([fixed] if fixed else _all(ranges))]
-        found += names
-    return found
+            ends = [fixed] if fixed else _expand(ranges)
+            names = [name + end for name in names for end in ends]
+        hosts += names
+    return hosts
 
 
-def _all(ranges: str) -> list[str]:
-    found = []
-    for one in ranges.split(","):
-        first, _, last = one.partition("-")
-        found += [str(number).zfill(len(first)) for number in range(int(first),
-                                                                    int(last or first) + 1)]
-    return found
+def _expand(ranges: str) -> list[str]:
+    numbers = []
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        numbers += [str(number).zfill(len(first)) for number in range(int(first),
+                                                                      int(last or first) + 1)]
+    return numbers
 
 
 # GPUs
@@ -117,14 +118,14 @@ def _all(ranges: str) -> list[str]:
 
 def count_gpus(environ: Mapping[str, str]) -> int:
     """Those that nvidia-smi lists and CUDA_VISIBLE_DEVICES leaves."""
-    installed = _installed_gpus(environ)
+    total = _installed_gpus(environ)
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if not installed or visible is None:
-        return installed
+    if not total or visible is None:
+        return total
     count = 0
     for device in visible.split(","):  # CUDA stops at the first that it does not know
         number = re.fullmatch(r"\d+", device.strip())
-        if int(device) >= installed if number else not re.match("GPU-|MIG-", device.strip()):
+        if int(device) >= total if number else not re.match("GPU-|MIG-", device.strip()):
             break
         count += 1
     return count
@@ -135,11 +136,11 @@ def _installed_gpus(environ: Mapping[str, str]) -> int:
     if not command:
         return 0
     try:
-        listed = subprocess.run([command, "-L"], stdin=subprocess.DEVNULL, capture_output=True,
+        answer = subprocess.run([command, "-L"], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE)) * (listed.returncode == 0)
+    return len(re.findall(r"^GPU \d+:", answer.stdout, re.MULTILINE)) * (answer.returncode == 0)
 
 
 # CPUs
@@ -168,7 +169,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
             continue
         # In a container the group's own path may be missing, and its top is the container's group.
         folder = top / group.lstrip("/")
-        limits += [read(each) for each in (folder, *folder.parents) if each.is_relative_to(top)]
+        limits += [read(place) for place in (folder, *folder.parents) if place.is_relative_to(top)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 

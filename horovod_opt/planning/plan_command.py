@@ -50,11 +50,11 @@ class Job(NamedTuple):
     train: bool = False
 
     def warning(self, path: Path) -> str:
-        on = f"{path} is run on {self.ranks} rank{'s' * (self.ranks != 1)}"
+        run = f"{path} is run on {self.ranks} rank{'s' * (self.ranks != 1)}"
         if self.train:
-            return (f"{on} and trains until it has shown no new plan for {QUIET_SECONDS:g} s; it "
+            return (f"{run} and trains until it has shown no new plan for {QUIET_SECONDS:g} s; it "
                     "may overwrite its checkpoints.")
-        return (f"{on} and ended before its first planned step. What it does until then is done; "
+        return (f"{run} and ended before its first planned step. What it does until then is done; "
                 "if nothing in it can be planned, it runs to its end and may overwrite its "
                 "checkpoints.")
 
@@ -133,9 +133,9 @@ def _wait_for_plans(process: subprocess.Popen, folder: Path, job: Job) -> None:
     first sign: plans if it trains, otherwise ranks that have stopped."""
     signs, since = 0, time.monotonic()
     while process.poll() is None:
-        now = len(list(folder.glob("*.json"))) if job.train else plan_folder.count_stopped(folder)
-        if now > signs:
-            signs, since = now, time.monotonic()
+        count = len(list(folder.glob("*.json"))) if job.train else plan_folder.count_stopped(folder)
+        if count > signs:
+            signs, since = count, time.monotonic()
         if signs and time.monotonic() - since > QUIET_SECONDS:
             return
         if signs == job.ranks and not job.train:

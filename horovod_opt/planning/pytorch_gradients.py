@@ -105,9 +105,9 @@ def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Rec
     gradients = []
     for parameter in parameters:
         if parameter.requires_grad:
-            sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+            payload, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
             gradients.append((optimizer._parameter_names.get(parameter), {
-                "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
+                "shape": list(parameter.shape), "dtype": str(payload.dtype).partition(".")[2],
                 "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
                 "process_set": optimizer.process_set.process_set_id,
             }))

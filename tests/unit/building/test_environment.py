@@ -148,7 +148,7 @@ def test_cmake_must_find_what_was_found(install):
 
 
 def test_installed_distributions_are_found():
-    found = environment._installed(os.environ)
+    found = environment._list_installed(os.environ)
     assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
 
 
@@ -159,7 +159,7 @@ def test_first_of_two_copies_counts(tmp_path):
         metadata.parent.mkdir(parents=True)
         metadata.write_text(f"Metadata-Version: 2.1\nName: Some_Thing\nVersion: {version}\n")
     path = f"{tmp_path}/first{os.pathsep}{tmp_path}/second"
-    found = environment._installed({**os.environ, "PYTHONPATH": path})
+    found = environment._list_installed({**os.environ, "PYTHONPATH": path})
     assert found["some-thing"] == ["1.0", str(tmp_path / "first")]
 
 

@@ -80,7 +80,7 @@ def build(folder: Path, abi_hash: str = header.HASH, name: str = "mpi_lib.so") -
 
 @pytest.fixture(autouse=True)
 def _nothing_initialized(monkeypatch):
-    monkeypatch.setattr(runtime, "_initialized", {})
+    monkeypatch.setattr(runtime, "_libraries", {})
 
 
 @pytest.fixture
