@@ -133,17 +133,17 @@ def test_diff_of_the_unpacked_trees_is_the_patch(pristine, tmp_path):
 
 def test_prepare_touches_only_what_changes(pristine, tmp_path):
     folder = source_tree.prepare(tmp_path / "upstream")
-    patched, other = folder / "horovod/common/operations.cc", folder / "horovod/common/half.cc"
+    patched, neighbour = folder / "horovod/common/operations.cc", folder / "horovod/common/half.cc"
     assert b"horovod_opt::Pace" in patched.read_bytes()
     os.utime(patched, (0, 0))
-    os.utime(other, (0, 0))
-    other.write_bytes(b"changed by hand")
+    os.utime(neighbour, (0, 0))
+    neighbour.write_bytes(b"changed by hand")
     stray = folder / "horovod/stray.cc"
     stray.write_bytes(b"")
 
     source_tree.prepare(folder)
     assert patched.stat().st_mtime == 0
-    assert other.read_bytes() == (pristine / "horovod/common/half.cc").read_bytes()
+    assert neighbour.read_bytes() == (pristine / "horovod/common/half.cc").read_bytes()
     assert not stray.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["upstream"]
 
@@ -281,8 +281,8 @@ def test_patch_that_is_not_exact_is_refused(lines, message, tmp_path):
 ], ids=["cut", "miscounted", "cut-in-the-middle", "too-long", "context", "context-after", "header",
         "empty"])
 def test_malformed_patch_is_refused(lines, message, tmp_path):
-    said = refusal(greeting(*lines), tmp_path)
-    assert message in said and said.startswith("greeting.patch")
+    text = refusal(greeting(*lines), tmp_path)
+    assert message in text and text.startswith("greeting.patch")
 
 
 def test_hunk_without_a_file_is_refused(tmp_path):

@@ -89,18 +89,18 @@ def test_a_definition_that_fits():
     (("spec", "mpiReplicaSpecs"), None, "spec: 'mpiReplicaSpecs' is a required property"),
 ])
 def test_a_definition_that_does_not_fit(path, value, problem):
-    found, = mpijob.problems(changed(path, value), mpijob.schema_of(definition()))
-    assert found.startswith(problem)
+    answer, = mpijob.problems(changed(path, value), mpijob.schema_of(definition()))
+    assert answer.startswith(problem)
 
 
-@pytest.mark.parametrize("other, message", [
+@pytest.mark.parametrize("document, message", [
     (definition(kind="Job"), "no CustomResourceDefinition of kubeflow.org's MPIJob"),
     ({"kind": "List"}, "no CustomResourceDefinition"),
     (definition(version="v1"), "no v2beta1, but v1"),
 ])
-def test_definitions_of_something_else(other, message):
+def test_definitions_of_something_else(document, message):
     with pytest.raises(ValueError, match=message):
-        mpijob.schema_of(other)
+        mpijob.schema_of(document)
 
 
 def check(tmp_path: Path, job: dict, crd: dict) -> subprocess.CompletedProcess:
@@ -117,6 +117,6 @@ def test_command(tmp_path):
     wrong = check(tmp_path, changed(("spec", "slotPerWorker"), 2), definition())
     assert wrong.returncode == 1
     assert "job.yaml: spec: Additional properties are not allowed" in wrong.stdout
-    other = check(tmp_path, JOB, definition(kind="Job"))
-    assert other.returncode == 2
-    assert "crd.yaml: this is no CustomResourceDefinition" in other.stderr
+    answer = check(tmp_path, JOB, definition(kind="Job"))
+    assert answer.returncode == 2
+    assert "crd.yaml: this is no CustomResourceDefinition" in answer.stderr

@@ -39,14 +39,14 @@ def test_the_status_is_that_of_the_command():
 
 
 def running(mark: str) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("MARK") == mark:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -63,9 +63,9 @@ def test_nothing_stays_when_it_is_ended(tmp_path, name):
         assert len(running(mark)) >= 3  # this one, unshare, and what runs inside
         process.send_signal(name)
         process.wait()
-        _, left = psutil.wait_procs(running(mark), timeout=60)
-        assert not left
+        _, survivors = psutil.wait_procs(running(mark), timeout=60)
+        assert not survivors
     finally:
-        for each in running(mark):
-            each.kill()
+        for process in running(mark):
+            process.kill()
     assert mark not in Path("/proc/self/mounts").read_text()

@@ -39,21 +39,21 @@ def job(folder: Path, *reports: dict | None, code: int = 0, hung: bool = False,
 
 
 def setup(folder: Path, build: str = PLAIN, **changes) -> Setup:
-    given = {"gpus": 1, "cores": 16, "steps": 100, "seconds": 1.0, "rounds": 1, "batch": 4,
-             "until": float("inf"), **changes}
-    return Setup(build, folder, **given)
+    values = {"gpus": 1, "cores": 16, "steps": 100, "seconds": 1.0, "rounds": 1, "batch": 4,
+              "until": float("inf"), **changes}
+    return Setup(build, folder, **values)
 
 
 # Jobs
 
 
-@pytest.mark.parametrize("how, said", [
+@pytest.mark.parametrize("how, message", [
     ({}, ""), ({"hung": True}, "no end; see "), ({"code": 3}, "exit status 3, 2 of 2 reports"),
     ({"survivors": ("1 python",)}, "1 processes are left")])
-def test_a_job_that_went_wrong(how, said, tmp_path):
-    found = problem(job(tmp_path, {}, {}, **how), 2)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
+def test_a_job_that_went_wrong(how, message, tmp_path):
+    text = problem(job(tmp_path, {}, {}, **how), 2)
+    assert text.startswith(message)
+    assert bool(text) == bool(message)
 
 
 def test_a_report_is_missing(tmp_path):
@@ -73,9 +73,9 @@ def late(**changes) -> dict:
     topo = {**off, "early": 90, "planned": 97}
     report = {"off": off, "topo": topo, "same": True}
     for name, value in changes.items():
-        mode, _, what = name.partition("_")
-        if what:
-            report[mode] = {**report[mode], what: value}
+        mode, _, measure = name.partition("_")
+        if measure:
+            report[mode] = {**report[mode], measure: value}
         else:
             report[mode] = value
     return report
@@ -88,7 +88,7 @@ def test_late_gradients_are_right(ranks):
     assert ("2 ranks: topo is off, bit for bit" in outcomes(rows)) == (ranks == 2)
 
 
-@pytest.mark.parametrize("changes, what", [
+@pytest.mark.parametrize("changes, message", [
     ({"same": False}, "2 ranks: topo is off, bit for bit"),
     ({"topo_digest": "b"}, "2 ranks, topo: all ranks have the same bits"),
     ({"off_inexact": 1}, "2 ranks, off: sums of integers are exact"),
@@ -96,8 +96,8 @@ def test_late_gradients_are_right(ranks):
     ({"topo_planned": 87}, "2 ranks: planned steps"),
     ({"topo_early": 9}, "2 ranks: the thread that hands over did not wait for the data"),
 ])
-def test_one_rank_is_wrong(changes, what):
-    assert failed(compared(2, 100, [late(), late(**changes)])) == [what]
+def test_one_rank_is_wrong(changes, message):
+    assert failed(compared(2, 100, [late(), late(**changes)])) == [message]
 
 
 def test_with_four_ranks_other_bits_than_in_off_are_right():
@@ -181,8 +181,8 @@ def test_nccl_refuses_two_ranks_on_a_gpu(tmp_path):
     output = "NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000"
     row = part_nccl.two_ranks_on_one(job(tmp_path, code=1, output=output))
     assert (row.outcome, row.value) == (NOT_RUN, "NCCL refuses it: Duplicate GPU detected")
-    left = job(tmp_path, code=1, output=output, survivors=("1 python",))
-    assert part_nccl.two_ranks_on_one(left).outcome == FAILED
+    result = job(tmp_path, code=1, output=output, survivors=("1 python",))
+    assert part_nccl.two_ranks_on_one(result).outcome == FAILED
 
 
 def test_nccl_takes_two_ranks_on_a_gpu(tmp_path):
@@ -266,14 +266,14 @@ def test_ranks_by_cores(cores, ranks):
     assert part_cores.ranks_for(cores) == ranks
 
 
-@pytest.mark.parametrize("mode, cores, background, others, outcome", [
+@pytest.mark.parametrize("mode, cores, background, workers, outcome", [
     ("scp", 2, [1], [0], PASSED), ("scp", 2, [1], [0, 1], FAILED),
     ("topo+scp", 4, [2, 3], [0, 1], FAILED),  # two cores
     ("auto", 4, [3], [0, 1, 2], PASSED), ("auto", 4, [0, 1, 2, 3], [0, 1, 2, 3], FAILED),
     ("auto", 2, [0, 1], [0, 1], PASSED), ("auto", 2, [1], [0], FAILED)])
-def test_whose_cores(mode, cores, background, others, outcome, monkeypatch):
+def test_whose_cores(mode, cores, background, workers, outcome, monkeypatch):
     monkeypatch.setattr(part_cores, "count_cores", len)
-    report = {"background": background, "others": others}
+    report = {"background": background, "others": workers}
     assert part_cores.apart("", mode, [report] * 2, cores).outcome == outcome
 
 
@@ -286,8 +286,8 @@ def test_one_core_is_too_few(tmp_path):
 
 
 def images(rates: dict[Config, list[float]], *unplanned: Config) -> dict:
-    return {"measured": [{"config": vars(config), "images_per_second": each}
-                         for config, each in rates.items()],
+    return {"measured": [{"config": vars(config), "images_per_second": values}
+                         for config, values in rates.items()],
             "unplanned": [vars(config) for config in unplanned]}
 
 
@@ -303,8 +303,8 @@ def test_images_by_mode(tmp_path):
 
 def test_images_of_gradients_that_one_rank_did_not_plan(tmp_path):
     config = Config("topo")
-    one, other = images({config: [1.0]}), images({config: [1.0]}, config)
-    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, one, other), 2)]
+    first, second = images({config: [1.0]}), images({config: [1.0]}, config)
+    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, first, second), 2)]
     assert failed(rows) == ["ResNet50: topo"]
 
 

@@ -67,7 +67,7 @@ OURS = ("none", "fp16", "bf16")
 @pytest.fixture
 def callers(monkeypatch):
     """Of each operation that is traced, the names of the files whose functions call it."""
-    found = []
+    names = []
 
     class Library:
         def __getattr__(self, name):
@@ -80,13 +80,13 @@ def callers(monkeypatch):
                 while frame:
                     files.append(Path(frame.f_code.co_filename))
                     frame = frame.f_back
-                found.append(files)
+                names.append(files)
                 return function(*args, **kwargs)
             return recorded
 
     library = mpi_ops.MPI_LIB
     monkeypatch.setattr(mpi_ops, "MPI_LIB", Library())
-    return found
+    return names
 
 
 def trace(function) -> None:

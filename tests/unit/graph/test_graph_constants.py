@@ -20,7 +20,8 @@ def allreduce(name: str, *inputs: str) -> dict:
 
 def analysed(*nodes: dict, functions: dict | None = None, outputs: tuple[str, ...] = ()) -> list:
     """The regions of a graph that consists of a loop with these nodes."""
-    outputs = outputs or tuple(one["name"] for one in nodes if one["op"] == "HorovodAllreduce")
+    outputs = outputs or tuple(
+        entry["name"] for entry in nodes if entry["op"] == "HorovodAllreduce")
     body = {"args": [f"arg{i}" for i in range(len(outputs))], "outputs": list(outputs),
             "nodes": [*(node(f"arg{i}", "_Arg") for i in range(len(outputs))), *nodes]}
     passes = {"args": body["args"], "outputs": ["arg0"], "nodes": body["nodes"][:len(outputs)]}

@@ -22,9 +22,9 @@ PLAN = Plan("step", (Bucket((SLOT, SLOT._replace(id=1, name="b")), "c depends on
 
 
 def with_first(**changed: object) -> Plan:
-    first, *others = PLAN.buckets
+    first, *rest = PLAN.buckets
     slot, *more = first.slots
-    return Plan("step", (Bucket((slot._replace(**changed), *more), first.closed), *others))
+    return Plan("step", (Bucket((slot._replace(**changed), *more), first.closed), *rest))
 
 
 def test_a_plan_survives_json():
@@ -41,10 +41,10 @@ def test_the_hash_covers_what_ranks_must_agree_on(changed):
 
 def test_the_hash_covers_buckets_and_order():
     slots = PLAN.slots
-    one = Plan("step", (Bucket(slots, ""),))
-    other = Plan("step", (Bucket(slots[:1], ""), Bucket(slots[1:], "")))
+    plan = Plan("step", (Bucket(slots, ""),))
+    split = Plan("step", (Bucket(slots[:1], ""), Bucket(slots[1:], "")))
     swapped = Plan("step", (Bucket((slots[1], slots[0], slots[2]), ""),))
-    assert len({PLAN.hash, one.hash, other.hash, swapped.hash}) == 4
+    assert len({PLAN.hash, plan.hash, split.hash, swapped.hash}) == 4
 
 
 def test_the_hash_leaves_out_keys_and_the_name_of_the_graph():
@@ -158,8 +158,8 @@ def test_every_kind_of_negotiated_collectives_is_one_line():
 
 
 def test_of_many_runs_of_ids_the_first_and_the_last_are_shown():
-    one, = kinds([Negotiated(number, f"g{number}", "why") for number in range(0, 200, 2)])
-    assert one == ("0, 2, 4, ..., 198", "100 tensors, such as g0", "why")
+    kind, = kinds([Negotiated(number, f"g{number}", "why") for number in range(0, 200, 2)])
+    assert kind == ("0, 2, 4, ..., 198", "100 tensors, such as g0", "why")
 
 
 def test_the_table_has_every_tensor_and_reason():

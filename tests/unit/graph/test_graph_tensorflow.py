@@ -67,16 +67,16 @@ def test_bodies_may_be_graphs_or_function_defs_and_are_read_once_and_only_if_tak
     graph = traced(step).graph
     messages = {function.signature.name: function
                 for function in graph.as_graph_def().library.function}
-    asked = []
+    names = []
 
     def bodies(name: str):
-        asked.append(name)
+        names.append(name)
         return messages.get(name)
     plan = analyze(read_func_graph(graph, bodies)).regions[0].plan
     assert plan.hash == analyze(read_func_graph(graph)).regions[0].plan.hash
     assert {slot.dtype for slot in plan.slots} == {"float16"}
-    assert len(asked) == len(set(asked))
-    assert not [name for name in asked if "cond_false" in name]
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "cond_false" in name]
     assert analyze(read_func_graph(graph, lambda name: None)).regions[0].plan is None
 
 
@@ -155,9 +155,9 @@ def test_a_branch_that_is_decided_at_run_time():
                        lambda: x)
     message = traced(reduce).graph.as_graph_def(add_shapes=True)
     for graph in (read_func_graph(traced(reduce).graph), read_graph_def(message)):
-        main, then = analyze(graph).regions
+        main, branch = analyze(graph).regions
         assert [slot.name for slot in main.plan.slots] == ["first"]
-        assert (then.name, [slot.name.split("/")[-1] for slot in then.plan.slots]) == (
+        assert (branch.name, [slot.name.split("/")[-1] for slot in branch.plan.slots]) == (
             "cond/then", ["then"])
 
 

@@ -36,7 +36,7 @@ def nested():
 
     @tf.function
     def outer(x):
-        one, two = inner(x, tf.sin(x))
-        three, _ = inner(tf.cos(x), x)
-        return one, hvd.allreduce(two, op=hvd.Sum, name="last"), three
+        first, second = inner(x, tf.sin(x))
+        third, _ = inner(tf.cos(x), x)
+        return first, hvd.allreduce(second, op=hvd.Sum, name="last"), third
     return traced(outer).graph

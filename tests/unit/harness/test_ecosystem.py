@@ -63,7 +63,7 @@ def test_every_job_has_its_file():
 def test_jobs_that_fail_are_told_whatever_mode_off_does():
     failed = Run({"a": Outcome("failed", "why"), "b": Outcome("passed")})
     runs = {"off": {"ray": failed, "test_ray": failed}, "topo": {"spark": failed}}
-    assert [(each.mode, each.suite, each.test) for each in ecosystem_command.failed_jobs(runs)] == [
+    assert [(job.mode, job.suite, job.test) for job in ecosystem_command.failed_jobs(runs)] == [
         ("off", "ray", "a"), ("topo", "spark", "a")]
 
 
@@ -86,6 +86,6 @@ def test_what_it_lacks_is_named_with_all_that_it_needs(monkeypatch, tmp_path, ca
     monkeypatch.setattr(ecosystem_command, "check_java", lambda: None)
     monkeypatch.setattr(sys, "argv", ["run", "--json", str(tmp_path / "outcomes.json")])
     assert ecosystem_command.main() == 2
-    told = capsys.readouterr().err
-    assert "lacks none_such" in told
-    assert f"pip install --requirement {HERE / 'packages.txt'}" in told
+    errors = capsys.readouterr().err
+    assert "lacks none_such" in errors
+    assert f"pip install --requirement {HERE / 'packages.txt'}" in errors

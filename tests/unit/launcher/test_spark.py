@@ -39,9 +39,9 @@ def test_settings_of_elastic_jobs_have_the_names_that_spark_knows():
     """Spark ignores others. https://spark.apache.org/docs/latest/configuration.html, the same since
     Spark 3.1."""
     conf = runpy.run_path(str(Path(find_spec("horovod").origin).parent / "spark" / "conf.py"))
-    named = {value[0] for name, value in conf.items()
+    names = {value[0] for name, value in conf.items()
              if name.startswith("SPARK_CONF_") and isinstance(value, tuple)}
-    assert named == set(conf["SPARK_CONF_DEFAULT_VALUES"]) == {"spark.task.maxFailures", *(
+    assert names == set(conf["SPARK_CONF_DEFAULT_VALUES"]) == {"spark.task.maxFailures", *(
         f"spark.excludeOnFailure.{name}" for name in (
             "enabled", "task.maxTaskAttemptsPerExecutor", "task.maxTaskAttemptsPerNode",
             "stage.maxFailedTasksPerExecutor", "stage.maxFailedExecutorsPerNode",

@@ -26,14 +26,14 @@ print("it goes on", flush=True)
 """
 
 
-@pytest.mark.parametrize("environ, wanted", [
+@pytest.mark.parametrize("environ, expected", [
     ({}, False), ({"HOROVOD_OPT_PLANS_STOP": "1"}, False), ({"HOROVOD_OPT_PLANS": "x"}, False),
     ({"HOROVOD_OPT_PLANS": "x", "HOROVOD_OPT_PLANS_STOP": "0"}, False),
     ({"HOROVOD_OPT_PLANS": "x", "HOROVOD_OPT_PLANS_STOP": "1"}, True)])
-def test_when_it_is_wanted(monkeypatch, environ, wanted):
+def test_when_it_is_wanted(monkeypatch, environ, expected):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert plan_folder.stops_before_step() == wanted
+    assert plan_folder.stops_before_step() == expected
     load(os.environ)  # no misspelt settings
 
 

@@ -166,11 +166,11 @@ def test_which_optimizers_are_planned(native, monkeypatch):
 def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(pytorch_gradients, "planner", native)
-    one = optimizer()
-    plan = pytorch_gradients.of(one)
+    distributed = optimizer()
+    plan = pytorch_gradients.of(distributed)
     late = torch.nn.Parameter(torch.zeros(5))
-    one._parameter_names[late] = "late"
-    plan.extend(one, [late])
+    distributed._parameter_names[late] = "late"
+    plan.extend(distributed, [late])
     first, second = native.added
     assert [slot[-1] for slot in slots(second)] == ["allreduce.late"]
     assert slots(second)[0][1:6] == ["10", "6", "0", "0.25", "4.0"]

@@ -190,13 +190,13 @@ def test_each_fetch_of_a_session_is_planned_once(planner):
 
 
 def test_a_function_that_is_gone_takes_its_plan_along(planner):
-    kept = trace(lambda x: reduced(x, "a"), 4)
+    function = trace(lambda x: reduced(x, "a"), 4)
     traced = trace(lambda x: reduced(x, "b"), 4)
     assert planner.names == [["a"], ["b"]]
     del traced
     gc.collect()
     assert planner.removed == planner.texts[1:]
-    assert kept.name
+    assert function.name
     capture = planner.capture
     assert [len(capture._functions), len(capture._steps)] == [1, 1]
 
@@ -228,8 +228,8 @@ def stopping(planner, monkeypatch):
     def stop():
         raise Stopped
 
-    called = atomic_function.AtomicFunction.call_flat
-    monkeypatch.setattr(atomic_function.AtomicFunction, "call_flat", called)
+    call_flat = atomic_function.AtomicFunction.call_flat
+    monkeypatch.setattr(atomic_function.AtomicFunction, "call_flat", call_flat)
     capturing.install(Capture(planner, before_step=stop))
     return planner
 
