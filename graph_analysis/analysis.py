@@ -10,8 +10,7 @@ from graph_analysis.concurrency import concurrent_calls, find_unordered_pair
 from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
-from graph_analysis.gc_pause import pause_collector
-from graph_analysis.graph import Collective, Graph, GraphError
+from graph_analysis.graph import Collective, Graph, GraphError, pause_collector
 from graph_analysis.order import Order
 from graph_analysis.plan import Negotiated, Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS

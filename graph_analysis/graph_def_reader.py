@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
 
-from graph_analysis.gc_pause import pause_collector
 from graph_analysis.graph import (
     Graph,
     GraphError,
     Library,
     check,
     is_collective,
+    pause_collector,
     special_types,
 )
 from graph_analysis.tensorflow_nodes import (

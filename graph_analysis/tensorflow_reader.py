@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Optional
 
-from graph_analysis.gc_pause import pause_collector
-from graph_analysis.graph import SWITCHES, Graph, Library, is_collective, special_types
+from graph_analysis.graph import (
+    SWITCHES,
+    Graph,
+    Library,
+    is_collective,
+    pause_collector,
+    special_types,
+)
 from graph_analysis.tensorflow_nodes import callees, collective, scalar
 
 Bodies = Callable[[str], object]  # function name -> FuncGraph, FunctionDef or None
