@@ -19,8 +19,8 @@ from horovod_opt.planning import plan_folder, pytorch_gradients
 from horovod_opt.planning.planner import Planner
 from horovod_opt.settings import Settings, SettingsError, load
 
-# A rank that still blocks in MPI, mostly to move data, offers its core to others at each turn: Open
-# MPI reads this when it starts. A value that the user has set wins. MPICH does so by itself.
+# A rank that still blocks in MPI, mostly to move data, offers its core to others whenever it looks:
+# Open MPI reads this when it starts. A value that the user has set wins. MPICH does so by itself.
 MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
 
 # Upstream has operations of its own for XLA, to which plans give no keys.

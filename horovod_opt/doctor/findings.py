@@ -176,13 +176,13 @@ def _notes(facts: Facts) -> list[str]:
     if _plans(facts):
         notes += _planning_notes(facts)
     if facts.ranks > facts.cores:
-        slots = (
+        remark = (
             f" Open MPI's own mpirun offers {facts.cores} slots and needs --oversubscribe; "
             "horovodrun asks for enough."
             if facts.mpirun_version.startswith("Open MPI")
             else ""
         )
-        notes.append(f"{facts.ranks} ranks share {facts.cores} cores.{slots}")
+        notes.append(f"{facts.ranks} ranks share {facts.cores} cores.{remark}")
     return notes
 
 

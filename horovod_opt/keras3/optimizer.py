@@ -112,7 +112,7 @@ def distribute(optimizer: Any, *arguments: Any) -> Any:
         raise ValueError("hvd.DistributedOptimizer: another one has been made of this optimizer "
                          "and has its variables: make an optimizer for each")
     make_reducer = functools.partial(Reducer, *arguments)
-    cls = _reducing(type(optimizer), make_reducer)
+    cls = _make_class(type(optimizer), make_reducer)
     distributed = cls.__new__(cls)
     vars(distributed).update(vars(optimizer))
     distributed._use(make_reducer())
@@ -124,7 +124,7 @@ def _distribute_unpickled(unpickle: Callable, file: Any, arguments: tuple) -> An
     return distribute(unpickle(file), *arguments)
 
 
-def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
+def _make_class(base: type, make_reducer: Callable[[], Reducer]) -> type:
     base = getattr(base, "_reduces_for", base)
 
     class Distributed(base):

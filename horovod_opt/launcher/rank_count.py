@@ -49,10 +49,10 @@ def complete(args: argparse.Namespace, hosts: str | None) -> None:
 def choose(hosts: str | None, environ: Mapping[str, str]) -> Choice:
     """By the slots of the hosts or of the Slurm allocation, else by GPUs, else by CPUs."""
     if hosts:
-        return Choice(_slots(hosts), f"the slots of the hosts {hosts}")
+        return Choice(_count_ranks(hosts), f"the slots of the hosts {hosts}")
     if environ.get("SLURM_JOB_NODELIST") and environ.get("SLURM_TASKS_PER_NODE"):
         hosts = slurm_hosts(environ["SLURM_JOB_NODELIST"], environ["SLURM_TASKS_PER_NODE"])
-        return Choice(_slots(hosts), f"the tasks of Slurm's allocation, {hosts}", hosts)
+        return Choice(_count_ranks(hosts), f"the tasks of Slurm's allocation, {hosts}", hosts)
     gpus = count_gpus(environ)
     if gpus:
         return Choice(gpus, "one for each GPU")
@@ -67,7 +67,7 @@ def ranks_for(cpus: int) -> int:
     return cpus // CPUS_PER_RANK if cpus >= 2 * CPUS_PER_RANK else min(cpus, 2)
 
 
-def _slots(hosts: str) -> int:
+def _count_ranks(hosts: str) -> int:
     """Of name:slots,name:slots. Raises SystemExit with the entry that is not of that form."""
     for host in hosts.split(","):
         if not re.fullmatch(r"[\w.-]+:\d+", host.strip()):
@@ -83,13 +83,13 @@ def slurm_hosts(nodes: str, tasks: str) -> str:
     """name:slots,... from SLURM_JOB_NODELIST, n[1-2], and SLURM_TASKS_PER_NODE, 4(x2)."""
     names = expand_nodes(nodes)
     try:
-        slots = slurm_step.tasks_by_node(tasks)
+        counts = slurm_step.tasks_by_node(tasks)
     except ValueError:
         sys.exit(f"horovodrun: SLURM_TASKS_PER_NODE={tasks} cannot be read; use -np and -H")
-    if len(names) != len(slots):
+    if len(names) != len(counts):
         sys.exit(f"horovodrun: SLURM_JOB_NODELIST={nodes} names {len(names)} hosts, and "
-                 f"SLURM_TASKS_PER_NODE={tasks} is for {len(slots)}; use -np and -H")
-    return ",".join(f"{name}:{number}" for name, number in zip(names, slots))
+                 f"SLURM_TASKS_PER_NODE={tasks} is for {len(counts)}; use -np and -H")
+    return ",".join(f"{name}:{number}" for name, number in zip(names, counts))
 
 
 def expand_nodes(nodes: str) -> list[str]:

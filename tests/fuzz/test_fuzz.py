@@ -35,9 +35,9 @@ def test_random_input(name):
     run, numbers = target(name), random.Random(1)
     inputs = [file.read_bytes() for file in CORPUS if file.parent.name == name]
     end = time.monotonic() + SECONDS
-    for turn in range(50_000):
+    for number in range(50_000):
         data = bytearray(numbers.randbytes(numbers.choice(LENGTHS)))
-        if turn % 2 and inputs:
+        if number % 2 and inputs:
             data = bytearray(numbers.choice(inputs))
             for _ in range(3):
                 data[numbers.randrange(len(data))] = numbers.randrange(256)

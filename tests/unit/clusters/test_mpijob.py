@@ -37,7 +37,7 @@ def definition(version: str = "v2beta1", kind: str = "MPIJob") -> dict:
     return {"spec": {"group": "kubeflow.org", "names": {"kind": kind}, "versions": versions}}
 
 
-def changed(path: tuple[str, ...], value: object = None) -> dict:
+def change(path: tuple[str, ...], value: object = None) -> dict:
     """The example with another value at this place, or without it."""
     job = copy.deepcopy(JOB)
     inner = job
@@ -57,7 +57,7 @@ def changed(path: tuple[str, ...], value: object = None) -> dict:
     ("spec", "mpiReplicaSpecs", "Worker"),
 ], ids=".".join)
 def test_required(path):
-    problem, = mpijob.problems(changed(path))
+    problem, = mpijob.problems(change(path))
     assert f"'{path[-1]}' is a required property" in problem
 
 
@@ -70,7 +70,7 @@ def test_required(path):
     (("spec", "mpiReplicaSpecs", "Worker", "replicas"), 0),
 ], ids=lambda value: ".".join(value) if isinstance(value, tuple) else "")
 def test_wrong_values(path, value):
-    assert len(mpijob.problems(changed(path, value))) == 1
+    assert len(mpijob.problems(change(path, value))) == 1
 
 
 def test_a_definition_that_fits():
@@ -89,7 +89,7 @@ def test_a_definition_that_fits():
     (("spec", "mpiReplicaSpecs"), None, "spec: 'mpiReplicaSpecs' is a required property"),
 ])
 def test_a_definition_that_does_not_fit(path, value, problem):
-    answer, = mpijob.problems(changed(path, value), mpijob.schema_of(definition()))
+    answer, = mpijob.problems(change(path, value), mpijob.schema_of(definition()))
     assert answer.startswith(problem)
 
 
@@ -114,7 +114,7 @@ def check(tmp_path: Path, job: dict, crd: dict) -> subprocess.CompletedProcess:
 def test_command(tmp_path):
     fits = check(tmp_path, JOB, definition())
     assert (fits.returncode, fits.stdout) == (0, "1 checked, nothing is wrong\n")
-    wrong = check(tmp_path, changed(("spec", "slotPerWorker"), 2), definition())
+    wrong = check(tmp_path, change(("spec", "slotPerWorker"), 2), definition())
     assert wrong.returncode == 1
     assert "job.yaml: spec: Additional properties are not allowed" in wrong.stdout
     answer = check(tmp_path, JOB, definition(kind="Job"))

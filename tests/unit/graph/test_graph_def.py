@@ -7,7 +7,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
-from traced_graphs import nested, traced, training_step
+from traced_graphs import nested_graph, trace, training_step
 
 from graph_analysis import GraphError, analyze, read_func_graph, read_graph_def
 from horovod_opt.tracing import two_ranks
@@ -21,7 +21,7 @@ def _two_ranks():
 
 def test_a_graph_def_with_shapes_gives_the_same_plan_as_the_graph(tmp_path):
     step = training_step()
-    concrete = traced(step)
+    concrete = trace(step)
     plan = analyze(read_func_graph(concrete.graph)).regions[0].plan
     fetches = [tensor.name for tensor in concrete.graph.outputs] + [
         operation.name for operation in concrete.graph.control_outputs]
@@ -49,9 +49,9 @@ def test_shapes_that_a_graph_def_does_not_say_are_inferred(tmp_path):
     def with_a_call(x):
         return callee(tf.concat([x, x], axis=0)) + 1.0
 
-    for graph in (traced(training_step()).graph,
-                  traced(training_step(compression=hvd.Compression.fp16)).graph,
-                  traced(with_a_call).graph):
+    for graph in (trace(training_step()).graph,
+                  trace(training_step(compression=hvd.Compression.fp16)).graph,
+                  trace(with_a_call).graph):
         plan = analyze(read_func_graph(graph)).regions[0].plan
         message = graph.as_graph_def()
         assert not [node for node in message.node if "_output_shapes" in node.attr]
@@ -66,7 +66,7 @@ def test_a_shape_that_does_not_follow_is_said():
     def callee(x):
         return hvd.allreduce(tf.sin(x), op=hvd.Sum, name="in_the_call")
 
-    message = traced(tf.function(lambda x: callee(x) * 2.0, autograph=False)).graph.as_graph_def()
+    message = trace(tf.function(lambda x: callee(x) * 2.0, autograph=False)).graph.as_graph_def()
     for function in message.library.function:
         for attributes in function.arg_attr.values():
             attributes.attr.pop("_output_shapes", None)
@@ -81,7 +81,7 @@ def test_a_shape_that_tensorflow_cannot_infer_is_said():
     def reduce(x):
         return hvd.allreduce(tf.sin(x), op=hvd.Sum, name="named")
 
-    message = traced(reduce).graph.as_graph_def()
+    message = trace(reduce).graph.as_graph_def()
     message.node.add(name="odd", op="NoSuchOperation")
     region, = analyze(read_graph_def(message)).regions
     assert region.plan is None
@@ -187,7 +187,7 @@ def test_an_allgather_does_not_hand_its_shape_on():
     @tf.function
     def reduce(x):
         return hvd.allreduce(hvd.allgather(x, name="g"), op=hvd.Sum, name="r")
-    message = traced(reduce).graph.as_graph_def()
+    message = trace(reduce).graph.as_graph_def()
     shape = message.node[0].attr["_output_shapes"].list.shape.add()
     for size in (2, 4):
         shape.dim.add().size = size
@@ -218,4 +218,4 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path, name, content):
 
 def test_a_fetch_that_is_not_there_is_refused():
     with pytest.raises(GraphError, match="nowhere"):
-        read_graph_def(nested().as_graph_def(), ["nowhere:0"])
+        read_graph_def(nested_graph().as_graph_def(), ["nowhere:0"])
