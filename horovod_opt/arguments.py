@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
-class Refused(ValueError):
+class Refusal(ValueError):
     """What the user has to change; the text says it."""
 
 
