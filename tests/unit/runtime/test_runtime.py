@@ -251,7 +251,7 @@ def test_report_without_init_prints_nothing(lib, capsys):
 
 
 @pytest.mark.parametrize(
-    ("mode", "given", "expected"),
+    ("mode", "value", "expected"),
     [("off", None, None), ("gs", None, "1"), ("nbcs+scp", None, "1"), ("gs", "0", "0"),
      ("nonsense", None, None)],
 )
