@@ -23,7 +23,7 @@ def install(monkeypatch):
     """Lets the environment have these distributions: name -> [version, folder]."""
 
     def install(**distributions: list[str]) -> None:
-        monkeypatch.setattr(environment, "_installed", lambda variables: distributions)
+        monkeypatch.setattr(environment, "_list_installed", lambda variables: distributions)
 
     return install
 
