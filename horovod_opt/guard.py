@@ -20,8 +20,8 @@ def version_of(spec) -> str:
         source = spec.loader.get_source("horovod")
     except (AttributeError, ImportError, SyntaxError):
         source = None
-    found = re.search(r"^__version__\s*=\s*['\"]([^'\"]*)['\"]", source or "", re.MULTILINE)
-    return found.group(1) if found else "unknown"
+    match = re.search(r"^__version__\s*=\s*['\"]([^'\"]*)['\"]", source or "", re.MULTILINE)
+    return match.group(1) if match else "unknown"
 
 
 def location_of(spec) -> str:
@@ -44,7 +44,7 @@ def refusal(spec) -> str:
     )
 
 
-class _Refuse:
+class _RefusingLoader:
     """A loader, because looking for horovod is fine and only importing it is an error."""
 
     def __init__(self, reason: str) -> None:
@@ -66,7 +66,7 @@ class _Guard:
         spec = find_horovod()
         reason = refusal(spec) if spec else ""
         if reason:
-            spec.loader = _Refuse(reason)
+            spec.loader = _RefusingLoader(reason)
         return spec
 
 

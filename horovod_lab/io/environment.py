@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 FOLDER = Path(".venv-peers")  # where `make peers` makes it
 ELSEWHERE = "/"  # python -m takes packages of the folder that it is run in before its own
@@ -34,7 +34,7 @@ class Environment:
 
 
 def find(folder: Path = FOLDER) -> Environment:
-    """Raises Refused if the one in `folder` cannot be used."""
+    """Raises Refusal if the one in `folder` cannot be used."""
     python = folder.absolute() / "bin" / "python"
     if not python.exists():
         lacks = f"no {folder}; remedy: make peers"
@@ -45,9 +45,9 @@ def find(folder: Path = FOLDER) -> Environment:
         told = json.loads(ended.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         reason = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise Refused(f"{python} cannot be used: {reason}; remedy: make peers") from None
+        raise Refusal(f"{python} cannot be used: {reason}; remedy: make peers") from None
     if told["source"] != source():
-        raise Refused(f"{folder} has another horovod_opt.io than this command, so it would measure "
+        raise Refusal(f"{folder} has another horovod_opt.io than this command, so it would measure "
                       "that one; remedy: make peers")
     return Environment(str(python), told["version"], told["versions"],
                        f"it is not in {folder}; remedy: make peers")

@@ -8,27 +8,27 @@ from pathlib import Path
 
 from horovod_lab.io.data.records import LEAST_BYTES
 from horovod_lab.io.testbeds.by_name import STANDS
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be measured anywhere."""
+    """Raises Refusal for what cannot be measured anywhere."""
     nodes, ranks = options.nodes, max(options.ranks)
     uneven = [one for one in options.ranks if one % nodes]
     if uneven:
-        raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {nodes} nodes; remedy: a "
+        raise Refusal(f"--ranks {uneven[0]} cannot be shared equally by {nodes} nodes; remedy: a "
                       f"multiple of {nodes}, or other --nodes")
     least = options.batch * ranks
     if options.records < least:
-        raise Refused(f"--records {options.records} is less than a batch of {options.batch} for "
+        raise Refusal(f"--records {options.records} is less than a batch of {options.batch} for "
                       f"each of {ranks} ranks; remedy: at least {least}")
     if options.record_bytes <= LEAST_BYTES:
-        raise Refused(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
+        raise Refusal(f"--record-bytes {options.record_bytes}; remedy: at least {LEAST_BYTES + 1}, "
                       "for a number, a checksum, and something between")
 
 
 def try_stand(options: argparse.Namespace) -> None:
-    """Makes the stand once, of nothing. Raises Refused if it cannot be made here."""
+    """Makes the stand once, of nothing. Raises Refusal if it cannot be made here."""
     data = options.data or options.output / "io-data"
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data) as folder:
@@ -38,5 +38,5 @@ def try_stand(options: argparse.Namespace) -> None:
             with STANDS[options.stand](nothing, options.nodes):
                 pass
         except OSError as error:
-            raise Refused(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
+            raise Refusal(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
                           "a container, whose root may mount file systems") from error

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Optional
 
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 QUARTER = 0.25
 
 
-class NoStand(Refused):
+class NoStand(Refusal):
     """What this machine lacks for a stand, and the remedy."""
 
 

@@ -14,7 +14,7 @@ from horovod_lab.io.testbeds.parallel import Parallel
 from horovod_lab.io.testbeds.stand import NoStand
 from horovod_lab.measuring import documents
 from horovod_opt import cli
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 SMALL = ("--ranks", 2, "--rounds", 1, "--seconds", 0.3, "--records", 400, "--record-bytes", 200,
          "--batch", 20, "--timeout", 120)
@@ -133,7 +133,7 @@ def test_the_environment_of_the_peers_says_what_it_has(tmp_path):
     ("exit 0", "cannot be used: it says nothing"),
 ])
 def test_an_environment_that_does_not_fit_is_refused(tmp_path, program, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(Refusal, match=message):
         environment.find(environment_with(tmp_path / "peers", program))
 
 

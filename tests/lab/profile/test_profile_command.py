@@ -228,7 +228,7 @@ class Callable:
 
 @pytest.fixture
 def library(monkeypatch):
-    monkeypatch.setattr(runtime, "_initialized", {})
+    monkeypatch.setattr(runtime, "_libraries", {})
     return Library()
 
 

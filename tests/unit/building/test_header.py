@@ -31,7 +31,7 @@ def test_layout_is_the_compilers(tmp_path: Path):
     )
     flags = ["-Wall", "-Wextra", "-Werror", "-std=c11"]
     subprocess.run(["gcc", *flags, "layout.c", "-o", "layout"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True)
+    program = subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True)
 
     expected = []
     for name, struct in STRUCTS.items():
@@ -39,7 +39,7 @@ def test_layout_is_the_compilers(tmp_path: Path):
         for field, kind in struct._fields_:
             is_double = int(kind is structs.ctypes.c_double)
             expected.append(f"{name}.{field} {getattr(struct, field).offset} {is_double}")
-    assert printed.stdout.splitlines() == expected
+    assert program.stdout.splitlines() == expected
 
 
 def test_the_header_is_cpp_too(tmp_path: Path):
@@ -75,8 +75,8 @@ def test_the_table_of_reductions_is_pythons(tmp_path: Path):
         "int main(void) { HOROVOD_OPT_DTYPES(DTYPE) HOROVOD_OPT_REDUCE_OPS(REDUCE_OP) return 0; }\n"
     )
     subprocess.run(["gcc", "-Wall", "-Werror", "rows.c", "-o", "rows"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "rows"], capture_output=True, text=True, check=True)
-    assert printed.stdout.splitlines() == [
+    program = subprocess.run([tmp_path / "rows"], capture_output=True, text=True, check=True)
+    assert program.stdout.splitlines() == [
         *(f"{name.upper()} {dtype.number} {dtype.bytes}" for name, dtype in DTYPES.items()),
         *(f"{words.upper()} {number} {words}" for number, words in REDUCE_OPS.items()),
     ]

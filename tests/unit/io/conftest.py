@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 
 from building import native as building
-from building.tensorflow_flags import find_tensorflow
 from horovod_opt.io import native
 from horovod_opt.io.node_reader import layout, leader
 
@@ -48,8 +47,8 @@ def kernel(compiled) -> None:
     from horovod_opt.io.tensorflow.kernel import operations
 
     with one_at_a_time() as package:
-        building.compile_kernel(find_tensorflow(os.environ), "c++", os.environ, ROOT / "build",
-                                package)
+        building.compile_kernel(building.find_tensorflow(os.environ), "c++", os.environ,
+                                ROOT / "build", package)
     operations.cache_clear()  # other tests may have looked for it before
 
 

@@ -23,7 +23,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 from horovod_opt.io.errors import DataError
 
 PAGE = 4096  # bytes that a record takes at least
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             "tokens": options.tokens})
         if not is_warm:
             try_stand(options)
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     planned = order(options.only, options.ranks, options.rounds)
@@ -51,16 +51,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be measured."""
+    """Raises Refusal for what cannot be measured."""
     check(options)
     nodes = options.nodes
     if nodes % options.tokens:
-        raise Refused(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
+        raise Refusal(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
                       f"number of groups; remedy: a divisor of {nodes}")
     if options.stand != Warm.name:
         STANDS[options.stand].check(nodes)
         if options.window != MEMORY:
-            raise Refused(f"--window {options.window} is of one machine, without simulated nodes; "
+            raise Refusal(f"--window {options.window} is of one machine, without simulated nodes; "
                           f"remedy: --stand {Warm.name}")
 
 

@@ -25,7 +25,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
                   if (reason := environment.missing(PEERS[name].needs))}
         measured = [name for name in options.only if name not in absent]
         if not measured:
-            raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
+            raise Refusal(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
             "stand": options.stand,
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             "ranks_versions": {name: environment.versions[name] for name in names
                                if name in environment.versions}})
         try_stand(options)
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     for name, reason in absent.items():

@@ -21,7 +21,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 MOST_THREADS = 256  # that hio.open takes
 NEEDS = {"tensorflow": "horovod-opt[tensorflow]", "sklearn": "scikit-learn"}
@@ -38,37 +38,37 @@ def run(options: argparse.Namespace) -> int:
             "threads": options.threads, "batch": options.batch, "prefetch": options.prefetch,
             "seconds": options.seconds, "step_seconds": options.step_seconds})
         try_stand(options)
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     return StreamBenchmark(order(options.only, options.rounds), document, path, options).run()
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be measured. Nothing is measured twice."""
+    """Raises Refusal for what cannot be measured. Nothing is measured twice."""
     for name in "threads", "batch", "prefetch":
         setattr(options, name, sorted({*getattr(options, name)}))
     options.preprocessing = [one for one in PREPROCESSING if one in options.preprocessing]
     if options.ranks != [1]:
-        raise Refused(f"--ranks {' '.join(map(str, options.ranks))}: suite stream is one process; "
+        raise Refusal(f"--ranks {' '.join(map(str, options.ranks))}: suite stream is one process; "
                       "remedy: leave --ranks out")
     if options.nodes != 1:
-        raise Refused(f"--nodes {options.nodes}: suite stream is of one node; remedy: leave "
+        raise Refusal(f"--nodes {options.nodes}: suite stream is of one node; remedy: leave "
                       "--nodes out")
     if options.rounds <= WARM_UP:
-        raise Refused(f"--rounds {options.rounds}: the first round is dropped; remedy: at least "
+        raise Refusal(f"--rounds {options.rounds}: the first round is dropped; remedy: at least "
                       f"{WARM_UP + 1}")
     if max(options.threads) > MOST_THREADS:
-        raise Refused(f"--threads {max(options.threads)}; remedy: at most {MOST_THREADS}")
+        raise Refusal(f"--threads {max(options.threads)}; remedy: at most {MOST_THREADS}")
     if options.files < max(options.batch):
-        raise Refused(f"--files {options.files} is less than a batch of {max(options.batch)}; "
+        raise Refusal(f"--files {options.files} is less than a batch of {max(options.batch)}; "
                       f"remedy: at least {max(options.batch)}")
     if not files.LEAST <= options.file_bytes <= files.MOST:
-        raise Refused(f"--file-bytes {options.file_bytes}; remedy: from {files.LEAST} to "
+        raise Refusal(f"--file-bytes {options.file_bytes}; remedy: from {files.LEAST} to "
                       f"{files.MOST}")
     for module, distribution in NEEDS.items():
         if importlib.util.find_spec(module) is None:
-            raise Refused(f"--suite stream needs {module}, which {sys.executable} does not have; "
+            raise Refusal(f"--suite stream needs {module}, which {sys.executable} does not have; "
                           f"remedy: pip install '{distribution}'")
     STANDS[options.stand].check(options.nodes)
 

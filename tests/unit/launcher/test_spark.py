@@ -1,8 +1,11 @@
-"""The estimators of horovod.spark are refused where petastorm cannot be imported."""
+"""horovod.spark: its settings are Spark's, and estimators are refused without petastorm."""
 
 from __future__ import annotations
 
+import runpy
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -30,3 +33,16 @@ def test_a_petastorm_that_works_is_taken(monkeypatch):
     petastorm.make_batch_reader = lambda: None
     monkeypatch.setitem(sys.modules, "petastorm", petastorm)
     estimators.check("horovod.spark.lightning")
+
+
+def test_settings_of_elastic_jobs_have_the_names_that_spark_knows():
+    """Spark ignores others. https://spark.apache.org/docs/latest/configuration.html, the same since
+    Spark 3.1."""
+    conf = runpy.run_path(str(Path(find_spec("horovod").origin).parent / "spark" / "conf.py"))
+    names = {value[0] for name, value in conf.items()
+             if name.startswith("SPARK_CONF_") and isinstance(value, tuple)}
+    assert names == set(conf["SPARK_CONF_DEFAULT_VALUES"]) == {"spark.task.maxFailures", *(
+        f"spark.excludeOnFailure.{name}" for name in (
+            "enabled", "task.maxTaskAttemptsPerExecutor", "task.maxTaskAttemptsPerNode",
+            "stage.maxFailedTasksPerExecutor", "stage.maxFailedExecutorsPerNode",
+            "application.maxFailedTasksPerExecutor", "application.maxFailedExecutorsPerNode"))}
