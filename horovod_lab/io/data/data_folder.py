@@ -1,6 +1,6 @@
 """Writes the records in one format, unless they are there; run by the Python that has its writer.
 
-    python -m horovod_lab.io.data.prepare FORMAT FOLDER COUNT BYTES
+    python -m horovod_lab.io.data.data_folder FORMAT FOLDER COUNT BYTES
 """
 
 from __future__ import annotations

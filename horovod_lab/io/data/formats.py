@@ -69,9 +69,9 @@ def array_record(folder: Path, records: Records) -> None:
 
 
 def mds(folder: Path, records: Records) -> None:
-    from horovod_lab.io.peers import torchvision_import
+    from horovod_lab.io.peers.streaming_datasets import import_torchvision
 
-    torchvision_import.allow()
+    import_torchvision()
     from streaming import MDSWriter
 
     with MDSWriter(out=str(folder), columns={"data": "bytes"},

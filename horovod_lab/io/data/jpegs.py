@@ -1,6 +1,6 @@
 """Writes JPEG files of about one size, unless they are there.
 
-    python -m horovod_lab.io.jpegs.files FOLDER COUNT BYTES
+    python -m horovod_lab.io.data.jpegs FOLDER COUNT BYTES
 
 Crops of scikit-learn's two photographs, scaled, flipped and lit in different ways; the same at each
 time. Their median has so many bytes, on about as many pixels as in ImageNet, from which the source
@@ -50,7 +50,7 @@ def write(folder: Path, count: int, size: int,
     from sklearn.datasets import load_sample_images
 
     from horovod_lab.bench.workers import images
-    from horovod_lab.io.data import prepare
+    from horovod_lab.io.data import data_folder
 
     photographs = load_sample_images().images
 
@@ -63,7 +63,7 @@ def write(folder: Path, count: int, size: int,
             done += (unfinished / f"{number:06}{ENDING}").write_bytes(encoded(number, shape))
             progress(done, count * size)
 
-    prepare.make(folder, fill, is_indexed=True)
+    data_folder.make(folder, fill, is_indexed=True)
 
 
 def fitted(encoded: Callable[[int, Shape], bytes], size: int) -> Shape:

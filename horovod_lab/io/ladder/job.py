@@ -16,11 +16,11 @@ import numpy as np
 
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import ELSEWHERE
-from horovod_lab.io.ladder.asked import inversions
 from horovod_lab.io.ladder.place import MPI, Place
-from horovod_lab.io.testbeds.meeting import Meeting
-from horovod_lab.io.testbeds.stand import Counters, Stand
-from horovod_lab.io.testbeds.steady import environ
+from horovod_lab.io.ladder.storage_requests import inversions
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_lab.io.testbeds.steady_state import environ
+from horovod_lab.io.testbeds.testbed import Counters, Testbed
 from horovod_lab.measuring import launch
 from horovod_opt.doctor.inspection import find_mpirun
 
@@ -41,39 +41,38 @@ class Shape:
     node_ranks: int
     batch: int
     iterations: int
-    window: str
+    shared_buffer: str
     coalesced: int
     tokens: int
 
 
-def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: float
+def run(strategy: str, shape: Shape, testbed: Testbed, records: Records, timeout: float
         ) -> dict[str, Any]:
     """Sums over the ranks of what each counted (SUMMED) and means (MEAN); `seconds` of the slowest;
-    `inversions` of all requests in the order of their times; `stand`: what the storage counted.
+    `inversions` of all requests in the order of their times; `testbed`: what the storage counted.
 
     Raises:
         launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        places = [Place(str(stand.folder), rank, shape.ranks, shape.node_ranks, shape.batch,
-                        shape.iterations, records.size, stand.memory, shape.window, shape.coalesced,
-                        shape.tokens) for rank in range(shape.ranks)]
-        commands = [stand.command(place.node, [
+        places = [Place(str(testbed.folder), rank, record_bytes=records.size, memory=testbed.memory,
+                        **asdict(shape)) for rank in range(shape.ranks)]
+        commands = [testbed.command(place.node, [
             sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", strategy,
-            "--meeting", folder, "--place", json.dumps(asdict(place)), "--parent",
+            "--rendezvous", folder, "--place", json.dumps(asdict(place)), "--parent",
             str(os.getpid()), "--records", str(records.count), "--record-bytes",
             str(records.size)]) for place in places]
         counted: list[Counters] = []
-        conducted = _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted)
+        conducted = _conducted(Rendezvous(Path(folder), None), shape.ranks, testbed, counted)
         try:
-            launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
+            launch.execute([_by_mpi(commands)] if shape.shared_buffer == MPI else commands,
                            {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, conducted)
         except launch.JobFailed as failure:
-            killed = stand.killed_for_memory()
+            killed = testbed.killed_for_memory()
             if not killed:
                 raise
             raise launch.JobFailed(
-                f"{killed} ranks were killed: their node may hold {stand.memory} bytes more than "
+                f"{killed} ranks were killed: their node may hold {testbed.memory} bytes more than "
                 f"when they began; remedy: more --records, or a larger --share. {failure}"
             ) from None
         found = [json.loads((Path(folder) / f"done.{rank}").read_text())
@@ -93,19 +92,19 @@ def together(found: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counte
             "inversions": inversions(logs), "stand": asdict(counted)}
 
 
-def _conducted(meeting: Meeting, ranks: int, stand: Stand, counted: list[Counters]
+def _conducted(rendezvous: Rendezvous, ranks: int, testbed: Testbed, counted: list[Counters]
                ) -> Iterator[None]:
     """Lets the ranks begin when all are there, and asks the storage when all are done."""
     for name in ("ready", "measured"):
-        while not meeting.told_by_all(name, ranks):
+        while not rendezvous.has_all(name, ranks):
             yield
         if name == "ready":
-            stand.begin()
-            meeting.tell("go", None)
+            testbed.begin()
+            rendezvous.publish("go", None)
         else:
-            counted.append(stand.counters())
-            stand.release()
-            meeting.tell("stop", None)
+            counted.append(testbed.counters())
+            testbed.release()
+            rendezvous.publish("stop", None)
 
 
 def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:

@@ -14,7 +14,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 class LinkLost(Exception):
@@ -29,10 +29,10 @@ class Links:
         self.rank, self.ranks = rank, ranks
         self._to: dict[int, Connection] = {}
         self._stash: dict[tuple[int, bytes], deque[bytes]] = defaultdict(deque)
-        meeting = Meeting(folder, parent)
+        rendezvous = Rendezvous(folder, parent)
         with Listener(str(folder / f"rank-{rank}"), "AF_UNIX", backlog=ranks) as listener:
-            meeting.tell(f"listening.{rank}", os.getpid())
-            self._pids = meeting.hear_all("listening", ranks)
+            rendezvous.publish(f"listening.{rank}", os.getpid())
+            self._pids = rendezvous.wait_for_all("listening", ranks)
             for other in range(rank):
                 self._to[other] = Client(str(folder / f"rank-{other}"), "AF_UNIX")
                 self._to[other].send_bytes(rank.to_bytes(4, "little"))

@@ -20,20 +20,20 @@ from typing import Any
 import numpy as np
 
 from horovod_lab.io.data.records import Records, WrongRecord
-from horovod_lab.io.ladder import window
-from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder import shared_buffer
 from horovod_lab.io.ladder.links import LinkLost, Links
 from horovod_lab.io.ladder.place import MPI, Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.strategies.strategy import Strategy
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_opt.io.errors import DataError, InputError
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--strategy", choices=list(RUNGS), required=True)
-    parser.add_argument("--meeting", type=Path, required=True)
+    parser.add_argument("--rendezvous", type=Path, required=True)
     parser.add_argument("--place", type=json.loads, required=True)
     for name in "records", "record-bytes", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -42,29 +42,29 @@ def main() -> None:
     strategy = RUNGS[options.strategy].strategy  # imported before memory is limited
     parent = options.parent
     try:
-        if place.window == MPI:
-            window.world()
+        if place.shared_buffer == MPI:
+            shared_buffer.world()
             parent = os.getppid()  # mpiexec
-        meeting = Meeting(options.meeting, parent)
-        links = Links(options.meeting, place.rank, place.ranks, parent)
-        meeting.tell(f"ready.{place.rank}", os.getpid())
-        meeting.hear("go")
-        asked = Asked()
+        rendezvous = Rendezvous(options.rendezvous, parent)
+        links = Links(options.rendezvous, place.rank, place.ranks, parent)
+        rendezvous.publish(f"ready.{place.rank}", os.getpid())
+        rendezvous.wait_for("go")
+        requests = StorageRequests()
 
         def until_counted() -> None:
-            meeting.tell(f"measured.{place.rank}", None)
-            meeting.hear("stop")
+            rendezvous.publish(f"measured.{place.rank}", None)
+            rendezvous.wait_for("stop")
 
-        found = measured(strategy, place, links, asked,
+        found = measured(strategy, place, links, requests,
                          Records(options.records, options.record_bytes), until_counted)
     except (DataError, InputError, LinkLost, OSError, WrongRecord) as error:
         sys.exit(f"{options.strategy}, rank {options.place['rank']}: {error}")
-    np.save(options.meeting / f"log.{place.rank}.npy", np.array(asked.log, np.int64))
-    meeting.tell(f"done.{place.rank}", found)
+    np.save(options.rendezvous / f"log.{place.rank}.npy", np.array(requests.log, np.int64))
+    rendezvous.publish(f"done.{place.rank}", found)
 
 
-def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, records: Records,
-             until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def measured(kind: type[Strategy], place: Place, links: Links, requests: StorageRequests,
+             records: Records, until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Seconds, of those in which it took its batch (`read_seconds`) and waited for the other ranks
     (`skew_seconds`), CPU time, context switches, and what was asked of the storage. What is read
     after `until_counted` belongs to none of it.
@@ -75,7 +75,7 @@ def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, rec
     """
     links.barrier()
     before, began = _used(), time.monotonic()
-    strategy = kind(place, links, asked)
+    strategy = kind(place, links, requests)
     opened = time.monotonic()
     batches, read_seconds, skew_seconds = strategy.batches(), 0.0, 0.0
     for iteration in range(place.iterations):
@@ -94,7 +94,7 @@ def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, rec
     strategy.close()
     return {"place": asdict(place), "seconds": ended - began, "open_seconds": opened - began,
             "read_seconds": read_seconds, "skew_seconds": skew_seconds,
-            **{key: after[key] - before[key] for key in after}, **asked.counts()}
+            **{key: after[key] - before[key] for key in after}, **requests.counts()}
 
 
 def _compare(place: Place, iteration: int, batch: Sequence[bytes] | None, records: Records) -> None:

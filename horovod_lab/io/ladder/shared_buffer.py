@@ -16,14 +16,14 @@ from horovod_opt.io.errors import DataError, InputError
 READY, DONE = b"r", b"d"
 
 
-class Window:
+class SharedBuffer:
     """Collective among the ranks of a node. Sizes of the records first, then their bytes."""
 
     def __init__(self, place: Place, links: Links):
         self._place, self._links = place, links
         self._table = 8 * place.node_batch
         self._bytes = self._table + place.node_batch * place.record_bytes
-        allocate = _by_mpi if place.window == MPI else _in_memory
+        allocate = _by_mpi if place.shared_buffer == MPI else _in_memory
         self._view = allocate(place, links, self._bytes)
         self._is_first = True
 
@@ -48,8 +48,8 @@ class Window:
     def take(self) -> list[bytes]:
         """This rank's part of what was put last."""
         place = self._place
-        if not place.leads:
-            self._links.receive(place.leader, READY)
+        if not place.is_reader:
+            self._links.receive(place.reader, READY)
         sizes = np.frombuffer(self._view, np.int64, place.node_batch)
         ends = (self._table + np.cumsum(sizes)).tolist()
         first = place.local_rank * place.batch
@@ -58,20 +58,20 @@ class Window:
         for end in ends[first:first + place.batch]:
             records.append(bytes(self._view[begin:end]))
             begin = end
-        if not place.leads:
-            self._links.send(place.leader, DONE)
+        if not place.is_reader:
+            self._links.send(place.reader, DONE)
         return records
 
 
 def _in_memory(place: Place, links: Links, size: int) -> memoryview:
     """Without a name, so that nothing stays behind."""
-    if place.leads:
+    if place.is_reader:
         file = os.memfd_create("ladder")
         os.ftruncate(file, size)
         for rank in place.local_ranks[1:]:
             links.send_file(rank, file)
     else:
-        file = links.receive_file(place.leader)
+        file = links.receive_file(place.reader)
     try:
         return memoryview(mmap.mmap(file, size))
     finally:
@@ -86,7 +86,7 @@ def _by_mpi(place: Place, links: Links, size: int) -> memoryview:
                          f"{comm.rank}, not {place.rank} of {place.ranks}; remedy: start it by "
                          "horovod-opt io bench")
     node = comm.Split(place.node, place.rank)
-    window = _mpi().Win.Allocate_shared(size if place.leads else 0, 1, comm=node)
+    window = _mpi().Win.Allocate_shared(size if place.is_reader else 0, 1, comm=node)
     return memoryview(window.Shared_query(0)[0]).cast("B")
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from horovod_lab.io.ladder.pages import Value
 
 
-class Asked:
+class StorageRequests:
     """`log`: of each request, when (ns of the monotonic clock), offset and bytes. `more`: what a
     strategy counts beside that."""
 
     def __init__(self) -> None:
         self.log = (array("q"), array("q"), array("q"))
-        self.more: dict[str, float] = {}
+        self.extra: dict[str, float] = {}
         self._looked: set[int] = set()
         self._of_records: set[int] = set()  # pages that hold a record which was delivered
         self._page_bytes = 0
@@ -75,7 +75,7 @@ class Asked:
         records, and hold none that this process delivers."""
         looked, seeking = len(self._looked), len(self._looked - self._of_records)
         return {"requests": len(self.log[0]), "bytes": looked * self._page_bytes + self._read,
-                "seeking_bytes": seeking * self._page_bytes + self._seeking, **self.more}
+                "seeking_bytes": seeking * self._page_bytes + self._seeking, **self.extra}
 
 
 def pages_of(value: Value, page_bytes: int) -> range:

@@ -46,8 +46,8 @@ class SymmetricMap:
     def _agreed(self, file: int, links: Links, ranks: Sequence[int]) -> int:
         for _ in range(ATTEMPTS):
             proposal = random.randrange(LOWEST, HIGHEST, mmap.ALLOCATIONGRANULARITY)
-            told = links.exchange({rank: proposal.to_bytes(8, "little") for rank in ranks})
-            wanted = int.from_bytes(told[ranks[0]], "little")
+            has = links.exchange({rank: proposal.to_bytes(8, "little") for rank in ranks})
+            wanted = int.from_bytes(has[ranks[0]], "little")
             address = self._at(file, wanted)
             answer = b"yes" if address is not None else b"no"
             if set(links.exchange(dict.fromkeys(ranks, answer)).values()) == {b"yes"}:

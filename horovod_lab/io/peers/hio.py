@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 import horovod_opt.io as hio
-from horovod_lab.io.peers.stream import Place, Stream
-from horovod_lab.io.peers.torch_ranks import meet
+from horovod_lab.io.peers.stream import Place, Stream, join_process_group
 
 # Of what a node may hold its ring gets what these leave.
 CACHE = 0.1  # of it, for the page cache
@@ -18,7 +17,7 @@ RANK = 3 << 20  # bytes that each rank's program may grow by
 
 class Hio(Stream):
     def __init__(self, place: Place):
-        meet(place)
+        join_process_group(place)
         self._place = place
         memory = ring_of(place)
         self._open(memory, **{} if memory is None else {"window": whole_window(place.folder)})

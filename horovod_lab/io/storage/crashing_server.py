@@ -1,6 +1,6 @@
 """The server of a parallel file system that is written to, and that can crash.
 
-    python -m horovod_lab.io.testbeds.crashing_server FOLDER CAPACITY FD...
+    python -m horovod_lab.io.storage.crashing_server FOLDER CAPACITY FD...
 
 As file_server.py, but nodes can write. What they write is in this process's memory, at most
 CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of its input are
@@ -21,19 +21,18 @@ import time
 from pathlib import Path
 from typing import Optional
 
-from horovod_lab.io.testbeds import fuse_changes as changes
-from horovod_lab.io.testbeds import fuse_messages as fuse
-from horovod_lab.io.testbeds.crashing_tree import CrashingTree
-from horovod_lab.io.testbeds.file_server import FileServer
-from horovod_lab.io.testbeds.pace import Speed
-from horovod_lab.io.testbeds.writable_files import WritableFiles
-from horovod_lab.io.testbeds.write_pace import WritePace
+from horovod_lab.io.storage import fuse_changes as changes
+from horovod_lab.io.storage import fuse_messages as fuse
+from horovod_lab.io.storage.crashing_tree import CrashingTree
+from horovod_lab.io.storage.file_server import FileServer
+from horovod_lab.io.storage.timing_model import Speed, WriteTimingModel
+from horovod_lab.io.storage.writable_files import WritableFiles
 
 
 class CrashingServer(FileServer):
     buffer = changes.BUFFER
     _files: WritableFiles
-    _pace: WritePace
+    _timing: WriteTimingModel
     _is_down = False
     _left: Optional[int] = None  # changes and syncs until the crash
     _seed: Optional[int] = None
@@ -70,9 +69,9 @@ class CrashingServer(FileServer):
         if self._is_down:
             return now
         if request.kind == changes.WRITE:
-            return self._pace.write(now, changes.size_of_write(request))
+            return self._timing.write(now, changes.size_of_write(request))
         if request.kind in changes.SYNCS:
-            return self._pace.sync(now)
+            return self._timing.sync(now)
         return super()._when(request)
 
     def _answer(self, request: fuse.Request) -> list[bytes]:
@@ -88,7 +87,7 @@ class CrashingServer(FileServer):
 
 def main(folder: str, capacity: str, *nodes: str) -> None:
     files = WritableFiles(CrashingTree(Path(folder), int(capacity)))
-    CrashingServer(files, [int(one) for one in nodes], WritePace(Speed())).run()
+    CrashingServer(files, [int(one) for one in nodes], WriteTimingModel(Speed())).run()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The server of the simulated parallel file system: one process, which all nodes ask for files.
 
-    python -m horovod_lab.io.testbeds.file_server FOLDER FD...
+    python -m horovod_lab.io.storage.file_server FOLDER FD...
 
 FD are /dev/fuse, opened and mounted, one of each node. Each line of its input is begin, release or
 counters, and is answered by the counters in a line of JSON. It ends with its input, so with the
@@ -21,9 +21,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from horovod_lab.io.testbeds import fuse_messages as fuse
-from horovod_lab.io.testbeds.pace import Pace, Speed
-from horovod_lab.io.testbeds.read_only_files import ReadOnlyFiles
+from horovod_lab.io.storage import fuse_messages as fuse
+from horovod_lab.io.storage.read_only_files import ReadOnlyFiles
+from horovod_lab.io.storage.timing_model import Speed, TimingModel
 
 
 class Files(Protocol):
@@ -40,12 +40,12 @@ class Files(Protocol):
 
 
 class FileServer:
-    """Answers what it reads from `nodes`, descriptors of /dev/fuse, when `pace` says."""
+    """Answers what it reads from `nodes`, descriptors of /dev/fuse, when `timing` says."""
 
     buffer = fuse.BUFFER  # bytes
 
-    def __init__(self, files: Files, nodes: list[int], pace: Pace):
-        self._files, self._pace = files, pace
+    def __init__(self, files: Files, nodes: list[int], timing: TimingModel):
+        self._files, self._timing = files, timing
         self._nodes = set(nodes)
         for node in nodes:
             os.set_blocking(node, False)  # what is ready may be taken back before it is read
@@ -74,15 +74,15 @@ class FileServer:
             return False
         self._obey(*line)
         cpu = time.process_time() - self._began
-        print(json.dumps({**asdict(self._pace.counted), "server_cpu_seconds": cpu}), flush=True)
+        print(json.dumps({**asdict(self._timing.counts), "server_cpu_seconds": cpu}), flush=True)
         return True
 
     def _obey(self, order: str) -> None:
         if order == "begin":
             self._began = time.process_time()
-            self._pace.begin()
+            self._timing.begin()
         elif order == "release":
-            self._pace.release()
+            self._timing.release()
 
     def _take(self, node: int) -> None:
         try:
@@ -103,10 +103,10 @@ class FileServer:
         if request.kind in fuse.FREE:
             return now
         if request.kind != fuse.READ:
-            return self._pace.metadata(now)
+            return self._timing.metadata(now)
         offset, size = request.reading()
         there = max(0, min(size, self._files.size(request.inode) - offset))
-        return self._pace.read(now, request.inode, offset, there)
+        return self._timing.read(now, request.inode, offset, there)
 
     def _answer(self, request: fuse.Request) -> list[bytes]:
         try:
@@ -123,7 +123,7 @@ class FileServer:
 
 
 def main(folder: str, *nodes: str) -> None:
-    FileServer(ReadOnlyFiles(Path(folder)), [int(one) for one in nodes], Pace(Speed())).run()
+    FileServer(ReadOnlyFiles(Path(folder)), [int(one) for one in nodes], TimingModel(Speed())).run()
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import stat
 import struct
 from typing import NamedTuple
 
-from horovod_lab.io.testbeds import fuse_messages as fuse
-from horovod_lab.io.testbeds.attributes import Attributes
+from horovod_lab.io.storage import fuse_messages as fuse
+from horovod_lab.io.storage.durable_files import Attributes
 
 SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK = 4, 6, 8, 9, 10, 11, 12, 13
 WRITE, FSYNC, FSYNCDIR, CREATE, RENAME2, TMPFILE = 16, 20, 30, 35, 45, 51

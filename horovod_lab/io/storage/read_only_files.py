@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Optional
 
-from horovod_lab.io.testbeds import fuse_messages as fuse
+from horovod_lab.io.storage import fuse_messages as fuse
 
 
 class Tree:

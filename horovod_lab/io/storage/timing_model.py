@@ -1,4 +1,4 @@
-"""How fast the simulated parallel file system is: when each request is answered."""
+"""Timing model of the simulated parallel file system: when each request is answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Speed(NamedTuple):
 
 
 @dataclass
-class Counted:
+class RequestCounts:
     """`metadata_requests`: for names, attributes, opened files and lists of folders."""
 
     requests: int = 0
@@ -27,13 +27,13 @@ class Counted:
     metadata_requests: int = 0
 
 
-class Pace:
+class TimingModel:
     """Times are those of one clock, in seconds."""
 
-    kind: ClassVar[type[Counted]] = Counted
+    kind: ClassVar[type[RequestCounts]] = RequestCounts
 
     def __init__(self, speed: Speed):
-        self.counted = self.kind()
+        self.counts = self.kind()
         self._speed = speed
         self._is_released = False
         self._free = 0.0  # when all bytes so far are through
@@ -41,7 +41,7 @@ class Pace:
 
     def begin(self) -> None:
         """Counts from 0."""
-        self.counted = self.kind()
+        self.counts = self.kind()
 
     def release(self) -> None:
         """What is asked for from now on is answered at once."""
@@ -49,16 +49,16 @@ class Pace:
 
     def metadata(self, now: float) -> float:
         """When a request for anything but data is answered."""
-        self.counted.metadata_requests += 1
+        self.counts.metadata_requests += 1
         return now if self._is_released else now + self._speed.delay
 
     def read(self, now: float, file: Hashable, offset: int, size: int) -> float:
         """When `size` bytes from `offset` on, asked for now, are there."""
         goes_back = offset < self._begins.get(file, 0)
         self._begins[file] = offset
-        self.counted.requests += 1
-        self.counted.bytes += size
-        self.counted.inversions += goes_back
+        self.counts.requests += 1
+        self.counts.bytes += size
+        self.counts.inversions += goes_back
         return self._through(now, size / self._speed.bandwidth
                              + goes_back * self._speed.going_back)
 
@@ -68,3 +68,30 @@ class Pace:
             return now
         self._free = max(now, self._free) + seconds
         return max(now + self._speed.delay, self._free)
+
+
+@dataclass
+class WriteCounts(RequestCounts):
+    """`syncs`: of files and of folders. Other changes are metadata requests."""
+
+    write_requests: int = 0
+    written_bytes: int = 0
+    syncs: int = 0
+
+
+class WriteTimingModel(TimingModel):
+    """Writes have the speed, and stand in the queue, of what is read."""
+
+    kind = WriteCounts
+    counts: WriteCounts
+
+    def write(self, now: float, size: int) -> float:
+        """When `size` bytes, sent now, have arrived."""
+        self.counts.write_requests += 1
+        self.counts.written_bytes += size
+        return self._through(now, size / self._speed.bandwidth)
+
+    def sync(self, now: float) -> float:
+        """When all that was sent before is there to stay."""
+        self.counts.syncs += 1
+        return self._through(now, 0)

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Optional
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from horovod_lab.io.testbeds import fuse_changes as changes
-from horovod_lab.io.testbeds import fuse_messages as fuse
-from horovod_lab.io.testbeds.crashing_tree import CrashingTree, File, Folder, Node
+from horovod_lab.io.storage import fuse_changes as changes
+from horovod_lab.io.storage import fuse_messages as fuse
+from horovod_lab.io.storage.crashing_tree import CrashingTree, File, Folder, Node
 
 SECTOR = 512  # bytes, in which st_blocks counts
 BLOCK_SECTORS = 8

@@ -6,12 +6,12 @@ from __future__ import annotations
 import struct
 from typing import Optional
 
-from horovod_lab.io.ladder.asked import Asked, pages_of
 from horovod_lab.io.ladder.cursor import Cursor, State
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.pages import Pages, read_meta
 from horovod_lab.io.ladder.place import Place
-from horovod_lab.io.ladder.symmetric import SymmetricMap
+from horovod_lab.io.ladder.storage_requests import StorageRequests, pages_of
+from horovod_lab.io.ladder.symmetric_map import SymmetricMap
 from horovod_lab.io.strategies.strategy import OneReader
 
 CURSOR = b"c"
@@ -22,13 +22,13 @@ class Dm(OneReader):
     """Counts `missed_pages` and `redundant_pages`, as 4.3.3 does: needed, but not looked at ahead;
     and looked at ahead, but not needed."""
 
-    def __init__(self, place: Place, links: Links, asked: Asked):
-        super().__init__(place, links, asked)
+    def __init__(self, place: Place, links: Links, requests: StorageRequests):
+        super().__init__(place, links, requests)
         self._map: Optional[SymmetricMap] = None
-        if place.leads:
-            asked.more |= {"missed_pages": 0, "redundant_pages": 0}
+        if place.is_reader:
+            requests.extra |= {"missed_pages": 0, "redundant_pages": 0}
             self._meta = read_meta(place.path)
-            self._map = SymmetricMap(place.path, links, place.leaders)
+            self._map = SymmetricMap(place.path, links, place.readers)
             self._pages = Pages(self._map.view, self._meta.page_bytes, self._needs)
             self._cursor = Cursor(self._pages, self._meta.root)
             self._ahead: set[int] = set()  # pages that were guessed, so far
@@ -44,7 +44,7 @@ class Dm(OneReader):
         values = self._cursor.take(place.node_batch)
         if not (iteration == place.iterations - 1 and place.node == place.nodes - 1):
             self._hand_on(self._cursor.state())
-        for page in self.asked.deliver(values, page_bytes):
+        for page in self.requests.deliver(values, page_bytes):
             self._needs(page)
         records = [bytes(self._map.view[one.offset:one.offset + one.size]) for one in values]
         pages = [page for one in values for page in pages_of(one, page_bytes)]
@@ -53,7 +53,7 @@ class Dm(OneReader):
 
     def account(self) -> None:
         if self._map is not None:
-            self.asked.more["redundant_pages"] = len(self._ahead - self._needed)
+            self.requests.extra["redundant_pages"] = len(self._ahead - self._needed)
 
     def close(self) -> None:
         if self._map is not None:
@@ -71,7 +71,7 @@ class Dm(OneReader):
         """The kernel reads a page when one byte of it is read."""
         page_bytes = self._meta.page_bytes
         pages = range(self._guess.start, min(self._guess.stop, self._meta.last + 1))
-        self.asked.look(pages, page_bytes)
+        self.requests.look(pages, page_bytes)
         for page in pages:
             self._map.view[page * page_bytes]
         self._ahead.update(pages)
@@ -88,17 +88,17 @@ class Dm(OneReader):
     def _needs(self, page: int) -> None:
         self._needed.add(page)
         if page not in self._ahead:
-            self.asked.more["missed_pages"] += 1
+            self.requests.extra["missed_pages"] += 1
             self._ahead.add(page)
-        self.asked.look([page], self._meta.page_bytes)
+        self.requests.look([page], self._meta.page_bytes)
 
     def _hand_on(self, state: State) -> None:
         """As LMDB's cursor is copied: with pointers to the pages."""
         data = b"".join(
             LEVEL.pack(self._map.address + page * self._meta.page_bytes, node)
             for page, node in state)
-        leaders = self.place.leaders
-        self._send(leaders[(self.place.node + 1) % len(leaders)], data)
+        readers = self.place.readers
+        self._send(readers[(self.place.node + 1) % len(readers)], data)
 
     def _send(self, rank: int, data: bytes) -> None:
         if rank == self.place.rank:
@@ -107,8 +107,8 @@ class Dm(OneReader):
             self.links.send(rank, CURSOR, data)
 
     def _handed_on(self) -> State:
-        leaders = self.place.leaders
-        before = leaders[self.place.node - 1]
+        readers = self.place.readers
+        before = readers[self.place.node - 1]
         data = self._own if before == self.place.rank else self.links.receive(before, CURSOR)
         return [((address - self._map.address) // self._meta.page_bytes, node)
                 for address, node in LEVEL.iter_unpack(data)]

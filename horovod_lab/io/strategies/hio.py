@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Optional
 
 import horovod_opt.io as hio
-from horovod_lab.io.ladder.asked import Asked
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
 from horovod_opt.io.reading import Reading
@@ -19,8 +19,8 @@ PART = 0.5  # of what the node may hold: its ring; the rest is for the page cach
 class Hio(Strategy):
     """The ranks meet over the ladder's own links, and the ladder's nodes are nodes."""
 
-    def __init__(self, place: Place, links: Links, asked: Asked):
-        super().__init__(place, links, asked)
+    def __init__(self, place: Place, links: Links, requests: StorageRequests):
+        super().__init__(place, links, requests)
         self._ranks = hio.Communication(place.rank, place.ranks, links.allgather, str(place.node))
         self._open()
 
@@ -51,8 +51,8 @@ class Hio(Strategy):
     def account(self) -> None:
         """Of the node's reader: it does not say which bytes, and what it finds in the page cache it
         leaves there and maps."""
-        if self.place.leads:
-            self.asked.more |= {name: value for name, value in self._data.stats().items()
+        if self.place.is_reader:
+            self.requests.extra |= {name: value for name, value in self._data.stats().items()
                                 if name.startswith("node_")}
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.testbed import NoTestbed
 
 PREFIX = "horovod-opt-stand-"
 UNLIMITED = "-1"
@@ -20,15 +20,15 @@ REMOVED_WITHIN = 10.0  # seconds
 _numbers = itertools.count()  # of this process's groups
 
 
-def hierarchy(stand: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
+def hierarchy(testbed: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
     """Where the controller's groups are. Raises NoStand without version 1 of it."""
     for line in mounts.read_text().splitlines():
         _, folder, kind, options, *_ = line.split()
         if kind == "cgroup" and controller in options.split(","):
             return Path(folder)
-    raise NoStand(
-        f"--stand {stand} needs control groups of version 1 with {controller}, which this machine "
-        "does not have; remedy: boot with systemd.unified_cgroup_hierarchy=0 "
+    raise NoTestbed(
+        f"--stand {testbed} needs control groups of version 1 with {controller}, which this "
+        "machine does not have; remedy: boot with systemd.unified_cgroup_hierarchy=0 "
         "systemd.legacy_systemd_cgroup_controller=1, or another machine")
 
 

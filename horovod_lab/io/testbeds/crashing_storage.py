@@ -12,9 +12,9 @@ from typing import Optional
 from horovod_lab.io.testbeds import requirements
 from horovod_lab.io.testbeds.mounted_server import MountedServer
 from horovod_lab.io.testbeds.nodes import PROGRAMS, Nodes
-from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.testbeds.testbed import Counters
 
-SERVER = "horovod_lab.io.testbeds.crashing_server"
+SERVER = "horovod_lab.io.storage.crashing_server"
 GIB = 1 << 30
 
 
@@ -36,7 +36,7 @@ class CrashingStorage:
 
     Args:
         nodes: how many; each has mounts and a /dev/shm of its own, and the machine's network.
-        is_paced: whether it has the speed of `--stand parallel`, or answers at once.
+        is_paced: whether it has the speed of `--testbed parallel`, or answers at once.
         capacity: bytes that can be written before ENOSPC.
     """
 

@@ -11,12 +11,12 @@ from typing import ClassVar
 from horovod_lab.io.testbeds import control_groups, requirements
 from horovod_lab.io.testbeds.control_groups import Group, MemoryGroup
 from horovod_lab.io.testbeds.nodes import NETWORK_PROGRAMS, PROGRAMS, Nodes
-from horovod_lab.io.testbeds.stand import Stand
+from horovod_lab.io.testbeds.testbed import Testbed
 
 MEMORY = "memory"
 
 
-class LimitedNodes(Stand):
+class LimitedNodes(Testbed):
     """A subclass mounts its storage. What that needs: `programs`, `devices`, and `controllers` of
     control groups, of which all nodes share one each."""
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from horovod_lab.io.testbeds.meeting import Meeting
 from horovod_lab.io.testbeds.processes import cpu_seconds, memory
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_opt.io.order.relative_entropy import measured
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins
@@ -18,29 +18,29 @@ LEAD_SECONDS = 0.3  # for every rank to hear when it begins
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--meeting", type=Path, required=True)
+    parser.add_argument("--rendezvous", type=Path, required=True)
     for name in "records", "ranks", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args()
-    meeting = Meeting(options.meeting, options.parent)
-    ready = meeting.hear_all("ready", options.ranks)
-    used = _observe(meeting, [one["pid"] for one in ready], options.seconds, options.ranks)
-    meeting.tell("result", {**used, **shuffle(
+    rendezvous = Rendezvous(options.rendezvous, options.parent)
+    ready = rendezvous.wait_for_all("ready", options.ranks)
+    used = _observe(rendezvous, [one["pid"] for one in ready], options.seconds, options.ranks)
+    rendezvous.publish("result", {**used, **shuffle(
         [np.array(one["numbers"]) for one in ready], [one["sizes"] for one in ready],
         options.records)})
 
 
-def _observe(meeting: Meeting, pids: list[int], seconds: float, ranks: int) -> dict[str, Any]:
+def _observe(rendezvous: Rendezvous, pids: list[int], seconds: float, ranks: int) -> dict[str, Any]:
     start = time.monotonic() + LEAD_SECONDS
-    meeting.tell("go", {"start": start, "end": start + seconds})
+    rendezvous.publish("go", {"start": start, "end": start + seconds})
     time.sleep(max(0.0, start - time.monotonic()))
     before = cpu_seconds(pids)
     time.sleep(max(0.0, start + seconds - time.monotonic()))
     cpu = cpu_seconds(pids) - before
-    done = meeting.hear_all("done", ranks)
+    done = rendezvous.wait_for_all("done", ranks)
     used = memory(pids)  # all ranks still go on
-    meeting.tell("stop", None)
+    rendezvous.publish("stop", None)
     samples = sum(one["samples"] for one in done)
     return {"samples": samples,
             "samples_per_second": sum(one["samples"] / one["seconds"] for one in done),

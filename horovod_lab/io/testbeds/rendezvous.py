@@ -9,40 +9,40 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
-LOOK_SECONDS = 0.005
+POLL_SECONDS = 0.005
 
 
-class Meeting:
+class Rendezvous:
     """`parent`: the process that started this one, which ends when that is gone: nobody would end
     it later. None: it began by itself."""
 
     def __init__(self, folder: Path, parent: Optional[int]):
         self._folder, self._parent = folder, parent
 
-    def tell(self, name: str, value: Any) -> None:
+    def publish(self, name: str, value: Any) -> None:
         """Once; `value` is what JSON can hold."""
         unfinished = self._folder / f"{name}.unfinished"
         unfinished.write_text(json.dumps(value))
         unfinished.rename(self._folder / name)
 
-    def stay(self) -> None:
+    def check_parent(self) -> None:
         """Ends this process if its parent is gone."""
         if self._parent is not None and os.getppid() != self._parent:
             sys.exit("the benchmark that started this process has ended")
 
-    def told(self, name: str) -> bool:
-        self.stay()
+    def has(self, name: str) -> bool:
+        self.check_parent()
         return (self._folder / name).exists()
 
-    def told_by_all(self, name: str, ranks: int) -> bool:
-        return all(self.told(f"{name}.{rank}") for rank in range(ranks))
+    def has_all(self, name: str, ranks: int) -> bool:
+        return all(self.has(f"{name}.{rank}") for rank in range(ranks))
 
-    def hear(self, name: str) -> Any:
+    def wait_for(self, name: str) -> Any:
         """Waits for it; whoever started the job ends it if that takes too long."""
-        while not self.told(name):
-            time.sleep(LOOK_SECONDS)
+        while not self.has(name):
+            time.sleep(POLL_SECONDS)
         return json.loads((self._folder / name).read_text())
 
-    def hear_all(self, name: str, ranks: int) -> list[Any]:
+    def wait_for_all(self, name: str, ranks: int) -> list[Any]:
         """What each rank tells under this name, by rank."""
-        return [self.hear(f"{name}.{rank}") for rank in range(ranks)]
+        return [self.wait_for(f"{name}.{rank}") for rank in range(ranks)]

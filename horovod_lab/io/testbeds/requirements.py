@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.testbed import NoTestbed
 
 SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # Programs, and what Debian calls the package that has them.
@@ -33,7 +33,7 @@ def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> No
         missing.insert(0, "the rights of root")
         remedies.insert(0, "run it as root")
     if missing:
-        raise NoStand(f"{who} needs {', '.join(missing)}; "
+        raise NoTestbed(f"{who} needs {', '.join(missing)}; "
                       f"remedy: {'; '.join(remedies)}")
 
 

@@ -18,30 +18,30 @@ from pathlib import Path
 from horovod_lab.io.data.records import Records, WrongRecord
 from horovod_lab.io.peers import PEERS, stream_of
 from horovod_lab.io.peers.stream import Place, Stream
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", choices=list(PEERS), required=True)
-    for name in "data", "meeting":
+    for name in "data", "rendezvous":
         parser.add_argument(f"--{name}", type=Path, required=True)
     for name in "records", "record-bytes", "batch", "rank", "ranks", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     peer = PEERS[options.peer]
-    meeting = Meeting(options.meeting, options.parent)
+    rendezvous = Rendezvous(options.rendezvous, options.parent)
     stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
-                                   options.rank, options.ranks, options.meeting))
+                                   options.rank, options.ranks, options.rendezvous))
     try:
         numbers, sizes = checked(stream, Records(options.records, options.record_bytes))
         batches = forever(stream)
         next(batches)  # what runs ahead does so now
-        meeting.tell(f"ready.{options.rank}",
+        rendezvous.publish(f"ready.{options.rank}",
                      {"pid": os.getpid(), "numbers": numbers, "sizes": sizes})
-        window = meeting.hear("go")
-        meeting.tell(f"done.{options.rank}", counted(batches, **window))
-        go_on(batches, meeting)
+        window = rendezvous.wait_for("go")
+        rendezvous.publish(f"done.{options.rank}", counted(batches, **window))
+        go_on(batches, rendezvous)
     except WrongRecord as error:
         sys.exit(f"{options.peer}, rank {options.rank}: {error}")
     stream.close()
@@ -78,14 +78,14 @@ def counted(batches: Iterator[list[bytes]], start: float, end: float) -> dict[st
     return {"samples": samples, "seconds": now - start}
 
 
-def go_on(batches: Iterator[list[bytes]], meeting: Meeting) -> None:
+def go_on(batches: Iterator[list[bytes]], rendezvous: Rendezvous) -> None:
     """Until the observer says stop. Ranks do not meet in steps: one that is ahead may wait for a
     batch that never comes because another rank has stopped, and is ended by that."""
     try:
-        while not meeting.told("stop"):
+        while not rendezvous.has("stop"):
             next(batches)
     except Exception:
-        if not meeting.told("stop"):
+        if not rendezvous.has("stop"):
             raise
 
 

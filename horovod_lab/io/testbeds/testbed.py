@@ -1,4 +1,5 @@
-"""What a stand is to a suite: storage with the speed of its kind, and nodes that read from it."""
+"""What a testbed is to a suite: storage with the speed of its kind, and nodes that read from it.
+And the least of them, a warm page cache."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from horovod_opt.arguments import Refused
 QUARTER = 0.25
 
 
-class NoStand(Refused):
-    """What this machine lacks for a stand, and the remedy."""
+class NoTestbed(Refused):
+    """What this machine lacks for a testbed, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Counters:
                            for name, now in asdict(self).items()})
 
 
-class Stand:
+class Testbed:
     """Storage, and simulated nodes. A `with` makes it, cold, and removes it.
 
-    The processes of a node see the data in its own folder, at the stand's speed: all nodes have the
-    same paths. Other processes see that folder as it is.
+    The processes of a node see the data in its own folder, at the testbed's speed: all nodes have
+    the same paths. Other processes see that folder as it is.
 
     Args:
         folder: the prepared data.
@@ -69,7 +70,7 @@ class Stand:
         return int(self.share * sum(path.stat().st_size for path in self.folder.rglob("*")
                                     if path.is_file()))
 
-    def __enter__(self) -> Stand:
+    def __enter__(self) -> Testbed:
         """Raises NoStand, or OSError if something that should work fails."""
         self.check(self.nodes)
         with ExitStack() as stack:
@@ -106,3 +107,33 @@ class Stand:
         """From here on the storage is as fast as it can be, and memory has no limit: for what is
         read but not measured."""
         raise NotImplementedError
+
+
+class WarmCache(Testbed):
+    """Testbed W: what the pipelines cost where storage costs nothing."""
+
+    name = "warm"
+    memory = None
+
+    @classmethod
+    def check(cls, nodes: int) -> None:
+        if nodes > 1:
+            raise NoTestbed(f"--stand {cls.name} is one node, not {nodes}; remedy: --nodes 1")
+
+    def _make(self, stack: ExitStack) -> None:
+        pass
+
+    def command(self, node: int, argv: Sequence[str], network: bool = True) -> list[str]:
+        return list(argv)
+
+    def begin(self) -> None:
+        pass
+
+    def counters(self) -> Counters:
+        return Counters()
+
+    def release(self) -> None:
+        pass
+
+    def killed_for_memory(self) -> int:
+        return 0

@@ -9,17 +9,17 @@ from contextlib import ExitStack
 import pytest
 
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
-from horovod_lab.io.testbeds.stand import NoStand, Stand
+from horovod_lab.io.testbeds.testbed import NoTestbed, Testbed
 
 
 @pytest.fixture
-def made() -> Iterator[Callable[[Stand], Stand]]:
+def made() -> Iterator[Callable[[Testbed], Testbed]]:
     """Makes a stand, and removes it after the test."""
     with ExitStack() as stack:
-        def make(stand: Stand) -> Stand:
+        def make(testbed: Testbed) -> Testbed:
             try:
-                return stack.enter_context(stand)
-            except NoStand as missing:
+                return stack.enter_context(testbed)
+            except NoTestbed as missing:
                 pytest.skip(str(missing))
 
         yield make
@@ -31,7 +31,7 @@ def crashing(tmp_path_factory) -> Iterator[CrashingStorage]:
     try:
         with CrashingStorage(tmp_path_factory.mktemp("data"), 2) as storage:
             yield storage
-    except NoStand as missing:
+    except NoTestbed as missing:
         pytest.skip(str(missing))
 
 
@@ -39,8 +39,8 @@ def crashing(tmp_path_factory) -> Iterator[CrashingStorage]:
 def on() -> Callable[..., str]:
     """Runs a command on a node of a stand, and returns what it prints."""
 
-    def run(stand: Stand, *command: object, node: int = 0) -> str:
-        return subprocess.run(stand.command(node, [*map(str, command)]), check=True, cwd="/",
+    def run(testbed: Testbed, *command: object, node: int = 0) -> str:
+        return subprocess.run(testbed.command(node, [*map(str, command)]), check=True, cwd="/",
                               stdout=subprocess.PIPE, text=True, errors="replace",
                               timeout=120).stdout
 

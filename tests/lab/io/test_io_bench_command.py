@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_lab.io import environment
-from horovod_lab.io.testbeds.parallel import Parallel
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
+from horovod_lab.io.testbeds.testbed import NoTestbed
 from horovod_lab.measuring import documents
 from horovod_opt import cli
 from horovod_opt.arguments import Refused
@@ -69,8 +69,8 @@ def test_a_series_that_fails_is_kept_as_such_and_tried_again(tmp_path, capfd):
 def test_a_small_run_on_the_parallel_file_system(tmp_path, capfd):
     pytest.importorskip("torch")
     try:
-        Parallel.check(2)
-    except NoStand as missing:
+        ParallelFileSystem.check(2)
+    except NoTestbed as missing:
         pytest.skip(str(missing))
     arguments = ("--stand", "parallel", "--nodes", 2, "--only", "hio-lmdb,py-lmdb-strided",
                  "--rounds", 1, "--seconds", 60, "--records", 4000, "--record-bytes", 3072,

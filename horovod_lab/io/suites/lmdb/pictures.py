@@ -16,7 +16,7 @@ from horovod_lab.io.suites.lmdb.results import (
     LadderCell,
     verdicts,
 )
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section, number
 from horovod_lab.measuring.verdict import in_two_lines
@@ -32,8 +32,8 @@ def section(document: dict[str, Any], targets: bool) -> Section:
     grids = [grid for cell in found for grid in (_asked(cell), _took(cell))]
     if targets:
         grids.append(_targets(judged, reached))
-    stand = document["settings"]["stand"]
-    name = "io-lmdb" if stand == Warm.name else f"io-lmdb-{stand}"
+    testbed = document["settings"]["stand"]
+    name = "io-lmdb" if testbed == WarmCache.name else f"io-lmdb-{testbed}"
     drawn = any(cell.values(name, SPEED) for cell in found for name in cell.series)
     return Section(TITLE, f"Reading LMDB in Caffe's order, strategy by strategy: {reached}.", grids,
                    [_picture(found, name)] if drawn else [])

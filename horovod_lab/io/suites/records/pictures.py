@@ -8,16 +8,21 @@ from typing import Any
 from graph_analysis.palette import COLOURS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.suites.bars import Bar, Panel, figure
-from horovod_lab.io.suites.records import storage_table
 from horovod_lab.io.suites.records.results import RecordsCell, verdicts
 from horovod_lab.io.suites.records.targets import MEMORY, SPEED
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "Input pipelines, small records"
 MIB = 1 << 20
+COLD_NOTE = ("Samples of all ranks in the first seconds of a cold epoch. Read: bytes of the "
+             "storage for each byte of a sample. Back: requests that begin before the last one of "
+             "the same file. RL: 100 % for a complete shuffle.")
+# Key of a measurement, and the format of its values.
+COUNTED = (("requests", ""), ("read_factor", ".2f"), ("inversions", ".0f"),
+           ("server_cpu_seconds", ".2f"), ("cpu_seconds_per_million", ""))
 
 
 def section(document: dict[str, Any], targets: bool) -> Section:
@@ -25,11 +30,11 @@ def section(document: dict[str, Any], targets: bool) -> Section:
     judged = list(verdicts(document))
     reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
     settings, absent = document["settings"], document["not_measured"]
-    is_warm = settings["stand"] == Warm.name
+    is_warm = settings["stand"] == WarmCache.name
     where = "out of the page cache" if is_warm else (
         f"of a cold epoch on stand {settings['stand']}")
     grids = [_measured(cell, absent) if is_warm else
-             storage_table.measured(f"{TITLE}, stand {settings['stand']}: {cell.ranks} ranks, "
+             _measured_cold(f"{TITLE}, stand {settings['stand']}: {cell.ranks} ranks, "
                                     f"nodes: {settings['nodes']}", cell, absent)
              for cell in found]
     if targets:
@@ -67,6 +72,29 @@ def _row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
             f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
 
 
+def _measured_cold(title: str, cell: RecordsCell, absent: dict[str, str]) -> Grid:
+    """Of a testbed whose storage is slow: what each pipeline asked of it."""
+    base = cell.base()
+    rows = []
+    for name in cell.series:
+        failed = cell.failures(name)
+        row = _cold_row(cell, name, base) if cell.values(name, SPEED) else ("failed",) + ("",) * 8
+        rows.append((PEERS[name].label, *row, f"{len(failed)} failed" if failed else ""))
+    rows += [(PEERS[name].label, *("",) * 9, f"not measured: {reason}")
+             for name, reason in absent.items()]
+    return Grid(title, ("pipeline", "samples/s", f"x {base}" if base else "", "requests", "read",
+                        "back", "server CPU s", "CPU s / million", "RL, %", "missing, repeated",
+                        ""), rows, COLD_NOTE)
+
+
+def _cold_row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
+    lost = (_worst(cell, name, key) for key in ("missing", "repeated"))
+    return (in_two_lines(cell.spread(name, SPEED)),
+            in_two_lines(cell.ratio(name, base), ".2f") if base else "",
+            *(in_two_lines(cell.counted(name, key), form) for key, form in COUNTED),
+            f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
+
+
 def _scaled(spread: Spread, factor: float) -> Spread:
     return Spread(spread.median * factor, spread.low * factor, spread.high * factor, spread.n)
 
@@ -82,8 +110,8 @@ def _targets(judged: Sequence[tuple], reached: str) -> Grid:
                 "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Sequence[RecordsCell], stand: str) -> Picture:
-    is_warm = stand == Warm.name
+def _picture(found: Sequence[RecordsCell], testbed: str) -> Picture:
+    is_warm = testbed == WarmCache.name
     shown = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
                  "//" if number >= len(COLOURS) else None)
              for number, (name, peer) in enumerate(PEERS.items())]
@@ -95,7 +123,7 @@ def _picture(found: Sequence[RecordsCell], stand: str) -> Picture:
     speed.set_yscale("log")
     speed.set_ylim(bottom=1000 if is_warm else 10)
     speed.yaxis.set_major_formatter("{x:,.0f}")
-    return Picture("io-records" if is_warm else f"io-records-{stand}", TITLE,
+    return Picture("io-records" if is_warm else f"io-records-{testbed}", TITLE,
                    f"Speed, on a logarithmic scale, and {'memory' if is_warm else 'reading'} of "
                    "input pipelines. Bars are medians, lines reach from the smallest to the "
                    "largest job.", drawn)

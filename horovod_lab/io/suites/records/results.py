@@ -62,7 +62,7 @@ def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     settings = document["settings"]
     here = settings["stand"], settings.get("nodes", 1)
     for target in TARGETS:
-        if (target.stand, target.nodes) != here:
+        if (target.testbed, target.nodes) != here:
             continue
         for ranks in found if target.ranks is None else [target.ranks]:
             if ranks in found:

@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_lab.io.jpegs import files
-from horovod_lab.io.jpegs.pipelines import PIPELINES, Shape
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.data import jpegs
+from horovod_lab.io.suites.stream.pipelines import PIPELINES, Shape
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 AT_ONCE = 16  # files whose cached pages are forgotten at the same time
 
@@ -30,7 +30,7 @@ class WrongImages(Exception):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--series", choices=list(PIPELINES), required=True)
-    for name in "data", "meeting":
+    for name in "data", "rendezvous":
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--shapes", type=json.loads, required=True)
     parser.add_argument("--parent", type=int, required=True)
@@ -38,8 +38,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=float, required=True)
     parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()
-    meeting = Meeting(options.meeting, options.parent)
-    paths, pipeline = files.names(options.data), PIPELINES[options.series]
+    rendezvous = Rendezvous(options.rendezvous, options.parent)
+    paths, pipeline = jpegs.names(options.data), PIPELINES[options.series]
     shapes = [Shape(**one) for one in options.shapes]
     for path in [] if options.cold else paths:
         Path(path).read_bytes()
@@ -51,12 +51,12 @@ def main() -> None:
             with pipeline(options.data, shape) as batches:
                 if options.cold:
                     forget(paths)
-                meeting.tell(f"ready.{number}", None)
-                meeting.hear(f"go.{number}")
+                rendezvous.publish(f"ready.{number}", None)
+                rendezvous.wait_for(f"go.{number}")
                 found = measured(batches, shape, paths, options.seconds, options.step_seconds,
                                  (lambda: forget(paths)) if options.cold else lambda: None)
-                meeting.tell(f"done.{number}", found)
-                meeting.hear(f"counted.{number}")
+                rendezvous.publish(f"done.{number}", found)
+                rendezvous.wait_for(f"counted.{number}")
     except WrongImages as error:
         sys.exit(f"{options.series}: {error}")
 

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from horovod_lab.io.environment import ELSEWHERE
-from horovod_lab.io.testbeds.meeting import Meeting
-from horovod_lab.io.testbeds.stand import Stand
-from horovod_lab.io.testbeds.steady import environ
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_lab.io.testbeds.steady_state import environ
+from horovod_lab.io.testbeds.testbed import Testbed, WarmCache
 from horovod_lab.measuring import launch
 
-READER = "horovod_lab.io.jpegs.reader"
+CONSUMER = "horovod_lab.io.suites.stream.consumer"
 
 
-def run(stand: Stand, series: str, shapes: Sequence[dict[str, Any]], seconds: float,
+def run(testbed: Testbed, series: str, shapes: Sequence[dict[str, Any]], seconds: float,
         step_seconds: float, timeout: float) -> list[dict[str, Any]]:
     """Of each shape, a dict of pipelines.Shape, what the process found and the storage counted.
 
@@ -32,14 +31,14 @@ def run(stand: Stand, series: str, shapes: Sequence[dict[str, Any]], seconds: fl
         launch.JobFailed: it failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        command = [sys.executable, "-m", READER, "--series", series, "--data", str(stand.folder),
-                   "--meeting", folder, "--shapes", json.dumps(shapes),
+        command = [sys.executable, "-m", CONSUMER, "--series", series, "--rendezvous", folder,
+                   "--data", str(testbed.folder), "--shapes", json.dumps(shapes),
                    "--parent", str(os.getpid()), "--seconds", str(seconds),
                    "--step-seconds", str(step_seconds),
-                   *([] if isinstance(stand, Warm) else ["--cold"])]
+                   *([] if isinstance(testbed, WarmCache) else ["--cold"])]
         found: list[dict[str, Any]] = []
-        launch.execute([stand.command(0, command)], environment(), timeout, ELSEWHERE,
-                       _conducted(stand, Meeting(Path(folder), None), shapes, found))
+        launch.execute([testbed.command(0, command)], environment(), timeout, ELSEWHERE,
+                       _conducted(testbed, Rendezvous(Path(folder), None), shapes, found))
         return found
 
 
@@ -48,17 +47,17 @@ def environment() -> dict[str, str]:
     return {**environ(os.environ), "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def _conducted(stand: Stand, meeting: Meeting, shapes: Sequence[dict[str, Any]],
+def _conducted(testbed: Testbed, rendezvous: Rendezvous, shapes: Sequence[dict[str, Any]],
                found: list[dict[str, Any]]) -> Iterator[None]:
     """Asks the storage before and after each shape."""
     for number, shape in enumerate(shapes):
-        while not meeting.told(f"ready.{number}"):
+        while not rendezvous.has(f"ready.{number}"):
             yield
-        before = stand.counters()
-        meeting.tell(f"go.{number}", None)
-        while not meeting.told(f"done.{number}"):
+        before = testbed.counters()
+        rendezvous.publish(f"go.{number}", None)
+        while not rendezvous.has(f"done.{number}"):
             yield
-        counted = {name: value for name, value in asdict(stand.counters().since(before)).items()
+        counted = {name: value for name, value in asdict(testbed.counters().since(before)).items()
                    if value is not None}
-        found.append({**shape, **meeting.hear(f"done.{number}"), **counted})
-        meeting.tell(f"counted.{number}", None)
+        found.append({**shape, **rendezvous.wait_for(f"done.{number}"), **counted})
+        rendezvous.publish(f"counted.{number}", None)

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import COLOURS, GREY
-from horovod_lab.io.suites.stream.jobs import LABELS
 from horovod_lab.io.suites.stream.results import (
+    LABELS,
     SPEED,
     STEP_SECONDS,
     Kind,
@@ -28,9 +28,10 @@ TITLE = "JPEGs through tf.data"
 STYLES = ("-", "--", ":", "-.")  # of kinds with the same preprocessing
 
 
-def name_of(stand: str, step_seconds: float) -> str:
+def name_of(testbed: str, step_seconds: float) -> str:
     """Of the JSON file and the picture."""
-    return "io-stream" + (f"-{stand}" if stand != "warm" else "") + "-steps" * bool(step_seconds)
+    return ("io-stream" + (f"-{testbed}" if testbed != "warm" else "")
+            + "-steps" * bool(step_seconds))
 
 
 def section(document: dict[str, Any], targets: bool) -> Section:

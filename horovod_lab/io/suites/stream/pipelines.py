@@ -12,7 +12,7 @@ from typing import Optional
 import tensorflow as tf
 
 import horovod_opt.io as hio
-from horovod_lab.io.jpegs import files
+from horovod_lab.io.data import jpegs
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Shape:
 def tf_data(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
     """As the source has it (III-A): names, shuffled, of which each call of a map reads, decodes and
     resizes one; what cannot be read is left out."""
-    paths = files.names(folder)
+    paths = jpegs.names(folder)
 
     def read(path: tf.Tensor) -> tf.Tensor:
         data = tf.io.read_file(path)

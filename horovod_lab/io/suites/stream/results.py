@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from horovod_lab.io.suites.cell import Measured
-from horovod_lab.io.suites.stream.jobs import LABELS, WITH, WITHOUT
 from horovod_lab.measuring.comparison import Spread, compare, ratio
 from horovod_lab.measuring.verdict import Bound, Verdict, verdict
 
+LABELS = {"tf-data": "tf.data", "hio": "hio"}
+WITHOUT, WITH = PREPROCESSING = ("without", "with")
 SPEED, STEP_SECONDS = "images_per_second", "step_seconds"
 WARM_UP = 1  # rounds that do not count
 

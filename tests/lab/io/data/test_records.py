@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 import horovod_opt.io as hio
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.formats import FILES, FORMATS
 from horovod_lab.io.data.records import Records, WrongRecord
 
@@ -20,7 +20,7 @@ RECORDS = Records(100, 50)
 
 
 def written(form: str, folder: Path) -> Path:
-    prepare.write(form, folder, RECORDS)
+    data_folder.write(form, folder, RECORDS)
     return folder
 
 
@@ -95,15 +95,15 @@ def test_data_that_was_not_finished_is_written_again(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setitem(FORMATS, "tar", fail)
         with pytest.raises(OSError, match="no space"):
-            prepare.write("tar", tmp_path / "tar", RECORDS)
+            data_folder.write("tar", tmp_path / "tar", RECORDS)
     assert not (tmp_path / "tar").exists()
     assert in_tar(written("tar", tmp_path / "tar")) == list(RECORDS)
     assert [path.name for path in tmp_path.iterdir()] == ["tar"]
 
 
 def test_the_program_writes_what_it_is_told(tmp_path):
-    folder = prepare.folder_of(tmp_path, "lmdb", RECORDS)
-    subprocess.run([sys.executable, "-m", "horovod_lab.io.data.prepare", "lmdb", folder,
+    folder = data_folder.folder_of(tmp_path, "lmdb", RECORDS)
+    subprocess.run([sys.executable, "-m", "horovod_lab.io.data.data_folder", "lmdb", folder,
                     "100", "50"], check=True)
     assert in_lmdb(folder) == list(RECORDS)
-    assert folder != prepare.folder_of(tmp_path, "lmdb", Records(100, 51))
+    assert folder != data_folder.folder_of(tmp_path, "lmdb", Records(100, 51))

@@ -13,9 +13,9 @@ import lmdb
 import numpy as np
 import pytest
 
-from horovod_lab.io.ladder.asked import Asked
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies import RUNGS
 
 WAIT_SECONDS = 60
@@ -65,13 +65,13 @@ def run(name: str, folder: Path, ranks: int, nodes: int, batch: int, iterations:
     def action(links: Links) -> tuple:
         place = Place(str(folder), links.rank, ranks, ranks // nodes, batch, iterations,
                       record_bytes, **more)
-        asked = Asked()
-        strategy = RUNGS[name].strategy(place, links, asked)
+        requests = StorageRequests()
+        strategy = RUNGS[name].strategy(place, links, requests)
         batches = list(strategy.batches())
         strategy.account()
         links.barrier()
         strategy.close()
-        return batches, asked.counts(), np.array(asked.log, np.int64)
+        return batches, requests.counts(), np.array(requests.log, np.int64)
 
     found = forked(ranks, action)
     good = [one for one in found if not isinstance(one, Exception)]

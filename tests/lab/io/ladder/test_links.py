@@ -7,7 +7,7 @@ import os
 import pytest
 
 from horovod_lab.io.ladder.links import LinkLost
-from horovod_lab.io.ladder.symmetric import SymmetricMap
+from horovod_lab.io.ladder.symmetric_map import SymmetricMap
 from horovod_opt.io.errors import DataError
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from horovod_lab.io.ladder import provenance
-from horovod_lab.io.ladder.asked import inversions
+from horovod_lab.io.ladder.storage_requests import inversions
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.strategies.coal import Coal
+from horovod_lab.io.strategies.coalescing import Coal
 from horovod_opt import io as hio
 
 COUNT, SIZE, BATCH = 480, 3072, 5
@@ -107,9 +107,9 @@ def test_dm_reads_little_more_than_its_own_records(rungs):
     """And guesses better with each iteration, so that it misses few pages."""
     assert rungs["dm"].sum("bytes") < 0.5 * rungs["lmm"].sum("bytes")
     assert 0 < rungs["dm"].sum("seeking_bytes") < COUNT * PAGE
-    leaders = rungs["dm"].counts[::2]
-    assert all(0 < counts["missed_pages"] < COUNT / 8 for counts in leaders)
-    assert all(counts["redundant_pages"] < COUNT for counts in leaders)
+    readers = rungs["dm"].counts[::2]
+    assert all(0 < counts["missed_pages"] < COUNT / 8 for counts in readers)
+    assert all(counts["redundant_pages"] < COUNT for counts in readers)
 
 
 def test_dio_seeks_once_for_all_readers(rungs):
@@ -195,17 +195,17 @@ def test_readers_that_are_no_whole_number_of_groups(data, ladder):
 
 def test_without_mpi4py_the_window_of_mpi_says_so(data, ladder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
-    found = ladder.run("lmm", data, 1, 1, 5, 2, SIZE, window="mpi")
+    found = ladder.run("lmm", data, 1, 1, 5, 2, SIZE, shared_buffer="mpi")
     assert "--window mpi: no mpi4py here" in found.errors[0] and "remedy: pip" in found.errors[0]
 
 
 def test_a_file_that_ends_too_early_is_an_error(tmp_path, data, ladder):
     """Behind the checks of the meta page: it was cut meanwhile."""
-    from horovod_lab.io.ladder.asked import Asked
+    from horovod_lab.io.ladder.storage_requests import StorageRequests
 
     path = tmp_path / "short"
     path.write_bytes(b"abc")
     with open(path, "rb") as file:
-        assert Asked().pread(file.fileno(), 2, 1) == b"bc"
+        assert StorageRequests().pread(file.fileno(), 2, 1) == b"bc"
         with pytest.raises(OSError, match="ends at byte 3, but a record goes on to byte 6"):
-            Asked().pread(file.fileno(), 5, 1)
+            StorageRequests().pread(file.fileno(), 5, 1)

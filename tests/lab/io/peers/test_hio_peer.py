@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.peers.hio import Hio, pattern_of, ring_of
 from horovod_lab.io.peers.stream import Place
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @pytest.fixture(params=["lmdb", "tfrecord"])
 def folder(request, tmp_path):
-    prepare.write(request.param, tmp_path / "data", RECORDS)
+    data_folder.write(request.param, tmp_path / "data", RECORDS)
     return tmp_path / "data"
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import FOLDER
 from horovod_lab.io.peers import PEERS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OTHERS = ROOT / FOLDER / "bin" / "python"
 HERE = [name for name, peer in PEERS.items() if set(peer.needs) <= {"torch"}]
 THERE = [name for name in PEERS if name not in HERE]
@@ -39,7 +39,7 @@ if __name__ == "__main__":
 def epochs_of(name: str, python: str | Path, folder: Path) -> list[list[list[int]]]:
     """The numbers in each batch of two epochs."""
     form = PEERS[name].format
-    subprocess.run([python, "-m", "horovod_lab.io.data.prepare", form, folder / form,
+    subprocess.run([python, "-m", "horovod_lab.io.data.data_folder", form, folder / form,
                     str(RECORDS.count), str(RECORDS.size)], check=True)
     program = folder / "program.py"
     program.write_text(PROGRAM)
@@ -73,5 +73,5 @@ def test_with_the_peers_environment(name, tmp_path):
 
 
 def test_a_pipeline_with_data_is_prepared_once_for_all_that_read_it(tmp_path):
-    folders = {prepare.folder_of(tmp_path, peer.format, RECORDS) for peer in PEERS.values()}
+    folders = {data_folder.folder_of(tmp_path, peer.format, RECORDS) for peer in PEERS.values()}
     assert len(folders) == len({peer.format for peer in PEERS.values()}) == 7

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_lab.io.testbeds.crashing_tree import CrashingTree, File, Folder
+from horovod_lab.io.storage.crashing_tree import CrashingTree, File, Folder
 
 MIB = 1 << 20
 SEEDS = range(100)

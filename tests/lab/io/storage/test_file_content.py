@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_lab.io.testbeds.file_content import BLOCK, Content, Source
+from horovod_lab.io.storage.file_content import BLOCK, Content, Source
 
 OFFSETS = st.integers(0, 4 * BLOCK)
 SOURCE = bytes(range(1, 256)) * 40  # two blocks and a half

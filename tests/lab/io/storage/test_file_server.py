@@ -13,10 +13,10 @@ import sys
 
 import pytest
 
-from horovod_lab.io.testbeds import fuse_changes as changes
-from horovod_lab.io.testbeds import fuse_messages as fuse
+from horovod_lab.io.storage import fuse_changes as changes
+from horovod_lab.io.storage import fuse_messages as fuse
+from horovod_lab.io.storage.fuse_messages import ROOT
 from horovod_lab.io.testbeds.crashing_storage import SERVER as CRASHING
-from horovod_lab.io.testbeds.fuse_messages import ROOT
 from horovod_lab.io.testbeds.parallel import SERVER
 
 

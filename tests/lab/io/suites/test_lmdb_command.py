@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.testbeds.parallel import Parallel
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
+from horovod_lab.io.testbeds.testbed import NoTestbed
 from horovod_lab.measuring import documents
 from horovod_opt import cli
 
@@ -85,8 +85,8 @@ def test_strategies_are_of_no_other_suite(capsys):
 def test_what_reaches_the_storage_of_several_nodes(tmp_path):
     """Cold and behind one server, which counts by itself."""
     try:
-        Parallel.check(4)
-    except NoStand as missing:
+        ParallelFileSystem.check(4)
+    except NoTestbed as missing:
         pytest.skip(str(missing))
     assert bench("--suite", "lmdb", "--stand", "parallel", "--share", 4, "--only",
                  "lmm,prov,coal,stag", "--ranks", 4, "--nodes", 4, "--batch", 4, "--rounds", 1,

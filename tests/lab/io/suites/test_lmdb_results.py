@@ -9,20 +9,20 @@ pytest.importorskip("matplotlib")
 
 from horovod_lab.io.ladder.job import together
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.suites.lmdb.jobs import order
 from horovod_lab.io.suites.lmdb.pictures import section
 from horovod_lab.io.suites.lmdb.results import TARGETS, summary, verdicts
-from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.suites.lmdb.suite import order
+from horovod_lab.io.testbeds.testbed import Counters
 
 NOTHING = {"requests": None, "bytes": None, "inversions": None}
 
 
-def one(series: str, number: int = 0, stand: dict | None = None, **more) -> dict:
+def result(series: str, number: int = 0, testbed: dict | None = None, **more) -> dict:
     return {"round": number, "ranks": 8, "series": series, "samples_per_second": 1000.0,
             "requests": 100, "bytes": 1 << 20, "seeking_bytes": 0, "inversions": 50,
             "cpu_seconds": 1.0, "voluntary_switches": 5, "involuntary_switches": 6,
             "open_seconds": 0.1, "read_seconds": 0.5, "skew_seconds": 0.2,
-            "stand": {**NOTHING, **(stand or {})}, **more}
+            "stand": {**NOTHING, **(testbed or {})}, **more}
 
 
 def document(*measurements: dict, nodes: int = 4) -> dict:
@@ -38,49 +38,49 @@ def verdict_of(series: str, *measurements: dict):
 @pytest.mark.parametrize("series, seeking, met", [
     ("lmm", 4096, True), ("lmm", 0, False), ("prov", 0, True), ("prov", 4096, False)])
 def test_bytes_of_seeking(series, seeking, met):
-    assert verdict_of(series, one(series, seeking_bytes=seeking)).met is met
+    assert verdict_of(series, result(series, seeking_bytes=seeking)).met is met
 
 
 @pytest.mark.parametrize("requests, met", [(5, True), (6, False)])
 def test_coal_beside_prov(requests, met):
-    assert verdict_of("coal", one("coal", requests=requests), one("prov")).met is met
+    assert verdict_of("coal", result("coal", requests=requests), result("prov")).met is met
 
 
 @pytest.mark.parametrize("inversions, met", [(0, True), (5, True), (6, False)])
 def test_stag_beside_coal(inversions, met):
-    assert verdict_of("stag", one("stag", inversions=inversions), one("coal")).met is met
+    assert verdict_of("stag", result("stag", inversions=inversions), result("coal")).met is met
 
 
 def test_what_reaches_the_storage_counts_where_it_is_known():
-    verdict = verdict_of("coal", one("coal", requests=1, stand={"requests": 40}),
-                         one("prov", requests=1000, stand={"requests": 200}))
+    verdict = verdict_of("coal", result("coal", requests=1, testbed={"requests": 40}),
+                         result("prov", requests=1000, testbed={"requests": 200}))
     assert verdict.value.median == 0.2 and verdict.met is False
 
 
 def test_none_in_place_of_none_is_no_less_but_as_little_as_can_be():
-    nothing = one("coal", inversions=0)
-    assert verdict_of("stag", one("stag", inversions=0), nothing).met is True
-    assert verdict_of("stag", one("stag", inversions=1), nothing).met is False
+    nothing = result("coal", inversions=0)
+    assert verdict_of("stag", result("stag", inversions=0), nothing).met is True
+    assert verdict_of("stag", result("stag", inversions=1), nothing).met is False
 
 
 def test_what_failed_or_was_not_run():
     failed = {"round": 0, "ranks": 8, "series": "prov", "failed": "ended with exit code 1"}
-    assert verdict_of("coal", one("coal"), failed).words() == "no: prov failed"
-    assert verdict_of("coal", one("coal")).words() == "prov not measured"
+    assert verdict_of("coal", result("coal"), failed).words() == "no: prov failed"
+    assert verdict_of("coal", result("coal")).words() == "prov not measured"
     assert verdict_of("prov", failed).met is False
 
 
 def test_one_node_has_no_targets():
-    assert not list(verdicts(document(one("lmm"), nodes=1)))
+    assert not list(verdicts(document(result("lmm"), nodes=1)))
 
 
 def test_tables_have_a_row_for_each_strategy_and_a_column_for_each_number():
-    stand = {"requests": 7, "bytes": 3 << 20, "inversions": 2}
+    testbed = {"requests": 7, "bytes": 3 << 20, "inversions": 2}
     failed = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
-    found = section(document(*(one(name, stand=stand) for name in RUNGS if name != "dm"), failed),
-                    targets=True)
-    asked, took, judged = found.grids
-    for grid in found.grids:
+    shown = section(document(*(result(name, testbed=testbed)
+                               for name in RUNGS if name != "dm"), failed), targets=True)
+    asked, took, judged = shown.grids
+    for grid in shown.grids:
         assert {len(row) for row in grid.rows} == {len(grid.columns)}
     rows = {row[0]: row for row in asked.rows}
     assert list(rows) == [rung.label for rung in RUNGS.values()]
@@ -91,14 +91,14 @@ def test_tables_have_a_row_for_each_strategy_and_a_column_for_each_number():
 
 
 def test_the_picture_has_a_bar_for_each_strategy_that_was_measured():
-    picture, = section(document(one("lmdb"), one("prov"), one("hio")), False).pictures
+    picture, = section(document(result("lmdb"), result("prov"), result("hio")), False).pictures
     assert [len(axis.patches) for axis in picture.figure.axes] == [3, 3, 3]
     failed = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
     assert not section(document(failed), targets=False).pictures
 
 
 def test_the_summary_for_machines():
-    line, = (one for one in summary(document(one("prov"))) if one["series"] == "prov")
+    line, = (result for result in summary(document(result("prov"))) if result["series"] == "prov")
     assert (line["of"], line["target"], line["met"]) == ("seeking_bytes", "≤ 0 bytes", True)
 
 

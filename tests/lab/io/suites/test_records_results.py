@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_lab.io.peers import PEERS
-from horovod_lab.io.suites.records.jobs import order
 from horovod_lab.io.suites.records.pictures import section
 from horovod_lab.io.suites.records.results import RecordsCell, summary, verdicts
+from horovod_lab.io.suites.records.suite import order
 from horovod_lab.measuring.comparison import Spread
 
 MIB = 1 << 20
 
 
-def one(series: str, speed: float = 1000.0, ranks: int = 2, number: int = 0, pss: float = 100.0,
+def result(series: str, speed: float = 1000.0, ranks: int = 2, number: int = 0, pss: float = 100.0,
         **more: object) -> dict:
     return {"round": number, "ranks": ranks, "series": series, "samples_per_second": speed,
             "cpu_seconds_per_million": 5.0, "pss_bytes": pss * MIB, "pss_file_bytes": 10 * MIB,
@@ -39,9 +39,9 @@ def verdict_of(found: dict, over: str, ranks: int, series: str = "hio-tfrecord")
 
 def test_ratios_are_those_of_a_round():
     found, = RecordsCell.each(document(
-        *(one("hio-tfrecord", speed, number=number) for number, speed
+        *(result("hio-tfrecord", speed, number=number) for number, speed
           in enumerate((100, 400, 300))),
-        *(one("grain", speed, number=number) for number, speed in enumerate((100, 200, 600)))))
+        *(result("grain", speed, number=number) for number, speed in enumerate((100, 200, 600)))))
     assert found.ratio("hio-tfrecord", "grain") == Spread(1, 0.5, 2, 3)
     assert found.spread("grain", "samples_per_second") == Spread(200, 100, 600, 3)
 
@@ -51,8 +51,8 @@ def test_ratios_are_those_of_a_round():
     ("py-lmdb-in-order", 1000 / 0.89, False),
     ("webdataset", 999, True), ("webdataset", 1001, False), ("grain", 1001, False)])
 def test_speed_is_judged_at_every_number_of_ranks(over, speed, met):
-    found = document(one("hio-tfrecord"), one(over, speed), one("hio-tfrecord", ranks=4),
-                     one(over, 1.0, 4))
+    found = document(result("hio-tfrecord"), result(over, speed), result("hio-tfrecord", ranks=4),
+                     result(over, 1.0, 4))
     assert verdict_of(found, over, 2).met is met
     assert verdict_of(found, over, 4).met is True
 
@@ -60,14 +60,14 @@ def test_speed_is_judged_at_every_number_of_ranks(over, speed, met):
 @pytest.mark.parametrize("pss, met", [(34.0, True), (36.0, False)])
 @pytest.mark.parametrize("over", ["torch-2", "mosaicml"])
 def test_memory_is_judged_at_eight_ranks(over, pss, met):
-    found = document(one("hio-tfrecord", ranks=8, pss=pss), one(over, ranks=8))
+    found = document(result("hio-tfrecord", ranks=8, pss=pss), result(over, ranks=8))
     assert verdict_of(found, over, 8).met is met
-    other = document(one("hio-tfrecord", ranks=4, pss=pss), one(over, ranks=4))
+    other = document(result("hio-tfrecord", ranks=4, pss=pss), result(over, ranks=4))
     assert verdict_of(other, over, 8).words() == "not measured: no job of 8 ranks"
 
 
 def test_what_is_absent_or_was_not_run_has_no_verdict():
-    found = document(one("hio-tfrecord"), one("py-lmdb"),
+    found = document(result("hio-tfrecord"), result("py-lmdb"),
                      grain="no .venv-peers; remedy: make peers")
     assert verdict_of(found, "grain", 2).words() == (
         "not measured: no .venv-peers; remedy: make peers")
@@ -76,12 +76,12 @@ def test_what_is_absent_or_was_not_run_has_no_verdict():
 
 
 def test_a_series_that_failed_meets_nothing():
-    verdict = verdict_of(document(one("hio-tfrecord"), failed("grain")), "grain", 2)
+    verdict = verdict_of(document(result("hio-tfrecord"), failed("grain")), "grain", 2)
     assert (verdict.met, verdict.words()) == (False, "no: grain failed")
 
 
 def test_the_summary_for_machines_has_a_line_for_each_target_and_number_of_ranks():
-    lines = summary(document(one("hio-tfrecord"), one("py-lmdb", 2000)))
+    lines = summary(document(result("hio-tfrecord"), result("py-lmdb", 2000)))
     line, = (each for each in lines if each["target"] == "≥ 0.9 x py-lmdb"
              and each["series"] == "hio-tfrecord")
     assert (line["ranks"], line["met"], line["value"]["median"]) == (2, False, 0.5)
@@ -89,9 +89,9 @@ def test_the_summary_for_machines_has_a_line_for_each_target_and_number_of_ranks
 
 
 def test_tables_show_medians_failures_and_what_is_absent():
-    found = document(one("hio-tfrecord", 2000), one("py-lmdb", 1000, missing=3), failed("torch"),
-                     grain="no .venv-peers")
-    table, = section(found, targets=False).grids
+    saved = document(result("hio-tfrecord", 2000), result("py-lmdb", 1000, missing=3),
+                     failed("torch"), grain="no .venv-peers")
+    table, = section(saved, targets=False).grids
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == ["hio, TFRecord", "py-lmdb", "DataLoader", "Grain"]
     assert rows["py-lmdb"] == ("py-lmdb", "1000", "0.50", "5.00", "100", "10", "2", "93", "3, 0",
@@ -102,7 +102,7 @@ def test_tables_show_medians_failures_and_what_is_absent():
 
 
 def test_targets_are_a_table_of_their_own():
-    shown = section(document(one("hio-tfrecord"), one("py-lmdb")), targets=True)
+    shown = section(document(result("hio-tfrecord"), result("py-lmdb")), targets=True)
     assert shown.grids[-1].columns == ("of", "ranks", "what", "target", "value", "met")
     assert ("hio, TFRecord", "2", "samples/s", "≥ 0.9 x py-lmdb", "1.00", "yes"
             ) in shown.grids[-1].rows
@@ -110,10 +110,10 @@ def test_targets_are_a_table_of_their_own():
 
 
 def test_the_picture_has_a_bar_for_each_series_and_number_of_ranks():
-    found = document(*(one(name, ranks=ranks) for name in PEERS for ranks in (2, 8)))
+    found = document(*(result(name, ranks=ranks) for name in PEERS for ranks in (2, 8)))
     picture, = section(found, targets=False).pictures
     assert [len(axis.patches) for axis in picture.figure.axes] == [2 * len(PEERS)] * 2
-    assert not section(document(one("py-lmdb")), targets=False).pictures
+    assert not section(document(result("py-lmdb")), targets=False).pictures
 
 
 def test_every_series_runs_once_a_round_and_none_is_always_first():
@@ -123,8 +123,8 @@ def test_every_series_runs_once_a_round_and_none_is_always_first():
         (1, 2, "py-lmdb"), (1, 2, "hio-lmdb"), (1, 4, "py-lmdb"), (1, 4, "hio-lmdb")]
 
 
-def cold(stand: str, nodes: int, *measurements: dict) -> dict:
-    return {"settings": {"stand": stand, "nodes": nodes, "share": 0.25},
+def cold(testbed: str, nodes: int, *measurements: dict) -> dict:
+    return {"settings": {"stand": testbed, "nodes": nodes, "share": 0.25},
             "measurements": list(measurements), "not_measured": {}}
 
 
@@ -132,12 +132,12 @@ def cold(stand: str, nodes: int, *measurements: dict) -> dict:
     ("py-lmdb", 99, True), ("py-lmdb", 101, False), ("torch-files", 101, False),
     ("mosaicml", 1050, True), ("mosaicml", 1060, False), ("webdataset", 1060, False)])
 def test_on_the_disk_shuffled_pipelines_are_judged(over, speed, met):
-    found = cold("disk", 1, one("hio-lmdb", rl=0.9), one(over, speed, rl=0.9))
+    found = cold("disk", 1, result("hio-lmdb", rl=0.9), result(over, speed, rl=0.9))
     assert verdict_of(found, over, 2, "hio-lmdb").met is met
 
 
 def test_pipelines_that_hardly_shuffle_do_not_count():
-    found = cold("disk", 1, one("hio-lmdb", rl=0.93), one("webdataset", 1.0, rl=0.77))
+    found = cold("disk", 1, result("hio-lmdb", rl=0.93), result("webdataset", 1.0, rl=0.77))
     verdict = verdict_of(found, "webdataset", 2, "hio-lmdb")
     assert (verdict.met, verdict.words()) == (
         None, "does not count: RL of webdataset 77 %, below 90 %")
@@ -147,21 +147,21 @@ def test_pipelines_that_hardly_shuffle_do_not_count():
     ("py-lmdb-strided", 499, True), ("py-lmdb-strided", 501, False),
     ("tf-data", 999, True), ("tf-data", 1001, False)])
 def test_on_the_parallel_file_system_four_nodes_are_judged(over, speed, met):
-    measured = one("hio-lmdb", ranks=8), one(over, speed, ranks=8, rl=0.0)
+    measured = result("hio-lmdb", ranks=8), result(over, speed, ranks=8, rl=0.0)
     assert verdict_of(cold("parallel", 4, *measured), over, 8, "hio-lmdb").met is met
     assert not list(verdicts(cold("parallel", 2, *measured)))
 
 
 def test_the_table_of_a_slow_stand_shows_what_it_could_count():
     counted = {"requests": 2000, "read_factor": 1.25}
-    found = cold("disk", 1, one("hio-lmdb", 300, **counted), failed("py-lmdb"))
+    found = cold("disk", 1, result("hio-lmdb", 300, **counted), failed("py-lmdb"))
     table, = section(found, targets=False).grids
     assert table.rows == [
         ("hio, LMDB", "300", "1.00", "2000", "1.25", "", "", "5.00", "93", "0, 0", ""),
         ("py-lmdb", "failed", *("",) * 8, "1 failed")]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     server = {"inversions": 7, "server_cpu_seconds": 0.125, **counted}
-    found = cold("parallel", 4, one("hio-lmdb", ranks=8, **server))
+    found = cold("parallel", 4, result("hio-lmdb", ranks=8, **server))
     (row,), = (grid.rows for grid in section(found, targets=False).grids)
     assert row[3:7] == ("2000", "1.25", "7", "0.12")
     picture, = section(found, targets=False).pictures

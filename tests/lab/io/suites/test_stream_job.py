@@ -9,11 +9,12 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from horovod_lab.io.jpegs import files, job
-from horovod_lab.io.jpegs.pipelines import PIPELINES
+from horovod_lab.io.data import jpegs
+from horovod_lab.io.suites.stream import job
+from horovod_lab.io.suites.stream.pipelines import PIPELINES
 from horovod_lab.io.testbeds.disk import Disk
-from horovod_lab.io.testbeds.parallel import Parallel
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring import launch
 
 COUNT, SIZE = 24, 20_000
@@ -23,15 +24,15 @@ SHAPES = [{"threads": threads, "batch": 8, "prefetch": 1, "pixels": pixels}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
-    folder = files.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
-    files.write(folder, COUNT, SIZE)
+    folder = jpegs.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
+    jpegs.write(folder, COUNT, SIZE)
     return folder
 
 
 @pytest.mark.parametrize("series", PIPELINES)
-@pytest.mark.parametrize("stand", [Disk, Parallel])
-def test_every_run_on_slow_storage_is_cold(made, written, stand, series):
-    found = job.run(made(stand(written)), series, SHAPES, 0.01, 0.0, 120)
+@pytest.mark.parametrize("testbed", [Disk, ParallelFileSystem])
+def test_every_run_on_slow_storage_is_cold(made, written, testbed, series):
+    found = job.run(made(testbed(written)), series, SHAPES, 0.01, 0.0, 120)
     size = sum(path.stat().st_size for path in written.glob("*.jpg"))
     assert [{name: one[name] for name in SHAPES[0]} for one in found] == SHAPES
     for one in found:
@@ -46,7 +47,7 @@ def test_a_job_that_fails_says_why(written, tmp_path):
     for path in written.glob("*.jpg"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "x.jpg").write_bytes(b"no JPEG")
-    with Warm(tmp_path) as stand, pytest.raises(launch.JobFailed) as failure:
-        job.run(stand, "tf-data", SHAPES[2:], 0.01, 0.0, 120)
+    with WarmCache(tmp_path) as testbed, pytest.raises(launch.JobFailed) as failure:
+        job.run(testbed, "tf-data", SHAPES[2:], 0.01, 0.0, 120)
     assert f"tf-data: {COUNT} images of {COUNT + 1} files; remedy: remove {tmp_path}" in str(
         failure.value)

@@ -10,17 +10,18 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from horovod_lab.io.jpegs import files, reader
-from horovod_lab.io.jpegs.pipelines import PIPELINES, Shape
-from horovod_lab.io.jpegs.reader import WrongImages, measured
+from horovod_lab.io.data import jpegs
+from horovod_lab.io.suites.stream import consumer
+from horovod_lab.io.suites.stream.consumer import WrongImages, measured
+from horovod_lab.io.suites.stream.pipelines import PIPELINES, Shape
 
 COUNT, SIZE, PIXELS = 20, 12_000, 16
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
-    folder = files.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
-    files.write(folder, COUNT, SIZE)
+    folder = jpegs.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
+    jpegs.write(folder, COUNT, SIZE)
     return folder
 
 
@@ -30,7 +31,7 @@ def pipeline(request):
 
 
 def test_files_are_different_jpegs_of_about_the_size(written):
-    found = [Path(path).read_bytes() for path in files.names(written)]
+    found = [Path(path).read_bytes() for path in jpegs.names(written)]
     assert len(set(found)) == COUNT
     assert statistics.median(map(len, found)) == pytest.approx(SIZE, rel=0.2)
     assert {tf.io.extract_jpeg_shape(one)[2].numpy() for one in found} == {3}
@@ -39,18 +40,18 @@ def test_files_are_different_jpegs_of_about_the_size(written):
 @pytest.mark.parametrize("size", [2000, 112_000, 1_000_000])
 def test_a_shape_is_found_for_any_size(size):
     """For an encoder whose bytes grow with pixels and quality."""
-    def encoded(number: int, shape: files.Shape) -> bytes:
+    def encoded(number: int, shape: jpegs.Shape) -> bytes:
         return bytes(int(shape.height * shape.width * shape.quality / 150 * (1 + number % 3 / 10)))
 
-    shape = files.fitted(encoded, size)
-    sizes = [len(encoded(number, shape)) for number in range(files.SAMPLES)]
+    shape = jpegs.fitted(encoded, size)
+    sizes = [len(encoded(number, shape)) for number in range(jpegs.SAMPLES)]
     assert statistics.median(sizes) == pytest.approx(size, rel=0.03)
-    assert shape.width / shape.height == pytest.approx(files.WIDTH / files.HEIGHT, rel=0.1)
+    assert shape.width / shape.height == pytest.approx(jpegs.WIDTH / jpegs.HEIGHT, rel=0.1)
 
 
 @pytest.mark.parametrize("threads, prefetch", [(1, 0), (3, 2)])
 def test_an_epoch_has_every_file_once(written, pipeline, threads, prefetch):
-    expected = sorted(Path(path).read_bytes() for path in files.names(written))
+    expected = sorted(Path(path).read_bytes() for path in jpegs.names(written))
     with pipeline(written, Shape(threads, 8, prefetch, None)) as batches:
         epochs = [[batch.numpy().tolist() for batch in batches] for _ in range(2)]
     for epoch in epochs:
@@ -76,7 +77,7 @@ def test_threads_and_prefetching_are_those_that_were_asked_for(written, pipeline
 
 
 def test_what_a_run_counts(written, pipeline):
-    shape, paths = Shape(2, 5, 1, PIXELS), files.names(written)
+    shape, paths = Shape(2, 5, 1, PIXELS), jpegs.names(written)
     between = []
     with pipeline(written, shape) as batches:
         found = measured(batches, shape, paths, 1e-9, 0.0, lambda: between.append(1))
@@ -91,24 +92,24 @@ def test_what_a_run_counts(written, pipeline):
 def test_steps_take_their_time_and_do_not_wait_for_it(written, pipeline):
     shape = Shape(1, 5, 1, None)
     with pipeline(written, shape) as batches:
-        found = measured(batches, shape, files.names(written), 1e-9, 0.05)
+        found = measured(batches, shape, jpegs.names(written), 1e-9, 0.05)
     assert found["seconds"] - found["waited_seconds"] >= 4 * 0.05
 
 
 def test_a_file_that_is_none_is_not_overlooked(written, tmp_path):
     """tf.data leaves it out."""
-    paths = files.names(written)
+    paths = jpegs.names(written)
     for path in paths[:3]:
         (tmp_path / Path(path).name).write_bytes(Path(path).read_bytes())
     (tmp_path / "x.jpg").write_bytes(b"no JPEG")
     shape = Shape(1, 2, 0, PIXELS)
     with PIPELINES["tf-data"](tmp_path, shape) as batches, pytest.raises(
             WrongImages, match="3 images of 4 files; remedy: remove"):
-        measured(batches, shape, files.names(tmp_path), 1e-9, 0.0)
+        measured(batches, shape, jpegs.names(tmp_path), 1e-9, 0.0)
 
 
 def test_bytes_that_are_missing_are_not_overlooked(written):
-    paths = files.names(written)
+    paths = jpegs.names(written)
     shape = Shape(1, 5, 0, None)
     empty = tf.data.Dataset.from_tensor_slices([b""] * COUNT).batch(5)
     with pytest.raises(WrongImages, match="0 bytes of files that have"):
@@ -116,5 +117,5 @@ def test_bytes_that_are_missing_are_not_overlooked(written):
 
 
 def test_forgotten_files_can_still_be_read(written):
-    reader.forget(files.names(written))
-    assert Path(files.names(written)[0]).read_bytes()[:2] == b"\xff\xd8"
+    consumer.forget(jpegs.names(written))
+    assert Path(jpegs.names(written)[0]).read_bytes()[:2] == b"\xff\xd8"

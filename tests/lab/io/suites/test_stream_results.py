@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_lab.io.suites.stream.jobs import LABELS, order
 from horovod_lab.io.suites.stream.pictures import section
 from horovod_lab.io.suites.stream.results import Kind, cells, summary, verdicts
-from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.suites.stream.suite import LABELS, order
+from horovod_lab.io.testbeds.testbed import Counters
 from horovod_lab.measuring.comparison import Spread
 
 KIND = Kind("without", 64, 0)
@@ -63,7 +63,7 @@ def test_kinds_are_kept_apart():
 def test_hio_is_judged_beside_tf_data_with_each_number_of_threads(speed, met):
     found = document(job(1, "hio", run(8, speed), run(1, 500.0)),
                      job(1, "tf-data", run(8, 100.0), run(1, 100.0)), preprocessing=["without"])
-    assert {cell.threads: one.met for cell, one in verdicts(found)} == {1: True, 8: met}
+    assert {cell.threads: result.met for cell, result in verdicts(found)} == {1: True, 8: met}
     line = summary(found)[1]
     assert (line["threads"], line["preprocessing"], line["target"], line["met"]) == (
         8, "without", "≥ 0.95 x tf-data", met)
@@ -71,7 +71,7 @@ def test_hio_is_judged_beside_tf_data_with_each_number_of_threads(speed, met):
 
 def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
     def words(*measured: dict) -> set[str]:
-        return {one.words() for _, one in verdicts(document(*measured))}
+        return {result.words() for _, result in verdicts(document(*measured))}
 
     hio = job(1, "hio", *(run(threads, 10.0, pixels) for threads in (1, 8)
                           for pixels in (None, 224)))
@@ -123,9 +123,9 @@ def test_the_picture_has_a_line_for_each_pipeline_and_kind_and_the_sources_point
 
 def test_every_pipeline_runs_once_a_round_and_none_is_always_first():
     jobs = order(list(LABELS), 2)
-    assert [(one.round, one.series) for one in jobs] == [
+    assert [(result.round, result.series) for result in jobs] == [
         (0, "tf-data"), (0, "hio"), (1, "hio"), (1, "tf-data")]
-    assert len({str(one) for one in jobs}) == 4
+    assert len({str(result) for result in jobs}) == 4
     shapes = [{"threads": threads} for threads in (1, 2, 4)]
     assert jobs[0].turned(shapes) == shapes
     assert jobs[2].turned(shapes) == [*shapes[1:], shapes[0]]

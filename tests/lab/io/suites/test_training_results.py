@@ -12,8 +12,8 @@ from horovod_lab.io.suites.training.results import TrainingCell, summary, verdic
 from horovod_opt import cli
 
 
-def one(series: str, speed: float = 20.0, number: int = 0, cpu: float = 100.0, alone: float = 5.0,
-        ranks: int = 2) -> dict:
+def result(series: str, speed: float = 20.0, number: int = 0, cpu: float = 100.0,
+           alone: float = 5.0, ranks: int = 2) -> dict:
     return {"round": number, "ranks": ranks, "series": series, "images_per_second": speed,
             "cpu_ms_per_image": cpu, "input_cpu_ms_per_image": alone}
 
@@ -31,25 +31,26 @@ def verdict_of(series: str, *measurements: dict):
 @pytest.mark.parametrize("series, reference", [("hio", "memory"), ("hio-raw", "synthetic")])
 @pytest.mark.parametrize("speed, met", [(97.1, True), (96.9, False)])
 def test_images_a_second_are_judged_in_pairs_of_a_round(series, reference, speed, met):
-    verdict = verdict_of(series, one(series, speed), one(reference, 100),
-                         one(series, 2 * speed, 1), one(reference, 200, 1))
+    verdict = verdict_of(series, result(series, speed), result(reference, 100),
+                         result(series, 2 * speed, 1), result(reference, 200, 1))
     assert verdict.met is met and verdict.value.n == 2
 
 
 def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
     failed = {"round": 0, "ranks": 2, "series": "memory", "failed": "ended with exit code 1"}
-    assert verdict_of("hio", one("hio", 100), failed).words() == "no: memory failed"
-    assert verdict_of("hio", one("hio", 100)).words() == "memory not measured"
+    assert verdict_of("hio", result("hio", 100), failed).words() == "no: memory failed"
+    assert verdict_of("hio", result("hio", 100)).words() == "memory not measured"
 
 
 def test_the_processor_time_of_an_input_is_more_than_its_references():
-    found, = TrainingCell.each(document(one("hio", 90, cpu=103.5), one("memory", 100, cpu=100)))
-    assert found.input_cpu("hio").median == 3.5
-    assert found.input_cpu("memory") is None
+    cell, = TrainingCell.each(document(result("hio", 90, cpu=103.5),
+                                       result("memory", 100, cpu=100)))
+    assert cell.input_cpu("hio").median == 3.5
+    assert cell.input_cpu("memory") is None
 
 
 def test_tables_and_the_summary_for_machines():
-    found = document(one("hio", 98), one("memory", 100), one("tf-data", 90))
+    found = document(result("hio", 98), result("memory", 100), result("tf-data", 90))
     table, judged = section(found, targets=True).grids
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == ["JPEGs in memory", "JPEGs, hio", "JPEGs, tf.data"]
@@ -61,7 +62,7 @@ def test_tables_and_the_summary_for_machines():
 
 
 def test_the_picture_has_a_bar_for_each_source_and_number_of_ranks():
-    found = document(*(one(name, ranks=ranks) for name in SOURCES for ranks in (2, 4)))
+    found = document(*(result(name, ranks=ranks) for name in SOURCES for ranks in (2, 4)))
     picture, = section(found, targets=False).pictures
     assert [len(axis.patches) for axis in picture.figure.axes] == [2 * len(SOURCES)] * 2
     failed = {"round": 0, "ranks": 2, "series": "hio", "failed": "ended with exit code 1"}

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from horovod_lab.io.testbeds import disk
-from horovod_lab.io.testbeds.disk import Disk
-from horovod_lab.io.testbeds.disk_image import image_of
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.disk import Disk, image_of
+from horovod_lab.io.testbeds.testbed import NoTestbed
 
 MIB = 1 << 20
 READ = """
@@ -41,19 +40,19 @@ def loop_devices(image: Path) -> list[str]:
 
 
 def test_it_does_no_more_requests_a_second_than_it_should(made, on, data):
-    stand = made(Disk(data, share=2))
-    stand.begin()
+    testbed = made(Disk(data, share=2))
+    testbed.begin()
     started = time.monotonic()
     blocks = random.Random(1).sample(range(4096), 500)
-    on(stand, sys.executable, "-c", READ, data / "file", *blocks)
+    on(testbed, sys.executable, "-c", READ, data / "file", *blocks)
     seconds = time.monotonic() - started
-    counters = stand.counters()
+    counters = testbed.counters()
     assert 500 <= counters.requests < 600 and 500 * 4096 <= counters.bytes < 3 * MIB
     # The kernel counts in slices of time, so a few may be ahead.
     assert counters.requests <= disk.REQUESTS * (seconds + 0.5)
-    stand.release()
+    testbed.release()
     started = time.monotonic()
-    on(stand, "cat", data / "file")
+    on(testbed, "cat", data / "file")
     assert time.monotonic() - started < 30
 
 
@@ -67,9 +66,9 @@ def test_the_files_are_those_of_the_folder(made, on, data):
 
 
 def test_nothing_is_left_but_the_image(made, data):
-    stand = made(Disk(data))
+    testbed = made(Disk(data))
     assert len(loop_devices(data.with_name("data.ext4"))) == 1
-    stand.__exit__()
+    testbed.__exit__()
     deadline = time.monotonic() + 10
     while loop_devices(data.with_name("data.ext4")) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -96,5 +95,5 @@ def test_rules_of_devices_that_are_gone_are_forgotten(tmp_path):
 
 
 def test_it_is_the_disk_of_one_node(tmp_path):
-    with pytest.raises(NoStand, match="one node, not of 2; remedy: --nodes 1, or --stand parall"):
+    with pytest.raises(NoTestbed, match="one node, not of 2; remedy: --nodes 1, or --stand parall"):
         Disk.check(2)

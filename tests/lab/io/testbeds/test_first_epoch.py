@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records, WrongRecord
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.peers.stream import Stream
 from horovod_lab.io.testbeds import first_epoch, first_epoch_rank
-from horovod_lab.io.testbeds.meeting import Meeting
-from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_lab.measuring import launch
 
 RECORDS = Records(40, 100)
@@ -23,15 +23,15 @@ RECORDS = Records(40, 100)
 NODE = """
 import json, os, sys
 from pathlib import Path
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.communication import Communication
 
-rank, meeting = int(sys.argv[1]), Meeting(Path(sys.argv[2]), None)
+rank, rendezvous = int(sys.argv[1]), Rendezvous(Path(sys.argv[2]), None)
 
 def allgather(data):
-    meeting.tell(f"where.{rank}", data.decode())
-    return [one.encode() for one in meeting.hear_all("where", 4)]
+    rendezvous.publish(f"where.{rank}", data.decode())
+    return [one.encode() for one in rendezvous.wait_for_all("where", 4)]
 
 print(json.dumps(nodes.find(Communication(rank, 4, allgather)).ranks))
 """
@@ -50,10 +50,10 @@ class Slow(Stream):
 @pytest.mark.parametrize("seconds, samples, is_over", [(0.05, 10, False), (5, 40, True)])
 def test_a_rank_counts_until_its_time_is_over_and_takes_the_rest(tmp_path, seconds, samples,
                                                                  is_over):
-    meeting = Meeting(tmp_path, os.getppid())
+    rendezvous = Rendezvous(tmp_path, os.getppid())
     start = time.monotonic() + 0.05
-    first_epoch_rank.taken(Slow(), RECORDS, meeting, 0, start, start + seconds)
-    counted, done = meeting.hear("counted.0"), meeting.hear("done.0")
+    first_epoch_rank.take(Slow(), RECORDS, rendezvous, 0, start, start + seconds)
+    counted, done = rendezvous.wait_for("counted.0"), rendezvous.wait_for("done.0")
     assert (counted["samples"], counted["is_over"]) == (samples, is_over)
     assert counted["seconds"] >= samples / 100
     assert done == {"numbers": list(range(40)), "sizes": [10] * 4}
@@ -61,7 +61,7 @@ def test_a_rank_counts_until_its_time_is_over_and_takes_the_rest(tmp_path, secon
 
 def test_every_record_is_looked_at(tmp_path):
     with pytest.raises(WrongRecord, match="number 20 of 20"):
-        first_epoch_rank.taken(Slow(), Records(20, 100), Meeting(tmp_path, None), 0, 0.0, 0.0)
+        first_epoch_rank.take(Slow(), Records(20, 100), Rendezvous(tmp_path, None), 0, 0.0, 0.0)
 
 
 def test_ranks_that_are_through_wait_for_the_others():
@@ -92,14 +92,14 @@ def test_what_goes_on_beside_a_job_ends_it_by_an_error(tmp_path):
 @pytest.fixture
 def data(tmp_path):
     records = Records(1500, 3072)
-    prepare.write("lmdb", tmp_path / "lmdb", records)
+    data_folder.write("lmdb", tmp_path / "lmdb", records)
     return tmp_path / "lmdb", records
 
 
 def test_strided_ranks_read_nearly_everything_on_every_node(made, data):
     folder, records = data
-    stand = made(Parallel(folder, 2, share=4))
-    result = first_epoch.run(stand, PEERS["py-lmdb-strided"], 4, records, 10, 60, sys.executable,
+    testbed = made(ParallelFileSystem(folder, 2, share=4))
+    result = first_epoch.run(testbed, PEERS["py-lmdb-strided"], 4, records, 10, 60, sys.executable,
                              120)
     assert result["samples"] == 1500 and result["by_rank"] == [375] * 4 and result["is_over"]
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] < 0.5
@@ -112,8 +112,8 @@ def test_strided_ranks_read_nearly_everything_on_every_node(made, data):
 
 def test_what_is_not_measured_is_read_all_the_same(made, data):
     folder, records = data
-    stand = made(Parallel(folder, share=4))
-    result = first_epoch.run(stand, PEERS["py-lmdb"], 2, records, 10, 0.01, sys.executable, 120)
+    testbed = made(ParallelFileSystem(folder, share=4))
+    result = first_epoch.run(testbed, PEERS["py-lmdb"], 2, records, 10, 0.01, sys.executable, 120)
     assert result["samples"] < 1500 and not result["is_over"]
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] > 0.9
 
@@ -121,7 +121,7 @@ def test_what_is_not_measured_is_read_all_the_same(made, data):
 def test_who_needs_more_memory_than_a_node_has_is_told_so(made, data, tmp_path):
     """A rank that keeps what it gets."""
     folder, records = data
-    stand = made(Parallel(folder, share=0.1))
+    testbed = made(ParallelFileSystem(folder, share=0.1))
     greedy = tmp_path / "greedy.py"
     greedy.write_text("import sys\n"
                       "from horovod_lab.io.data.records import Records\n"
@@ -137,14 +137,14 @@ def test_who_needs_more_memory_than_a_node_has_is_told_so(made, data, tmp_path):
     python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {greedy} "$@"\n')
     python.chmod(0o755)
     with pytest.raises(launch.JobFailed, match="1 processes were killed: their node may hold"):
-        first_epoch.run(stand, PEERS["py-lmdb"], 1, records, 10, 60, str(python), 60)
+        first_epoch.run(testbed, PEERS["py-lmdb"], 1, records, 10, 60, str(python), 60)
 
 
 def test_ranks_of_a_simulated_node_share_its_reader_and_no_others(made, data, tmp_path):
-    stand = made(Parallel(data[0], 2))
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
+    testbed = made(ParallelFileSystem(data[0], 2))
+    rendezvous = tmp_path / "rendezvous"
+    rendezvous.mkdir()
     output = launch.execute(
-        [stand.command(rank // 2, [sys.executable, "-c", NODE, str(rank), str(meeting)])
+        [testbed.command(rank // 2, [sys.executable, "-c", NODE, str(rank), str(rendezvous)])
          for rank in range(4)], os.environ, 60, "/")
     assert sorted(map(json.loads, output.splitlines())) == [[0, 1], [0, 1], [2, 3], [2, 3]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from horovod_lab.io.testbeds.control_groups import PREFIX, hierarchy
-from horovod_lab.io.testbeds.parallel import Parallel
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
 
 MIB = 1 << 20
 # Reads blocks of a file by their numbers; how many bytes come.
@@ -52,78 +52,78 @@ def data(tmp_path) -> Path:
 
 
 def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(made, on, data):
-    stand = made(Parallel(data, 2, share=4))
+    testbed = made(ParallelFileSystem(data, 2, share=4))
     (data / "later").write_text("only in the folder itself")
     for node in (0, 1):
-        stand.begin()
-        assert on(stand, "cat", data / "sub" / "small", node=node) == "here"
+        testbed.begin()
+        assert on(testbed, "cat", data / "sub" / "small", node=node) == "here"
         holder = subprocess.Popen(
-            stand.command(node, [sys.executable, "-c", HOLD, str(data / "file")]),
+            testbed.command(node, [sys.executable, "-c", HOLD, str(data / "file")]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
         with holder:
             assert holder.stdout.readline() == "ready\n"
-            assert len(on(stand, "cat", data / "file", node=node)) == 4 * MIB
-            counters = stand.counters()
+            assert len(on(testbed, "cat", data / "file", node=node)) == 4 * MIB
+            counters = testbed.counters()
             # The second node begins where the first one was before.
             assert (counters.bytes, counters.inversions) == (4 * MIB + 4, node)
             assert 32 < counters.requests <= 64 and counters.metadata_requests > 0
             assert 0 < counters.server_cpu_seconds < 30
-            stand.begin()
-            on(stand, "cat", data / "file", node=node)
-            assert stand.counters().bytes == 0  # it is in this node's page cache
+            testbed.begin()
+            on(testbed, "cat", data / "file", node=node)
+            assert testbed.counters().bytes == 0  # it is in this node's page cache
         with pytest.raises(Exception, match="non-zero exit status"):
-            on(stand, "touch", data / "file", node=node)
+            on(testbed, "touch", data / "file", node=node)
 
 
 def test_requests_that_go_back_are_counted(made, on, data):
-    stand = made(Parallel(data, share=8))
-    stand.begin()
-    assert on(stand, sys.executable, "-c", READ, data / "file", 10, 20, 15, 16, 3) == "20480\n"
-    counters = stand.counters()
+    testbed = made(ParallelFileSystem(data, share=8))
+    testbed.begin()
+    assert on(testbed, sys.executable, "-c", READ, data / "file", 10, 20, 15, 16, 3) == "20480\n"
+    counters = testbed.counters()
     assert (counters.requests, counters.inversions) == (5, 2)
 
 
 def test_the_page_cache_of_a_node_is_limited(made, on, data):
-    stand = made(Parallel(data, 2, share=0.5))
-    assert stand.memory == pytest.approx(2 * MIB, rel=0.01)
-    stand.begin()
+    testbed = made(ParallelFileSystem(data, 2, share=0.5))
+    assert testbed.memory == pytest.approx(2 * MIB, rel=0.01)
+    testbed.begin()
     for _ in range(2):
-        on(stand, "cat", data / "file")
-    assert stand.counters().bytes > 6 * MIB  # it did not fit
+        on(testbed, "cat", data / "file")
+    assert testbed.counters().bytes > 6 * MIB  # it did not fit
     group, = hierarchy("parallel", "memory").glob(f"{PREFIX}{os.getpid()}-*-node0")
     limit = int((group / "memory.limit_in_bytes").read_text())
-    assert stand.memory - 4096 < limit < stand.memory + 32 * MIB
+    assert testbed.memory - 4096 < limit < testbed.memory + 32 * MIB
     assert int((group / "memory.usage_in_bytes").read_text()) <= limit
-    assert stand.killed_for_memory() == 0
-    stand.release()
+    assert testbed.killed_for_memory() == 0
+    testbed.release()
     assert int((group / "memory.limit_in_bytes").read_text()) > 1 << 40
 
 
 def test_nodes_have_a_network_and_shared_memory_of_their_own(made, on, data):
-    stand = made(Parallel(data, 3))
+    testbed = made(ParallelFileSystem(data, 3))
     server = subprocess.Popen(
-        stand.command(1, [sys.executable, "-c", TALK, "serve", "10.214.0.2"]),
+        testbed.command(1, [sys.executable, "-c", TALK, "serve", "10.214.0.2"]),
         stdout=subprocess.PIPE, text=True, cwd="/")
     with server:
         assert server.stdout.readline() == "ready\n"
-        on(stand, sys.executable, "-c", TALK, "ask", "10.214.0.2", node=2)
+        on(testbed, sys.executable, "-c", TALK, "ask", "10.214.0.2", node=2)
         assert server.stdout.read() == "hello\n"
-    on(stand, "touch", "/dev/shm/horovod-opt-test", node=0)
-    assert on(stand, "ls", "/dev/shm", node=1) == ""
+    on(testbed, "touch", "/dev/shm/horovod-opt-test", node=0)
+    assert on(testbed, "ls", "/dev/shm", node=1) == ""
     assert not Path("/dev/shm/horovod-opt-test").exists()
     command = ["readlink", "/proc/self/ns/net"]
     here = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert on(stand, *command) != here
-    assert subprocess.run(stand.command(0, command, network=False), check=True, cwd="/",
+    assert on(testbed, *command) != here
+    assert subprocess.run(testbed.command(0, command, network=False), check=True, cwd="/",
                           stdout=subprocess.PIPE, text=True).stdout == here
 
 
 def test_two_stands_of_a_process_are_apart(made, on, data, tmp_path):
-    first = made(Parallel(data, share=4))
+    first = made(ParallelFileSystem(data, share=4))
     other = tmp_path / "other"
     other.mkdir()
     (other / "file").write_bytes(b"1")
-    second = made(Parallel(other, share=4))
+    second = made(ParallelFileSystem(other, share=4))
     first.begin(), second.begin()
     on(first, "cat", data / "file")
     assert (first.counters().bytes, second.counters().bytes) == (4 * MIB, 0)

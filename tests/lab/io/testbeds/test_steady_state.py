@@ -14,12 +14,12 @@ import numpy as np
 import psutil
 import pytest
 
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records, WrongRecord
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.peers.stream import Stream
-from horovod_lab.io.testbeds import observer, processes, rank, steady
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds import observer, processes, steady_state, steady_state_rank
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_lab.measuring import launch
 
 RECORDS = Records(1000, 100)
@@ -28,12 +28,12 @@ MIB = 1 << 20
 
 @pytest.fixture
 def data(tmp_path):
-    prepare.write("lmdb", tmp_path / "lmdb", RECORDS)
+    data_folder.write("lmdb", tmp_path / "lmdb", RECORDS)
     return tmp_path / "lmdb"
 
 
 def run(folder: Path, python: str = sys.executable, timeout: float = 60, records=RECORDS):
-    return steady.run(PEERS["py-lmdb"], 2, folder, records, 10, 0.3, python, timeout)
+    return steady_state.run(PEERS["py-lmdb"], 2, folder, records, 10, 0.3, python, timeout)
 
 
 def test_ranks_take_batches_for_the_time_that_is_given(data):
@@ -89,36 +89,36 @@ def assert_nothing_is_left(folder: Path) -> None:
 def test_a_rank_ends_when_the_benchmark_is_gone(data, tmp_path):
     """With a parent that is not its own, a rank is one that was left behind."""
     ended = subprocess.run(
-        [sys.executable, "-m", "horovod_lab.io.testbeds.rank", "--peer", "py-lmdb",
-         "--data", str(data), "--meeting", str(tmp_path), "--records", "1000", "--record-bytes",
+        [sys.executable, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", "py-lmdb",
+         "--data", str(data), "--rendezvous", str(tmp_path), "--records", "1000", "--record-bytes",
          "100", "--batch", "10", "--rank", "0", "--ranks", "1", "--parent", "1"],
         capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1 and "has ended" in ended.stderr
 
 
 def test_what_is_told_is_heard_by_rank(tmp_path):
-    meeting = Meeting(tmp_path, os.getppid())
-    assert not meeting.told("go")
+    rendezvous = Rendezvous(tmp_path, os.getppid())
+    assert not rendezvous.has("go")
     for one in (1, 0):
-        meeting.tell(f"ready.{one}", {"pid": one})
-    assert meeting.hear_all("ready", 2) == [{"pid": 0}, {"pid": 1}]
+        rendezvous.publish(f"ready.{one}", {"pid": one})
+    assert rendezvous.wait_for_all("ready", 2) == [{"pid": 0}, {"pid": 1}]
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_rank_that_is_ahead_may_be_ended_by_one_that_has_stopped(tmp_path, is_stopped):
-    meeting = Meeting(tmp_path, os.getppid())
+    rendezvous = Rendezvous(tmp_path, os.getppid())
 
     def batches():
         yield [b"a"]
         if is_stopped:
-            meeting.tell("stop", None)
+            rendezvous.publish("stop", None)
         raise ConnectionError("another rank has ended")
 
     if is_stopped:
-        rank.go_on(batches(), meeting)
+        steady_state_rank.go_on(batches(), rendezvous)
     else:
         with pytest.raises(ConnectionError, match="another rank has ended"):
-            rank.go_on(batches(), meeting)
+            steady_state_rank.go_on(batches(), rendezvous)
 
 
 class Epochs(Stream):
@@ -130,7 +130,7 @@ class Epochs(Stream):
 
 
 def test_epochs_follow_each_other_and_an_empty_one_is_an_error():
-    batches = rank.forever(Epochs([], [[b"a"], [b"b"]], [[b"c"]], []))
+    batches = steady_state_rank.forever(Epochs([], [[b"a"], [b"b"]], [[b"c"]], []))
     assert [next(batches) for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
     with pytest.raises(WrongRecord, match="epoch 3 has no batch"):
         next(batches)
@@ -143,7 +143,7 @@ def test_only_batches_in_the_window_count():
             yield [b""] * 5
 
     start = time.monotonic() + 0.1
-    counted = rank.counted(slow(), start, start + 0.3)
+    counted = steady_state_rank.counted(slow(), start, start + 0.3)
     assert 0.3 <= counted["seconds"] < 2
     assert 5 <= counted["samples"] <= 5 * counted["seconds"] / 0.02
 
@@ -210,7 +210,7 @@ def test_sizes_of_smaps_are_bytes():
 
 
 def test_ranks_know_nothing_of_the_job_that_the_benchmark_is_in():
-    found = steady.environ({"OMPI_COMM_WORLD_SIZE": "4", "WORLD_SIZE": "2", "HOROVOD_SIZE": "2",
-                          "PATH": "/bin"})
-    assert found["PATH"] == "/bin"
-    assert not {"OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "HOROVOD_SIZE"} & set(found)
+    variables = steady_state.environ({"OMPI_COMM_WORLD_SIZE": "4", "WORLD_SIZE": "2",
+                                      "HOROVOD_SIZE": "2", "PATH": "/bin"})
+    assert variables["PATH"] == "/bin"
+    assert not {"OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "HOROVOD_SIZE"} & set(variables)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from horovod_lab.io.testbeds.stand import Counters
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.testbed import Counters, WarmCache
 
 
 def test_processes_of_the_warm_stand_are_any(tmp_path):
-    with Warm(tmp_path) as stand:
-        assert stand.command(0, ("cat", "/a")) == ["cat", "/a"]
-        stand.begin()
-        assert (stand.memory, stand.counters()) == (None, Counters())
-        stand.release()
+    with WarmCache(tmp_path) as testbed:
+        assert testbed.command(0, ("cat", "/a")) == ["cat", "/a"]
+        testbed.begin()
+        assert (testbed.memory, testbed.counters()) == (None, Counters())
+        testbed.release()

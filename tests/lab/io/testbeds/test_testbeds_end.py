@@ -15,10 +15,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io.suites.suite_benchmark import TESTBEDS
 from horovod_lab.io.testbeds import control_groups, disk
-from horovod_lab.io.testbeds.by_name import STANDS
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.testbed import NoTestbed
 from horovod_opt import cli
 
 # So long that none ends by itself; --timeout would end it before the test does.
@@ -33,14 +33,14 @@ def benchmark(request, tmp_path):
     name = request.param
     nodes = 1 if name == "disk" else 2
     try:
-        STANDS[name].check(nodes)
-    except NoStand as missing:
+        TESTBEDS[name].check(nodes)
+    except NoTestbed as missing:
         pytest.skip(str(missing))
     peer, *ranks = PEER[name]
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
          "io", "bench", "--stand", name, "--nodes", str(nodes), "--only", peer, *ranks, *LONG],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         # A shell has a program that it starts in the background ignore SIGINT, and so its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
@@ -125,7 +125,7 @@ def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path
     # Its groups are there still, unless another test has made a stand meanwhile.
     data = tmp_path / "next"
     data.mkdir()
-    with STANDS[name](data):
+    with TESTBEDS[name](data):
         assert not groups_of(process.pid)
         if name == "disk":
             rules = (groups()[1] / disk.RULES).read_text().splitlines()
@@ -153,11 +153,11 @@ with CrashingStorage(Path(sys.argv[1]), 2) as storage:
 def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
     try:
         CrashingStorage.check()
-    except NoStand as missing:
+    except NoTestbed as missing:
         pytest.skip(str(missing))
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd="/",
-        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     with process:
         assert process.stdout.readline() == "ready\n"
@@ -171,8 +171,8 @@ def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
 
 def test_a_storage_that_crashes_without_root_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NoStand, match=r"^a storage that crashes needs the rights of root; remedy: "
-                                      "run it as root$"):
+    with pytest.raises(NoTestbed, match=r"^a storage that crashes needs the rights of root; "
+                                        "remedy: run it as root$"):
         with CrashingStorage(tmp_path):
             pass
 
@@ -188,13 +188,13 @@ def test_without_root_there_is_one_line_that_says_so(monkeypatch, capsys, tmp_pa
 
 def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
     from horovod_lab.io.testbeds import requirements
-    from horovod_lab.io.testbeds.parallel import Parallel
+    from horovod_lab.io.testbeds.parallel import ParallelFileSystem
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
-    monkeypatch.setattr(Parallel, "devices", (tmp_path / "fuse",))
-    with pytest.raises(NoStand) as refused:
-        Parallel.check(2)
+    monkeypatch.setattr(ParallelFileSystem, "devices", (tmp_path / "fuse",))
+    with pytest.raises(NoTestbed) as refused:
+        ParallelFileSystem.check(2)
     assert str(refused.value) == (
         f"--stand parallel needs unshare, nsenter, mount, ip, {tmp_path / 'fuse'}; remedy: install "
         "what Debian calls iproute2, mount, util-linux; a machine, or a container, that has "
@@ -206,8 +206,8 @@ def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     try:
-        STANDS["parallel"].check(2)
-    except NoStand as missing:
+        TESTBEDS["parallel"].check(2)
+    except NoTestbed as missing:
         pytest.skip(str(missing))
     monkeypatch.setattr(nodes, "WAIT", "echo mounting is not permitted >&2; exit 1")
     assert cli.main(["io", "bench", "--stand", "parallel", "--only", "py-lmdb"]) == 2
@@ -220,5 +220,5 @@ def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
 def test_control_groups_of_version_2_are_refused(tmp_path):
     mounted = tmp_path / "mounts"
     mounted.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n")
-    with pytest.raises(NoStand, match="--stand disk needs control groups of version 1 with memory"):
+    with pytest.raises(NoTestbed, match="--stand disk needs control groups of version 1 with m"):
         control_groups.hierarchy("disk", "memory", mounted)
