@@ -140,10 +140,11 @@ def _run(options: argparse.Namespace) -> int:
     for name, value in {**defaults, **of_testbed}.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    others = [name for name in options.only if name not in defaults["only"]]
-    if others:
-        print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
-              f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
+    foreign_names = [name for name in options.only if name not in defaults["only"]]
+    if foreign_names:
+        print(f"horovod-opt io bench: --only: suite {options.suite} has no "
+              f"{', '.join(foreign_names)}; remedy: some of {', '.join(defaults['only'])}",
+              file=sys.stderr)
         return 2
     if options.suite == TRAINING and options.stand != WARM:
         print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "

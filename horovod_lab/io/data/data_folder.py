@@ -25,20 +25,20 @@ def folder_of(data: Path, form: str, records: Records) -> Path:
 
 def write(form: str, folder: Path, records: Records) -> None:
     """The folder appears when it is complete."""
-    make(folder, lambda unfinished: FORMATS[form](unfinished, records), form in INDEXED)
+    make(folder, lambda draft: FORMATS[form](draft, records), form in INDEXED)
 
 
 def make(folder: Path, fill: Callable[[Path], None], is_indexed: bool) -> None:
     """A folder that `fill` writes into, and that appears when it is complete."""
-    unfinished = folder.with_name(folder.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    fill(unfinished)
-    for path in unfinished.rglob("*"):
+    draft = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    fill(draft)
+    for path in draft.rglob("*"):
         os.utime(path, (WRITTEN, WRITTEN))
     if is_indexed:
-        _index(unfinished)
-    unfinished.rename(folder)
+        _index(draft)
+    draft.rename(folder)
 
 
 def _index(folder: Path) -> None:

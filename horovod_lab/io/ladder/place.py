@@ -15,7 +15,7 @@ class Place:
 
     `folder`: of the database. `node_ranks`: ranks of a node. `record_bytes`: of the largest record.
     `memory`: bytes that a node may hold, None without a limit. `shared_buffer`: what the ranks
-    of a node share memory by, one of SHARED_BUFFERS. `coalesced`: iterations that are read at once.
+    of a node share memory by, one of SHARED_BUFFERS. `iterations_per_read`: that are coalesced.
     `tokens`: readers that may read at the same time.
     """
 
@@ -28,7 +28,7 @@ class Place:
     record_bytes: int
     memory: Optional[int] = None
     shared_buffer: str = MEMORY
-    coalesced: int = 1
+    iterations_per_read: int = 1
     tokens: int = 1
 
     @property

@@ -29,9 +29,9 @@ class SharedBuffer:
 
     def put(self, records: Sequence[bytes]) -> None:
         """By the rank that reads, when all others have taken what was there. Raises DataError."""
-        others = [rank for rank in self._place.local_ranks if rank != self._place.rank]
+        consumers = [rank for rank in self._place.local_ranks if rank != self._place.rank]
         if not self._is_first:
-            for rank in others:
+            for rank in consumers:
                 self._links.receive(rank, DONE)
         self._is_first = False
         data = b"".join(records)
@@ -42,7 +42,7 @@ class SharedBuffer:
         sizes = np.fromiter(map(len, records), np.int64, len(records))
         self._view[:self._table] = sizes.tobytes()
         self._view[self._table:self._table + len(data)] = data
-        for rank in others:
+        for rank in consumers:
             self._links.send(rank, READY)
 
     def take(self) -> list[bytes]:

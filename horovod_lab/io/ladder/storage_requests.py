@@ -18,18 +18,18 @@ from horovod_lab.io.ladder.pages import Value
 
 
 class StorageRequests:
-    """`log`: of each request, when (ns of the monotonic clock), offset and bytes. `more`: what a
+    """`log`: of each request, when (ns of the monotonic clock), offset and bytes. `extra`: what a
     strategy counts beside that."""
 
     def __init__(self) -> None:
         self.log = (array("q"), array("q"), array("q"))
         self.extra: dict[str, float] = {}
-        self._looked: set[int] = set()
-        self._of_records: set[int] = set()  # pages that hold a record which was delivered
+        self._pages: set[int] = set()
+        self._record_pages: set[int] = set()  # pages that hold a record which was delivered
         self._page_bytes = 0
         self._read = self._seeking = 0  # bytes, by pread
 
-    def request(self, offset: int, size: int, when: int) -> None:
+    def add(self, offset: int, size: int, when: int) -> None:
         for column, value in zip(self.log, (when, offset, size)):
             column.append(value)
 
@@ -37,28 +37,28 @@ class StorageRequests:
         """This process looks at pages of its mapping, now."""
         self._page_bytes = page_bytes
         for page in pages:
-            if page not in self._looked:
-                self._looked.add(page)
-                self.request(page * page_bytes, page_bytes, time.monotonic_ns())
+            if page not in self._pages:
+                self._pages.add(page)
+                self.add(page * page_bytes, page_bytes, time.monotonic_ns())
 
     def look_within(self, pages: Sequence[int], page_bytes: int, begin: int, end: int) -> None:
         """It has looked at them between two times (ns), evenly: nobody noted when."""
         self._page_bytes = page_bytes
-        new = [page for page in dict.fromkeys(pages) if page not in self._looked]
+        new = [page for page in dict.fromkeys(pages) if page not in self._pages]
         for i, page in enumerate(new):
-            self.request(page * page_bytes, page_bytes, begin + (end - begin) * i // len(new))
-        self._looked.update(new)
+            self.add(page * page_bytes, page_bytes, begin + (end - begin) * i // len(new))
+        self._pages.update(new)
 
     def deliver(self, values: Iterable[Value], page_bytes: int) -> list[int]:
         """Records are copied out of the mapping; returns their pages."""
-        pages = [page for one in values for page in pages_of(one, page_bytes)]
-        self._of_records.update(pages)
+        pages = [page for value in values for page in pages_of(value, page_bytes)]
+        self._record_pages.update(pages)
         return pages
 
     def pread(self, file: int, size: int, offset: int, seeking: int = 0) -> bytes:
         """`seeking`: bytes of it that are of pages without records. Raises OSError where the file
         ends."""
-        self.request(offset, size, time.monotonic_ns())
+        self.add(offset, size, time.monotonic_ns())
         self._read += size
         self._seeking += seeking
         data = os.pread(file, size, offset)
@@ -73,8 +73,8 @@ class StorageRequests:
     def counts(self) -> dict[str, float]:
         """`requests`, `bytes`, and of those `seeking_bytes`: of pages that were read on the way to
         records, and hold none that this process delivers."""
-        looked, seeking = len(self._looked), len(self._looked - self._of_records)
-        return {"requests": len(self.log[0]), "bytes": looked * self._page_bytes + self._read,
+        pages, seeking = len(self._pages), len(self._pages - self._record_pages)
+        return {"requests": len(self.log[0]), "bytes": pages * self._page_bytes + self._read,
                 "seeking_bytes": seeking * self._page_bytes + self._seeking, **self.extra}
 
 

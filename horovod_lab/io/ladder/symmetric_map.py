@@ -37,18 +37,18 @@ class SymmetricMap:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._size = os.fstat(file).st_size
-            self.address = self._agreed(file, links, ranks)
+            self.address = self._agree_on_address(file, links, ranks)
         finally:
             os.close(file)
         whole = (ctypes.c_char * self._size).from_address(self.address)
         self.view = memoryview(whole).cast("B")
 
-    def _agreed(self, file: int, links: Links, ranks: Sequence[int]) -> int:
+    def _agree_on_address(self, file: int, links: Links, ranks: Sequence[int]) -> int:
         for _ in range(ATTEMPTS):
             proposal = random.randrange(LOWEST, HIGHEST, mmap.ALLOCATIONGRANULARITY)
-            has = links.exchange({rank: proposal.to_bytes(8, "little") for rank in ranks})
-            wanted = int.from_bytes(has[ranks[0]], "little")
-            address = self._at(file, wanted)
+            proposals = links.exchange({rank: proposal.to_bytes(8, "little") for rank in ranks})
+            candidate = int.from_bytes(proposals[ranks[0]], "little")
+            address = self._map_at(file, candidate)
             answer = b"yes" if address is not None else b"no"
             if set(links.exchange(dict.fromkeys(ranks, answer)).values()) == {b"yes"}:
                 return address
@@ -57,15 +57,15 @@ class SymmetricMap:
         raise DataError(f"no address of {ATTEMPTS} is free on all {len(ranks)} nodes for "
                         f"{self._size} bytes; remedy: strategy lmm, as the source does")
 
-    def _at(self, file: int, wanted: int) -> Optional[int]:
-        address = _libc.mmap(wanted, self._size, mmap.PROT_READ,
+    def _map_at(self, file: int, address: int) -> Optional[int]:
+        result = _libc.mmap(address, self._size, mmap.PROT_READ,
                              mmap.MAP_SHARED | FIXED_NOREPLACE, file, 0)
-        if address == FAILED:
+        if result == FAILED:
             return None
-        if address != wanted:  # a kernel that does not know the flag
-            _libc.munmap(address, self._size)
+        if result != address:  # a kernel that does not know the flag
+            _libc.munmap(result, self._size)
             return None
-        return address
+        return result
 
     def close(self) -> None:
         """Nobody may hold a view of it any more."""

@@ -23,7 +23,7 @@ class Peer:
     workers: int = 0
 
 
-PEERS = {one.name: one for one in (
+PEERS = {peer.name: peer for peer in (
     Peer("hio-tfrecord", "hio, TFRecord", "hio", "Hio", "tfrecord", ("torch",)),
     Peer("hio-lmdb", "hio, LMDB", "hio", "Hio", "lmdb", ("torch",)),
     Peer("py-lmdb", "py-lmdb", "py_lmdb", "Shuffled", "lmdb"),

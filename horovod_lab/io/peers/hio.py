@@ -31,12 +31,12 @@ class Hio(Stream):
                                             workers=self._place.workers,
                                             epochs=self._place.epochs)
         except hio.InputError:
-            had = self._data.order
+            largest = self._data.order
             self._data.close()
-            if had.window > 1:
-                self._open(memory, **order | {"window": had.window - 1})
-            elif had.chunk_samples > 1:
-                self._open(memory, shards=had.shards, chunk_samples=had.chunk_samples // 2)
+            if largest.window > 1:
+                self._open(memory, **order | {"window": largest.window - 1})
+            elif largest.chunk_samples > 1:
+                self._open(memory, shards=largest.shards, chunk_samples=largest.chunk_samples // 2)
             else:
                 raise
 

@@ -41,14 +41,14 @@ class Mosaicml(Stream):
         os.environ.update(RANK=str(place.rank), LOCAL_RANK=str(place.local_rank),
                           WORLD_SIZE=str(place.ranks), LOCAL_WORLD_SIZE=str(place.local_ranks))
         # Another path for each job: the shared memory of one that was killed stays, and names it.
-        own = place.rendezvous / "mds"
+        alias = place.rendezvous / "mds"
         if place.rank == 0:
-            own.symlink_to(place.folder)
+            alias.symlink_to(place.folder)
         join_process_group(place)
         import_torchvision()
         from streaming import StreamingDataset
 
-        dataset = StreamingDataset(local=str(own), batch_size=place.batch, shuffle=True)
+        dataset = StreamingDataset(local=str(alias), batch_size=place.batch, shuffle=True)
         self._loader = DataLoader(
             dataset, place.batch, num_workers=place.workers, collate_fn=_mds_values,
             persistent_workers=place.workers > 0)

@@ -34,19 +34,19 @@ class CrashingServer(FileServer):
     _files: WritableFiles
     _timing: WriteTimingModel
     _is_down = False
-    _left: Optional[int] = None  # changes and syncs until the crash
+    _changes_left: Optional[int] = None  # changes and syncs until the crash
     _seed: Optional[int] = None
 
     def _obey(self, order: str, *more: str) -> None:
         if order == "crash":
             after, seed = more
-            self._left = int(after)
+            self._changes_left = int(after)
             self._seed = None if seed == "none" else int(seed)
-            if not self._left:
+            if not self._changes_left:
                 self._crash()
         elif order == "restart":
             self._refuse_all()
-            self._is_down, self._left = False, None
+            self._is_down, self._changes_left = False, None
         else:
             super()._obey(order)
 
@@ -60,26 +60,26 @@ class CrashingServer(FileServer):
         while ready := select.select(self._nodes, [], [], 0)[0] if self._nodes else []:
             for node in ready:
                 self._take(node)
-        while self._due:
-            _, _, node, request = heapq.heappop(self._due)
+        while self._queue:
+            _, _, node, request = heapq.heappop(self._queue)
             self._send(node, self._answer(request))
 
-    def _when(self, request: fuse.Request) -> float:
+    def _answer_time(self, request: fuse.Request) -> float:
         now = time.monotonic()
         if self._is_down:
             return now
         if request.kind == changes.WRITE:
-            return self._timing.write(now, changes.size_of_write(request))
+            return self._timing.write(now, changes.parse_write_size(request))
         if request.kind in changes.SYNCS:
             return self._timing.sync(now)
-        return super()._when(request)
+        return super()._answer_time(request)
 
     def _answer(self, request: fuse.Request) -> list[bytes]:
-        if not self._is_down and request.kind in changes.CHANGES and self._left is not None:
-            if not self._left:
+        if not self._is_down and request.kind in changes.CHANGES and self._changes_left is not None:
+            if not self._changes_left:
                 self._crash()
             else:
-                self._left -= 1
+                self._changes_left -= 1
         if self._is_down:
             return fuse.refusal(request.unique, errno.EIO)
         return super()._answer(request)
@@ -87,7 +87,7 @@ class CrashingServer(FileServer):
 
 def main(folder: str, capacity: str, *nodes: str) -> None:
     files = WritableFiles(CrashingTree(Path(folder), int(capacity)))
-    CrashingServer(files, [int(one) for one in nodes], WriteTimingModel(Speed())).run()
+    CrashingServer(files, [int(node) for node in nodes], WriteTimingModel(Speed())).run()
 
 
 if __name__ == "__main__":

@@ -37,24 +37,25 @@ class CrashingTree:
         self._load(self.root, folder)
 
     def _load(self, folder: Folder, path: Path) -> None:
-        for one in sorted(path.iterdir()):
-            status = one.lstat()
+        for entry in sorted(path.iterdir()):
+            status = entry.lstat()
             if stat.S_ISDIR(status.st_mode):
                 node = Folder(Attributes.of(status), folder)
-                self._load(node, one)
+                self._load(node, entry)
             elif stat.S_ISREG(status.st_mode):
-                node = File(Attributes.of(status), Content(Source(one), status.st_size))
+                node = File(Attributes.of(status), Content(Source(entry), status.st_size))
                 node.links = 1
                 self._files.add(node)
             else:
                 continue
-            folder.entries[os.fsencode(one.name)] = node
+            folder.entries[os.fsencode(entry.name)] = node
         folder.sync()
 
     @property
     def free(self) -> int:
         """Blocks."""
-        return self.blocks - sum(one.content.held for one in self._files if one.links or one.opened)
+        return self.blocks - sum(file.content.block_count for file in self._files
+                                 if file.links or file.opens)
 
     def now(self) -> int:
         """Nanoseconds, no two the same: nodes see by them that a file has changed."""
@@ -110,15 +111,15 @@ class CrashingTree:
         _check_name(new)
         if to.is_removed:
             raise OSError(errno.ENOENT, os.fsdecode(new))
-        replaced = to.entries.get(new)
-        if replaced is not None and not replaces:
+        target = to.entries.get(new)
+        if target is not None and not replaces:
             raise OSError(errno.EEXIST, os.fsdecode(new))
         if isinstance(node, Folder) and node in _upwards(to):
             raise OSError(errno.EINVAL, "a folder into itself")
-        if replaced is node:
+        if target is node:
             return
-        if replaced is not None:
-            _check_replaced(node, replaced, new)
+        if target is not None:
+            _check_target(node, target, new)
         if to is folder:
             folder.change({name: None, new: node})
         else:
@@ -126,12 +127,12 @@ class CrashingTree:
             folder.change({name: None})
         if isinstance(node, Folder):
             node.parent = to
-        if replaced is not None:
-            self._drop(replaced)
+        if target is not None:
+            self._drop(target)
         self.touch(node)
 
     def write(self, file: File, offset: int, data: bytes) -> None:
-        if file.content.added(offset, len(data)) > self.free:
+        if file.content.count_new_blocks(offset, len(data)) > self.free:
             raise OSError(errno.ENOSPC, "the capacity is used up")
         file.content.write(offset, data)
         self.touch(file, is_written=True)
@@ -144,8 +145,8 @@ class CrashingTree:
 
     def touch(self, node: Node, is_written: bool = False) -> None:
         now = self.now()
-        written = {"mtime_ns": now} if is_written else {}
-        node.attributes = node.attributes._replace(ctime_ns=now, **written)
+        times = {"mtime_ns": now} if is_written else {}
+        node.attributes = node.attributes._replace(ctime_ns=now, **times)
 
     def crash(self, seed: Optional[int] = None) -> None:
         """Everything is as it was synced. With a `seed`, some of what was not synced is there all
@@ -158,8 +159,8 @@ class CrashingTree:
         if seed is not None:
             self._keep_names(survives)
         for file in self._files:
-            file.links = file.opened = 0
-        seen: set[File] = set()
+            file.links = file.opens = 0
+        files: set[File] = set()
         for folder in _breadth_first(self.root):
             folder.entries = dict(folder.durable)
             folder.changes.clear()
@@ -168,8 +169,8 @@ class CrashingTree:
                     node.parent, node.place, node.is_removed = folder, (folder, name), False
                     continue
                 node.links += 1
-                if node not in seen:
-                    seen.add(node)
+                if node not in files:
+                    files.add(node)
                     if survives():
                         node.sync()
                     else:
@@ -181,7 +182,7 @@ class CrashingTree:
         one now: then it has the old one."""
         before = [(folder, name, node) for folder in _breadth_first(self.root)
                   for name, node in folder.durable.items()]
-        wanted = {node for _, _, node in before if _is_linked(node)}
+        survivors = {node for _, _, node in before if _is_linked(node)}
 
         def keep(folder: Folder) -> None:
             for names in folder.changes:
@@ -190,15 +191,15 @@ class CrashingTree:
 
         _breadth_first(self.root, keep)
         while True:
-            found = {node for folder in _breadth_first(self.root)
+            nodes = {node for folder in _breadth_first(self.root)
                      for node in folder.durable.values()}
-            lost = [one for one in before if one[2] in wanted and one[2] not in found]
-            if not lost:
+            losses = [entry for entry in before if entry[2] in survivors and entry[2] not in nodes]
+            if not losses:
                 return
-            for folder, name, node in lost:
+            for folder, name, node in losses:
                 folder.durable[name] = node
                 if folder is not self.root:
-                    wanted.add(folder)
+                    survivors.add(folder)
 
     def _check_new(self, folder: Folder, name: bytes) -> None:
         _check_name(name)
@@ -225,13 +226,13 @@ def _check_name(name: bytes) -> None:
         raise OSError(errno.ENAMETOOLONG, os.fsdecode(name))
 
 
-def _check_replaced(node: Node, replaced: Node, name: bytes) -> None:
-    if isinstance(replaced, File):
+def _check_target(node: Node, target: Node, name: bytes) -> None:
+    if isinstance(target, File):
         if isinstance(node, Folder):
             raise OSError(errno.ENOTDIR, os.fsdecode(name))
     elif isinstance(node, File):
         raise OSError(errno.EISDIR, os.fsdecode(name))
-    elif replaced.entries:
+    elif target.entries:
         raise OSError(errno.ENOTEMPTY, os.fsdecode(name))
 
 
@@ -245,14 +246,14 @@ def _upwards(folder: Folder) -> Iterator[Folder]:
 def _breadth_first(root: Folder, arrive: Callable[[Folder], None] = lambda folder: None
                    ) -> list[Folder]:
     """The durable folders; one with two names loses the later name."""
-    found, seen = [root], {root}
-    for folder in found:
+    folders, members = [root], {root}
+    for folder in folders:
         arrive(folder)
         for name, node in sorted(folder.durable.items()):
             if isinstance(node, Folder):
-                if node in seen:
+                if node in members:
                     del folder.durable[name]
                 else:
-                    seen.add(node)
-                    found.append(node)
-    return found
+                    members.add(node)
+                    folders.append(node)
+    return folders

@@ -30,7 +30,7 @@ class File:
 
     def __init__(self, attributes: Attributes, content: Content):
         self.attributes, self.content = attributes, content
-        self.links = self.opened = 0
+        self.links = self.opens = 0
         self.sync()
 
     def sync(self) -> None:
@@ -59,10 +59,10 @@ class Folder:
     def sync(self) -> None:
         """A folder that has moved here is nowhere else from now on. If this one lasts only within
         it so far, the folders around this one are synced, too."""
-        around = self
-        while not self._surrounding().isdisjoint(self.entries.values()):
-            around = around.parent
-            around.sync()
+        outer = self
+        while not self._outer_folders().isdisjoint(self.entries.values()):
+            outer = outer.parent
+            outer.sync()
         for name, node in self.durable.items():
             if isinstance(node, Folder) and node.place == (self, name):
                 node.place = None
@@ -76,13 +76,13 @@ class Folder:
                         del folder.durable[old]
                 node.place = self, name
 
-    def _surrounding(self) -> set[Folder]:
+    def _outer_folders(self) -> set[Folder]:
         """In which it lasts."""
-        found, place = set(), self.place
+        folders, place = set(), self.place
         while place:
-            found.add(place[0])
+            folders.add(place[0])
             place = place[0].place
-        return found
+        return folders
 
 
 Node = Union[File, Folder]

@@ -23,25 +23,26 @@ class Source:
 
 
 class Content:
-    """Blocks that were never written are those of the source, of which the first `_kept` bytes
-    count, and behind that zeros. Blocks are complete: behind the end they are zeros."""
+    """Blocks that were never written are those of the source, of which the first `_source_size`
+    bytes count, and behind that zeros. Blocks are complete: behind the end they are zeros."""
 
     def __init__(self, source: Optional[Source] = None, size: int = 0):
-        self.size = self._kept = size
+        self.size = self._source_size = size
         self._source = source
         self._blocks: dict[int, bytes] = {}
 
     def copy(self) -> Content:
         same = Content(self._source)
-        same.size, same._kept, same._blocks = self.size, self._kept, dict(self._blocks)
+        same.size, same._source_size = self.size, self._source_size
+        same._blocks = dict(self._blocks)
         return same
 
     @property
-    def held(self) -> int:
+    def block_count(self) -> int:
         """Blocks that were written."""
         return len(self._blocks)
 
-    def added(self, offset: int, size: int) -> int:
+    def count_new_blocks(self, offset: int, size: int) -> int:
         """Blocks that writing so many bytes there would add to those."""
         numbers = range(offset // BLOCK, -(-(offset + size) // BLOCK))
         return sum(number not in self._blocks for number in numbers)
@@ -70,20 +71,20 @@ class Content:
         """To so many bytes, also to more."""
         if size < self.size:
             last, rest = divmod(size, BLOCK)
-            self._kept = min(self._kept, size)
+            self._source_size = min(self._source_size, size)
             self._blocks = {number: block for number, block in self._blocks.items()
                             if number < last + bool(rest)}
             if last in self._blocks:
-                self._blocks[last] = _padded(self._blocks[last][:rest])
+                self._blocks[last] = _pad(self._blocks[last][:rest])
         self.size = size
 
     def _block(self, number: int) -> bytes:
         block = self._blocks.get(number)
         if block is not None:
             return block
-        there = min(BLOCK, self._kept - number * BLOCK)
-        return _padded(self._source.read(number * BLOCK, there) if there > 0 else b"")
+        there = min(BLOCK, self._source_size - number * BLOCK)
+        return _pad(self._source.read(number * BLOCK, there) if there > 0 else b"")
 
 
-def _padded(block: bytes) -> bytes:
+def _pad(block: bytes) -> bytes:
     return block + bytes(BLOCK - len(block))

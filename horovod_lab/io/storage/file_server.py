@@ -29,7 +29,7 @@ from horovod_lab.io.storage.timing_model import Speed, TimingModel
 class Files(Protocol):
     """What is served."""
 
-    def agreed(self, request: fuse.Request) -> list[bytes]:
+    def init_reply(self, request: fuse.Request) -> list[bytes]:
         """The answer to INIT."""
 
     def size(self, inode: int) -> int:
@@ -51,23 +51,23 @@ class FileServer:
             os.set_blocking(node, False)  # what is ready may be taken back before it is read
         self._began = 0.0  # CPU seconds of this process
         self._numbers = itertools.count()
-        self._due: list[tuple[float, int, int, fuse.Request]] = []
+        self._queue: list[tuple[float, int, int, fuse.Request]] = []
 
     def run(self) -> None:
         control = sys.stdin.fileno()
         while True:
-            wait = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
+            wait = max(0.0, self._queue[0][0] - time.monotonic()) if self._queue else None
             ready = select.select([control, *self._nodes], [], [], wait)[0]
-            if control in ready and not self._controlled():
+            if control in ready and not self._take_order():
                 return
             for node in ready:
                 if node in self._nodes:
                     self._take(node)
-            while self._due and self._due[0][0] <= time.monotonic():
-                _, _, node, request = heapq.heappop(self._due)
+            while self._queue and self._queue[0][0] <= time.monotonic():
+                _, _, node, request = heapq.heappop(self._queue)
                 self._send(node, self._answer(request))
 
-    def _controlled(self) -> bool:
+    def _take_order(self) -> bool:
         """False at the end of the input."""
         line = sys.stdin.buffer.raw.readline().decode().split()
         if not line:
@@ -86,7 +86,7 @@ class FileServer:
 
     def _take(self, node: int) -> None:
         try:
-            request = fuse.Request.parsed(os.read(node, self.buffer))
+            request = fuse.Request.parse(os.read(node, self.buffer))
         except OSError as error:
             if error.errno == errno.ENODEV:  # the node is gone
                 self._nodes.discard(node)
@@ -94,17 +94,18 @@ class FileServer:
                 raise
             return
         if request.kind == fuse.INIT:
-            self._send(node, self._files.agreed(request))
+            self._send(node, self._files.init_reply(request))
         elif request.kind not in fuse.UNANSWERED:
-            heapq.heappush(self._due, (self._when(request), next(self._numbers), node, request))
+            entry = self._answer_time(request), next(self._numbers), node, request
+            heapq.heappush(self._queue, entry)
 
-    def _when(self, request: fuse.Request) -> float:
+    def _answer_time(self, request: fuse.Request) -> float:
         now = time.monotonic()
         if request.kind in fuse.FREE:
             return now
         if request.kind != fuse.READ:
             return self._timing.metadata(now)
-        offset, size = request.reading()
+        offset, size = request.parse_read()
         there = max(0, min(size, self._files.size(request.inode) - offset))
         return self._timing.read(now, request.inode, offset, there)
 
@@ -123,7 +124,8 @@ class FileServer:
 
 
 def main(folder: str, *nodes: str) -> None:
-    FileServer(ReadOnlyFiles(Path(folder)), [int(one) for one in nodes], TimingModel(Speed())).run()
+    files = ReadOnlyFiles(Path(folder))
+    FileServer(files, [int(node) for node in nodes], TimingModel(Speed())).run()
 
 
 if __name__ == "__main__":

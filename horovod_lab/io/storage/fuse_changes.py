@@ -21,7 +21,7 @@ CHANGES = (SETATTR, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, WRITE, *SYNCS, CR
            TMPFILE)
 
 BIG_WRITES, AUTO_INVALIDATION = 1 << 5, 1 << 12
-WANTED = fuse.ASYNC_READ | fuse.PARALLEL_DIROPS | BIG_WRITES | AUTO_INVALIDATION
+INIT_FLAGS = fuse.ASYNC_READ | fuse.PARALLEL_DIROPS | BIG_WRITES | AUTO_INVALIDATION
 MOST_WRITTEN = 128 << 10  # bytes of a request
 BUFFER = 2 * MOST_WRITTEN  # bytes: more than any request
 OF_A_CACHE = 1 << 0  # a write of a page that was mapped, not of a program's call
@@ -41,37 +41,37 @@ WRITE_OUT = struct.Struct("=II")
 HANDLE = struct.Struct("=Q")
 
 
-class Writing(NamedTuple):
+class Write(NamedTuple):
     handle: int
     offset: int
     data: bytes
     appends: bool
 
 
-class Renaming(NamedTuple):
+class Rename(NamedTuple):
     folder: int
     name: bytes
     new_name: bytes
     flags: int
 
 
-class Creating(NamedTuple):
+class Create(NamedTuple):
     name: bytes
     mode: int
     flags: int
 
 
-def agreed(request: fuse.Request) -> list[bytes]:
+def init_reply(request: fuse.Request) -> list[bytes]:
     """The answer to INIT."""
-    return fuse.agreed(request, WANTED, MOST_WRITTEN)
+    return fuse.init_reply(request, INIT_FLAGS, MOST_WRITTEN)
 
 
-def opened(handle: int) -> bytes:
+def open_reply(handle: int) -> bytes:
     """Without any flag: what is cached of the file, or of the folder, is forgotten."""
     return fuse.OPENED.pack(handle, 0, 0)
 
 
-def written(size: int) -> bytes:
+def write_reply(size: int) -> bytes:
     return WRITE_OUT.pack(size, 0)
 
 
@@ -80,17 +80,17 @@ def handle(request: fuse.Request) -> int:
     return HANDLE.unpack_from(request.body)[0]
 
 
-def size_of_write(request: fuse.Request) -> int:
+def parse_write_size(request: fuse.Request) -> int:
     return WRITE_IN.unpack_from(request.body)[2]
 
 
-def writing(request: fuse.Request) -> Writing:
-    opened_as, offset, size, kind, _, flags, _ = WRITE_IN.unpack_from(request.body)
-    return Writing(opened_as, offset, request.body[WRITE_IN.size:WRITE_IN.size + size],
-                   bool(flags & os.O_APPEND and not kind & OF_A_CACHE))
+def parse_write(request: fuse.Request) -> Write:
+    handle_number, offset, size, kind, _, flags, _ = WRITE_IN.unpack_from(request.body)
+    return Write(handle_number, offset, request.body[WRITE_IN.size:WRITE_IN.size + size],
+                 bool(flags & os.O_APPEND and not kind & OF_A_CACHE))
 
 
-def creating(request: fuse.Request) -> Creating:
+def parse_create(request: fuse.Request) -> Create:
     """Of CREATE, TMPFILE, MKNOD and MKDIR."""
     if request.kind == MKNOD:
         (mode, *_), flags, size = MKNOD_IN.unpack_from(request.body), os.O_EXCL, MKNOD_IN.size
@@ -99,22 +99,22 @@ def creating(request: fuse.Request) -> Creating:
         mode = stat.S_IFDIR | mode
     else:
         (flags, mode, *_), size = CREATE_IN.unpack_from(request.body), CREATE_IN.size
-    return Creating(request.body[size:].rstrip(b"\0"), mode, flags)
+    return Create(request.body[size:].rstrip(b"\0"), mode, flags)
 
 
-def linking(request: fuse.Request) -> tuple[int, bytes]:
+def parse_link(request: fuse.Request) -> tuple[int, bytes]:
     """The file, and its new name."""
     return LINK_IN.unpack_from(request.body)[0], request.body[LINK_IN.size:].rstrip(b"\0")
 
 
-def renaming(request: fuse.Request) -> Renaming:
+def parse_rename(request: fuse.Request) -> Rename:
     """Of RENAME and RENAME2."""
     if request.kind == RENAME2:
         (folder, flags, _), size = RENAME2_IN.unpack_from(request.body), RENAME2_IN.size
     else:
         (folder,), flags, size = RENAME_IN.unpack_from(request.body), 0, RENAME_IN.size
     name, new_name, _ = request.body[size:].split(b"\0")
-    return Renaming(folder, name, new_name, flags)
+    return Rename(folder, name, new_name, flags)
 
 
 def new_size(request: fuse.Request) -> tuple[bool, int]:
@@ -128,15 +128,15 @@ def new_attributes(request: fuse.Request, old: Attributes, now: int) -> Attribut
     (valid, _, _, _, atime, mtime, _, atime_ns, mtime_ns, _, mode, _, uid, gid, _
      ) = SETATTR_IN.unpack_from(request.body)
     second = 10**9
-    changed = {"ctime_ns": now}
+    values = {"ctime_ns": now}
     if valid & MODE:
-        changed["mode"] = stat.S_IFMT(old.mode) | stat.S_IMODE(mode)
+        values["mode"] = stat.S_IFMT(old.mode) | stat.S_IMODE(mode)
     if valid & UID:
-        changed["uid"] = uid
+        values["uid"] = uid
     if valid & GID:
-        changed["gid"] = gid
+        values["gid"] = gid
     if valid & ATIME:
-        changed["atime_ns"] = now if valid & ATIME_NOW else atime * second + atime_ns
+        values["atime_ns"] = now if valid & ATIME_NOW else atime * second + atime_ns
     if valid & MTIME:
-        changed["mtime_ns"] = now if valid & MTIME_NOW else mtime * second + mtime_ns
-    return old._replace(**changed)
+        values["mtime_ns"] = now if valid & MTIME_NOW else mtime * second + mtime_ns
+    return old._replace(**values)

@@ -61,11 +61,11 @@ class Request(NamedTuple):
     gid: int = 0
 
     @classmethod
-    def parsed(cls, message: bytes) -> Request:
+    def parse(cls, message: bytes) -> Request:
         _, kind, unique, inode, uid, gid, *_ = IN.unpack_from(message)
         return cls(kind, unique, inode, message[IN.size:], uid, gid)
 
-    def reading(self) -> tuple[int, int]:
+    def parse_read(self) -> tuple[int, int]:
         """Offset and size in bytes, of READ and READDIR."""
         _, offset, size = READ_IN.unpack_from(self.body)
         return offset, size
@@ -85,16 +85,16 @@ def refusal(unique: int, error: int) -> list[bytes]:
     return [OUT.pack(OUT.size, -error, unique)]
 
 
-def agreed(request: Request, wanted: int = ASYNC_READ | PARALLEL_DIROPS, most_written: int = 4096
-           ) -> list[bytes]:
+def init_reply(request: Request, own_flags: int = ASYNC_READ | PARALLEL_DIROPS,
+               most_written: int = 4096) -> list[bytes]:
     """The answer to INIT: flags, and bytes of a write. Raises OSError for a kernel that speaks
     another FUSE."""
     major, minor, _, flags = INIT_IN.unpack_from(request.body)
     if major != MAJOR or minor < MINOR:
         raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}.{minor}, not {MAJOR}.{MINOR}")
     return answer(request.unique, INIT_OUT.pack(
-        MAJOR, MINOR, READAHEAD, flags & wanted, MOST_WAITING, MOST_WAITING, most_written, 1, 0, 0,
-        0))
+        MAJOR, MINOR, READAHEAD, flags & own_flags, MOST_WAITING, MOST_WAITING, most_written, 1, 0,
+        0, 0))
 
 
 def entry(inode: int, status: Optional[Status], valid: int = VALID) -> bytes:
@@ -108,7 +108,7 @@ def attributes(inode: int, status: Status, valid: int = VALID) -> bytes:
     return VALIDITY.pack(valid, 0, 0) + _attributes(inode, status)
 
 
-def opened(is_folder: bool) -> bytes:
+def open_reply(is_folder: bool) -> bytes:
     """The page cache is kept from one opening to the next."""
     return OPENED.pack(0, KEEP_CACHE | CACHE_DIR if is_folder else KEEP_CACHE, 0)
 
@@ -118,22 +118,22 @@ def statistics(blocks: int = 0, free: int = 0) -> bytes:
     return STATISTICS.pack(blocks, free, free, 0, 0, 4096, 255, 4096, 0)
 
 
-def listed(names: list[tuple[bytes, int, int]], first: int, size: int) -> bytes:
+def list_reply(names: list[tuple[bytes, int, int]], first: int, size: int) -> bytes:
     """From number `first` on what fits into `size` bytes of (name, inode, mode)."""
-    found = b""
+    reply = b""
     for number, (name, inode, mode) in enumerate(names[first:], first + 1):
-        one = NAMED.pack(inode, number, len(name), stat.S_IFMT(mode) >> 12) + name
-        one += bytes(-len(one) % 8)
-        if len(found) + len(one) > size:
+        item = NAMED.pack(inode, number, len(name), stat.S_IFMT(mode) >> 12) + name
+        item += bytes(-len(item) % 8)
+        if len(reply) + len(item) > size:
             break
-        found += one
-    return found
+        reply += item
+    return reply
 
 
 def _attributes(inode: int, status: Status) -> bytes:
     second = 10**9
     times = (status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns)
     return ATTRIBUTES.pack(
-        inode, status.st_size, status.st_blocks, *(one // second for one in times),
-        *(one % second for one in times), status.st_mode, status.st_nlink, status.st_uid,
+        inode, status.st_size, status.st_blocks, *(time // second for time in times),
+        *(time % second for time in times), status.st_mode, status.st_nlink, status.st_uid,
         status.st_gid, 0, 4096, 0)

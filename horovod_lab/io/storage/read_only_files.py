@@ -56,7 +56,7 @@ class Tree:
 class ReadOnlyFiles:
     """What a file server answers about a folder."""
 
-    agreed = staticmethod(fuse.agreed)
+    init_reply = staticmethod(fuse.init_reply)
 
     def __init__(self, folder: Path):
         self._tree = Tree(folder)
@@ -69,16 +69,16 @@ class ReadOnlyFiles:
         """Of the answer. Raises OSError for what cannot be done."""
         tree, inode = self._tree, request.inode
         if request.kind == fuse.READ:
-            return [tree.read(inode, *request.reading())]
+            return [tree.read(inode, *request.parse_read())]
         if request.kind == fuse.LOOKUP:
-            found = tree.find(inode, request.name())
-            return [fuse.entry(found or 0, found and tree.status(found))]
+            child = tree.find(inode, request.name())
+            return [fuse.entry(child or 0, child and tree.status(child))]
         if request.kind == fuse.GETATTR:
             return [fuse.attributes(inode, tree.status(inode))]
         if request.kind in (fuse.OPEN, fuse.OPENDIR):
-            return [fuse.opened(stat.S_ISDIR(tree.status(inode).st_mode))]
+            return [fuse.open_reply(stat.S_ISDIR(tree.status(inode).st_mode))]
         if request.kind == fuse.READDIR:
-            return [fuse.listed(tree.names(inode), *request.reading())]
+            return [fuse.list_reply(tree.names(inode), *request.parse_read())]
         if request.kind == fuse.STATFS:
             return [fuse.statistics()]
         if request.kind in fuse.FREE:

@@ -25,7 +25,7 @@ AT_ONCE = 0  # seconds that names and attributes are valid
 
 
 @dataclass
-class Opened:
+class Handle:
     """`names`: of a folder, when its list was begun."""
 
     node: Node
@@ -33,13 +33,13 @@ class Opened:
 
 
 class WritableFiles:
-    agreed = staticmethod(changes.agreed)
+    init_reply = staticmethod(changes.init_reply)
 
     def __init__(self, tree: CrashingTree):
         self._tree = tree
         self._handles = itertools.count(1)
         self._inodes = itertools.count(fuse.ROOT + 1)
-        self._opened: dict[int, Opened] = {}
+        self._open_handles: dict[int, Handle] = {}
         self._number_all()
         self._answers: dict[int, Callable[[fuse.Request], list[bytes]]] = {
             fuse.LOOKUP: self._lookup, fuse.GETATTR: self._attributes, fuse.OPEN: self._open,
@@ -61,7 +61,7 @@ class WritableFiles:
         self._nodes: WeakValueDictionary[int, Node] = WeakValueDictionary({fuse.ROOT: root})
 
     def crash(self, seed: Optional[int]) -> None:
-        self._opened.clear()
+        self._open_handles.clear()
         self._tree.crash(seed)
         self._number_all()
 
@@ -90,39 +90,40 @@ class WritableFiles:
         return self._attributes(request)
 
     def _open(self, request: fuse.Request) -> list[bytes]:
-        return [self._opening(self._node(request.inode))]
+        return [self._open_node(self._node(request.inode))]
 
     def _create(self, request: fuse.Request) -> list[bytes]:
         """Or opens it, if another node has created it just now."""
-        folder, wanted = self._folder(request), changes.creating(request)
-        node = folder.entries.get(wanted.name)
-        if node is None or wanted.flags & os.O_EXCL:
-            node = self._tree.new_file(wanted.mode, request.uid, request.gid)
-            self._tree.link(node, folder, wanted.name)
+        folder, arguments = self._folder(request), changes.parse_create(request)
+        node = folder.entries.get(arguments.name)
+        if node is None or arguments.flags & os.O_EXCL:
+            node = self._tree.new_file(arguments.mode, request.uid, request.gid)
+            self._tree.link(node, folder, arguments.name)
         elif isinstance(node, Folder):
-            raise OSError(errno.EISDIR, os.fsdecode(wanted.name))
-        elif wanted.flags & os.O_TRUNC:
+            raise OSError(errno.EISDIR, os.fsdecode(arguments.name))
+        elif arguments.flags & os.O_TRUNC:
             self._tree.truncate(node, 0)
-        return [self._entry(node), self._opening(node)]
+        return [self._entry(node), self._open_node(node)]
 
     def _create_nameless(self, request: fuse.Request) -> list[bytes]:
         self._folder(request)
-        mode = changes.creating(request).mode
+        mode = changes.parse_create(request).mode
         node = self._tree.new_file(stat.S_IFREG | stat.S_IMODE(mode), request.uid, request.gid)
-        return [self._entry(node), self._opening(node)]
+        return [self._entry(node), self._open_node(node)]
 
     def _make_file(self, request: fuse.Request) -> list[bytes]:
-        folder, wanted = self._folder(request), changes.creating(request)
-        if not stat.S_ISREG(wanted.mode):
+        folder, arguments = self._folder(request), changes.parse_create(request)
+        if not stat.S_ISREG(arguments.mode):
             return self._refuse(request)
-        node = self._tree.new_file(wanted.mode, request.uid, request.gid)
-        self._tree.link(node, folder, wanted.name)
+        node = self._tree.new_file(arguments.mode, request.uid, request.gid)
+        self._tree.link(node, folder, arguments.name)
         return [self._entry(node)]
 
     def _make_folder(self, request: fuse.Request) -> list[bytes]:
-        wanted = changes.creating(request)
-        return [self._entry(self._tree.new_folder(self._folder(request), wanted.name, wanted.mode,
-                                                  request.uid, request.gid))]
+        arguments = changes.parse_create(request)
+        node = self._tree.new_folder(self._folder(request), arguments.name, arguments.mode,
+                                     request.uid, request.gid)
+        return [self._entry(node)]
 
     def _unlink(self, request: fuse.Request) -> list[bytes]:
         self._tree.unlink(self._folder(request), request.name())
@@ -133,15 +134,15 @@ class WritableFiles:
         return []
 
     def _rename(self, request: fuse.Request) -> list[bytes]:
-        wanted = changes.renaming(request)
-        if wanted.flags & ~changes.NO_REPLACING:
+        arguments = changes.parse_rename(request)
+        if arguments.flags & ~changes.NO_REPLACING:
             raise OSError(errno.EINVAL, "a rename that exchanges")
-        self._tree.rename(self._folder(request), wanted.name, self._node(wanted.folder),
-                          wanted.new_name, replaces=not wanted.flags)
+        self._tree.rename(self._folder(request), arguments.name, self._node(arguments.folder),
+                          arguments.new_name, replaces=not arguments.flags)
         return []
 
     def _link(self, request: fuse.Request) -> list[bytes]:
-        inode, name = changes.linking(request)
+        inode, name = changes.parse_link(request)
         node = self._node(inode)
         self._tree.link(node, self._folder(request), name)
         return [self._entry(node)]
@@ -150,21 +151,21 @@ class WritableFiles:
         raise OSError(errno.EPERM, "neither a file nor a folder")
 
     def _read(self, request: fuse.Request) -> list[bytes]:
-        return [self._handle(request).node.content.read(*request.reading())]
+        return [self._handle(request).node.content.read(*request.parse_read())]
 
     def _write(self, request: fuse.Request) -> list[bytes]:
-        file, wanted = self._handle(request).node, changes.writing(request)
-        offset = file.content.size if wanted.appends else wanted.offset
-        self._tree.write(file, offset, wanted.data)
-        return [changes.written(len(wanted.data))]
+        file, arguments = self._handle(request).node, changes.parse_write(request)
+        offset = file.content.size if arguments.appends else arguments.offset
+        self._tree.write(file, offset, arguments.data)
+        return [changes.write_reply(len(arguments.data))]
 
     def _list(self, request: fuse.Request) -> list[bytes]:
-        opened = self._handle(request)
-        first, size = request.reading()
+        handle = self._handle(request)
+        first, size = request.parse_read()
         if not first:
-            opened.names = [(name, self._number(node), node.attributes.mode)
-                            for name, node in sorted(opened.node.entries.items())]
-        return [fuse.listed(opened.names, first, size)]
+            handle.names = [(name, self._number(node), node.attributes.mode)
+                            for name, node in sorted(handle.node.entries.items())]
+        return [fuse.list_reply(handle.names, first, size)]
 
     def _sync(self, request: fuse.Request) -> list[bytes]:
         self._handle(request).node.sync()
@@ -178,9 +179,9 @@ class WritableFiles:
         return []
 
     def _release(self, request: fuse.Request) -> list[bytes]:
-        opened = self._opened.pop(changes.handle(request), None)
-        if opened and isinstance(opened.node, File):
-            opened.node.opened -= 1
+        handle = self._open_handles.pop(changes.handle(request), None)
+        if handle and isinstance(handle.node, File):
+            handle.node.opens -= 1
         return []
 
     def _node(self, inode: int) -> Node:
@@ -191,11 +192,11 @@ class WritableFiles:
     def _folder(self, request: fuse.Request) -> Folder:
         return self._node(request.inode)
 
-    def _handle(self, request: fuse.Request) -> Opened:
+    def _handle(self, request: fuse.Request) -> Handle:
         number = changes.handle(request)
-        if number not in self._opened:
+        if number not in self._open_handles:
             raise OSError(errno.EIO, "opened before the crash")
-        return self._opened[number]
+        return self._open_handles[number]
 
     def _number(self, node: Node) -> int:
         if node not in self._numbers:
@@ -206,21 +207,21 @@ class WritableFiles:
     def _entry(self, node: Node) -> bytes:
         return fuse.entry(self._number(node), _status(node), AT_ONCE)
 
-    def _opening(self, node: Node) -> bytes:
+    def _open_node(self, node: Node) -> bytes:
         number = next(self._handles)
-        self._opened[number] = Opened(node)
+        self._open_handles[number] = Handle(node)
         if isinstance(node, File):
-            node.opened += 1
-        return changes.opened(number)
+            node.opens += 1
+        return changes.open_reply(number)
 
 
 def _status(node: Node) -> fuse.Status:
     if isinstance(node, Folder):
-        links = 2 + sum(isinstance(one, Folder) for one in node.entries.values())
+        links = 2 + sum(isinstance(child, Folder) for child in node.entries.values())
         size = blocks = 0
     else:
         links, size = node.links, node.content.size
-        blocks = node.content.held * BLOCK_SECTORS
+        blocks = node.content.block_count * BLOCK_SECTORS
     mode, uid, gid, atime, mtime, ctime = node.attributes
     return SimpleNamespace(
         st_mode=mode, st_nlink=links, st_uid=uid, st_gid=gid, st_size=size, st_blocks=blocks,

@@ -34,7 +34,7 @@ def read_runs(requests: StorageRequests, file: int, offset: np.ndarray, size: in
     for run in _runs(offset[order], size):
         places = offset[order[run]]
         begin, end = int(places[0]), int(places[-1]) + size
-        data = requests.pread(file, end - begin, begin, _others(places, size, page_bytes))
+        data = requests.pread(file, end - begin, begin, _gap_bytes(places, size, page_bytes))
         for i, at in zip(order[run].tolist(), (places - begin).tolist()):
             records[i] = data[at:at + size]
     return records
@@ -47,7 +47,7 @@ def _runs(offset: np.ndarray, size: int) -> Iterator[slice]:
         yield slice(begin, end)
 
 
-def _others(places: np.ndarray, size: int, page_bytes: int) -> int:
+def _gap_bytes(places: np.ndarray, size: int, page_bytes: int) -> int:
     """Bytes of the pages in between that hold none of these records."""
     first, last = places // page_bytes, (places + size - 1) // page_bytes
     return int(np.maximum(first[1:] - last[:-1] - 1, 0).sum()) * page_bytes
@@ -67,15 +67,15 @@ class Coal(OneReader):
             self._layout = provenance.check(place.path, provenance.read(Path(place.folder)), meta)
             self._page_bytes = meta.page_bytes
             requests.extra["exchanged_bytes"] = 0
-            self._held: list[bytes] = []  # of this node, of the iterations that were read
+            self._records: list[bytes] = []  # of this node, of the iterations that were read
 
     def read(self, iteration: int) -> list[bytes]:
         place = self.place
-        at = iteration % place.coalesced
+        at = iteration % place.iterations_per_read
         if at == 0:
-            self._held = self._exchanged(
-                iteration, min(iteration + place.coalesced, place.iterations))
-        return self._held[at * place.node_batch:(at + 1) * place.node_batch]
+            self._records = self._exchange(
+                iteration, min(iteration + place.iterations_per_read, place.iterations))
+        return self._records[at * place.node_batch:(at + 1) * place.node_batch]
 
     def fetch(self, offset: np.ndarray) -> list[bytes]:
         """The records that are there."""
@@ -85,23 +85,24 @@ class Coal(OneReader):
         if self.place.is_reader:
             os.close(self._file)
 
-    def _exchanged(self, begin: int, end: int) -> list[bytes]:
+    def _exchange(self, begin: int, end: int) -> list[bytes]:
         """This node's records of these iterations."""
         place = self.place
         first, count = place.first(begin, 0), (end - begin) * place.global_batch
-        mine = range(first + count * place.node // place.nodes,
-                     first + count * (place.node + 1) // place.nodes)
-        numbers = np.arange(mine.start, mine.stop)
+        share = range(first + count * place.node // place.nodes,
+                      first + count * (place.node + 1) // place.nodes)
+        numbers = np.arange(share.start, share.stop)
         records = self.fetch(self._layout.offset[numbers % len(self._layout.offset)])
         nodes = (numbers % place.global_batch // place.node_batch).tolist()
         parts: list[list[bytes]] = [[] for _ in range(place.nodes)]
         for node, record in zip(nodes, records):
             parts[node].append(record)
-        sent = {reader: b"".join(part) for reader, part in zip(place.readers, parts)}
+        messages = {reader: b"".join(part) for reader, part in zip(place.readers, parts)}
         self.requests.extra["exchanged_bytes"] += sum(
-            len(data) for reader, data in sent.items() if reader != place.rank)
-        got = self.links.exchange(sent)
-        whole, size = b"".join(got[reader] for reader in place.readers), self._layout.size
+            len(data) for reader, data in messages.items() if reader != place.rank)
+        replies = self.links.exchange(messages)
+        whole = b"".join(replies[reader] for reader in place.readers)
+        size = self._layout.size
         return [whole[at:at + size] for at in range(0, len(whole), size)]
 
 
@@ -133,4 +134,4 @@ class Stag(Coal):
 
 
 def _divisors(number: int) -> str:
-    return ", ".join(str(one) for one in range(1, number + 1) if number % one == 0)
+    return ", ".join(str(divisor) for divisor in range(1, number + 1) if number % divisor == 0)

@@ -45,13 +45,13 @@ class Dio(OneReader):
     def _seek(self) -> np.ndarray:
         """An offset is the address of the value less that of the mapping."""
         meta = read_meta(self.place.path)
-        with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as mapped, \
-                memoryview(mapped) as view:
+        with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as mapping, \
+                memoryview(mapping) as view:
             pages = Pages(view, meta.page_bytes,
                           lambda page: self.requests.look([page], meta.page_bytes))
             values = Cursor(pages, meta.root).take(
                 self.place.iterations * self.place.global_batch)
-        return np.array([(one.offset, one.size) for one in values], np.int64)
+        return np.array([(value.offset, value.size) for value in values], np.int64)
 
     def read(self, iteration: int) -> list[bytes]:
         first = iteration * self.place.node_batch

@@ -31,8 +31,8 @@ class Dm(OneReader):
             self._map = SymmetricMap(place.path, links, place.readers)
             self._pages = Pages(self._map.view, self._meta.page_bytes, self._needs)
             self._cursor = Cursor(self._pages, self._meta.root)
-            self._ahead: set[int] = set()  # pages that were guessed, so far
-            self._needed: set[int] = set()
+            self._guessed_pages: set[int] = set()  # pages that were guessed, so far
+            self._needed_pages: set[int] = set()
             self._guess = self._first_guess()
             self._fewest, self._most = 1 << 62, 0  # pages of an iteration, so far
 
@@ -40,20 +40,21 @@ class Dm(OneReader):
         place, page_bytes = self.place, self._meta.page_bytes
         self._look_ahead()
         if iteration or place.node:
-            self._cursor.go_to(self._handed_on())
+            self._cursor.go_to(self._receive_cursor())
         values = self._cursor.take(place.node_batch)
         if not (iteration == place.iterations - 1 and place.node == place.nodes - 1):
-            self._hand_on(self._cursor.state())
+            self._pass_cursor(self._cursor.state())
         for page in self.requests.deliver(values, page_bytes):
             self._needs(page)
-        records = [bytes(self._map.view[one.offset:one.offset + one.size]) for one in values]
-        pages = [page for one in values for page in pages_of(one, page_bytes)]
+        records = [bytes(self._map.view[value.offset:value.offset + value.size])
+                   for value in values]
+        pages = [page for value in values for page in pages_of(value, page_bytes)]
         self._learn(min(pages), max(pages))
         return records
 
     def account(self) -> None:
         if self._map is not None:
-            self.requests.extra["redundant_pages"] = len(self._ahead - self._needed)
+            self.requests.extra["redundant_pages"] = len(self._guessed_pages - self._needed_pages)
 
     def close(self) -> None:
         if self._map is not None:
@@ -63,9 +64,9 @@ class Dm(OneReader):
     def _first_guess(self) -> range:
         """All records are as large as the first, and nothing is between them."""
         first, = Cursor(self._pages, self._meta.root).take(1)
-        each = len(pages_of(first, self._meta.page_bytes))
-        begin = first.page + each * self.place.first(0, self.place.rank)
-        return range(begin, begin + each * self.place.node_batch)
+        record_pages = len(pages_of(first, self._meta.page_bytes))
+        begin = first.page + record_pages * self.place.first(0, self.place.rank)
+        return range(begin, begin + record_pages * self.place.node_batch)
 
     def _look_ahead(self) -> None:
         """The kernel reads a page when one byte of it is read."""
@@ -74,7 +75,7 @@ class Dm(OneReader):
         self.requests.look(pages, page_bytes)
         for page in pages:
             self._map.view[page * page_bytes]
-        self._ahead.update(pages)
+        self._guessed_pages.update(pages)
 
     def _learn(self, first: int, last: int) -> None:
         """The next iteration begins so many readers' pages later, at least and at most; all pages
@@ -86,13 +87,13 @@ class Dm(OneReader):
                             first + nodes * self._most + self._most)
 
     def _needs(self, page: int) -> None:
-        self._needed.add(page)
-        if page not in self._ahead:
+        self._needed_pages.add(page)
+        if page not in self._guessed_pages:
             self.requests.extra["missed_pages"] += 1
-            self._ahead.add(page)
+            self._guessed_pages.add(page)
         self.requests.look([page], self._meta.page_bytes)
 
-    def _hand_on(self, state: State) -> None:
+    def _pass_cursor(self, state: State) -> None:
         """As LMDB's cursor is copied: with pointers to the pages."""
         data = b"".join(
             LEVEL.pack(self._map.address + page * self._meta.page_bytes, node)
@@ -102,13 +103,13 @@ class Dm(OneReader):
 
     def _send(self, rank: int, data: bytes) -> None:
         if rank == self.place.rank:
-            self._own = data
+            self._own_cursor = data
         else:
             self.links.send(rank, CURSOR, data)
 
-    def _handed_on(self) -> State:
+    def _receive_cursor(self) -> State:
         readers = self.place.readers
         before = readers[self.place.node - 1]
-        data = self._own if before == self.place.rank else self.links.receive(before, CURSOR)
+        data = self._own_cursor if before == self.place.rank else self.links.receive(before, CURSOR)
         return [((address - self._map.address) // self._meta.page_bytes, node)
                 for address, node in LEVEL.iter_unpack(data)]

@@ -40,13 +40,13 @@ class Hio(Strategy):
             self._open(chunk_samples)
 
     def batches(self) -> Iterator[list[bytes]]:
-        left = self.place.iterations
+        remainder = self.place.iterations
         for steps in self._reading.steps_together(self._reading.begin()):
-            for one in found(self._data, self._reading.member, steps, True):
-                if not left:
+            for step in found(self._data, self._reading.member, steps, True):
+                if not remainder:
                     return
-                left -= 1
-                yield one.samples.plain()
+                remainder -= 1
+                yield step.samples.plain()
 
     def account(self) -> None:
         """Of the node's reader: it does not say which bytes, and what it finds in the page cache it

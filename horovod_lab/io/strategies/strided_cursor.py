@@ -25,7 +25,7 @@ class StridedCursor:
 
     def __init__(self, folder: str, first: int, count: int, step: int, requests: StorageRequests):
         self._path, self._requests = f"{folder}/data.mdb", requests
-        self._count, self._between, self._skip = count, step - count, first
+        self._count, self._gap, self._skip = count, step - count, first
         self._meta = read_meta(self._path)
         self._environment = lmdb.open(folder, readonly=True, lock=False)
         self._transaction = self._environment.begin()
@@ -35,30 +35,30 @@ class StridedCursor:
 
     def read(self) -> list[bytes]:
         """The next `count` records."""
-        began, cursor, records = time.monotonic_ns(), self._cursor, []
+        begin, cursor, records = time.monotonic_ns(), self._cursor, []
         for _ in range(self._skip):
             cursor.next() or cursor.first()
         for _ in range(self._count):
             records.append(cursor.value())
             cursor.next() or cursor.first()
-        self._times.append((self._skip, began, time.monotonic_ns()))
-        self._skip = self._between
+        self._times.append((self._skip, begin, time.monotonic_ns()))
+        self._skip = self._gap
         return records
 
     def account(self) -> None:
         """Says what pages LMDB has looked at: it cannot be asked, so a cursor that looks at the
         same ones goes the same way again."""
-        looked: list[int] = []
+        pages: list[int] = []
         page_bytes = self._meta.page_bytes
         with open(self._path, "rb") as file, \
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, \
-                memoryview(mapped) as view:
-            cursor = Cursor(Pages(view, page_bytes, looked.append), self._meta.root)
-            for skipped, began, ended in self._times:
-                cursor.take(skipped)
-                looked += self._requests.deliver(cursor.take(self._count), page_bytes)
-                self._requests.look_within(looked, page_bytes, began, ended)
-                looked.clear()
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping, \
+                memoryview(mapping) as view:
+            cursor = Cursor(Pages(view, page_bytes, pages.append), self._meta.root)
+            for skip, begin, end in self._times:
+                cursor.take(skip)
+                pages += self._requests.deliver(cursor.take(self._count), page_bytes)
+                self._requests.look_within(pages, page_bytes, begin, end)
+                pages.clear()
 
     def close(self) -> None:
         self._cursor.close()

@@ -26,7 +26,7 @@ TESTBEDS: dict[str, type[Testbed]] = {
 def check(options: argparse.Namespace) -> None:
     """Of a suite on small records. Raises Refused for what cannot be measured anywhere."""
     nodes, ranks = options.nodes, max(options.ranks)
-    uneven = [one for one in options.ranks if one % nodes]
+    uneven = [count for count in options.ranks if count % nodes]
     if uneven:
         raise Refused(f"--ranks {uneven[0]} cannot be shared equally by {nodes} nodes; remedy: a "
                       f"multiple of {nodes}, or other --nodes")
@@ -59,9 +59,9 @@ class SuiteBenchmark(Benchmark):
 
     name = NAME
 
-    def __init__(self, planned: Sequence[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: Sequence[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace, section: Callable[..., Section]):
-        super().__init__(planned, document, path,
+        super().__init__(jobs, document, path,
                          functools.partial(section, targets=options.targets))
         self._options = options
         self._data = (options.data or options.output / "io-data").absolute()

@@ -46,22 +46,22 @@ class Group:
 
 
 class MemoryGroup(Group):
-    def held(self) -> int:
+    def usage(self) -> int:
         """Bytes that its processes have allocated and mapped, and the kernel for them; without what
         is only cached."""
-        counted = dict(line.split() for line in
-                       (self.folder / "memory.stat").read_text().splitlines())
+        statistics = dict(line.split() for line in
+                          (self.folder / "memory.stat").read_text().splitlines())
         kernel = int((self.folder / "memory.kmem.usage_in_bytes").read_text())
-        return int(counted["total_rss"]) + int(counted["total_mapped_file"]) + kernel
+        return int(statistics["total_rss"]) + int(statistics["total_mapped_file"]) + kernel
 
     def limit(self, size: int) -> None:
         """At most so many bytes; what is cached beyond that is forgotten now."""
         (self.folder / "memory.limit_in_bytes").write_text(str(size))
 
-    def set_free(self) -> None:
+    def lift_limit(self) -> None:
         (self.folder / "memory.limit_in_bytes").write_text(UNLIMITED)
 
-    def kills(self) -> int:
+    def count_kills(self) -> int:
         """Processes that were killed because the limit left them no memory."""
         lines = (self.folder / "memory.oom_control").read_text().splitlines()
         return int(dict(line.split() for line in lines)["oom_kill"])

@@ -44,9 +44,9 @@ class Disk(LimitedNodes):
     def _mount(self, stack: ExitStack, nodes: Nodes) -> None:
         remove_old_rules(self._roots[BLKIO])
         image = image_of(self.folder)
-        for left in call(["losetup", "--associated", image, "--noheadings", "--output",
-                          "NAME"]).split():
-            _detach(left)
+        for device in call(["losetup", "--associated", image, "--noheadings", "--output",
+                            "NAME"]).split():
+            _detach(device)
         self._device = call(["losetup", "--find", "--show", "--read-only", "--direct-io=on",
                              image]).strip()
         stack.callback(_detach, self._device)
@@ -67,11 +67,11 @@ class Disk(LimitedNodes):
 
     def _read(self) -> list[int]:
         """Requests and bytes so far, as the limit counts them."""
-        wanted = f"{self._number()} Read "
+        prefix = f"{self._number()} Read "
         lines = [[line for folder in self._folders()
-                  for line in (folder / served).read_text().splitlines()] for served in SERVED]
-        return [sum(int(line[len(wanted):]) for line in each if line.startswith(wanted))
-                for each in lines]
+                  for line in (folder / name).read_text().splitlines()] for name in SERVED]
+        return [sum(int(line[len(prefix):]) for line in file_lines if line.startswith(prefix))
+                for file_lines in lines]
 
     def _folders(self) -> tuple[Path, Path]:
         return self._roots[BLKIO], self._groups[BLKIO].folder
@@ -112,17 +112,17 @@ def image_of(folder: Path) -> Path:
     or older than the content. Raises OSError."""
     image = folder.with_name(folder.name + ".ext4")
     statuses = [path.lstat() for path in (folder, *folder.rglob("*"))]
-    newest = max(one.st_mtime_ns for one in statuses)
+    newest = max(status.st_mtime_ns for status in statuses)
     if not image.exists() or image.stat().st_mtime_ns <= newest:
-        unfinished = image.with_name(image.name + ".unfinished")
-        _make_image(folder, unfinished, statuses)
-        unfinished.replace(image)
+        draft = image.with_name(image.name + ".unfinished")
+        _make_image(folder, draft, statuses)
+        draft.replace(image)
     return image
 
 
 def _make_image(folder: Path, image: Path, statuses: Sequence[os.stat_result]) -> None:
     """Sparse, and without a journal: it is only read."""
-    blocks = sum(-(-one.st_size // BLOCK) + 1 for one in statuses)
+    blocks = sum(-(-status.st_size // BLOCK) + 1 for status in statuses)
     inodes = len(statuses) + 64
     size = blocks * BLOCK * 21 // 20 + inodes * INODE + SPARE
     with image.open("wb") as file:

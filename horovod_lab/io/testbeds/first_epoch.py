@@ -45,11 +45,11 @@ def run(testbed: Testbed, peer: Peer, ranks: int, records: Records, batch: int, 
                 [testbed.command(rank * testbed.nodes // ranks, [*program, "--rank", str(rank)])
                  for rank in range(ranks)], environ(os.environ), timeout, ELSEWHERE, steps)
         except launch.JobFailed as failure:
-            killed = testbed.killed_for_memory()
-            if not killed:
+            kills = testbed.count_memory_kills()
+            if not kills:
                 raise
             raise launch.JobFailed(
-                f"{killed} processes were killed: their node may hold {testbed.memory} bytes more "
+                f"{kills} processes were killed: their node may hold {testbed.memory} bytes more "
                 f"than at the begin, and they wanted more: {failure}") from None
         return result
 
@@ -59,7 +59,7 @@ def _conduct(testbed: Testbed, rendezvous: Rendezvous, ranks: int, seconds: floa
     """Tells the ranks when to begin and stop, and what they found to `result`, by the way."""
     while not rendezvous.has_all("ready", ranks):
         yield
-    pids = [one["pid"] for one in rendezvous.wait_for_all("ready", ranks)]
+    pids = [rank["pid"] for rank in rendezvous.wait_for_all("ready", ranks)]
     testbed.begin()
     before = cpu_seconds(pids)
     start = time.monotonic() + LEAD_SECONDS
@@ -67,32 +67,32 @@ def _conduct(testbed: Testbed, rendezvous: Rendezvous, ranks: int, seconds: floa
     while time.monotonic() < start + seconds and not rendezvous.has_all("counted", ranks):
         yield
     counters = testbed.counters()
-    cpu, used = cpu_seconds(pids) - before, memory(pids)
+    cpu, usage = cpu_seconds(pids) - before, memory(pids)
     while not rendezvous.has_all("counted", ranks):
         yield
     testbed.release()
     while not rendezvous.has_all("done", ranks):
         yield
     rendezvous.publish("stop", None)
-    counted, done = (rendezvous.wait_for_all(name, ranks) for name in ("counted", "done"))
-    samples = sum(one["samples"] for one in counted)
+    counts, done = (rendezvous.wait_for_all(name, ranks) for name in ("counted", "done"))
+    samples = sum(rank["samples"] for rank in counts)
     if not samples:
         raise launch.JobFailed("no rank got a batch; remedy: more --records, or fewer --ranks")
     result |= {
-        "samples": samples, "samples_per_second": rate(counted),
-        "by_rank": [one["samples"] for one in counted],
-        "is_over": all(one["is_over"] for one in counted),
-        "cpu_seconds_per_million": cpu / samples * 1e6, "processes": used["processes"],
-        "pss_bytes": used["Pss"], "pss_file_bytes": used["Pss_File"],
+        "samples": samples, "samples_per_second": rate(counts),
+        "by_rank": [rank["samples"] for rank in counts],
+        "is_over": all(rank["is_over"] for rank in counts),
+        "cpu_seconds_per_million": cpu / samples * 1e6, "processes": usage["processes"],
+        "pss_bytes": usage["Pss"], "pss_file_bytes": usage["Pss_File"],
         **{name: value for name, value in asdict(counters).items() if value is not None},
         "read_factor": counters.bytes / (samples * records.size),
-        **shuffle([np.array(one["numbers"]) for one in done], [one["sizes"] for one in done],
+        **shuffle([np.array(rank["numbers"]) for rank in done], [rank["sizes"] for rank in done],
                   records.count)}
 
 
-def rate(counted: Sequence[dict[str, Any]]) -> float:
+def rate(counts: Sequence[dict[str, Any]]) -> float:
     """Samples a second of all ranks: each rank's by its own seconds, but where a rank's epoch is
     over, by those of the last: a job waits for all of its ranks."""
-    longest = max(one["seconds"] for one in counted)
-    return sum(one["samples"] / (longest if one["is_over"] else one["seconds"])
-               for one in counted)
+    longest = max(rank["seconds"] for rank in counts)
+    return sum(rank["samples"] / (longest if rank["is_over"] else rank["seconds"])
+               for rank in counts)

@@ -21,9 +21,9 @@ class Rendezvous:
 
     def publish(self, name: str, value: Any) -> None:
         """Once; `value` is what JSON can hold."""
-        unfinished = self._folder / f"{name}.unfinished"
-        unfinished.write_text(json.dumps(value))
-        unfinished.rename(self._folder / name)
+        draft = self._folder / f"{name}.unfinished"
+        draft.write_text(json.dumps(value))
+        draft.rename(self._folder / name)
 
     def check_parent(self) -> None:
         """Ends this process if its parent is gone."""

@@ -39,9 +39,9 @@ def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> No
 
 def call(command: Sequence[object], **more: Any) -> str:
     """What the program prints. Raises OSError, with what it says, if it fails."""
-    ended = subprocess.run([*map(str, command)], capture_output=True, text=True,
-                           stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH}, **more)
-    if ended.returncode:
-        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise OSError(f"{' '.join(map(str, command))}: {said[-1]}")
-    return ended.stdout
+    process = subprocess.run([*map(str, command)], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH}, **more)
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise OSError(f"{' '.join(map(str, command))}: {lines[-1]}")
+    return process.stdout

@@ -30,12 +30,12 @@ def run(peer: Peer, ranks: int, folder: Path, records: Records, batch: int, seco
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as rendezvous:
         common = ["--rendezvous", rendezvous, "--records", str(records.count),
                   "--ranks", str(ranks), "--parent", str(os.getpid())]
-        rank = [python, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", peer.name,
+        program = [python, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", peer.name,
                 "--data", str(folder.absolute()), "--record-bytes", str(records.size),
                 "--batch", str(batch), *common]
         observer = [sys.executable, "-m", "horovod_lab.io.testbeds.observer",
                     "--seconds", str(seconds), *common]
-        launch.execute([*([*rank, "--rank", str(one)] for one in range(ranks)), observer],
+        launch.execute([*([*program, "--rank", str(rank)] for rank in range(ranks)), observer],
                        environ(os.environ), timeout, ELSEWHERE)
         return json.loads((Path(rendezvous) / "result").read_text())
 

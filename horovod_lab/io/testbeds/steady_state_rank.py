@@ -34,20 +34,20 @@ def main() -> None:
     stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
                                    options.rank, options.ranks, options.rendezvous))
     try:
-        numbers, sizes = checked(stream, Records(options.records, options.record_bytes))
-        batches = forever(stream)
+        numbers, sizes = check_epoch(stream, Records(options.records, options.record_bytes))
+        batches = repeat_epochs(stream)
         next(batches)  # what runs ahead does so now
         rendezvous.publish(f"ready.{options.rank}",
                      {"pid": os.getpid(), "numbers": numbers, "sizes": sizes})
-        window = rendezvous.wait_for("go")
-        rendezvous.publish(f"done.{options.rank}", counted(batches, **window))
-        go_on(batches, rendezvous)
+        interval = rendezvous.wait_for("go")
+        rendezvous.publish(f"done.{options.rank}", count(batches, **interval))
+        take_until_stop(batches, rendezvous)
     except WrongRecord as error:
         sys.exit(f"{options.peer}, rank {options.rank}: {error}")
     stream.close()
 
 
-def checked(stream: Stream, records: Records) -> tuple[list[int], list[int]]:
+def check_epoch(stream: Stream, records: Records) -> tuple[list[int], list[int]]:
     """The numbers of the records of one epoch, and the sizes of its batches."""
     numbers: list[int] = []
     sizes: list[int] = []
@@ -57,7 +57,7 @@ def checked(stream: Stream, records: Records) -> tuple[list[int], list[int]]:
     return numbers, sizes
 
 
-def forever(stream: Stream) -> Iterator[list[bytes]]:
+def repeat_epochs(stream: Stream) -> Iterator[list[bytes]]:
     """Epoch after epoch. Raises WrongRecord if one is empty: it would never end."""
     for epoch in itertools.count(1):
         batch = None
@@ -68,7 +68,7 @@ def forever(stream: Stream) -> Iterator[list[bytes]]:
                               "--ranks")
 
 
-def counted(batches: Iterator[list[bytes]], start: float, end: float) -> dict[str, float]:
+def count(batches: Iterator[list[bytes]], start: float, end: float) -> dict[str, float]:
     """From `start` until the first batch that comes after `end`, of time.monotonic()."""
     time.sleep(max(0.0, start - time.monotonic()))
     samples, now = 0, start
@@ -78,7 +78,7 @@ def counted(batches: Iterator[list[bytes]], start: float, end: float) -> dict[st
     return {"samples": samples, "seconds": now - start}
 
 
-def go_on(batches: Iterator[list[bytes]], rendezvous: Rendezvous) -> None:
+def take_until_stop(batches: Iterator[list[bytes]], rendezvous: Rendezvous) -> None:
     """Until the observer says stop. Ranks do not meet in steps: one that is ahead may wait for a
     batch that never comes because another rank has stopped, and is ended by that."""
     try:

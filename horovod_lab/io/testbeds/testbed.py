@@ -99,7 +99,7 @@ class Testbed:
         """Since begin()."""
         raise NotImplementedError
 
-    def killed_for_memory(self) -> int:
+    def count_memory_kills(self) -> int:
         """Processes of nodes that were ended because their memory was used up."""
         raise NotImplementedError
 
@@ -135,5 +135,5 @@ class WarmCache(Testbed):
     def release(self) -> None:
         pass
 
-    def killed_for_memory(self) -> int:
+    def count_memory_kills(self) -> int:
         return 0

@@ -70,8 +70,8 @@ def test_a_small_run_on_the_parallel_file_system(tmp_path, capfd):
     pytest.importorskip("torch")
     try:
         ParallelFileSystem.check(2)
-    except NoTestbed as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as explain_absence:
+        pytest.skip(str(explain_absence))
     arguments = ("--stand", "parallel", "--nodes", 2, "--only", "hio-lmdb,py-lmdb-strided",
                  "--rounds", 1, "--seconds", 60, "--records", 4000, "--record-bytes", 3072,
                  "--batch", 20, "--ranks", 4, "--share", 4, "--targets")
@@ -122,8 +122,8 @@ def environment_with(folder: Path, program: str) -> Path:
 def test_the_environment_of_the_peers_says_what_it_has(tmp_path):
     there = environment.find(environment_with(tmp_path / "peers", f'exec {sys.executable} "$@"'))
     assert there.python == str(tmp_path / "peers" / "bin" / "python")
-    assert there.missing(["lmdb"]) == ""
-    assert there.missing(["lmdb", "no-such"]) == (
+    assert there.explain_absence(["lmdb"]) == ""
+    assert there.explain_absence(["lmdb", "no-such"]) == (
         f"no no-such: it is not in {tmp_path / 'peers'}; remedy: make peers")
 
 
@@ -138,7 +138,7 @@ def test_an_environment_that_does_not_fit_is_refused(tmp_path, program, message)
 
 
 def test_another_source_has_another_digest(tmp_path, monkeypatch):
-    package = tmp_path / "io" / "bench"
+    package = tmp_path / "horovod_lab" / "io"
     package.mkdir(parents=True)
     file = package / "environment.py"
     monkeypatch.setattr(environment, "__file__", str(file))

@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
     except (Refused, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.ranks, options.rounds)
-    return LmdbBenchmark(planned, document, path, options).run()
+    jobs = order(options.only, options.ranks, options.rounds)
+    return LmdbBenchmark(jobs, document, path, options).run()
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -86,9 +86,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 class LmdbBenchmark(SuiteBenchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, options, section)
+        super().__init__(jobs, document, path, options, section)
         self._records = Records(options.records, options.record_bytes)
         self._folder = data_folder.folder_of(self._data, "lmdb", self._records)
 
@@ -107,15 +107,15 @@ class LmdbBenchmark(SuiteBenchmark):
     def measure(self, job: Job) -> dict[str, Any]:
         options, nodes = self._options, self._options.nodes
         global_batch = options.batch * job.ranks
-        together = options.coalesce_bytes * nodes // (
+        iterations_per_read = options.coalesce_bytes * nodes // (
             global_batch * max(PAGE, options.record_bytes))
         shape = ladder.Shape(
             job.ranks, job.ranks // nodes, options.batch, options.records // global_batch,
-            options.window, max(1, together), options.tokens)
+            options.window, max(1, iterations_per_read), options.tokens)
         # Nodes of a warm page cache are ranks that share a window, and nothing else.
-        of_testbed = 1 if options.stand == WarmCache.name else nodes
+        simulated_nodes = 1 if options.stand == WarmCache.name else nodes
         try:
-            with TESTBEDS[options.stand](self._folder, of_testbed, options.share) as testbed:
+            with TESTBEDS[options.stand](self._folder, simulated_nodes, options.share) as testbed:
                 return ladder.run(job.rung.name, shape, testbed, self._records, options.timeout)
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error

@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
         TESTBEDS[options.stand].check(options.nodes)
         environment = find(options.peers)
         absent = {name: reason for name in options.only
-                  if (reason := environment.missing(PEERS[name].needs))}
-        measured = [name for name in options.only if name not in absent]
-        if not measured:
+                  if (reason := environment.explain_absence(PEERS[name].needs))}
+        names_here = [name for name in options.only if name not in absent]
+        if not names_here:
             raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
@@ -79,14 +79,14 @@ def run(options: argparse.Namespace) -> int:
     for name, reason in absent.items():
         print(f"{NAME}: {PEERS[name].label} is not measured: {reason}", file=sys.stderr)
     document["not_measured"] = absent
-    planned = order(measured, options.ranks, options.rounds)
-    return RecordsBenchmark(planned, document, path, options, environment).run()
+    jobs = order(names_here, options.ranks, options.rounds)
+    return RecordsBenchmark(jobs, document, path, options, environment).run()
 
 
 class RecordsBenchmark(SuiteBenchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace, environment: Environment):
-        super().__init__(planned, document, path, options, section)
+        super().__init__(jobs, document, path, options, section)
         self._environment = environment
         self._records = Records(options.records, options.record_bytes)
 
@@ -98,11 +98,11 @@ class RecordsBenchmark(SuiteBenchmark):
                 continue
             self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
                       f"{folder}")
-            ended = subprocess.run(
+            process = subprocess.run(
                 [self._environment.python, "-m", "horovod_lab.io.data.data_folder", form,
                  str(folder), str(self._records.count), str(self._records.size)],
                 cwd=ELSEWHERE, stdin=subprocess.DEVNULL)
-            if ended.returncode:
+            if process.returncode:
                 raise launch.JobFailed(f"{folder} could not be written (see above)")
 
     def measure(self, job: Job) -> dict[str, Any]:

@@ -15,7 +15,7 @@ SHUFFLED = 90  # %, rounded
 class Target(Bound):
     """`series`, measured in `of`, as a multiple of `over` in pairs of a round; exactly one of
     `least` and `most` is given. `ranks`: at which number, None for any; `testbed`: on which, and of
-    how many `nodes`. `shuffled`: only if the relative entropy of both is SHUFFLED or more."""
+    how many `nodes`. `needs_shuffle`: only if the relative entropy of both is SHUFFLED or more."""
 
     of: str
     over: str
@@ -25,14 +25,14 @@ class Target(Bound):
     ranks: int | None = None
     testbed: str = "warm"
     nodes: int = 1
-    shuffled: bool = False
+    needs_shuffle: bool = False
 
     @property
     def unit(self) -> str:
         return f"x {self.over}"
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         return {SPEED: "samples/s", MEMORY: "PSS"}[self.of]
 
 
@@ -42,7 +42,7 @@ TARGETS = (
       for over, least in (("py-lmdb", 0.9), ("py-lmdb-in-order", 0.9), ("webdataset", 1.0),
                           ("grain", 1.0))),
     *(Target(MEMORY, over, most=0.35, ranks=8) for over in ("torch-2", "mosaicml")),
-    *(Target(SPEED, over, least, series=series, testbed="disk", shuffled=True)
+    *(Target(SPEED, over, least, series=series, testbed="disk", needs_shuffle=True)
       for series in (HIO, "hio-lmdb")
       for over, least in (("py-lmdb", 10.0), ("torch-files", 10.0), ("mosaicml", 0.95),
                           ("webdataset", 0.95))),

@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     rendezvous = Rendezvous(options.rendezvous, options.parent)
     paths, pipeline = jpegs.names(options.data), PIPELINES[options.series]
-    shapes = [Shape(**one) for one in options.shapes]
+    shapes = [Shape(**shape) for shape in options.shapes]
     for path in [] if options.cold else paths:
         Path(path).read_bytes()
     with pipeline(options.data, shapes[0]) as batches:
@@ -53,54 +53,54 @@ def main() -> None:
                     forget(paths)
                 rendezvous.publish(f"ready.{number}", None)
                 rendezvous.wait_for(f"go.{number}")
-                found = measured(batches, shape, paths, options.seconds, options.step_seconds,
+                result = measure(batches, shape, paths, options.seconds, options.step_seconds,
                                  (lambda: forget(paths)) if options.cold else lambda: None)
-                rendezvous.publish(f"done.{number}", found)
+                rendezvous.publish(f"done.{number}", result)
                 rendezvous.wait_for(f"counted.{number}")
     except WrongImages as error:
         sys.exit(f"{options.series}: {error}")
 
 
-def measured(batches: tf.data.Dataset, shape: Shape, paths: Sequence[str], least: float,
-             step_seconds: float, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Epochs until they have taken `least` seconds; `between` is called before all but the first,
+def measure(batches: tf.data.Dataset, shape: Shape, paths: Sequence[str], least: float,
+            step_seconds: float, prepare: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Epochs until they have taken `least` seconds; `prepare` is called before all but the first,
     and takes no time. After each batch this thread sleeps for `step_seconds`, as it does while a
     GPU computes. `waited_seconds`: those in which it waited for a batch. Raises WrongImages."""
     total = None if shape.pixels is not None else sum(map(os.path.getsize, paths))
-    images, steps, seconds, waited, cpu = 0, 0, 0.0, 0.0, 0.0
+    images, steps, seconds, wait_seconds, cpu = 0, 0, 0.0, 0.0, 0.0
     for epoch in itertools.count(1):
-        taken, size = 0, 0
+        epoch_images, size = 0, 0
         iterator = iter(batches)
         cpu -= time.process_time()
-        asked = start = time.monotonic()
+        wait_start = start = time.monotonic()
         for batch in iterator:
-            waited += time.monotonic() - asked
-            taken += batch.shape[0]
+            wait_seconds += time.monotonic() - wait_start
+            epoch_images += batch.shape[0]
             steps += 1
             if total is not None:
                 size += int(tf.reduce_sum(tf.strings.length(batch)))
             time.sleep(step_seconds)
-            asked = time.monotonic()
-        waited += time.monotonic() - asked
+            wait_start = time.monotonic()
+        wait_seconds += time.monotonic() - wait_start
         seconds += time.monotonic() - start
         cpu += time.process_time()
-        images += taken
-        if taken != len(paths):
-            raise WrongImages(f"{taken} images of {len(paths)} files; remedy: remove "
+        images += epoch_images
+        if epoch_images != len(paths):
+            raise WrongImages(f"{epoch_images} images of {len(paths)} files; remedy: remove "
                               f"{Path(paths[0]).parent}, which is then written anew")
         if total is not None and size != total:
             raise WrongImages(f"{size} bytes of files that have {total}")
         if seconds >= least:
             return {"images": images, "steps": steps, "epochs": epoch, "seconds": seconds,
-                    "images_per_second": images / seconds, "waited_seconds": waited,
+                    "images_per_second": images / seconds, "waited_seconds": wait_seconds,
                     "cpu_ms_per_image": 1e3 * cpu / images}
-        between()
+        prepare()
 
 
 def forget(paths: Sequence[str]) -> None:
     """The page cache holds nothing of them any more, as the source does it (IV). Names, sizes and
     where files are stay known."""
-    def one(path: str) -> None:
+    def forget_file(path: str) -> None:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -108,7 +108,7 @@ def forget(paths: Sequence[str]) -> None:
             os.close(file)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(one, paths))
+        list(pool.map(forget_file, paths))
 
 
 if __name__ == "__main__":

@@ -36,10 +36,10 @@ def run(testbed: Testbed, series: str, shapes: Sequence[dict[str, Any]], seconds
                    "--parent", str(os.getpid()), "--seconds", str(seconds),
                    "--step-seconds", str(step_seconds),
                    *([] if isinstance(testbed, WarmCache) else ["--cold"])]
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         launch.execute([testbed.command(0, command)], environment(), timeout, ELSEWHERE,
-                       _conducted(testbed, Rendezvous(Path(folder), None), shapes, found))
-        return found
+                       _conduct(testbed, Rendezvous(Path(folder), None), shapes, results))
+        return results
 
 
 def environment() -> dict[str, str]:
@@ -47,8 +47,8 @@ def environment() -> dict[str, str]:
     return {**environ(os.environ), "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def _conducted(testbed: Testbed, rendezvous: Rendezvous, shapes: Sequence[dict[str, Any]],
-               found: list[dict[str, Any]]) -> Iterator[None]:
+def _conduct(testbed: Testbed, rendezvous: Rendezvous, shapes: Sequence[dict[str, Any]],
+             results: list[dict[str, Any]]) -> Iterator[None]:
     """Asks the storage before and after each shape."""
     for number, shape in enumerate(shapes):
         while not rendezvous.has(f"ready.{number}"):
@@ -57,7 +57,7 @@ def _conducted(testbed: Testbed, rendezvous: Rendezvous, shapes: Sequence[dict[s
         rendezvous.publish(f"go.{number}", None)
         while not rendezvous.has(f"done.{number}"):
             yield
-        counted = {name: value for name, value in asdict(testbed.counters().since(before)).items()
-                   if value is not None}
-        found.append({**shape, **rendezvous.wait_for(f"done.{number}"), **counted})
+        counts = {name: value for name, value in asdict(testbed.counters().since(before)).items()
+                  if value is not None}
+        results.append({**shape, **rendezvous.wait_for(f"done.{number}"), **counts})
         rendezvous.publish(f"counted.{number}", None)

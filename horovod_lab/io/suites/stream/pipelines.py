@@ -34,11 +34,11 @@ def tf_data(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
 
     def read(path: tf.Tensor) -> tf.Tensor:
         data = tf.io.read_file(path)
-        return data if shape.pixels is None else decoded(data, shape.pixels)
+        return data if shape.pixels is None else decode(data, shape.pixels)
 
-    each = tf.data.Dataset.from_tensor_slices(paths).shuffle(len(paths), seed=1)
-    images = each.map(read, num_parallel_calls=shape.threads).ignore_errors()
-    yield _ahead(images.batch(shape.batch), shape)
+    names = tf.data.Dataset.from_tensor_slices(paths).shuffle(len(paths), seed=1)
+    images = names.map(read, num_parallel_calls=shape.threads).ignore_errors()
+    yield _prefetch(images.batch(shape.batch), shape)
 
 
 @contextmanager
@@ -48,10 +48,10 @@ def by_hio(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
     try:
         batches = hio.tensorflow.dataset(data, shape.batch, epochs=1)
         if shape.pixels is not None:
-            images = batches.unbatch().map(lambda one: decoded(one, shape.pixels),
+            images = batches.unbatch().map(lambda jpeg: decode(jpeg, shape.pixels),
                                            num_parallel_calls=shape.threads)
             batches = images.batch(shape.batch)
-        yield _ahead(batches, shape)
+        yield _prefetch(batches, shape)
     finally:
         data.close()
 
@@ -60,13 +60,13 @@ PIPELINES: dict[str, Callable[[Path, Shape], AbstractContextManager[tf.data.Data
     "tf-data": tf_data, "hio": by_hio}
 
 
-def decoded(jpeg: tf.Tensor, pixels: int) -> tf.Tensor:
+def decode(jpeg: tf.Tensor, pixels: int) -> tf.Tensor:
     """float32[pixels, pixels, 3] in [0, 1]."""
     image = tf.image.convert_image_dtype(tf.image.decode_jpeg(jpeg, channels=3), tf.float32)
     return tf.image.resize(image, (pixels, pixels))
 
 
-def _ahead(batches: tf.data.Dataset, shape: Shape) -> tf.data.Dataset:
+def _prefetch(batches: tf.data.Dataset, shape: Shape) -> tf.data.Dataset:
     if shape.prefetch:
         batches = batches.prefetch(shape.prefetch)
     options = tf.data.Options()

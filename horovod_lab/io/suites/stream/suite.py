@@ -79,7 +79,7 @@ def _check(options: argparse.Namespace) -> None:
     """Raises Refused for what cannot be measured. Nothing is measured twice."""
     for name in "threads", "batch", "prefetch":
         setattr(options, name, sorted({*getattr(options, name)}))
-    options.preprocessing = [one for one in PREPROCESSING if one in options.preprocessing]
+    options.preprocessing = [kind for kind in PREPROCESSING if kind in options.preprocessing]
     if options.ranks != [1]:
         raise Refused(f"--ranks {' '.join(map(str, options.ranks))}: suite stream is one process; "
                       "remedy: leave --ranks out")
@@ -105,9 +105,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 class StreamBenchmark(SuiteBenchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, options, section)
+        super().__init__(jobs, document, path, options, section)
         self._folder = jpegs.folder_of(self._data, options.files, options.file_bytes)
 
     def prepare(self) -> None:
@@ -116,23 +116,23 @@ class StreamBenchmark(SuiteBenchmark):
         if self._folder.exists():
             return
         self._say(f"Writing {options.files} JPEGs of {options.file_bytes} bytes: {self._folder}")
-        ended = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", jpegs.__name__, str(self._folder), str(options.files),
              str(options.file_bytes)], cwd=ELSEWHERE, stdin=subprocess.DEVNULL,
             env=job.environment())
-        if ended.returncode:
+        if process.returncode:
             raise launch.JobFailed(f"{self._folder} could not be written (see above)")
 
-    def measure(self, planned: Job) -> dict[str, Any]:
+    def measure(self, stream_job: Job) -> dict[str, Any]:
         options = self._options
-        shapes = planned.rotate([
+        shapes = stream_job.rotate([
             {"threads": threads, "batch": batch, "prefetch": prefetch,
              "pixels": options.pixels if preprocessing == WITH else None}
             for preprocessing in options.preprocessing for batch in options.batch
             for prefetch in options.prefetch for threads in options.threads])
         try:
             with TESTBEDS[options.stand](self._folder, options.nodes) as testbed:
-                return {"runs": job.run(testbed, planned.series, shapes, options.seconds,
+                return {"runs": job.run(testbed, stream_job.series, shapes, options.seconds,
                                         options.step_seconds, options.timeout)}
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error

@@ -20,7 +20,7 @@ RECORDS = Records(100, 100)
 
 def shape(**changed) -> job.Shape:
     return job.Shape(**{"ranks": 2, "node_ranks": 1, "batch": 2, "iterations": 5,
-                        "shared_buffer": "memory", "coalesced": 1, "tokens": 1, **changed})
+                        "shared_buffer": "memory", "iterations_per_read": 1, "tokens": 1, **changed})
 
 
 class Killed(WarmCache):
@@ -31,7 +31,7 @@ class Killed(WarmCache):
     def command(self, node, argv, network=True):
         return ["false"]
 
-    def killed_for_memory(self):
+    def count_memory_kills(self):
         return 2
 
 

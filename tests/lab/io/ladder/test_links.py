@@ -73,7 +73,7 @@ def test_where_no_address_is_free_on_all_ranks_all_say_so(tmp_path, ladder, monk
 
     def action(links):
         if links.rank == 1:
-            monkeypatch.setattr(SymmetricMap, "_at", lambda *_: None)
+            monkeypatch.setattr(SymmetricMap, "_map_at", lambda *_: None)
         return SymmetricMap(str(path), links, [0, 1]).address
 
     for error in ladder.forked(2, action):

@@ -54,14 +54,14 @@ def test_every_record_is_that_of_the_baseline(data, records, ladder, ranks, node
     base = ladder.run("lmdb", data, ranks, nodes, BATCH, iterations, SIZE)
     assert base.batches == dealt(records, ranks, iterations)
     for name in OTHERS:
-        found = ladder.run(name, data, ranks, nodes, BATCH, iterations, SIZE, coalesced=4)
+        found = ladder.run(name, data, ranks, nodes, BATCH, iterations, SIZE, iterations_per_read=4)
         assert not found.errors, name
         assert found.batches == base.batches, name
 
 
 @pytest.mark.parametrize("name", OF_LMDBIO)
 def test_after_the_last_record_comes_the_first(data, records, ladder, name):
-    found = ladder.run(name, data, 4, 2, 7, 40, SIZE, coalesced=3)
+    found = ladder.run(name, data, 4, 2, 7, 40, SIZE, iterations_per_read=3)
     assert not found.errors and found.batches == dealt(records, 4, 40, 7)
 
 
@@ -75,17 +75,18 @@ def test_records_of_several_sizes(tmp_path, ladder, name, sizes):
     assert not found.errors and found.batches == dealt(records, 4, 10)
 
 
-@pytest.mark.parametrize("coalesced, tokens", [(1, 1), (2, 2), (5, 4), (100, 1)])
-def test_coalesced_reads_and_tokens_change_no_record(data, records, ladder, coalesced, tokens):
+@pytest.mark.parametrize("iterations, tokens", [(1, 1), (2, 2), (5, 4), (100, 1)])
+def test_coalesced_reads_and_tokens_change_no_record(data, records, ladder, iterations, tokens):
     for name in ("coal", "stag"):
-        found = ladder.run(name, data, 4, 4, 6, 20, SIZE, coalesced=coalesced, tokens=tokens)
+        found = ladder.run(name, data, 4, 4, 6, 20, SIZE, iterations_per_read=iterations,
+                           tokens=tokens)
         assert not found.errors and found.batches == dealt(records, 4, 20, 6)
 
 
 @pytest.fixture(scope="module")
 def rungs(data, ladder):
     """What each strategy counts with 8 ranks on 4 nodes, batches of 2."""
-    return {name: ladder.run(name, data, 8, 4, 2, COUNT // 16, SIZE, coalesced=15)
+    return {name: ladder.run(name, data, 8, 4, 2, COUNT // 16, SIZE, iterations_per_read=15)
             for name in OF_LMDBIO}
 
 
@@ -144,7 +145,8 @@ def test_stag_has_a_10th_of_the_inversions(tmp_path, records, ladder, monkeypatc
 
     monkeypatch.setattr(Coal, "fetch", delayed)
     went_back = {name: inversions(ladder.run(name, folder, 4, 4, 2, COUNT // 8, SIZE,
-                                             coalesced=4).logs) for name in ("coal", "stag")}
+                                             iterations_per_read=4).logs)
+                 for name in ("coal", "stag")}
     assert went_back["coal"] >= 30 and went_back["stag"] == 0, went_back
 
 

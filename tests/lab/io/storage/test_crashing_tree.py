@@ -252,8 +252,8 @@ def test_what_is_gone_takes_no_capacity(tree):
         tree.write(file, MIB, b"1")
     assert refused.value.errno == errno.ENOSPC and tree.free == 0
     tree.write(file, 0, b"again")
-    file.opened = 1
+    file.opens = 1
     tree.unlink(tree.root, b"large")
     assert tree.free == 0
-    file.opened = 0
+    file.opens = 0
     assert tree.free == tree.blocks

@@ -25,9 +25,9 @@ def test_it_is_as_a_row_of_bytes(tmp_path_factory, steps, reads):
         copies.append((content.copy(), bytes(plain)))
         if step == "write":
             data = bytes([number + 1]) * size
-            before, added = content.held, content.added(offset, size)
+            before, count_new_blocks = content.block_count, content.count_new_blocks(offset, size)
             content.write(offset, data)
-            assert content.held == before + added
+            assert content.block_count == before + count_new_blocks
             if size:
                 plain.extend(bytes(max(0, offset - len(plain))))
                 plain[offset:offset + size] = data

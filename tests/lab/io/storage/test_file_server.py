@@ -75,7 +75,7 @@ class Kernel:
         return json.loads(self.process.stdout.readline())
 
 
-def reading(offset, size):
+def read_body(offset, size):
     return fuse.READ_IN.pack(0, offset, size) + bytes(20)
 
 
@@ -100,9 +100,9 @@ def test_a_file_is_found_read_and_counted(folder):
         assert attributes[1] == 4096 and stat.S_ISREG(attributes[9])
         assert attributes[4] == (folder / "sub" / "file").stat().st_mtime_ns // 10**9
         assert kernel.ask(fuse.OPEN, file)[0] == 0
-        assert kernel.ask(fuse.READ, file, reading(256, 10)) == (0, bytes(range(10)))
-        assert kernel.ask(fuse.READ, file, reading(4090, 100)) == (0, bytes(range(250, 256)))
-        assert kernel.ask(fuse.READ, file, reading(0, 1)) == (0, b"\0")
+        assert kernel.ask(fuse.READ, file, read_body(256, 10)) == (0, bytes(range(10)))
+        assert kernel.ask(fuse.READ, file, read_body(4090, 100)) == (0, bytes(range(250, 256)))
+        assert kernel.ask(fuse.READ, file, read_body(0, 1)) == (0, b"\0")
         counted = kernel.tell("counters")
         assert (counted["requests"], counted["bytes"], counted["inversions"]) == (3, 17, 1)
         assert counted["metadata_requests"] == 3 and counted["server_cpu_seconds"] >= 0
@@ -122,7 +122,7 @@ def test_a_folder_is_listed_in_pieces(folder):
         (folder / f"file{number:02}").touch()
     names, offset = [], 0
     with Kernel(folder) as kernel:
-        while body := kernel.ask(fuse.READDIR, ROOT, reading(offset, 200))[1]:
+        while body := kernel.ask(fuse.READDIR, ROOT, read_body(offset, 200))[1]:
             assert len(body) <= 200
             while body:
                 _, offset, length, _ = fuse.NAMED.unpack_from(body)
@@ -171,7 +171,7 @@ def test_what_is_under_way_fails_in_a_crash_and_is_not_done(folder):
 
 def test_a_handle_or_an_inode_of_nothing_is_refused(folder):
     with Kernel(folder, CRASHING, str(1 << 20)) as kernel:
-        assert kernel.ask(fuse.READ, 99, reading(0, 10))[0] == errno.EIO
+        assert kernel.ask(fuse.READ, 99, read_body(0, 10))[0] == errno.EIO
         assert kernel.ask(fuse.LOOKUP, 99, b"sub\0")[0] == errno.ESTALE
         assert kernel.ask(22, ROOT)[0] == errno.ENOSYS  # attributes with names
         assert kernel.ask(fuse.GETATTR, ROOT)[0] == 0

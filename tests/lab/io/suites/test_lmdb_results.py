@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_lab.io.ladder.job import together
+from horovod_lab.io.ladder.job import combine
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.lmdb.pictures import section
 from horovod_lab.io.suites.lmdb.results import TARGETS, summary, verdicts
@@ -116,7 +116,7 @@ def test_what_the_ranks_found_becomes_one_measurement():
               "open_seconds": 0.0, "read_seconds": seconds / 2, "skew_seconds": 0.1}
              for seconds in (1.0, 2.0)]
     logs = [np.array([[1, 4], [10, 0], [5, 5]]), np.array([[2, 3], [20, 15], [5, 5]])]
-    found = together(ranks, logs, Counters(requests=9))
+    found = combine(ranks, logs, Counters(requests=9))
     assert (found["samples"], found["seconds"], found["samples_per_second"]) == (40, 2.0, 20.0)
     assert (found["requests"], found["inversions"], found["read_seconds"]) == (6, 2, 0.75)
     assert (found["exchanged_bytes"], found["stand"]["requests"]) == (0, 9)

@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 
 from horovod_lab.io.data import jpegs
 from horovod_lab.io.suites.stream import consumer
-from horovod_lab.io.suites.stream.consumer import WrongImages, measured
+from horovod_lab.io.suites.stream.consumer import WrongImages, measure
 from horovod_lab.io.suites.stream.pipelines import PIPELINES, Shape
 
 COUNT, SIZE, PIXELS = 20, 12_000, 16
@@ -80,10 +80,10 @@ def test_what_a_run_counts(written, pipeline):
     shape, paths = Shape(2, 5, 1, PIXELS), jpegs.names(written)
     between = []
     with pipeline(written, shape) as batches:
-        found = measured(batches, shape, paths, 1e-9, 0.0, lambda: between.append(1))
+        found = measure(batches, shape, paths, 1e-9, 0.0, lambda: between.append(1))
         assert (found["images"], found["steps"], found["epochs"]) == (COUNT, 4, 1)
-        found = measured(batches, shape, paths, 4 * found["seconds"], 0.0,
-                         lambda: between.append(1))
+        found = measure(batches, shape, paths, 4 * found["seconds"], 0.0,
+                        lambda: between.append(1))
     assert found["images"] == COUNT * found["epochs"] and found["epochs"] >= 2
     assert len(between) == found["epochs"] - 1
     assert 0 < found["waited_seconds"] <= found["seconds"]
@@ -92,7 +92,7 @@ def test_what_a_run_counts(written, pipeline):
 def test_steps_take_their_time_and_do_not_wait_for_it(written, pipeline):
     shape = Shape(1, 5, 1, None)
     with pipeline(written, shape) as batches:
-        found = measured(batches, shape, jpegs.names(written), 1e-9, 0.05)
+        found = measure(batches, shape, jpegs.names(written), 1e-9, 0.05)
     assert found["seconds"] - found["waited_seconds"] >= 4 * 0.05
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_none_is_not_overlooked(written, tmp_path):
     shape = Shape(1, 2, 0, PIXELS)
     with PIPELINES["tf-data"](tmp_path, shape) as batches, pytest.raises(
             WrongImages, match="3 images of 4 files; remedy: remove"):
-        measured(batches, shape, jpegs.names(tmp_path), 1e-9, 0.0)
+        measure(batches, shape, jpegs.names(tmp_path), 1e-9, 0.0)
 
 
 def test_bytes_that_are_missing_are_not_overlooked(written):
@@ -113,7 +113,7 @@ def test_bytes_that_are_missing_are_not_overlooked(written):
     shape = Shape(1, 5, 0, None)
     empty = tf.data.Dataset.from_tensor_slices([b""] * COUNT).batch(5)
     with pytest.raises(WrongImages, match="0 bytes of files that have"):
-        measured(empty, shape, paths, 1e-9, 0.0)
+        measure(empty, shape, paths, 1e-9, 0.0)
 
 
 def test_forgotten_files_can_still_be_read(written):

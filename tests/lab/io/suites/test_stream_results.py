@@ -127,8 +127,8 @@ def test_every_pipeline_runs_once_a_round_and_none_is_always_first():
         (0, "tf-data"), (0, "hio"), (1, "hio"), (1, "tf-data")]
     assert len({str(result) for result in jobs}) == 4
     shapes = [{"threads": threads} for threads in (1, 2, 4)]
-    assert jobs[0].turned(shapes) == shapes
-    assert jobs[2].turned(shapes) == [*shapes[1:], shapes[0]]
+    assert jobs[0].rotate(shapes) == shapes
+    assert jobs[2].rotate(shapes) == [*shapes[1:], shapes[0]]
 
 
 def test_what_a_storage_did_in_a_while():

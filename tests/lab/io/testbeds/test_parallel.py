@@ -94,7 +94,7 @@ def test_the_page_cache_of_a_node_is_limited(made, on, data):
     limit = int((group / "memory.limit_in_bytes").read_text())
     assert testbed.memory - 4096 < limit < testbed.memory + 32 * MIB
     assert int((group / "memory.usage_in_bytes").read_text()) <= limit
-    assert testbed.killed_for_memory() == 0
+    assert testbed.count_memory_kills() == 0
     testbed.release()
     assert int((group / "memory.limit_in_bytes").read_text()) > 1 << 40
 

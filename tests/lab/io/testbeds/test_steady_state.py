@@ -115,10 +115,10 @@ def test_a_rank_that_is_ahead_may_be_ended_by_one_that_has_stopped(tmp_path, is_
         raise ConnectionError("another rank has ended")
 
     if is_stopped:
-        steady_state_rank.go_on(batches(), rendezvous)
+        steady_state_rank.take_until_stop(batches(), rendezvous)
     else:
         with pytest.raises(ConnectionError, match="another rank has ended"):
-            steady_state_rank.go_on(batches(), rendezvous)
+            steady_state_rank.take_until_stop(batches(), rendezvous)
 
 
 class Epochs(Stream):
@@ -130,7 +130,7 @@ class Epochs(Stream):
 
 
 def test_epochs_follow_each_other_and_an_empty_one_is_an_error():
-    batches = steady_state_rank.forever(Epochs([], [[b"a"], [b"b"]], [[b"c"]], []))
+    batches = steady_state_rank.repeat_epochs(Epochs([], [[b"a"], [b"b"]], [[b"c"]], []))
     assert [next(batches) for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
     with pytest.raises(WrongRecord, match="epoch 3 has no batch"):
         next(batches)
@@ -149,7 +149,7 @@ def test_only_batches_in_the_window_count():
 
 
 def test_batches_of_ranks_are_taken_in_turn():
-    found = observer.in_turn([np.arange(5), np.arange(10, 14)], [[2, 2, 1], [3, 1]])
+    found = observer.round_robin([np.arange(5), np.arange(10, 14)], [[2, 2, 1], [3, 1]])
     assert [one.tolist() for one in found] == [[0, 1], [10, 11, 12], [2, 3], [13], [4]]
 
 
@@ -206,7 +206,7 @@ def test_memory_that_processes_share_counts_once():
 def test_sizes_of_smaps_are_bytes():
     text = ("55d8-7ffe ---p 00000000 00:00 0   [rollup]\nRss:  2048 kB\nPss:  1024 kB\n"
             "Pss_File:    12 kB\n")
-    assert processes.parsed(text) == {"Rss": 2 * MIB, "Pss": MIB, "Pss_File": 12 * 1024}
+    assert processes.parse_rollup(text) == {"Rss": 2 * MIB, "Pss": MIB, "Pss_File": 12 * 1024}
 
 
 def test_ranks_know_nothing_of_the_job_that_the_benchmark_is_in():
