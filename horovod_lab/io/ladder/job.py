@@ -1,4 +1,4 @@
-"""A job of the ladder: the ranks of one strategy on the nodes of a stand, and what all of them
+"""A job of the ladder: the ranks of one strategy on the nodes of a testbed, and what all of them
 together asked for and took."""
 
 from __future__ import annotations

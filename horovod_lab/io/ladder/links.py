@@ -72,7 +72,7 @@ class Links:
         """Collective: returns when all ranks are here, as after an allreduce."""
         self.allgather(b"", b"b")
 
-    def exchange(self, parts: Mapping[int, bytes]) -> dict[int, bytes]:
+    def alltoall(self, parts: Mapping[int, bytes]) -> dict[int, bytes]:
         """Collective among the ranks of `parts`: each sends each its part, and gets one from it. A
         thread sends, so that no two wait for each other."""
         peers = [rank for rank in parts if rank != self.rank]

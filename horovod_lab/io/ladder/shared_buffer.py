@@ -86,8 +86,8 @@ def _by_mpi(place: Place, links: Links, size: int) -> memoryview:
                          f"{comm.rank}, not {place.rank} of {place.ranks}; remedy: start it by "
                          "horovod-opt io bench")
     node = comm.Split(place.node, place.rank)
-    window = _mpi().Win.Allocate_shared(size if place.is_reader else 0, 1, comm=node)
-    return memoryview(window.Shared_query(0)[0]).cast("B")
+    mpi_window = _mpi().Win.Allocate_shared(size if place.is_reader else 0, 1, comm=node)
+    return memoryview(mpi_window.Shared_query(0)[0]).cast("B")
 
 
 def _mpi():

@@ -1,8 +1,8 @@
-"""What one process asks of the storage: counted where it asks, so it is the same on every stand.
+"""What one process asks of the storage: counted where it asks, so it is the same on every testbed.
 
 Through a mapping, a request is the first look at a page, as the source counts by taking the
 protection of pages away (dissertation, 4.1.1). With pread, it is a call. What the kernel makes of
-it, with its page cache and its readahead, the server of a stand counts.
+it, with its page cache and its readahead, the server of a testbed counts.
 """
 
 from __future__ import annotations

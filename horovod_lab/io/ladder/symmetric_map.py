@@ -46,11 +46,11 @@ class SymmetricMap:
     def _agree_on_address(self, file: int, links: Links, ranks: Sequence[int]) -> int:
         for _ in range(ATTEMPTS):
             proposal = random.randrange(LOWEST, HIGHEST, mmap.ALLOCATIONGRANULARITY)
-            proposals = links.exchange({rank: proposal.to_bytes(8, "little") for rank in ranks})
+            proposals = links.alltoall({rank: proposal.to_bytes(8, "little") for rank in ranks})
             candidate = int.from_bytes(proposals[ranks[0]], "little")
             address = self._map_at(file, candidate)
             answer = b"yes" if address is not None else b"no"
-            if set(links.exchange(dict.fromkeys(ranks, answer)).values()) == {b"yes"}:
+            if set(links.alltoall(dict.fromkeys(ranks, answer)).values()) == {b"yes"}:
                 return address
             if address is not None:
                 _libc.munmap(address, self._size)

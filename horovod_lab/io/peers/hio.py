@@ -10,7 +10,7 @@ from typing import Optional, Union
 import horovod_opt.io as hio
 from horovod_lab.io.peers.stream import Place, Stream, join_process_group
 
-# Of what a node may hold its ring gets what these leave.
+# Of what a node may hold its node cache gets what these leave.
 CACHE = 0.1  # of it, for the page cache
 RANK = 3 << 20  # bytes that each rank's program may grow by
 
@@ -19,7 +19,7 @@ class Hio(Stream):
     def __init__(self, place: Place):
         join_process_group(place)
         self._place = place
-        memory = ring_of(place)
+        memory = node_cache_bytes(place)
         self._open(memory, **{} if memory is None else {"window": whole_window(place.folder)})
 
     def _open(self, memory: Optional[int], **order: int) -> None:
@@ -47,8 +47,8 @@ class Hio(Stream):
         self._data.close()
 
 
-def ring_of(place: Place) -> Optional[int]:
-    """Bytes of the node's ring; None: as many as the default order needs."""
+def node_cache_bytes(place: Place) -> Optional[int]:
+    """None: as many as the default order needs."""
     if place.memory is None:
         return None
     return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)

@@ -32,7 +32,8 @@ class Strategy:
 
 
 class OneReader(Strategy):
-    """One rank of each node reads, and the others take their records out of the node's window."""
+    """One rank of each node reads, and the others take their records out of the node's shared
+    buffer."""
 
     def __init__(self, place: Place, links: Links, requests: StorageRequests):
         super().__init__(place, links, requests)

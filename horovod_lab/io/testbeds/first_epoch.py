@@ -1,6 +1,6 @@
 """A job that reads cold data: its first epoch, of which the first seconds are measured at the speed
-of the stand. The rest is read as fast as it goes, to see whether the epoch is complete, and how it
-is shuffled."""
+of the testbed. The rest is read as fast as it goes, to see whether the epoch is complete, and how
+it is shuffled."""
 
 from __future__ import annotations
 

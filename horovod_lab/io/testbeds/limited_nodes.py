@@ -1,4 +1,4 @@
-"""Nodes whose memory has a limit: what the slow stands have in common."""
+"""Nodes whose memory has a limit: what the slow testbeds have in common."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Nodes:
                 call(f"nsenter --target {keeper} --net ip {line}".split())
 
     def enter(self, node: int, network: bool = True) -> list[str]:
-        """What puts a command in front of which it stands into the node."""
+        """What goes in front of a command, to run it in the node."""
         net = ["--net"] if network and self._has_network else []
         return ["nsenter", "--target", str(self._keepers[node]), "--mount", *net]
 

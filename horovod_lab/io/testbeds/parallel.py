@@ -1,4 +1,4 @@
-"""Stand N, a parallel file system: one server, which every node mounts for itself."""
+"""Testbed N, a parallel file system: one server, which every node mounts for itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands need of the machine, and the one line that says what is missing."""
+"""What testbeds need of the machine, and the one line that says what is missing."""
 
 from __future__ import annotations
 

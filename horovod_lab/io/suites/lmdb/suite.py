@@ -112,7 +112,7 @@ class LmdbBenchmark(SuiteBenchmark):
         shape = ladder.Shape(
             job.ranks, job.ranks // nodes, options.batch, options.records // global_batch,
             options.window, max(1, iterations_per_read), options.tokens)
-        # Nodes of a warm page cache are ranks that share a window, and nothing else.
+        # Nodes of a warm page cache are ranks that share a buffer, and nothing else.
         simulated_nodes = 1 if options.stand == WarmCache.name else nodes
         try:
             with TESTBEDS[options.stand](self._folder, simulated_nodes, options.share) as testbed:

@@ -27,7 +27,7 @@ class RecordsCell(Cell):
         return self.compare(series, base, key, ratio)
 
     def storage_spread(self, series: str, key: str) -> Spread | None:
-        """Of what not every stand can count; None where this one cannot."""
+        """Of what not every testbed can count; None where this one cannot."""
         has = all(key in measurement for measurement in self.measurements
                   if measurement["series"] == series and "failed" not in measurement)
         return self.spread(series, key) if has else None

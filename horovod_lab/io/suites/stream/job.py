@@ -1,4 +1,4 @@
-"""A job of the suite stream: one process on a stand, and what the storage did for it."""
+"""A job of the suite stream: one process on a testbed, and what the storage did for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(testbed: Testbed, series: str, shapes: Sequence[dict[str, Any]], seconds
         step_seconds: float, timeout: float) -> list[dict[str, Any]]:
     """Of each shape, a dict of pipelines.Shape, what the process found and the storage counted.
 
-    The stand's memory has no limit: nothing is read twice, and a batch of images is larger than the
-    files of small data sets.
+    The testbed's memory has no limit: nothing is read twice, and a batch of images is larger than
+    the files of small data sets.
 
     Raises:
         launch.JobFailed: it failed or took too long; nothing of the job is left running.

@@ -19,7 +19,7 @@ from horovod_lab.io.data.records import Records, WrongRecord
 RECORDS = Records(100, 50)
 
 
-def written(form: str, folder: Path) -> Path:
+def write(form: str, folder: Path) -> Path:
     data_folder.write(form, folder, RECORDS)
     return folder
 
@@ -38,37 +38,38 @@ def in_lmdb(folder: Path) -> list[bytes]:
 
 
 def in_tar(folder: Path) -> list[bytes]:
-    found = []
+    records = []
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as archive:
-            found += [archive.extractfile(member).read() for member in archive]
-    return found
+            records += [archive.extractfile(member).read() for member in archive]
+    return records
 
 
 def test_records_are_the_same_each_time_and_differ_by_number_and_seed():
     first, again = list(RECORDS), list(RECORDS)
     assert first == again and len(set(first)) == 100
-    assert {len(one) for one in first} == {50}
+    assert {len(record) for record in first} == {50}
     assert not set(first) & set(Records(100, 50, seed=1))
     assert RECORDS.numbers(first) == list(range(100))
 
 
 def test_those_beyond_a_block_have_bytes_of_their_own():
-    made = list(itertools.islice(Records(2100, 30), 2100))
-    assert len({one[8:-4] for one in made}) == 2100
+    records = list(itertools.islice(Records(2100, 30), 2100))
+    assert len({record[8:-4] for record in records}) == 2100
 
 
 def test_progress_is_told_in_bytes():
-    told = []
-    list(Records(2500, 20, progress=lambda done, total: told.append((done, total))))
-    assert told == [(0, 50_000), (20_000, 50_000), (40_000, 50_000)]
+    calls = []
+    list(Records(2500, 20, progress=lambda done, total: calls.append((done, total))))
+    assert calls == [(0, 50_000), (20_000, 50_000), (40_000, 50_000)]
 
 
 @pytest.mark.parametrize("change, message", [
-    (lambda one: one[:-1], "50 bytes came as 49 bytes"),
-    (lambda one: memoryview(one), "came as memoryview"),
-    (lambda one: one[:20] + bytes([one[20] ^ 1]) + one[21:], "number 7 of 100 has a wrong"),
-    (lambda one: list(Records(201, 50))[200], "number 200 of 100"),
+    (lambda record: record[:-1], "50 bytes came as 49 bytes"),
+    (lambda record: memoryview(record), "came as memoryview"),
+    (lambda record: record[:20] + bytes([record[20] ^ 1]) + record[21:],
+     "number 7 of 100 has a wrong"),
+    (lambda record: list(Records(201, 50))[200], "number 200 of 100"),
 ])
 def test_what_was_not_written_is_noticed(change, message):
     with pytest.raises(WrongRecord, match=message):
@@ -78,12 +79,12 @@ def test_what_was_not_written_is_noticed(change, message):
 @pytest.mark.parametrize("form, read", [
     ("tfrecord", in_tfrecord), ("lmdb", in_lmdb), ("tar", in_tar)])
 def test_a_format_holds_the_records(form, read, tmp_path):
-    assert read(written(form, tmp_path / form)) == list(RECORDS)
+    assert read(write(form, tmp_path / form)) == list(RECORDS)
 
 
 @pytest.mark.parametrize("form, ending", [("tfrecord", "tfrecord"), ("tar", "tar")])
 def test_files_are_equal_runs(form, ending, tmp_path):
-    sizes = [path.stat().st_size for path in written(form, tmp_path / form).glob(f"*.{ending}")]
+    sizes = [path.stat().st_size for path in write(form, tmp_path / form).glob(f"*.{ending}")]
     assert len(sizes) == FILES and max(sizes) < 2 * min(sizes)
 
 
@@ -92,12 +93,12 @@ def test_data_that_was_not_finished_is_written_again(tmp_path, monkeypatch):
         (folder / "half").touch()
         raise OSError("no space")
 
-    with monkeypatch.context() as patched:
-        patched.setitem(FORMATS, "tar", fail)
+    with monkeypatch.context() as patch:
+        patch.setitem(FORMATS, "tar", fail)
         with pytest.raises(OSError, match="no space"):
             data_folder.write("tar", tmp_path / "tar", RECORDS)
     assert not (tmp_path / "tar").exists()
-    assert in_tar(written("tar", tmp_path / "tar")) == list(RECORDS)
+    assert in_tar(write("tar", tmp_path / "tar")) == list(RECORDS)
     assert [path.name for path in tmp_path.iterdir()] == ["tar"]
 
 

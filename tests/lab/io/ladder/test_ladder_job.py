@@ -18,9 +18,10 @@ from horovod_lab.measuring.launch import JobFailed
 RECORDS = Records(100, 100)
 
 
-def shape(**changed) -> job.Shape:
+def shape(**changes) -> job.Shape:
     return job.Shape(**{"ranks": 2, "node_ranks": 1, "batch": 2, "iterations": 5,
-                        "shared_buffer": "memory", "iterations_per_read": 1, "tokens": 1, **changed})
+                        "shared_buffer": "memory", "iterations_per_read": 1, "tokens": 1,
+                        **changes})
 
 
 class Killed(WarmCache):
@@ -58,8 +59,8 @@ def test_a_rank_says_what_is_wrong_with_the_data(tmp_path, ladder):
 def test_a_rank_ends_when_the_benchmark_is_gone(tmp_path):
     """With a parent that is not its own, a rank is one that was left behind."""
     place = Place(str(tmp_path), 0, 2, 1, 2, 5, 100)
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", "lmdb",
          "--rendezvous", str(tmp_path), "--place", json.dumps(asdict(place)), "--records", "100",
          "--record-bytes", "100", "--parent", "1"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and "has ended" in ended.stderr
+    assert process.returncode == 1 and "has ended" in process.stderr

@@ -43,9 +43,9 @@ def epochs_of(name: str, python: str | Path, folder: Path) -> list[list[list[int
                     str(RECORDS.count), str(RECORDS.size)], check=True)
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    ended = subprocess.run([python, program, name, folder / form], check=True, text=True,
-                           stdout=subprocess.PIPE)
-    return json.loads(ended.stdout.splitlines()[-1])
+    process = subprocess.run([python, program, name, folder / form], check=True, text=True,
+                             stdout=subprocess.PIPE)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def check(name: str, epochs: list[list[list[int]]]) -> None:

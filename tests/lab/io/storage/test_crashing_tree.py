@@ -30,20 +30,20 @@ def create(tree: CrashingTree, folder: Folder, name: bytes, data: bytes) -> File
     return file
 
 
-def listed(folder: Folder) -> dict:
+def list_folder(folder: Folder) -> dict:
     """Names with contents."""
-    return {name: listed(node) if isinstance(node, Folder) else node.content.read(0, MIB)
+    return {name: list_folder(node) if isinstance(node, Folder) else node.content.read(0, MIB)
             for name, node in folder.entries.items()}
 
 
 def after(tree: CrashingTree, seed=None) -> dict:
     tree.crash(seed)
-    return listed(tree.root)
+    return list_folder(tree.root)
 
 
 def test_it_begins_with_what_is_there_and_leaves_that_as_it_is(tree, tmp_path):
     tree.write(tree.root.entries[b"old"], 1, b"!!")
-    assert listed(tree.root) == {b"old": b"o!!", b"sub": {b"file": b"sub"}}
+    assert list_folder(tree.root) == {b"old": b"o!!", b"sub": {b"file": b"sub"}}
     assert after(tree) == {b"old": b"old", b"sub": {b"file": b"sub"}}
     assert (tmp_path / "old").read_bytes() == b"old"
 
@@ -57,8 +57,8 @@ def test_data_and_names_last_each_for_itself(tree, syncs_file, syncs_folder):
         file.sync()
     if syncs_folder:
         sub.sync()
-    expected = {b"new": b"data" if syncs_file else b""} if syncs_folder else {}
-    assert after(tree)[b"sub"] == {b"file": b"sub", **expected}
+    contents = {b"new": b"data" if syncs_file else b""} if syncs_folder else {}
+    assert after(tree)[b"sub"] == {b"file": b"sub", **contents}
 
 
 def test_what_was_synced_last_counts(tree):
@@ -77,24 +77,24 @@ def test_changes_of_names_that_were_not_synced_are_undone(tree):
     tree.link(root.entries[b"other"], sub, b"second")
     tree.unlink(sub, b"file")
     tree.rename(root, b"sub", root, b"moved", True)
-    assert listed(root) == {b"other": b"old", b"moved": {b"second": b"old"}}
+    assert list_folder(root) == {b"other": b"old", b"moved": {b"second": b"old"}}
     assert after(tree) == {b"old": b"old", b"sub": {b"file": b"sub"}}
     assert root.entries[b"old"].links == 1
 
 
-@pytest.mark.parametrize("synced, expected", [
+@pytest.mark.parametrize("syncs, contents", [
     ("", {b"old": b"old", b"sub": {b"file": b"sub"}}),
     ("new", {b"old": b"old", b"sub": {b"file": b"old"}}),
     ("old", {b"sub": {b"file": b"sub"}}),  # the file has no name any more
     ("new, old", {b"sub": {b"file": b"old"}})])
-def test_a_rename_between_folders_takes_two_syncs(tree, synced, expected):
+def test_a_rename_between_folders_takes_two_syncs(tree, syncs, contents):
     root, sub = tree.root, tree.root.entries[b"sub"]
     tree.rename(root, b"old", sub, b"file", True)
-    if "new" in synced:
+    if "new" in syncs:
         sub.sync()
-    if "old" in synced:
+    if "old" in syncs:
         root.sync()
-    assert after(tree) == expected
+    assert after(tree) == contents
 
 
 def test_a_folder_that_has_moved_is_in_one_place(tree):
@@ -109,11 +109,11 @@ def test_a_folder_that_has_moved_is_in_one_place(tree):
 
 def test_folders_that_change_places_do_not_surround_each_other(tree):
     root, sub = tree.root, tree.root.entries[b"sub"]
-    other = tree.new_folder(root, b"other", 0o40755, 0, 0)
+    second = tree.new_folder(root, b"other", 0o40755, 0, 0)
     root.sync()
-    tree.rename(root, b"sub", other, b"sub", True)
-    other.sync()
-    tree.rename(other, b"sub", root, b"sub", True)
+    tree.rename(root, b"sub", second, b"sub", True)
+    second.sync()
+    tree.rename(second, b"sub", root, b"sub", True)
     tree.rename(root, b"other", sub, b"other", True)
     sub.sync()
     assert after(tree) == {b"old": b"old", b"sub": {b"file": b"sub", b"other": {}}}
@@ -127,38 +127,38 @@ def test_a_new_folder_without_a_name_that_lasts_is_lost_with_all_in_it(tree):
 
 
 def test_by_chance_what_was_not_synced_may_last_in_any_combination(tree):
-    seen = set()
+    outcomes = set()
     for seed in SEEDS:
         root = tree.root
         for name in (b"a", b"b"):
             create(tree, root, name, b"data")
-        found = after(tree, seed)
-        assert found.pop(b"old") == b"old" and found.pop(b"sub") == {b"file": b"sub"}
-        assert set(found.values()) <= {b"", b"data"}
-        seen.add((found.get(b"a"), found.get(b"b")))
-        for name in found:
+        contents = after(tree, seed)
+        assert contents.pop(b"old") == b"old" and contents.pop(b"sub") == {b"file": b"sub"}
+        assert set(contents.values()) <= {b"", b"data"}
+        outcomes.add((contents.get(b"a"), contents.get(b"b")))
+        for name in contents:
             tree.unlink(root, name)
         root.sync()
-    assert len(seen) == 9
+    assert len(outcomes) == 9
 
 
 def test_by_chance_too_what_was_synced_is_there_and_a_rename_loses_no_file(tree):
-    seen = set()
+    outcomes = set()
     for seed in SEEDS:
         root, sub = tree.root, tree.root.entries[b"sub"]
         create(tree, root, b"synced", b"data").sync()
         root.sync()
         tree.rename(root, b"synced", sub, b"between", True)
         tree.rename(sub, b"between", sub, b"end", True)
-        found = after(tree, seed)
-        places = {name: data for name, data in [*found.items(), *found[b"sub"].items()]
+        contents = after(tree, seed)
+        places = {name: data for name, data in [*contents.items(), *contents[b"sub"].items()]
                   if name in (b"synced", b"between", b"end")}
         assert places and set(places.values()) == {b"data"}
-        seen.add(frozenset(places))
+        outcomes.add(frozenset(places))
         for name in places:
             tree.unlink(root if name == b"synced" else sub, name)
         root.sync(), sub.sync()
-    assert {frozenset([b"synced"]), frozenset([b"end"])} <= seen
+    assert {frozenset([b"synced"]), frozenset([b"end"])} <= outcomes
 
 
 # Of a folder and a name in it, and for a rename or a link another one.
@@ -168,40 +168,40 @@ STEPS = st.lists(st.tuples(
                      "sync folder", "rename", "rename", "rename"]), SPOTS, SPOTS), max_size=25)
 
 
-def step(tree: CrashingTree, what: str, spot, other) -> None:
+def step(tree: CrashingTree, action: str, spot, target) -> None:
     """If it can be done: folders are those that are there."""
-    folders = reached(tree)
+    folders = list_folders(tree)
     (folder, name), (to, new) = ((folders[number % len(folders)], name)
-                                 for number, name in (spot, other))
+                                 for number, name in (spot, target))
     node = folder.entries.get(name)
     with suppress(OSError):
-        if what == "create":
+        if action == "create":
             create(tree, folder, name, b"data")
-        elif what == "folder":
+        elif action == "folder":
             tree.new_folder(folder, name, 0o40755, 0, 0)
-        elif what == "sync folder":
+        elif action == "sync folder":
             folder.sync()
-        elif what == "remove folder":
+        elif action == "remove folder":
             tree.remove_folder(folder, name)
-        elif what == "rename":
+        elif action == "rename":
             tree.rename(folder, name, to, new, True)
         elif isinstance(node, File):
-            if what == "write":
+            if action == "write":
                 tree.write(node, 0, b"more")
-            elif what == "link":
+            elif action == "link":
                 tree.link(node, to, new)
-            elif what == "unlink":
+            elif action == "unlink":
                 tree.unlink(folder, name)
             else:
                 node.sync()
 
 
-def reached(tree: CrashingTree) -> list:
+def list_folders(tree: CrashingTree) -> list:
     """The folders."""
-    found = [tree.root]
-    for folder in found:
-        found += [node for _, node in sorted(folder.entries.items()) if isinstance(node, Folder)]
-    return found
+    folders = [tree.root]
+    for folder in folders:
+        folders += [node for _, node in sorted(folder.entries.items()) if isinstance(node, Folder)]
+    return folders
 
 
 @settings(max_examples=150, deadline=None)
@@ -210,47 +210,48 @@ def test_by_chance_too_what_was_synced_and_not_changed_is_there(tmp_path_factory
     empty = tmp_path_factory.getbasetemp() / "empty"
     empty.mkdir(exist_ok=True)
     tree = CrashingTree(empty, MIB)
-    for one in steps:
-        step(tree, *one)
+    for arguments in steps:
+        step(tree, *arguments)
     durable, folders = {}, [tree.root]
     for folder in folders:
         durable[folder] = dict(folder.durable)
         folders += [node for node in folder.durable.values() if isinstance(node, Folder)]
-    changed = {folder: {name for names in folder.changes for name in names} for folder in folders}
+    changes = {folder: {name for names in folder.changes for name in names} for folder in folders}
     contents = {}
     for node in {node for names in durable.values() for node in names.values()}:
         if isinstance(node, File):
             contents[node] = node.links, (node.content.read(0, 9), node.durable[1].read(0, 9))
     is_removed = {folder: folder.is_removed for folder in folders}
     tree.crash(seed)
-    left = reached(tree)
-    files = {node for folder in left for node in folder.entries.values() if isinstance(node, File)}
-    assert len(set(left)) == len(left)
-    assert all(folder in left for folder in folders if not is_removed[folder])
+    survivors = list_folders(tree)
+    files = {node for folder in survivors for node in folder.entries.values()
+             if isinstance(node, File)}
+    assert len(set(survivors)) == len(survivors)
+    assert all(folder in survivors for folder in folders if not is_removed[folder])
     for file, (links, possible) in contents.items():
         assert file in files or not links
         assert file not in files or file.content.read(0, 9) in possible
     for folder, names in durable.items():
         for name, node in names.items():
-            if folder in left and name not in changed[folder] and isinstance(node, File):
+            if folder in survivors and name not in changes[folder] and isinstance(node, File):
                 assert folder.entries[name] is node
 
 
 def test_the_same_seed_leaves_the_same(tmp_path):
-    found = []
+    outcomes = []
     for _ in range(2):
         tree = CrashingTree(tmp_path, MIB)
         for number in range(20):
             create(tree, tree.root, b"%d" % number, b"data")
-        found.append(after(tree, 7))
-    assert found[0] == found[1] and 0 < len(found[0]) < 20
+        outcomes.append(after(tree, 7))
+    assert outcomes[0] == outcomes[1] and 0 < len(outcomes[0]) < 20
 
 
 def test_what_is_gone_takes_no_capacity(tree):
     file = create(tree, tree.root, b"large", bytes(MIB))
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError) as refusal:
         tree.write(file, MIB, b"1")
-    assert refused.value.errno == errno.ENOSPC and tree.free == 0
+    assert refusal.value.errno == errno.ENOSPC and tree.free == 0
     tree.write(file, 0, b"again")
     file.opens = 1
     tree.unlink(tree.root, b"large")

@@ -25,16 +25,16 @@ def test_it_is_as_a_row_of_bytes(tmp_path_factory, steps, reads):
         copies.append((content.copy(), bytes(plain)))
         if step == "write":
             data = bytes([number + 1]) * size
-            before, count_new_blocks = content.block_count, content.count_new_blocks(offset, size)
+            before, new_blocks = content.block_count, content.count_new_blocks(offset, size)
             content.write(offset, data)
-            assert content.block_count == before + count_new_blocks
+            assert content.block_count == before + new_blocks
             if size:
                 plain.extend(bytes(max(0, offset - len(plain))))
                 plain[offset:offset + size] = data
         else:
             content.truncate(offset)
             plain[offset:] = bytes(max(0, offset - len(plain)))
-    for kept, expected in [*copies, (content, bytes(plain))]:
-        assert kept.size == len(expected)
+    for copy, plain_copy in [*copies, (content, bytes(plain))]:
+        assert copy.size == len(plain_copy)
         for offset, size in reads:
-            assert kept.read(offset, size) == expected[offset:offset + size]
+            assert copy.read(offset, size) == plain_copy[offset:offset + size]

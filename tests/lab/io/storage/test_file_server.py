@@ -49,8 +49,8 @@ class Kernel:
     def ask(self, kind, inode=0, body=b"", unique=7):
         """Error and body of the answer."""
         self.send(kind, inode, body, unique)
-        error, answered, body = self.receive()
-        assert answered == unique
+        error, number, body = self.receive()
+        assert number == unique
         return error, body
 
     def send(self, kind, inode, body, unique):
@@ -60,9 +60,9 @@ class Kernel:
     def receive(self):
         """Error, number of the request, and body."""
         message = self.socket.recv(1 << 20)
-        length, error, answered = fuse.OUT.unpack_from(message)
+        length, error, number = fuse.OUT.unpack_from(message)
         assert length == len(message)
-        return -error, answered, message[fuse.OUT.size:]
+        return -error, number, message[fuse.OUT.size:]
 
     def find(self, folder, name):
         """Inode and attributes."""
@@ -103,9 +103,9 @@ def test_a_file_is_found_read_and_counted(folder):
         assert kernel.ask(fuse.READ, file, read_body(256, 10)) == (0, bytes(range(10)))
         assert kernel.ask(fuse.READ, file, read_body(4090, 100)) == (0, bytes(range(250, 256)))
         assert kernel.ask(fuse.READ, file, read_body(0, 1)) == (0, b"\0")
-        counted = kernel.tell("counters")
-        assert (counted["requests"], counted["bytes"], counted["inversions"]) == (3, 17, 1)
-        assert counted["metadata_requests"] == 3 and counted["server_cpu_seconds"] >= 0
+        counts = kernel.tell("counters")
+        assert (counts["requests"], counts["bytes"], counts["inversions"]) == (3, 17, 1)
+        assert counts["metadata_requests"] == 3 and counts["server_cpu_seconds"] >= 0
         assert kernel.tell("begin")["bytes"] == 0
 
 

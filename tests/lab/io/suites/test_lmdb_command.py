@@ -27,17 +27,18 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_a_small_run_of_all_strategies(tmp_path, capfd):
     assert bench(*SMALL, "--targets") == 0
-    saved = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
-    found = {one["series"]: one for one in saved["measurements"]}
-    assert list(found) == list(RUNGS)
-    assert {one["samples"] for one in found.values()} == {400}
-    assert found["lmdb"]["requests"] > found["lmm"]["requests"] > found["prov"]["requests"] == 400
-    assert found["prov"]["seeking_bytes"] == 0 < found["lmm"]["seeking_bytes"]
-    assert found["coal"]["requests"] <= 400 / 20
-    assert found["stag"]["inversions"] == 0
+    document = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
+    by_series = {result["series"]: result for result in document["measurements"]}
+    assert list(by_series) == list(RUNGS)
+    assert {result["samples"] for result in by_series.values()} == {400}
+    requests = {name: result["requests"] for name, result in by_series.items()}
+    assert requests["lmdb"] > requests["lmm"] > requests["prov"] == 400
+    assert by_series["prov"]["seeking_bytes"] == 0 < by_series["lmm"]["seeking_bytes"]
+    assert by_series["coal"]["requests"] <= 400 / 20
+    assert by_series["stag"]["inversions"] == 0
     # Of its records a node needs four, and not the next four. They are in the page cache, unless
     # the kernel has taken them back since.
-    hio = found["hio"]
+    hio = by_series["hio"]
     assert hio["node_cached_bytes"] > 0
     assert 400 * 3000 <= hio["node_cached_bytes"] + hio["node_bytes_read"] < 400 * 4096
     assert (tmp_path / "bench" / "io-lmdb.png").stat().st_size > 0
@@ -51,8 +52,8 @@ def test_a_small_run_of_all_strategies(tmp_path, capfd):
 def test_the_window_of_mpi(tmp_path, capfd):
     pytest.importorskip("mpi4py", reason="needs mpi4py")
     assert bench(*SMALL, "--only", "lmm,stag", "--window", "mpi") == 0
-    saved = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
-    assert [one["samples"] for one in saved["measurements"]] == [400, 400]
+    document = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
+    assert [result["samples"] for result in document["measurements"]] == [400, 400]
 
 
 def test_a_strategy_that_fails_says_why(tmp_path, capfd):
@@ -61,8 +62,8 @@ def test_a_strategy_that_fails_says_why(tmp_path, capfd):
     text = (folder / "provenance.json").read_text().replace('"records": 400', '"records": 300')
     (folder / "provenance.json").write_text(text)
     assert bench(*SMALL, "--only", "prov") == 2
-    _, one = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")["measurements"]
-    assert "records 400, but 300 by its provenance" in one["failed"]
+    _, result = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")["measurements"]
+    assert "records 400, but 300 by its provenance" in result["failed"]
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -86,15 +87,15 @@ def test_what_reaches_the_storage_of_several_nodes(tmp_path):
     """Cold and behind one server, which counts by itself."""
     try:
         ParallelFileSystem.check(4)
-    except NoTestbed as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
     assert bench("--suite", "lmdb", "--stand", "parallel", "--share", 4, "--only",
                  "lmm,prov,coal,stag", "--ranks", 4, "--nodes", 4, "--batch", 4, "--rounds", 1,
                  "--records", 2000, "--coalesce-bytes", 1 << 19, "--timeout", 60) == 0
-    saved = documents.load(tmp_path / "bench" / "io-lmdb-parallel.json", "io-lmdb")
-    stored = {one["series"]: one["stand"] for one in saved["measurements"]}
+    document = documents.load(tmp_path / "bench" / "io-lmdb-parallel.json", "io-lmdb")
+    sizes = {result["series"]: result["stand"] for result in document["measurements"]}
     size = 2000 * 4096
-    assert stored["lmm"]["bytes"] > 3.5 * size  # each node reads it all
-    assert size < stored["stag"]["bytes"] < 1.1 * size
-    assert stored["coal"]["requests"] < stored["prov"]["requests"] / 10
-    assert stored["stag"]["inversions"] < stored["coal"]["inversions"] / 3
+    assert sizes["lmm"]["bytes"] > 3.5 * size  # each node reads it all
+    assert size < sizes["stag"]["bytes"] < 1.1 * size
+    assert sizes["coal"]["requests"] < sizes["prov"]["requests"] / 10
+    assert sizes["stag"]["inversions"] < sizes["coal"]["inversions"] / 3

@@ -30,8 +30,8 @@ def document(*measurements: dict, nodes: int = 4) -> dict:
 
 
 def verdict_of(series: str, *measurements: dict):
-    verdict, = (each for _, each in verdicts(document(*measurements))
-                if each.target.series == series)
+    verdict, = (verdict for _, verdict in verdicts(document(*measurements))
+                if verdict.target.series == series)
     return verdict
 
 
@@ -64,10 +64,10 @@ def test_none_in_place_of_none_is_no_less_but_as_little_as_can_be():
 
 
 def test_what_failed_or_was_not_run():
-    failed = {"round": 0, "ranks": 8, "series": "prov", "failed": "ended with exit code 1"}
-    assert verdict_of("coal", result("coal"), failed).words() == "no: prov failed"
+    failure = {"round": 0, "ranks": 8, "series": "prov", "failed": "ended with exit code 1"}
+    assert verdict_of("coal", result("coal"), failure).words() == "no: prov failed"
     assert verdict_of("coal", result("coal")).words() == "prov not measured"
-    assert verdict_of("prov", failed).met is False
+    assert verdict_of("prov", failure).met is False
 
 
 def test_one_node_has_no_targets():
@@ -76,25 +76,25 @@ def test_one_node_has_no_targets():
 
 def test_tables_have_a_row_for_each_strategy_and_a_column_for_each_number():
     testbed = {"requests": 7, "bytes": 3 << 20, "inversions": 2}
-    failed = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
-    shown = section(document(*(result(name, testbed=testbed)
-                               for name in RUNGS if name != "dm"), failed), targets=True)
-    asked, took, judged = shown.grids
-    for grid in shown.grids:
+    failure = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
+    shown_section = section(document(*(result(name, testbed=testbed)
+                                       for name in RUNGS if name != "dm"), failure), targets=True)
+    request_grid, cost_grid, target_grid = shown_section.grids
+    for grid in shown_section.grids:
         assert {len(row) for row in grid.rows} == {len(grid.columns)}
-    rows = {row[0]: row for row in asked.rows}
+    rows = {row[0]: row for row in request_grid.rows}
     assert list(rows) == [rung.label for rung in RUNGS.values()]
     assert rows["LMDB"][1:] == ("100", "1", "0.00", "50", "7", "3", "2")
     assert rows["DM"][1] == "failed" and rows["hio"][1:] == ("", "", "", "", "7", "3", "2")
-    assert {row[0]: row[-1] for row in took.rows}["DM"] == "1 failed"
-    assert len(judged.rows) == len(TARGETS)
+    assert {row[0]: row[-1] for row in cost_grid.rows}["DM"] == "1 failed"
+    assert len(target_grid.rows) == len(TARGETS)
 
 
 def test_the_picture_has_a_bar_for_each_strategy_that_was_measured():
     picture, = section(document(result("lmdb"), result("prov"), result("hio")), False).pictures
     assert [len(axis.patches) for axis in picture.figure.axes] == [3, 3, 3]
-    failed = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
-    assert not section(document(failed), targets=False).pictures
+    failure = {"round": 0, "ranks": 8, "series": "dm", "failed": "ended with exit code 1"}
+    assert not section(document(failure), targets=False).pictures
 
 
 def test_the_summary_for_machines():
@@ -116,7 +116,7 @@ def test_what_the_ranks_found_becomes_one_measurement():
               "open_seconds": 0.0, "read_seconds": seconds / 2, "skew_seconds": 0.1}
              for seconds in (1.0, 2.0)]
     logs = [np.array([[1, 4], [10, 0], [5, 5]]), np.array([[2, 3], [20, 15], [5, 5]])]
-    found = combine(ranks, logs, Counters(requests=9))
-    assert (found["samples"], found["seconds"], found["samples_per_second"]) == (40, 2.0, 20.0)
-    assert (found["requests"], found["inversions"], found["read_seconds"]) == (6, 2, 0.75)
-    assert (found["exchanged_bytes"], found["stand"]["requests"]) == (0, 9)
+    total = combine(ranks, logs, Counters(requests=9))
+    assert (total["samples"], total["seconds"], total["samples_per_second"]) == (40, 2.0, 20.0)
+    assert (total["requests"], total["inversions"], total["read_seconds"]) == (6, 2, 0.75)
+    assert (total["exchanged_bytes"], total["stand"]["requests"]) == (0, 9)

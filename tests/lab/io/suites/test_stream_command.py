@@ -28,15 +28,15 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_a_small_run(tmp_path, capfd):
     assert bench(*SMALL, "--targets") == 0, capfd.readouterr().err
-    saved = documents.load(tmp_path / "bench" / "io-stream.json", "io-stream")
-    assert [(one["round"], one["series"]) for one in saved["measurements"]] == [
+    document = documents.load(tmp_path / "bench" / "io-stream.json", "io-stream")
+    assert [(result["round"], result["series"]) for result in document["measurements"]] == [
         (0, "tf-data"), (0, "hio"), (1, "hio"), (1, "tf-data")]
-    for one in saved["measurements"]:
-        assert sorted((run["threads"], run["pixels"] or 0) for run in one["runs"]) == [
+    for result in document["measurements"]:
+        assert sorted((run["threads"], run["pixels"] or 0) for run in result["runs"]) == [
             (1, 0), (1, 16), (2, 0), (2, 16)]
-        for run in one["runs"]:
+        for run in result["runs"]:
             assert run["images"] == 24 * run["epochs"] and run["steps"] == 3 * run["epochs"]
-    assert len(saved["targets"]) == 4
+    assert len(document["targets"]) == 4
     assert (tmp_path / "bench" / "io-stream.png").stat().st_size > 0
     output = capfd.readouterr().out
     assert "with preprocessing, batch 8, prefetch 1" in output and "≥ 0.95 x tf-data" in output

@@ -1,4 +1,4 @@
-"""A job of the suite stream: its process on each stand, and what the storage counts."""
+"""A job of the suite stream: its process on each testbed, and what the storage counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = [{"threads": threads, "batch": 8, "prefetch": 1, "pixels": pixels}
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory) -> Path:
+def jpeg_folder(tmp_path_factory) -> Path:
     folder = jpegs.folder_of(tmp_path_factory.mktemp("data"), COUNT, SIZE)
     jpegs.write(folder, COUNT, SIZE)
     return folder
@@ -31,20 +31,20 @@ def written(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("series", PIPELINES)
 @pytest.mark.parametrize("testbed", [Disk, ParallelFileSystem])
-def test_every_run_on_slow_storage_is_cold(made, written, testbed, series):
-    found = job.run(made(testbed(written)), series, SHAPES, 0.01, 0.0, 120)
-    size = sum(path.stat().st_size for path in written.glob("*.jpg"))
-    assert [{name: one[name] for name in SHAPES[0]} for one in found] == SHAPES
-    for one in found:
-        assert one["images"] == COUNT * one["epochs"]
+def test_every_run_on_slow_storage_is_cold(open_testbed, jpeg_folder, testbed, series):
+    results = job.run(open_testbed(testbed(jpeg_folder)), series, SHAPES, 0.01, 0.0, 120)
+    size = sum(path.stat().st_size for path in jpeg_folder.glob("*.jpg"))
+    assert [{name: result[name] for name in SHAPES[0]} for result in results] == SHAPES
+    for result in results:
+        assert result["images"] == COUNT * result["epochs"]
         # No less than the files, and little more: whole pages, and what a disk says of them.
-        assert one["epochs"] * size <= one["bytes"] <= 1.5 * one["epochs"] * size
-        assert one["requests"] >= COUNT * one["epochs"]
+        assert result["epochs"] * size <= result["bytes"] <= 1.5 * result["epochs"] * size
+        assert result["requests"] >= COUNT * result["epochs"]
 
 
-def test_a_job_that_fails_says_why(written, tmp_path):
+def test_a_job_that_fails_says_why(jpeg_folder, tmp_path):
     """Out of the page cache, which counts nothing."""
-    for path in written.glob("*.jpg"):
+    for path in jpeg_folder.glob("*.jpg"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "x.jpg").write_bytes(b"no JPEG")
     with WarmCache(tmp_path) as testbed, pytest.raises(launch.JobFailed) as failure:

@@ -23,8 +23,8 @@ def document(*measurements: dict) -> dict:
 
 
 def verdict_of(series: str, *measurements: dict):
-    verdict, = (each for _, each in verdicts(document(*measurements))
-                if each.target.series == series)
+    verdict, = (verdict for _, verdict in verdicts(document(*measurements))
+                if verdict.target.series == series)
     return verdict
 
 
@@ -37,36 +37,36 @@ def test_images_a_second_are_judged_in_pairs_of_a_round(series, reference, speed
 
 
 def test_what_failed_or_was_not_run_has_no_verdict_or_a_bad_one():
-    failed = {"round": 0, "ranks": 2, "series": "memory", "failed": "ended with exit code 1"}
-    assert verdict_of("hio", result("hio", 100), failed).words() == "no: memory failed"
+    failure = {"round": 0, "ranks": 2, "series": "memory", "failed": "ended with exit code 1"}
+    assert verdict_of("hio", result("hio", 100), failure).words() == "no: memory failed"
     assert verdict_of("hio", result("hio", 100)).words() == "memory not measured"
 
 
 def test_the_processor_time_of_an_input_is_more_than_its_references():
-    cell, = TrainingCell.each(document(result("hio", 90, cpu=103.5),
-                                       result("memory", 100, cpu=100)))
+    cell, = TrainingCell.by_ranks(document(result("hio", 90, cpu=103.5),
+                                           result("memory", 100, cpu=100)))
     assert cell.input_cpu("hio").median == 3.5
     assert cell.input_cpu("memory") is None
 
 
 def test_tables_and_the_summary_for_machines():
-    found = document(result("hio", 98), result("memory", 100), result("tf-data", 90))
-    table, judged = section(found, targets=True).grids
+    results = document(result("hio", 98), result("memory", 100), result("tf-data", 90))
+    table, target_grid = section(results, targets=True).grids
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == ["JPEGs in memory", "JPEGs, hio", "JPEGs, tf.data"]
     assert rows["JPEGs, hio"][1:4] == ("98.0", "0.980", "+0.00")
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert judged.rows[0][-1] == "yes"
-    line = summary(found)[0]
+    assert target_grid.rows[0][-1] == "yes"
+    line = summary(results)[0]
     assert (line["series"], line["target"], line["met"]) == ("hio", "≥ 0.97 x memory", True)
 
 
 def test_the_picture_has_a_bar_for_each_source_and_number_of_ranks():
-    found = document(*(result(name, ranks=ranks) for name in SOURCES for ranks in (2, 4)))
-    picture, = section(found, targets=False).pictures
+    results = document(*(result(name, ranks=ranks) for name in SOURCES for ranks in (2, 4)))
+    picture, = section(results, targets=False).pictures
     assert [len(axis.patches) for axis in picture.figure.axes] == [2 * len(SOURCES)] * 2
-    failed = {"round": 0, "ranks": 2, "series": "hio", "failed": "ended with exit code 1"}
-    assert not section(document(failed), targets=False).pictures
+    failure = {"round": 0, "ranks": 2, "series": "hio", "failed": "ended with exit code 1"}
+    assert not section(document(failure), targets=False).pictures
 
 
 def test_every_source_runs_once_a_round_and_none_is_always_first():

@@ -22,7 +22,7 @@ MORE_SEEDS = range(2, 20)  # to find what is lost by chance alone
 
 
 @contextmanager
-def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+def open_file(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     file = os.open(path, flags, 0o644)
     try:
         yield file
@@ -32,24 +32,24 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 @dataclass
 class Run:
-    """Of a program in a folder, without the sync named `left_out`; what it has promised so far."""
+    """Of a program in a folder, without the sync named `omission`; what it has promised so far."""
 
     folder: Path
-    left_out: Optional[str] = None
+    omission: Optional[str] = None
     syncs: list[str] = field(default_factory=list)
-    promised: list[str] = field(default_factory=list)
+    promises: list[str] = field(default_factory=list)
 
     def sync(self, name: str, path: Path) -> None:
-        with opened(path) as file:
+        with open_file(path) as file:
             self.sync_file(name, file)
 
     def sync_file(self, name: str, file: int) -> None:
         self.syncs.append(name)
-        if name != self.left_out:
+        if name != self.omission:
             os.fsync(file)
 
-    def promise(self, what: str) -> None:
-        self.promised.append(what)
+    def promise(self, promise: str) -> None:
+        self.promises.append(promise)
 
 
 def content(path: Path) -> Optional[bytes]:
@@ -58,7 +58,7 @@ def content(path: Path) -> Optional[bytes]:
 
 
 def write(path: Path, data: bytes) -> None:
-    with opened(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as file:
+    with open_file(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as file:
         for begin in range(0, len(data), 4000):
             os.write(file, data[begin:begin + 4000])
 
@@ -72,12 +72,12 @@ def replace(run: Run) -> None:
     run.promise("new")
 
 
-def replaced(run: Run) -> bool:
-    return content(run.folder / "checkpoint") in ([NEW] if run.promised else [OLD, NEW])
+def is_replaced(run: Run) -> bool:
+    return content(run.folder / "checkpoint") in ([NEW] if run.promises else [OLD, NEW])
 
 
 def link_nameless(run: Run) -> None:
-    with opened(run.folder, os.O_TMPFILE | os.O_RDWR) as file, opened(Path("/")) as root:
+    with open_file(run.folder, os.O_TMPFILE | os.O_RDWR) as file, open_file(Path("/")) as root:
         os.write(file, NEW)
         run.sync_file("file", file)
         os.link(f"/proc/self/fd/{file}", run.folder / "output", src_dir_fd=root)
@@ -85,20 +85,20 @@ def link_nameless(run: Run) -> None:
     run.promise("output")
 
 
-def linked(run: Run) -> bool:
-    return content(run.folder / "output") in ([NEW] if run.promised else [None, NEW])
+def is_linked(run: Run) -> bool:
+    return content(run.folder / "output") in ([NEW] if run.promises else [None, NEW])
 
 
 def append(run: Run) -> None:
-    with opened(run.folder / "checkpoint", os.O_WRONLY | os.O_APPEND) as file:
+    with open_file(run.folder / "checkpoint", os.O_WRONLY | os.O_APPEND) as file:
         os.write(file, NEW)
         run.sync_file("file", file)
     run.promise("appended")
 
 
-def appended(run: Run) -> bool:
-    whole, found = OLD + NEW, content(run.folder / "checkpoint")
-    return found == whole if run.promised else found.startswith(OLD) and whole.startswith(found)
+def is_appended(run: Run) -> bool:
+    whole, data = OLD + NEW, content(run.folder / "checkpoint")
+    return data == whole if run.promises else data.startswith(OLD) and whole.startswith(data)
 
 
 def new_folder(run: Run) -> None:
@@ -111,8 +111,8 @@ def new_folder(run: Run) -> None:
     run.promise("step")
 
 
-def in_new_folder(run: Run) -> bool:
-    return not run.promised or content(run.folder / "step" / "state") == NEW
+def is_in_new_folder(run: Run) -> bool:
+    return not run.promises or content(run.folder / "step" / "state") == NEW
 
 
 def move(run: Run) -> None:
@@ -122,10 +122,10 @@ def move(run: Run) -> None:
     run.promise("moved")
 
 
-def moved(run: Run) -> bool:
+def is_moved(run: Run) -> bool:
     before = content(run.folder / "checkpoint")
     after = content(run.folder / "other" / "checkpoint")
-    if run.promised:
+    if run.promises:
         return (before, after) == (None, OLD)
     return OLD in (before, after) and {before, after} <= {None, OLD}
 
@@ -136,8 +136,8 @@ def remove(run: Run) -> None:
     run.promise("removed")
 
 
-def removed(run: Run) -> bool:
-    return content(run.folder / "checkpoint") in ([None] if run.promised else [None, OLD])
+def is_removed(run: Run) -> bool:
+    return content(run.folder / "checkpoint") in ([None] if run.promises else [None, OLD])
 
 
 def burst(run: Run) -> None:
@@ -157,11 +157,11 @@ def burst(run: Run) -> None:
     run.promise("drained")
 
 
-def saved(run: Run) -> bool:
+def is_saved(run: Run) -> bool:
     copies = content(run.folder / "fast" / "save"), content(run.folder / "slow" / "save")
-    if "drained" in run.promised:
+    if "drained" in run.promises:
         return copies == (None, NEW)
-    if "saved" in run.promised:
+    if "saved" in run.promises:
         # The fast copy counts as long as it is there.
         return (copies[0] or copies[1]) == NEW
     return copies[0] in (None, NEW) and copies[1] is None
@@ -170,20 +170,20 @@ def saved(run: Run) -> bool:
 Program = Callable[[Run], None]
 # What each program does, whether its promises are kept, and the names of its syncs.
 PROGRAMS: list[tuple[Program, Callable[[Run], bool], tuple[str, ...]]] = [
-    (replace, replaced, ("file", "folder")),
-    (link_nameless, linked, ("file", "folder")),
-    (append, appended, ("file",)),
-    (new_folder, in_new_folder, ("file", "folder", "its folder")),
-    (move, moved, ("to", "from")),
-    (remove, removed, ("folder",)),
-    (burst, saved, ("fast file", "fast folder", "slow file", "slow folder",
-                    "fast folder, emptied"))]
+    (replace, is_replaced, ("file", "folder")),
+    (link_nameless, is_linked, ("file", "folder")),
+    (append, is_appended, ("file",)),
+    (new_folder, is_in_new_folder, ("file", "folder", "its folder")),
+    (move, is_moved, ("to", "from")),
+    (remove, is_removed, ("folder",)),
+    (burst, is_saved, ("fast file", "fast folder", "slow file", "slow folder",
+                       "fast folder, emptied"))]
 NAMES = [program.__name__ for program, _, _ in PROGRAMS]
-LEFT_OUT = [(*one[:2], name) for one in PROGRAMS for name in one[2]]
+OMISSIONS = [(*entry[:2], name) for entry in PROGRAMS for name in entry[2]]
 
 
 @pytest.fixture
-def begun(crashing) -> Callable[[], Path]:
+def begin_run(crashing) -> Callable[[], Path]:
     """A folder with an old checkpoint, all of it synced."""
     def begin() -> Path:
         folder = crashing.path(0) / f"run{next(numbers)}"
@@ -192,7 +192,7 @@ def begun(crashing) -> Callable[[], Path]:
             (folder / name).mkdir()
         write(folder / "checkpoint", OLD)
         for path in (folder / "checkpoint", folder, crashing.path(0)):
-            with opened(path) as file:
+            with open_file(path) as file:
                 os.fsync(file)
         return folder
 
@@ -202,8 +202,8 @@ def begun(crashing) -> Callable[[], Path]:
 numbers = itertools.count()
 
 
-def crashed(storage: CrashingStorage, run: Run, program: Program, changes: int,
-            seed: Optional[int]) -> bool:
+def crash_during(storage: CrashingStorage, run: Run, program: Program, changes: int,
+                 seed: Optional[int]) -> bool:
     """Whether the program was done before the crash, which then comes at its end."""
     storage.crash_after(changes, seed)
     is_done = True
@@ -217,29 +217,29 @@ def crashed(storage: CrashingStorage, run: Run, program: Program, changes: int,
     return is_done
 
 
-@pytest.mark.parametrize("program, kept, syncs", PROGRAMS, ids=NAMES)
-def test_with_all_syncs_no_crash_loses_anything(crashing, begun, program, kept, syncs):
+@pytest.mark.parametrize("program, check, syncs", PROGRAMS, ids=NAMES)
+def test_with_all_syncs_no_crash_loses_anything(crashing, begin_run, program, check, syncs):
     for seed in SEEDS:
         for changes in itertools.count():
-            run = Run(begun())
-            is_done = crashed(crashing, run, program, changes, seed)
-            there = Run(crashing.path(1) / run.folder.name, promised=run.promised)
-            assert kept(there), f"a crash after {changes} changes, seed {seed}"
+            run = Run(begin_run())
+            is_done = crash_during(crashing, run, program, changes, seed)
+            there = Run(crashing.path(1) / run.folder.name, promises=run.promises)
+            assert check(there), f"a crash after {changes} changes, seed {seed}"
             if is_done:
                 break
         assert tuple(run.syncs) == syncs
         assert changes > len(syncs)
 
 
-@pytest.mark.parametrize("program, kept, left_out", LEFT_OUT,
-                         ids=[f"{one[0].__name__}-{one[2]}" for one in LEFT_OUT])
-def test_without_one_of_them_a_crash_loses_something(crashing, begun, program, kept, left_out):
+@pytest.mark.parametrize("program, check, omission", OMISSIONS,
+                         ids=[f"{entry[0].__name__}-{entry[2]}" for entry in OMISSIONS])
+def test_without_one_of_them_a_crash_loses_something(crashing, begin_run, program, check, omission):
     def is_lost() -> bool:
         for seed in (*SEEDS, *MORE_SEEDS):
             for changes in itertools.count():
-                run = Run(begun(), left_out)
-                is_done = crashed(crashing, run, program, changes, seed)
-                if not kept(run):
+                run = Run(begin_run(), omission)
+                is_done = crash_during(crashing, run, program, changes, seed)
+                if not check(run):
                     return True
                 if is_done:
                     break

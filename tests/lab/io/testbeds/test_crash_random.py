@@ -34,43 +34,43 @@ class Model:
     """Names of each folder, and those that last."""
 
     def __init__(self) -> None:
-        self.names: dict[str, dict[str, File]] = {one: {} for one in FOLDERS}
-        self.durable: dict[str, dict[str, File]] = {one: {} for one in FOLDERS}
+        self.names: dict[str, dict[str, File]] = {folder: {} for folder in FOLDERS}
+        self.durable: dict[str, dict[str, File]] = {folder: {} for folder in FOLDERS}
 
-    def listed(self) -> dict[str, dict[str, bytes]]:
+    def list_folders(self) -> dict[str, dict[str, bytes]]:
         return {folder: {name: file.data for name, file in names.items()}
                 for folder, names in self.names.items()}
 
-    def do(self, step: int, what: str, *at) -> Optional[int]:
+    def do(self, step: int, action: str, *at) -> Optional[int]:
         """The errno, if it cannot be done."""
-        if what == "crash":
+        if action == "crash":
             self.names = {folder: dict(names) for folder, names in self.durable.items()}
             for file in {file for names in self.names.values() for file in names.values()}:
                 file.data = file.durable
-        elif what == "sync folder":
+        elif action == "sync folder":
             self.durable[at[0]] = dict(self.names[at[0]])
         else:
-            return self._do_with_file(step, what, *at)
+            return self._do_with_file(step, action, *at)
         return None
 
-    def _do_with_file(self, step: int, what: str, path, new=None) -> Optional[int]:
+    def _do_with_file(self, step: int, action: str, path, new=None) -> Optional[int]:
         names, name = self.names[path[0]], path[1]
-        if what == "nameless":
+        if action == "nameless":
             if new[1] in self.names[new[0]]:
                 return errno.EEXIST
             self.names[new[0]][new[1]] = File(data(step), data(step))
-        elif what in ("write", "append"):
+        elif action in ("write", "append"):
             file = names.setdefault(name, File())
-            file.data = data(step) if what == "write" else file.data + data(step)
+            file.data = data(step) if action == "write" else file.data + data(step)
         elif name not in names:
             return errno.ENOENT
-        elif what == "truncate":
+        elif action == "truncate":
             names[name].data = names[name].data[:3]
-        elif what == "sync":
+        elif action == "sync":
             names[name].durable = names[name].data
-        elif what == "unlink":
+        elif action == "unlink":
             del names[name]
-        elif what == "link":
+        elif action == "link":
             if new[1] in self.names[new[0]]:
                 return errno.EEXIST
             self.names[new[0]][new[1]] = names[name]
@@ -83,33 +83,34 @@ def data(step: int) -> bytes:
     return b"step %d;" % step
 
 
-def do(storage: CrashingStorage, root: Path, step: int, what: str, *at) -> Optional[int]:
+def do(storage: CrashingStorage, root: Path, step: int, action: str, *at) -> Optional[int]:
     """As the model, with the files of a node."""
     try:
-        if what == "crash":
+        if action == "crash":
             storage.crash()
-        elif what == "sync folder":
+        elif action == "sync folder":
             sync(root / at[0])
         else:
-            do_with_file(root, step, what, *[root / folder / name for folder, name in at])
+            do_with_file(root, step, action, *[root / folder / name for folder, name in at])
     except OSError as error:
         return error.errno
     return None
 
 
-def do_with_file(root: Path, step: int, what: str, path: Path, new: Optional[Path] = None) -> None:
-    if what in ("write", "append"):
-        with path.open("wb" if what == "write" else "ab") as file:
+def do_with_file(root: Path, step: int, action: str, path: Path, new: Optional[Path] = None
+                 ) -> None:
+    if action in ("write", "append"):
+        with path.open("wb" if action == "write" else "ab") as file:
             file.write(data(step))
-    elif what == "truncate":
+    elif action == "truncate":
         os.truncate(path, min(3, path.stat().st_size))
-    elif what == "sync":
+    elif action == "sync":
         sync(path)
-    elif what == "unlink":
+    elif action == "unlink":
         path.unlink()
-    elif what == "rename":
+    elif action == "rename":
         path.rename(new)
-    elif what == "link":
+    elif action == "link":
         os.link(path, new)
     else:
         file, top = os.open(root, os.O_TMPFILE | os.O_RDWR), os.open("/", os.O_RDONLY)
@@ -130,9 +131,9 @@ def sync(path: Path) -> None:
         os.close(file)
 
 
-def listed(root: Path) -> dict[str, dict[str, bytes]]:
-    return {folder: {one.name: one.read_bytes() for one in (root / folder).iterdir()
-                     if one.is_file()} for folder in FOLDERS}
+def list_folders(root: Path) -> dict[str, dict[str, bytes]]:
+    return {folder: {file.name: file.read_bytes() for file in (root / folder).iterdir()
+                     if file.is_file()} for folder in FOLDERS}
 
 
 numbers = itertools.count()
@@ -148,7 +149,7 @@ def test_a_crash_leaves_what_was_synced_and_nothing_else(crashing, operations):
     sync(roots[0])
     sync(crashing.path(0))
     model = Model()
-    for step, (what, node, *at) in enumerate([*operations, ("crash", 0)]):
-        expected = model.do(step, what, *at)
-        assert do(crashing, roots[node], step, what, *at) == expected
-        assert listed(roots[1 - node]) == model.listed()
+    for step, (action, node, *at) in enumerate([*operations, ("crash", 0)]):
+        error = model.do(step, action, *at)
+        assert do(crashing, roots[node], step, action, *at) == error
+        assert list_folders(roots[1 - node]) == model.list_folders()

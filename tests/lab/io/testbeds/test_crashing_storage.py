@@ -41,13 +41,13 @@ except OSError as error:
 
 
 @pytest.fixture
-def storage(made, tmp_path) -> CrashingStorage:
+def storage(open_testbed, tmp_path) -> CrashingStorage:
     """Of two nodes, with capacity for 256 KiB."""
     folder = tmp_path / "data"
     (folder / "sub").mkdir(parents=True)
     (folder / "old").write_text("old")
     (folder / "sub" / "file").write_text("in a folder")
-    return made(CrashingStorage(folder, 2, capacity=256 * KIB))
+    return open_testbed(CrashingStorage(folder, 2, capacity=256 * KIB))
 
 
 def rename(old: Path, new: Path, flags: int) -> None:
@@ -93,9 +93,9 @@ def test_a_node_sees_at_once_what_the_other_one_does(storage):
 def test_programs_on_nodes_have_it_in_its_own_place(storage):
     text = ["sh", "-c", f"echo $0 >{storage.folder}/$0", "written"]
     subprocess.run(storage.command(0, text), check=True, cwd="/")
-    found = subprocess.run(storage.command(1, ["cat", str(storage.folder / "written")]), cwd="/",
-                           check=True, stdout=subprocess.PIPE, text=True)
-    assert found.stdout == "written\n"
+    process = subprocess.run(storage.command(1, ["cat", str(storage.folder / "written")]), cwd="/",
+                             check=True, stdout=subprocess.PIPE, text=True)
+    assert process.stdout == "written\n"
     assert not (storage.folder / "written").exists()
 
 
@@ -117,12 +117,12 @@ def test_attributes(storage):
     path.chmod(0o640)
     os.chown(path, 12, 34)
     os.utime(path, ns=(10**9 + 1, 2 * 10**9 + 2))
-    found = (there / "new").stat()
-    assert (found.st_mode, found.st_uid, found.st_gid) == (stat.S_IFREG | 0o640, 12, 34)
-    assert (found.st_atime_ns, found.st_mtime_ns) == (10**9 + 1, 2 * 10**9 + 2)
+    status = (there / "new").stat()
+    assert (status.st_mode, status.st_uid, status.st_gid) == (stat.S_IFREG | 0o640, 12, 34)
+    assert (status.st_atime_ns, status.st_mtime_ns) == (10**9 + 1, 2 * 10**9 + 2)
     (there / "new").write_bytes(bytes(5000))
-    found = path.stat()
-    assert found.st_mtime_ns > 10**18 and (found.st_size, found.st_blocks) == (5000, 16)
+    status = path.stat()
+    assert status.st_mtime_ns > 10**18 and (status.st_size, status.st_blocks) == (5000, 16)
     assert os.statvfs(here).f_bavail == 62
 
 
@@ -169,7 +169,7 @@ def test_what_is_mapped_is_written_and_seen(storage):
         mapping.flush()
         assert there.read_bytes()[5000:5003] == b"abc"
         os.pwrite(file.fileno(), b"xyz", 5000)
-        with there.open("rb+") as other, mmap.mmap(other.fileno(), 0) as second:
+        with there.open("rb+") as second_file, mmap.mmap(second_file.fileno(), 0) as second:
             assert second[5000:5003] == b"xyz"
             os.pwrite(file.fileno(), b"123", 5000)
             there.stat()
@@ -220,10 +220,10 @@ def test_what_cannot_be_done_has_the_errno_of_linux(storage, tmp_path):
         (folder / "empty").mkdir()
         for name in ("old", "full/file"):
             (folder / name).write_text("here")
-        for case, (expected, do) in ERRORS.items():
-            with pytest.raises(OSError) as refused:
+        for case, (number, do) in ERRORS.items():
+            with pytest.raises(OSError) as refusal:
                 do(folder)
-            assert (case, refused.value.errno) == (case, expected)
+            assert (case, refusal.value.errno) == (case, number)
         (folder / LONG[1:]).touch()
         assert LONG[1:] in os.listdir(folder)
 
@@ -234,9 +234,9 @@ def test_what_this_file_system_does_not_have_is_not_permitted(storage):
                       (errno.EPERM, lambda: os.mkfifo(here / "pipe")),
                       (errno.ENOTSUP, lambda: os.setxattr(here / "old", "user.name", b"value")),
                       (errno.EINVAL, lambda: rename(here / "old", here / "sub", EXCHANGE))):
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError) as refusal:
             do()
-        assert refused.value.errno == error
+        assert refusal.value.errno == error
     os.mknod(here / "file")
     assert (storage.path(1) / "file").read_bytes() == b""
 
@@ -244,14 +244,14 @@ def test_what_this_file_system_does_not_have_is_not_permitted(storage):
 def test_more_than_the_capacity_is_refused(storage):
     here, there = storage.path(0), storage.path(1)
     with (here / "large").open("wb", buffering=0) as file:
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError) as refusal:
             while True:
                 file.write(bytes(100 * KIB))
-        assert refused.value.errno == errno.ENOSPC
+        assert refusal.value.errno == errno.ENOSPC
         assert os.fstat(file.fileno()).st_size == 200 * KIB
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError) as refusal:
         (there / "other").write_bytes(bytes(60 * KIB))
-    assert refused.value.errno == errno.ENOSPC
+    assert refusal.value.errno == errno.ENOSPC
     (there / "large").unlink()
     (there / "other").write_bytes(bytes(256 * KIB))
 
@@ -263,14 +263,14 @@ def test_what_is_read_written_and_synced_is_counted(storage):
         file.write(bytes(200 * KIB))
         os.fsync(file.fileno())
         os.fdatasync(file.fileno())
-        counted = storage.counters()
-    assert (counted.write_requests, counted.written_bytes, counted.syncs) == (2, 200 * KIB, 2)
-    assert (counted.requests, counted.bytes) == (0, 0)
+        counts = storage.counters()
+    assert (counts.write_requests, counts.written_bytes, counts.syncs) == (2, 200 * KIB, 2)
+    assert (counts.requests, counts.bytes) == (0, 0)
     storage.begin()
     assert len((there / "file").read_bytes()) == 200 * KIB
-    counted = storage.counters()
-    assert (counted.bytes, counted.inversions, counted.written_bytes) == (200 * KIB, 0, 0)
-    assert counted.requests >= 2 and counted.metadata_requests > 0
+    counts = storage.counters()
+    assert (counts.bytes, counts.inversions, counts.written_bytes) == (200 * KIB, 0, 0)
+    assert counts.requests >= 2 and counts.metadata_requests > 0
 
 
 def test_of_what_is_opened_before_a_crash_nothing_works_after_it(storage):
@@ -283,11 +283,11 @@ def test_of_what_is_opened_before_a_crash_nothing_works_after_it(storage):
     for do in (lambda: os.read(file, 1), lambda: os.write(file, b"1"), lambda: os.fsync(file),
                lambda: os.fstat(file), lambda: os.ftruncate(file, 0), lambda: os.fsync(folder),
                lambda: os.fsync(root), lambda: os.listdir(folder), lambda: os.close(file)):
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError) as refusal:
             do()
-        assert refused.value.errno in (errno.EIO, errno.ESTALE)
-    for one in (folder, root):
-        os.close(one)
+        assert refusal.value.errno in (errno.EIO, errno.ESTALE)
+    for descriptor in (folder, root):
+        os.close(descriptor)
     for path in (here, there):
         assert (path / "old").read_text() == "old"
         assert (path / "sub" / "file").read_text() == "in a folder"
@@ -298,14 +298,14 @@ def test_between_a_crash_and_the_restart_everything_fails(storage):
     storage.crash_after(2)
     (here / "first").touch()
     (there / "second").touch()
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError) as refusal:
         (here / "third").touch()
-    assert refused.value.errno == errno.EIO
+    assert refusal.value.errno == errno.EIO
     for do in (lambda: (there / "first").stat(), lambda: os.listdir(there),
                lambda: (here / "old").read_text()):
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError) as refusal:
             do()
-        assert refused.value.errno == errno.EIO
+        assert refusal.value.errno == errno.EIO
     storage.restart()
     assert sorted(os.listdir(there)) == ["old", "sub"]
     storage.crash_after(1)
@@ -315,25 +315,26 @@ def test_between_a_crash_and_the_restart_everything_fails(storage):
 
 
 @pytest.mark.parametrize("is_paced", [False, True])
-def test_a_crash_amid_reads_and_writes_is_an_error_for_both(made, tmp_path, is_paced):
+def test_a_crash_amid_reads_and_writes_is_an_error_for_both(open_testbed, tmp_path, is_paced):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "read").write_bytes(bytes(8 * MIB))
     (folder / "write").touch()
-    storage = made(CrashingStorage(folder, 2, is_paced))
+    storage = open_testbed(CrashingStorage(folder, 2, is_paced))
     processes = [subprocess.Popen(
-        storage.command(node, [sys.executable, "-c", FOREVER, what, str(folder / what)]),
-        stdout=subprocess.PIPE, text=True, cwd="/") for node, what in enumerate(("read", "write"))]
+        storage.command(node, [sys.executable, "-c", FOREVER, action, str(folder / action)]),
+        stdout=subprocess.PIPE, text=True, cwd="/")
+        for node, action in enumerate(("read", "write"))]
     try:
-        assert [one.stdout.readline() for one in processes] == ["ready\n"] * 2
-        while (counted := storage.counters()).bytes < 2 * MIB or counted.written_bytes < 2 * MIB:
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+        while (counts := storage.counters()).bytes < 2 * MIB or counts.written_bytes < 2 * MIB:
             pass
         storage.crash()
-        for one in processes:
-            assert int(one.communicate(timeout=30)[0]) in (errno.EIO, errno.ESTALE)
+        for process in processes:
+            assert int(process.communicate(timeout=30)[0]) in (errno.EIO, errno.ESTALE)
     finally:
-        for one in processes:
-            one.kill()
-            one.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
     assert (storage.path(0) / "read").stat().st_size == 8 * MIB
     assert (storage.path(1) / "write").read_bytes() == b""

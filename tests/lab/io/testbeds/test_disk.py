@@ -1,4 +1,4 @@
-"""Stand H: a disk that does so many requests a second, and the image of its file system."""
+"""Testbed H: a disk that does so many requests a second, and the image of its file system."""
 
 from __future__ import annotations
 
@@ -35,50 +35,50 @@ def data(tmp_path) -> Path:
 
 
 def loop_devices(image: Path) -> list[str]:
-    return [str(one) for one in Path("/sys/block").glob("loop*/loop/backing_file")
-            if one.read_text().strip() == str(image)]
+    return [str(path) for path in Path("/sys/block").glob("loop*/loop/backing_file")
+            if path.read_text().strip() == str(image)]
 
 
-def test_it_does_no_more_requests_a_second_than_it_should(made, on, data):
-    testbed = made(Disk(data, share=2))
+def test_it_does_no_more_requests_a_second_than_it_should(open_testbed, run_on, data):
+    testbed = open_testbed(Disk(data, share=2))
     testbed.begin()
-    started = time.monotonic()
+    start = time.monotonic()
     blocks = random.Random(1).sample(range(4096), 500)
-    on(testbed, sys.executable, "-c", READ, data / "file", *blocks)
-    seconds = time.monotonic() - started
+    run_on(testbed, sys.executable, "-c", READ, data / "file", *blocks)
+    seconds = time.monotonic() - start
     counters = testbed.counters()
     assert 500 <= counters.requests < 600 and 500 * 4096 <= counters.bytes < 3 * MIB
     # The kernel counts in slices of time, so a few may be ahead.
     assert counters.requests <= disk.REQUESTS * (seconds + 0.5)
     testbed.release()
-    started = time.monotonic()
-    on(testbed, "cat", data / "file")
-    assert time.monotonic() - started < 30
+    start = time.monotonic()
+    run_on(testbed, "cat", data / "file")
+    assert time.monotonic() - start < 30
 
 
-def test_the_files_are_those_of_the_folder(made, on, data):
-    there = made(Disk(data, share=2))
-    assert on(there, "ls", "--almost-all", data) == "file\n"
+def test_the_files_are_those_of_the_folder(open_testbed, run_on, data):
+    there = open_testbed(Disk(data, share=2))
+    assert run_on(there, "ls", "--almost-all", data) == "file\n"
     here = f"{16 * MIB} 1000000000\n"
-    assert on(there, "stat", "--format", "%s %Y", data / "file") == here
+    assert run_on(there, "stat", "--format", "%s %Y", data / "file") == here
     digest = subprocess.run(["sha256sum", str(data / "file")], stdout=subprocess.PIPE, text=True)
-    assert on(there, "sha256sum", data / "file") == digest.stdout
+    assert run_on(there, "sha256sum", data / "file") == digest.stdout
 
 
-def test_nothing_is_left_but_the_image(made, data):
-    testbed = made(Disk(data))
+def test_nothing_is_left_but_the_image(open_testbed, data):
+    testbed = open_testbed(Disk(data))
     assert len(loop_devices(data.with_name("data.ext4"))) == 1
     testbed.__exit__()
     deadline = time.monotonic() + 10
     while loop_devices(data.with_name("data.ext4")) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not loop_devices(data.with_name("data.ext4"))
-    assert sorted(one.name for one in data.parent.iterdir()) == ["data", "data.ext4"]
+    assert sorted(path.name for path in data.parent.iterdir()) == ["data", "data.ext4"]
 
 
 def test_an_image_is_kept_until_the_data_changes(data):
     if os.geteuid():
-        pytest.skip("needs the rights of root, as the stand does")
+        pytest.skip("needs the rights of root, as the testbed does")
     image = image_of(data)
     first = image.stat().st_mtime_ns
     assert image_of(data).stat().st_mtime_ns == first

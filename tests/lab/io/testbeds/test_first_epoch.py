@@ -1,4 +1,4 @@
-"""The first epoch of a job on a stand: what its ranks count, and what is told of them."""
+"""The first epoch of a job on a testbed: what its ranks count, and what is told of them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_a_rank_counts_until_its_time_is_over_and_takes_the_rest(tmp_path, secon
     rendezvous = Rendezvous(tmp_path, os.getppid())
     start = time.monotonic() + 0.05
     first_epoch_rank.take(Slow(), RECORDS, rendezvous, 0, start, start + seconds)
-    counted, done = rendezvous.wait_for("counted.0"), rendezvous.wait_for("done.0")
-    assert (counted["samples"], counted["is_over"]) == (samples, is_over)
-    assert counted["seconds"] >= samples / 100
+    counts, done = rendezvous.wait_for("counted.0"), rendezvous.wait_for("done.0")
+    assert (counts["samples"], counts["is_over"]) == (samples, is_over)
+    assert counts["seconds"] >= samples / 100
     assert done == {"numbers": list(range(40)), "sizes": [10] * 4}
 
 
@@ -65,12 +65,12 @@ def test_every_record_is_looked_at(tmp_path):
 
 
 def test_ranks_that_are_through_wait_for_the_others():
-    def one(samples, seconds, is_over):
+    def rank_counts(samples, seconds, is_over):
         return {"samples": samples, "seconds": seconds, "is_over": is_over}
 
-    assert first_epoch.rate([one(100, 10, False), one(100, 12.5, False)]) == 10 + 8
-    assert first_epoch.rate([one(100, 2, True), one(100, 10, False)]) == 20
-    assert first_epoch.rate([one(100, 2, True), one(100, 4, True)]) == 50
+    assert first_epoch.rate([rank_counts(100, 10, False), rank_counts(100, 12.5, False)]) == 10 + 8
+    assert first_epoch.rate([rank_counts(100, 2, True), rank_counts(100, 10, False)]) == 20
+    assert first_epoch.rate([rank_counts(100, 2, True), rank_counts(100, 4, True)]) == 50
 
 
 def test_what_goes_on_beside_a_job_ends_it_by_an_error(tmp_path):
@@ -82,11 +82,11 @@ def test_what_goes_on_beside_a_job_ends_it_by_an_error(tmp_path):
             yield
         raise OSError("the storage has ended")
 
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(OSError, match="the storage has ended"):
         launch.execute([[sys.executable, "-c", program, str(tmp_path / "begun")]], os.environ, 300,
                        meanwhile=meanwhile())
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - start < 60
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def data(tmp_path):
     return tmp_path / "lmdb", records
 
 
-def test_strided_ranks_read_nearly_everything_on_every_node(made, data):
+def test_strided_ranks_read_nearly_everything_on_every_node(open_testbed, data):
     folder, records = data
-    testbed = made(ParallelFileSystem(folder, 2, share=4))
+    testbed = open_testbed(ParallelFileSystem(folder, 2, share=4))
     result = first_epoch.run(testbed, PEERS["py-lmdb-strided"], 4, records, 10, 60, sys.executable,
                              120)
     assert result["samples"] == 1500 and result["by_rank"] == [375] * 4 and result["is_over"]
@@ -110,18 +110,18 @@ def test_strided_ranks_read_nearly_everything_on_every_node(made, data):
     assert result["processes"] == 4 and result["pss_bytes"] > 0
 
 
-def test_what_is_not_measured_is_read_all_the_same(made, data):
+def test_what_is_not_measured_is_read_all_the_same(open_testbed, data):
     folder, records = data
-    testbed = made(ParallelFileSystem(folder, share=4))
+    testbed = open_testbed(ParallelFileSystem(folder, share=4))
     result = first_epoch.run(testbed, PEERS["py-lmdb"], 2, records, 10, 0.01, sys.executable, 120)
     assert result["samples"] < 1500 and not result["is_over"]
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] > 0.9
 
 
-def test_who_needs_more_memory_than_a_node_has_is_told_so(made, data, tmp_path):
+def test_who_needs_more_memory_than_a_node_has_is_told_so(open_testbed, data, tmp_path):
     """A rank that keeps what it gets."""
     folder, records = data
-    testbed = made(ParallelFileSystem(folder, share=0.1))
+    testbed = open_testbed(ParallelFileSystem(folder, share=0.1))
     greedy = tmp_path / "greedy.py"
     greedy.write_text("import sys\n"
                       "from horovod_lab.io.data.records import Records\n"
@@ -140,8 +140,8 @@ def test_who_needs_more_memory_than_a_node_has_is_told_so(made, data, tmp_path):
         first_epoch.run(testbed, PEERS["py-lmdb"], 1, records, 10, 60, str(python), 60)
 
 
-def test_ranks_of_a_simulated_node_share_its_reader_and_no_others(made, data, tmp_path):
-    testbed = made(ParallelFileSystem(data[0], 2))
+def test_ranks_of_a_simulated_node_share_its_reader_and_no_others(open_testbed, data, tmp_path):
+    testbed = open_testbed(ParallelFileSystem(data[0], 2))
     rendezvous = tmp_path / "rendezvous"
     rendezvous.mkdir()
     output = launch.execute(

@@ -1,4 +1,4 @@
-"""Stand N: what nodes see of the file system, what is counted, and the limit of their memory."""
+"""Testbed N: what nodes see of the file system, what is counted, and the limit of their memory."""
 
 from __future__ import annotations
 
@@ -51,44 +51,46 @@ def data(tmp_path) -> Path:
     return folder
 
 
-def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(made, on, data):
-    testbed = made(ParallelFileSystem(data, 2, share=4))
+def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(open_testbed, run_on,
+                                                                          data):
+    testbed = open_testbed(ParallelFileSystem(data, 2, share=4))
     (data / "later").write_text("only in the folder itself")
     for node in (0, 1):
         testbed.begin()
-        assert on(testbed, "cat", data / "sub" / "small", node=node) == "here"
+        assert run_on(testbed, "cat", data / "sub" / "small", node=node) == "here"
         holder = subprocess.Popen(
             testbed.command(node, [sys.executable, "-c", HOLD, str(data / "file")]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
         with holder:
             assert holder.stdout.readline() == "ready\n"
-            assert len(on(testbed, "cat", data / "file", node=node)) == 4 * MIB
+            assert len(run_on(testbed, "cat", data / "file", node=node)) == 4 * MIB
             counters = testbed.counters()
             # The second node begins where the first one was before.
             assert (counters.bytes, counters.inversions) == (4 * MIB + 4, node)
             assert 32 < counters.requests <= 64 and counters.metadata_requests > 0
             assert 0 < counters.server_cpu_seconds < 30
             testbed.begin()
-            on(testbed, "cat", data / "file", node=node)
+            run_on(testbed, "cat", data / "file", node=node)
             assert testbed.counters().bytes == 0  # it is in this node's page cache
         with pytest.raises(Exception, match="non-zero exit status"):
-            on(testbed, "touch", data / "file", node=node)
+            run_on(testbed, "touch", data / "file", node=node)
 
 
-def test_requests_that_go_back_are_counted(made, on, data):
-    testbed = made(ParallelFileSystem(data, share=8))
+def test_requests_that_go_back_are_counted(open_testbed, run_on, data):
+    testbed = open_testbed(ParallelFileSystem(data, share=8))
     testbed.begin()
-    assert on(testbed, sys.executable, "-c", READ, data / "file", 10, 20, 15, 16, 3) == "20480\n"
+    output = run_on(testbed, sys.executable, "-c", READ, data / "file", 10, 20, 15, 16, 3)
+    assert output == "20480\n"
     counters = testbed.counters()
     assert (counters.requests, counters.inversions) == (5, 2)
 
 
-def test_the_page_cache_of_a_node_is_limited(made, on, data):
-    testbed = made(ParallelFileSystem(data, 2, share=0.5))
+def test_the_page_cache_of_a_node_is_limited(open_testbed, run_on, data):
+    testbed = open_testbed(ParallelFileSystem(data, 2, share=0.5))
     assert testbed.memory == pytest.approx(2 * MIB, rel=0.01)
     testbed.begin()
     for _ in range(2):
-        on(testbed, "cat", data / "file")
+        run_on(testbed, "cat", data / "file")
     assert testbed.counters().bytes > 6 * MIB  # it did not fit
     group, = hierarchy("parallel", "memory").glob(f"{PREFIX}{os.getpid()}-*-node0")
     limit = int((group / "memory.limit_in_bytes").read_text())
@@ -99,31 +101,31 @@ def test_the_page_cache_of_a_node_is_limited(made, on, data):
     assert int((group / "memory.limit_in_bytes").read_text()) > 1 << 40
 
 
-def test_nodes_have_a_network_and_shared_memory_of_their_own(made, on, data):
-    testbed = made(ParallelFileSystem(data, 3))
+def test_nodes_have_a_network_and_shared_memory_of_their_own(open_testbed, run_on, data):
+    testbed = open_testbed(ParallelFileSystem(data, 3))
     server = subprocess.Popen(
         testbed.command(1, [sys.executable, "-c", TALK, "serve", "10.214.0.2"]),
         stdout=subprocess.PIPE, text=True, cwd="/")
     with server:
         assert server.stdout.readline() == "ready\n"
-        on(testbed, sys.executable, "-c", TALK, "ask", "10.214.0.2", node=2)
+        run_on(testbed, sys.executable, "-c", TALK, "ask", "10.214.0.2", node=2)
         assert server.stdout.read() == "hello\n"
-    on(testbed, "touch", "/dev/shm/horovod-opt-test", node=0)
-    assert on(testbed, "ls", "/dev/shm", node=1) == ""
+    run_on(testbed, "touch", "/dev/shm/horovod-opt-test", node=0)
+    assert run_on(testbed, "ls", "/dev/shm", node=1) == ""
     assert not Path("/dev/shm/horovod-opt-test").exists()
     command = ["readlink", "/proc/self/ns/net"]
     here = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert on(testbed, *command) != here
+    assert run_on(testbed, *command) != here
     assert subprocess.run(testbed.command(0, command, network=False), check=True, cwd="/",
                           stdout=subprocess.PIPE, text=True).stdout == here
 
 
-def test_two_stands_of_a_process_are_apart(made, on, data, tmp_path):
-    first = made(ParallelFileSystem(data, share=4))
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "file").write_bytes(b"1")
-    second = made(ParallelFileSystem(other, share=4))
+def test_two_testbeds_of_a_process_are_apart(open_testbed, run_on, data, tmp_path):
+    first = open_testbed(ParallelFileSystem(data, share=4))
+    second_folder = tmp_path / "other"
+    second_folder.mkdir()
+    (second_folder / "file").write_bytes(b"1")
+    second = open_testbed(ParallelFileSystem(second_folder, share=4))
     first.begin(), second.begin()
-    on(first, "cat", data / "file")
+    run_on(first, "cat", data / "file")
     assert (first.counters().bytes, second.counters().bytes) == (4 * MIB, 0)

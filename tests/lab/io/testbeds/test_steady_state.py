@@ -1,4 +1,4 @@
-"""Jobs on stand W: ranks that count together, what is observed, series that fail or hang."""
+"""Jobs on testbed W: ranks that count together, what is observed, series that fail or hang."""
 
 from __future__ import annotations
 
@@ -73,34 +73,34 @@ def test_a_series_that_hangs_is_ended(data, tmp_path):
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'import time; time.sleep(600)' \"$@\"")
     python.chmod(0o755)
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(launch.JobFailed, match="killed: not finished after 2 s"):
         run(data, str(python), timeout=2)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - start < 30
     assert_nothing_is_left(tmp_path)
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    left = [process for process in psutil.process_iter(["cmdline"])
-            if any(str(folder) in part for part in process.info["cmdline"] or ())]
-    assert not left
+    survivors = [process for process in psutil.process_iter(["cmdline"])
+                 if any(str(folder) in part for part in process.info["cmdline"] or ())]
+    assert not survivors
 
 
 def test_a_rank_ends_when_the_benchmark_is_gone(data, tmp_path):
     """With a parent that is not its own, a rank is one that was left behind."""
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", "py-lmdb",
          "--data", str(data), "--rendezvous", str(tmp_path), "--records", "1000", "--record-bytes",
          "100", "--batch", "10", "--rank", "0", "--ranks", "1", "--parent", "1"],
         capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and "has ended" in ended.stderr
+    assert process.returncode == 1 and "has ended" in process.stderr
 
 
 def test_what_is_told_is_heard_by_rank(tmp_path):
     rendezvous = Rendezvous(tmp_path, os.getppid())
     assert not rendezvous.has("go")
-    for one in (1, 0):
-        rendezvous.publish(f"ready.{one}", {"pid": one})
+    for rank in (1, 0):
+        rendezvous.publish(f"ready.{rank}", {"pid": rank})
     assert rendezvous.wait_for_all("ready", 2) == [{"pid": 0}, {"pid": 1}]
 
 
@@ -136,35 +136,36 @@ def test_epochs_follow_each_other_and_an_empty_one_is_an_error():
         next(batches)
 
 
-def test_only_batches_in_the_window_count():
+def test_only_batches_in_the_interval_count():
     def slow():
         while True:
             time.sleep(0.02)
             yield [b""] * 5
 
     start = time.monotonic() + 0.1
-    counted = steady_state_rank.counted(slow(), start, start + 0.3)
-    assert 0.3 <= counted["seconds"] < 2
-    assert 5 <= counted["samples"] <= 5 * counted["seconds"] / 0.02
+    counts = steady_state_rank.counted(slow(), start, start + 0.3)
+    assert 0.3 <= counts["seconds"] < 2
+    assert 5 <= counts["samples"] <= 5 * counts["seconds"] / 0.02
 
 
-def test_batches_of_ranks_are_taken_in_turn():
-    found = observer.round_robin([np.arange(5), np.arange(10, 14)], [[2, 2, 1], [3, 1]])
-    assert [one.tolist() for one in found] == [[0, 1], [10, 11, 12], [2, 3], [13], [4]]
+def test_batches_of_ranks_follow_each_other_round_robin():
+    batches = observer.round_robin([np.arange(5), np.arange(10, 14)], [[2, 2, 1], [3, 1]])
+    assert [batch.tolist() for batch in batches] == [[0, 1], [10, 11, 12], [2, 3], [13], [4]]
 
 
 def test_what_is_missing_and_what_comes_twice():
-    found = observer.shuffle([np.array([0, 1, 1]), np.array([2, 0])], [[2, 1], [2]], 5)
-    assert (found["missing"], found["repeated"]) == (2, 2)
+    result = observer.shuffle([np.array([0, 1, 1]), np.array([2, 0])], [[2, 1], [2]], 5)
+    assert (result["missing"], result["repeated"]) == (2, 2)
 
 
 def test_the_shuffle_is_that_of_all_ranks_together():
-    """Each rank in order, but their batches in turn: nearly in order. A permutation: complete."""
+    """Each rank in order, but their batches round robin: nearly in order. A permutation: complete."""
     in_order = observer.shuffle([np.arange(0, 4000, 2), np.arange(1, 4000, 2)],
                                 [[1] * 2000, [1] * 2000], 4000)
     assert in_order["rl"] == 0
-    shuffled = np.random.default_rng(1).permutation(4000)
-    complete = observer.shuffle([shuffled[:2000], shuffled[2000:]], [[10] * 200, [10] * 200], 4000)
+    permutation = np.random.default_rng(1).permutation(4000)
+    complete = observer.shuffle([permutation[:2000], permutation[2000:]],
+                                [[10] * 200, [10] * 200], 4000)
     assert complete["rl"] > 0.95
 
 
@@ -180,8 +181,8 @@ def test_cpu_time_is_that_of_children_too_also_of_those_that_ended():
     child.start()
     child.join()
     burn(0.2)
-    used = processes.cpu_seconds([os.getpid()]) - before
-    assert 0.45 <= used < 5
+    seconds = processes.cpu_seconds([os.getpid()]) - before
+    assert 0.45 <= seconds < 5
 
 
 def test_memory_that_processes_share_counts_once():

@@ -1,4 +1,4 @@
-"""What is left of stands: of a benchmark that is ended, and of one that is killed."""
+"""What is left of testbeds: of a benchmark that is ended, and of one that is killed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def benchmark(request, tmp_path):
     nodes = 1 if name == "disk" else 2
     try:
         TESTBEDS[name].check(nodes)
-    except NoTestbed as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
     peer, *ranks = PEER[name]
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
@@ -56,7 +56,7 @@ def benchmark(request, tmp_path):
 
 def ranks_of(process: subprocess.Popen) -> list[psutil.Process]:
     """Those that have begun as such."""
-    return [one for one in psutil.Process(process.pid).children() if is_rank(one)]
+    return [child for child in psutil.Process(process.pid).children() if is_rank(child)]
 
 
 def is_rank(process: psutil.Process) -> bool:
@@ -75,31 +75,31 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def groups() -> list[Path]:
-    return [control_groups.hierarchy("x", one) for one in ("memory", disk.BLKIO)]
+    return [control_groups.hierarchy("x", controller) for controller in ("memory", disk.BLKIO)]
 
 
 def groups_of(pid: int) -> list[Path]:
-    return [one for root in groups() for one in root.glob(f"{control_groups.PREFIX}{pid}-*")]
+    return [group for root in groups() for group in root.glob(f"{control_groups.PREFIX}{pid}-*")]
 
 
 def mounts(folder: Path) -> list[str]:
     """Of the folder's data, on any node that is there."""
-    found = set()
+    lines_found = set()
     for process in psutil.process_iter():
         try:
             lines = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
         except OSError:
             continue
-        found |= {line for line in lines if str(folder) in line}
-    return sorted(found)
+        lines_found |= {line for line in lines if str(folder) in line}
+    return sorted(lines_found)
 
 
 def devices(folder: Path) -> list[Path]:
-    return [one for one in Path("/sys/block").glob("loop*/loop/backing_file")
-            if str(folder) in one.read_text()]
+    return [device for device in Path("/sys/block").glob("loop*/loop/backing_file")
+            if str(folder) in device.read_text()]
 
 
-def gone(processes: list[psutil.Process], folder: Path) -> bool:
+def is_gone(processes: list[psutil.Process], folder: Path) -> bool:
     return not any(map(runs, processes)) and not mounts(folder) and not devices(folder)
 
 
@@ -114,22 +114,22 @@ def test_nothing_is_left_of_one_that_is_ended(benchmark, tmp_path, number):
     process.send_signal(number)
     assert process.wait(60) == 130
     assert not groups_of(process.pid)
-    until(lambda: gone(family, tmp_path), 10)
+    until(lambda: is_gone(family, tmp_path), 10)
 
 
 def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path):
     name, process, family = benchmark
     process.kill()
     process.wait()
-    until(lambda: gone(family, tmp_path), 20)
-    # Its groups are there still, unless another test has made a stand meanwhile.
+    until(lambda: is_gone(family, tmp_path), 20)
+    # Its groups are there still, unless another test has made a testbed meanwhile.
     data = tmp_path / "next"
     data.mkdir()
     with TESTBEDS[name](data):
         assert not groups_of(process.pid)
         if name == "disk":
             rules = (groups()[1] / disk.RULES).read_text().splitlines()
-            assert all(Path("/sys/dev/block", one.split()[0], "loop").exists() for one in rules)
+            assert all(Path("/sys/dev/block", rule.split()[0], "loop").exists() for rule in rules)
     assert not groups_of(os.getpid())
 
 
@@ -153,8 +153,8 @@ with CrashingStorage(Path(sys.argv[1]), 2) as storage:
 def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
     try:
         CrashingStorage.check()
-    except NoTestbed as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd="/",
         stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
@@ -165,7 +165,7 @@ def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
         assert len(family) >= 5 and mounts(tmp_path)
         process.send_signal(number)
         process.wait(60)
-    until(lambda: gone(family, tmp_path), 20)
+    until(lambda: is_gone(family, tmp_path), 20)
     assert not list(tmp_path.iterdir())
 
 
@@ -193,9 +193,9 @@ def test_programs_and_devices_that_are_missing_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(requirements, "SEARCH", str(tmp_path))
     monkeypatch.setattr(ParallelFileSystem, "devices", (tmp_path / "fuse",))
-    with pytest.raises(NoTestbed) as refused:
+    with pytest.raises(NoTestbed) as refusal:
         ParallelFileSystem.check(2)
-    assert str(refused.value) == (
+    assert str(refusal.value) == (
         f"--stand parallel needs unshare, nsenter, mount, ip, {tmp_path / 'fuse'}; remedy: install "
         "what Debian calls iproute2, mount, util-linux; a machine, or a container, that has "
         f"{tmp_path / 'fuse'}")
@@ -207,8 +207,8 @@ def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     try:
         TESTBEDS["parallel"].check(2)
-    except NoTestbed as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
     monkeypatch.setattr(nodes, "WAIT", "echo mounting is not permitted >&2; exit 1")
     assert cli.main(["io", "bench", "--stand", "parallel", "--only", "py-lmdb"]) == 2
     assert capsys.readouterr().err == (
@@ -218,7 +218,7 @@ def test_what_root_may_not_do_here_is_one_line(monkeypatch, capsys, tmp_path):
 
 
 def test_control_groups_of_version_2_are_refused(tmp_path):
-    mounted = tmp_path / "mounts"
-    mounted.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n")
+    mounts_file = tmp_path / "mounts"
+    mounts_file.write_text("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n")
     with pytest.raises(NoTestbed, match="--stand disk needs control groups of version 1 with m"):
-        control_groups.hierarchy("disk", "memory", mounted)
+        control_groups.hierarchy("disk", "memory", mounts_file)
