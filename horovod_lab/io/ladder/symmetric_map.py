@@ -59,7 +59,7 @@ class SymmetricMap:
 
     def _map_at(self, file: int, address: int) -> Optional[int]:
         result = _libc.mmap(address, self._size, mmap.PROT_READ,
-                             mmap.MAP_SHARED | FIXED_NOREPLACE, file, 0)
+                            mmap.MAP_SHARED | FIXED_NOREPLACE, file, 0)
         if result == FAILED:
             return None
         if result != address:  # a kernel that does not know the flag

@@ -31,12 +31,12 @@ class Hio(Stream):
                                             workers=self._place.workers,
                                             epochs=self._place.epochs)
         except hio.InputError:
-            largest = self._data.order
+            current = self._data.order
             self._data.close()
-            if largest.window > 1:
-                self._open(memory, **order | {"window": largest.window - 1})
-            elif largest.chunk_samples > 1:
-                self._open(memory, shards=largest.shards, chunk_samples=largest.chunk_samples // 2)
+            if current.window > 1:
+                self._open(memory, **order | {"window": current.window - 1})
+            elif current.chunk_samples > 1:
+                self._open(memory, shards=current.shards, chunk_samples=current.chunk_samples // 2)
             else:
                 raise
 

@@ -13,7 +13,8 @@ from horovod_lab.io.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
 from horovod_opt.io.reading import Reading
 
-PART = 0.5  # of what the node may hold: its node cache; the rest is for the page cache and the ranks
+# Of what the node may hold, for its node cache; the rest is for the page cache and the ranks.
+PART = 0.5
 
 
 class Hio(Strategy):

@@ -73,7 +73,7 @@ class Lmdb(Strategy):
     def __init__(self, place: Place, links: Links, requests: StorageRequests):
         super().__init__(place, links, requests)
         self._cursor = StridedCursor(place.folder, place.first(0, place.rank), place.batch,
-                                place.global_batch, requests)
+                                     place.global_batch, requests)
 
     def batches(self) -> Iterator[list[bytes]]:
         for _ in range(self.place.iterations):
@@ -95,7 +95,7 @@ class Lmm(OneReader):
         self._cursor: Optional[StridedCursor] = None
         if place.is_reader:
             self._cursor = StridedCursor(place.folder, place.first(0, place.rank), place.node_batch,
-                                    place.global_batch, requests)
+                                         place.global_batch, requests)
 
     def read(self, iteration: int) -> list[bytes]:
         return self._cursor.read()

@@ -35,7 +35,7 @@ class Measurements:
         return Spread.of(values) if values else None
 
     def compare(self, series: str, base: str, key: str,
-                 how: Callable[[float, float], float]) -> Spread | None:
+                how: Callable[[float, float], float]) -> Spread | None:
         """Of the rounds that have both."""
         return compare(self.values(series, key), self.values(base, key), how)
 

@@ -38,7 +38,7 @@ class Disk(LimitedNodes):
     def check(cls, nodes: int) -> None:
         if nodes > 1:
             raise NoTestbed(f"--stand {cls.name} is the disk of one node, not of {nodes}; "
-                          "remedy: --nodes 1, or --stand parallel")
+                            "remedy: --nodes 1, or --stand parallel")
         super().check(nodes)
 
     def _mount(self, stack: ExitStack, nodes: Nodes) -> None:

@@ -34,10 +34,10 @@ def run(testbed: Testbed, peer: Peer, ranks: int, records: Records, batch: int, 
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
         program = [python, "-m", "horovod_lab.io.testbeds.first_epoch_rank", "--peer", peer.name,
-                "--data", str(testbed.folder), "--rendezvous", folder,
-                "--records", str(records.count), "--record-bytes", str(records.size),
-                "--batch", str(batch), "--ranks", str(ranks), "--parent", str(os.getpid()),
-                "--nodes", str(testbed.nodes), "--memory", str(testbed.memory)]
+                   "--data", str(testbed.folder), "--rendezvous", folder,
+                   "--records", str(records.count), "--record-bytes", str(records.size),
+                   "--batch", str(batch), "--ranks", str(ranks), "--parent", str(os.getpid()),
+                   "--nodes", str(testbed.nodes), "--memory", str(testbed.memory)]
         result: dict[str, Any] = {}
         steps = _conduct(testbed, Rendezvous(Path(folder), None), ranks, seconds, records, result)
         try:

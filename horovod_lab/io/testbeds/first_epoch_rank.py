@@ -51,7 +51,7 @@ def take(stream: Stream, records: Records, rendezvous: Rendezvous, rank: int, st
 
     def count(is_over: bool) -> None:
         rendezvous.publish(f"counted.{rank}", {"samples": len(numbers), "is_over": is_over,
-                                         "seconds": time.monotonic() - start})
+                                               "seconds": time.monotonic() - start})
 
     for batch in stream.epoch(0):
         rendezvous.check_parent()

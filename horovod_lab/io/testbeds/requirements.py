@@ -34,7 +34,7 @@ def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> No
         remedies.insert(0, "run it as root")
     if missing:
         raise NoTestbed(f"{who} needs {', '.join(missing)}; "
-                      f"remedy: {'; '.join(remedies)}")
+                        f"remedy: {'; '.join(remedies)}")
 
 
 def call(command: Sequence[object], **more: Any) -> str:

@@ -31,8 +31,8 @@ def run(peer: Peer, ranks: int, folder: Path, records: Records, batch: int, seco
         common = ["--rendezvous", rendezvous, "--records", str(records.count),
                   "--ranks", str(ranks), "--parent", str(os.getpid())]
         program = [python, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", peer.name,
-                "--data", str(folder.absolute()), "--record-bytes", str(records.size),
-                "--batch", str(batch), *common]
+                   "--data", str(folder.absolute()), "--record-bytes", str(records.size),
+                   "--batch", str(batch), *common]
         observer = [sys.executable, "-m", "horovod_lab.io.testbeds.observer",
                     "--seconds", str(seconds), *common]
         launch.execute([*([*program, "--rank", str(rank)] for rank in range(ranks)), observer],

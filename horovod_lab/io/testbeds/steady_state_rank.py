@@ -38,7 +38,7 @@ def main() -> None:
         batches = repeat_epochs(stream)
         next(batches)  # what runs ahead does so now
         rendezvous.publish(f"ready.{options.rank}",
-                     {"pid": os.getpid(), "numbers": numbers, "sizes": sizes})
+                           {"pid": os.getpid(), "numbers": numbers, "sizes": sizes})
         interval = rendezvous.wait_for("go")
         rendezvous.publish(f"done.{options.rank}", count(batches, **interval))
         take_until_stop(batches, rendezvous)

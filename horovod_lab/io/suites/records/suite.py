@@ -110,7 +110,7 @@ class RecordsBenchmark(SuiteBenchmark):
         folder = folder_of(self._data, job.peer.format, self._records)
         if options.stand == WarmCache.name:
             return steady_state.run(job.peer, job.ranks, folder, self._records, options.batch,
-                              options.seconds, python, options.timeout)
+                                    options.seconds, python, options.timeout)
         try:
             with TESTBEDS[options.stand](folder, options.nodes, options.share) as testbed:
                 return first_epoch.run(testbed, job.peer, job.ranks, self._records, options.batch,

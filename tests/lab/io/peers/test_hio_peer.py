@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records
-from horovod_lab.io.peers.hio import Hio, pattern_of, node_cache_bytes
+from horovod_lab.io.peers.hio import Hio, node_cache_bytes, pattern_of
 from horovod_lab.io.peers.stream import Place
 from horovod_opt.io import index
 

@@ -62,7 +62,7 @@ def test_what_is_written_shares_the_speed_and_is_counted_for_itself():
     assert timing.write(20.0, 100) == 20.5 and timing.sync(30.0) == 30.5
     assert timing.write(40.0, 0) == 40.5  # at the beginning again: writing does not go back
     assert timing.counts == WriteCounts(requests=1, bytes=1000, write_requests=3,
-                                         written_bytes=1100, syncs=2)
+                                        written_bytes=1100, syncs=2)
     timing.begin()
     assert timing.counts == WriteCounts()
     timing.release()

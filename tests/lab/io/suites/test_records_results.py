@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def result(series: str, speed: float = 1000.0, ranks: int = 2, number: int = 0, pss: float = 100.0,
-        **more: object) -> dict:
+           **more: object) -> dict:
     return {"round": number, "ranks": ranks, "series": series, "samples_per_second": speed,
             "cpu_seconds_per_million": 5.0, "pss_bytes": pss * MIB, "pss_file_bytes": 10 * MIB,
             "processes": ranks, "rl": 0.93, "missing": 0, "repeated": 0, **more}

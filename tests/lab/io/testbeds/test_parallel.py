@@ -52,7 +52,7 @@ def data(tmp_path) -> Path:
 
 
 def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(open_testbed, run_on,
-                                                                          data):
+                                                                           data):
     testbed = open_testbed(ParallelFileSystem(data, 2, share=4))
     (data / "later").write_text("only in the folder itself")
     for node in (0, 1):

@@ -159,7 +159,8 @@ def test_what_is_missing_and_what_comes_twice():
 
 
 def test_the_shuffle_is_that_of_all_ranks_together():
-    """Each rank in order, but their batches round robin: nearly in order. A permutation: complete."""
+    """Each rank in order, but their batches round robin: nearly in order. A permutation:
+    complete."""
     in_order = observer.shuffle([np.arange(0, 4000, 2), np.arange(1, 4000, 2)],
                                 [[1] * 2000, [1] * 2000], 4000)
     assert in_order["rl"] == 0
