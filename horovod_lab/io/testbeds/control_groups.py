@@ -21,7 +21,7 @@ _numbers = itertools.count()  # of this process's groups
 
 
 def hierarchy(testbed: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
-    """Where the controller's groups are. Raises NoStand without version 1 of it."""
+    """Where the controller's groups are. Raises NoTestbed without version 1 of it."""
     for line in mounts.read_text().splitlines():
         _, folder, kind, options, *_ = line.split()
         if kind == "cgroup" and controller in options.split(","):

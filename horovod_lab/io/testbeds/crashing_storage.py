@@ -46,11 +46,11 @@ class CrashingStorage:
 
     @classmethod
     def check(cls) -> None:
-        """Raises NoStand where it cannot be made."""
+        """Raises NoTestbed where it cannot be made."""
         requirements.check("a storage that crashes", PROGRAMS, (requirements.FUSE,))
 
     def __enter__(self) -> CrashingStorage:
-        """Raises NoStand, or OSError if something that should work fails."""
+        """Raises NoTestbed, or OSError if something that should work fails."""
         self.check()
         with ExitStack() as stack:
             self._node_set = stack.enter_context(closing(Nodes(self.nodes, own_networks=False)))

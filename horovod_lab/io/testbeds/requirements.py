@@ -19,7 +19,7 @@ FUSE = Path("/dev/fuse")
 
 
 def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> None:
-    """Raises NoStand with all that `who` misses and the remedies."""
+    """Raises NoTestbed with all that `who` misses and the remedies."""
     absent = [name for name in programs if not shutil.which(name, path=SEARCH)]
     missing, remedies = list(absent), []
     if absent:

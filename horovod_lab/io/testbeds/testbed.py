@@ -61,7 +61,7 @@ class Testbed:
 
     @classmethod
     def check(cls, nodes: int) -> None:
-        """Raises NoStand where it cannot be made for so many nodes."""
+        """Raises NoTestbed where it cannot be made for so many nodes."""
         raise NotImplementedError
 
     @property
@@ -71,7 +71,7 @@ class Testbed:
                                     if path.is_file()))
 
     def __enter__(self) -> Testbed:
-        """Raises NoStand, or OSError if something that should work fails."""
+        """Raises NoTestbed, or OSError if something that should work fails."""
         self.check(self.nodes)
         with ExitStack() as stack:
             self._make(stack)

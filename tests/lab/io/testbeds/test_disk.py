@@ -20,8 +20,8 @@ READ = """
 import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-for one in sys.argv[2:]:
-    os.pread(file, 4096, 4096 * int(one))
+for number in sys.argv[2:]:
+    os.pread(file, 4096, 4096 * int(number))
 """
 
 

@@ -31,7 +31,7 @@ rank, rendezvous = int(sys.argv[1]), Rendezvous(Path(sys.argv[2]), None)
 
 def allgather(data):
     rendezvous.publish(f"where.{rank}", data.decode())
-    return [one.encode() for one in rendezvous.wait_for_all("where", 4)]
+    return [name.encode() for name in rendezvous.wait_for_all("where", 4)]
 
 print(json.dumps(nodes.find(Communication(rank, 4, allgather)).ranks))
 """

@@ -18,7 +18,7 @@ READ = """
 import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-print(sum(len(os.pread(file, 4096, 4096 * int(one))) for one in sys.argv[2:]))
+print(sum(len(os.pread(file, 4096, 4096 * int(number))) for number in sys.argv[2:]))
 """
 # Holds a file in the page cache: a kernel may take back what is not locked.
 HOLD = """
