@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
     except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.ranks, options.rounds)
-    return TrainingBenchmark(planned, document, path, options, section).run()
+    jobs = order(options.only, options.ranks, options.rounds)
+    return TrainingBenchmark(jobs, document, path, options, section).run()
 
 
 class TrainingBenchmark(SuiteBenchmark):
