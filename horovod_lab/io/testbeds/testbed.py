@@ -14,13 +14,8 @@ from horovod_opt.arguments import Refusal
 QUARTER = 0.25
 
 
-<<<<<<< HEAD:horovod_lab/io/testbeds/stand.py
-class NoStand(Refusal):
-    """What this machine lacks for a stand, and the remedy."""
-=======
 class NoTestbed(Refusal):
     """What this machine lacks for a testbed, and the remedy."""
->>>>>>> labio:horovod_lab/io/testbeds/testbed.py
 
 
 @dataclass(frozen=True)
