@@ -60,17 +60,18 @@ Order = structure(Struct(
 Loads = structure(Struct(
     "HioLoads",
     ("int64_t count", *fields("const int64_t*", "first", "last", "bytes", "extents"),
-     "const int32_t* file", *fields("const int64_t*", "offset", "length", "place")),
-    """Steps [first, last] need load i, of bytes[i], made of the extents from extents[i] to
+     "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places")),
+    """Steps first[i] to last[i] need load i, of bytes[i], made of the extents from extents[i] to
     extents[i + 1]: bytes of a file from an offset, and their place in the chunk buffer."""))
 Records = structure(Struct(
     "HioRecords",
-    ("int64_t count", *fields("const int64_t*", "load", "place", "size"),
-     "const uint32_t* checksum", "const int32_t* file", "const int64_t* offset",
-     "const int64_t* out_place", "int32_t* status", "void* out", "int64_t origin"),
+    ("int64_t count", *fields("const int64_t*", "loads", "places", "sizes"),
+     "const uint32_t* checksums", "const int32_t* files", "const int64_t* offsets",
+     "void* out", "const int64_t* out_places", "int32_t* statuses", "int64_t origin"),
     """Which load brings each of `count` records, its place in the load's chunk buffer, its bytes,
-    its checksum (or NULL), and its place in a file, for what is in the page cache. It comes to
-    out + out_place[] - origin. `status` is written."""))
+    its CRC-32C (NULL: not compared), and its place in a file, for what is in the page cache. It
+    comes to out + out_places[] - origin, whatever its status is, which is written: `origin` is the
+    place that `out` begins with. `out` is NULL: places are addresses."""))
 Progress = structure(Struct(
     "HioProgress", fields("int64_t", "steps", "records", "bad"),
     "Steps and records that were taken, and how many of these are not good."))

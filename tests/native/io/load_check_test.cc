@@ -58,9 +58,9 @@ TEST(LoadCheck, MemoryMustBeEnoughForEachStep) {
 }
 
 TEST(LoadCheck, SlotsAndTableMustBeEnough) {
-  LoadCheck few_slots({1, 2, 100, 1000, 0}, 64);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(Said(few_slots, {0, 1, 1, {}}), "");
-  EXPECT_TRUE(Has(Said(few_slots, {1, 1, 1, {}}), "but the ring has 2 slots"));
+  LoadCheck few_buffers({1, 2, 100, 1000, 0}, 64);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Said(few_buffers, {0, 1, 1, {}}), "");
+  EXPECT_TRUE(Has(Said(few_buffers, {1, 1, 1, {}}), "but the ring has 2 slots"));
   LoadCheck small_table({1, 9, 100, 1000, 0}, 4);
   EXPECT_EQ(Said(small_table, {0, 9, 1, {}}), "");  // lives long
   for (int step = 1; step < 4; ++step) EXPECT_EQ(Said(small_table, {step, step, 1, {}}), "");

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 
 #include <errno.h>
 
@@ -19,7 +19,7 @@ constexpr std::int64_t kBytes = 100000, kBlock = 4096;
 
 class ReadExtentTest : public testing::Test {
  protected:
-  // Reads [offset, offset + bytes) to `place` of the slot.
+  // Reads [offset, offset + bytes) to `place` of the chunk buffer.
   void Read(ExtentReader::Read how, std::int64_t offset, std::int64_t bytes, std::int64_t place) {
     ExtentReader reader(files_, *counters_, stop_, std::move(how));
     reader({0, offset, bytes, place}, slot_.data(), damages_);
@@ -125,10 +125,10 @@ class AskingTest : public testing::Test {
                           std::int64_t most_read = kLong) {
     Use(request, most_read);
     Damages damages{};
-    std::string slot(static_cast<std::size_t>(bytes), 'x');
-    (*reader_)({0, offset, bytes, 0}, slot.data(), damages);
+    std::string buffer(static_cast<std::size_t>(bytes), 'x');
+    (*reader_)({0, offset, bytes, 0}, buffer.data(), damages);
     EXPECT_EQ(damages.Of(0, bytes), kGood);
-    EXPECT_EQ(slot, data_.contents[0].substr(static_cast<std::size_t>(offset), slot.size()));
+    EXPECT_EQ(buffer, data_.contents[0].substr(static_cast<std::size_t>(offset), buffer.size()));
     return calls_;
   }
 
@@ -211,9 +211,9 @@ TEST_F(AskingTest, LongExtentsOfThreadsAreNotMixed) {
   for (std::int64_t i = 0; i < 3; ++i) {
     threads.emplace_back([this, i] {
       Damages damages{};
-      std::string slot(static_cast<std::size_t>(kEach - 12345), 'x');
-      const auto bytes = static_cast<std::int64_t>(slot.size());
-      (*reader_)({0, i * kEach, bytes, 0}, slot.data(), damages);
+      std::string buffer(static_cast<std::size_t>(kEach - 12345), 'x');
+      const auto bytes = static_cast<std::int64_t>(buffer.size());
+      (*reader_)({0, i * kEach, bytes, 0}, buffer.data(), damages);
       EXPECT_EQ(damages.Of(0, bytes), kGood);
     });
   }
@@ -235,13 +235,13 @@ TEST_F(AskingTest, AnErrorOrAStopLetsOthersGoOn) {
                      return -1;
                    },
                    [](int, off_t, off_t) {});
-  std::string slot(static_cast<std::size_t>(kLong), 'x');
+  std::string buffer(static_cast<std::size_t>(kLong), 'x');
   Damages damages{};
-  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  bad({0, 0, ExtentReader::kStep + 1, 0}, buffer.data(), damages);
   EXPECT_EQ(damages.Of(0, ExtentReader::kStep + 1), EIO);
-  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  bad({0, 0, ExtentReader::kStep + 1, 0}, buffer.data(), damages);
   stop_ = true;
-  (*reader_)({0, 0, kLong, 0}, slot.data(), damages);
+  (*reader_)({0, 0, kLong, 0}, buffer.data(), damages);
   EXPECT_TRUE(calls_.empty());
 }
 

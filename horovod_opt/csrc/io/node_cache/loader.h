@@ -1,4 +1,4 @@
-// The leader's threads, which read chunks into the ring.
+// The reader's threads, which read chunks into the node cache.
 #pragma once
 
 #include <condition_variable>
@@ -10,10 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/node_cache/load.h"
 #include "horovod_opt/csrc/io/node_cache/load_check.h"
 #include "horovod_opt/csrc/io/files/open_files.h"
-#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 #include "horovod_opt/csrc/io/node_cache/node_cache.h"
 #include "horovod_opt/csrc/io/node_cache/chunk_buffers.h"
 
@@ -25,9 +24,10 @@ class Loader {
   // Whether these bytes of an open file need not be read.
   using Cached = std::function<bool(int file, std::int64_t offset, std::int64_t bytes)>;
 
-  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the ring. The threads have the cores of the thread
-  // that calls this, and sleep whenever there is nothing to read or no room for it.
-  Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
+  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the node cache.
+  // The threads have the cores of the thread that calls this, and sleep whenever there is nothing
+  // to read or no room for it.
+  Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
   // Ends the threads, after what they are just reading.
   ~Loader();
 
@@ -35,16 +35,16 @@ class Loader {
   void Check(const std::vector<Load>& loads);
 
   // The next loads. Waits while many are not begun yet. Throws what LoadCheck throws, then none of
-  // them is added. False once the ring has ended.
+  // them is added. False once the node cache has ended.
   bool Add(std::vector<Load> loads);
 
  private:
   struct Begun {
-    std::int64_t number, slot;
+    std::int64_t number, buffer;
     Load load;
   };
   struct Live {
-    std::int64_t number, slot;
+    std::int64_t number, buffer;
   };
 
   void Run();
@@ -55,21 +55,21 @@ class Loader {
   bool IsCached(const Load& load);
   void Pop();
 
-  Ring& ring_;
+  NodeCache& cache_;
   OpenFiles files_;
   ExtentReader read_;
   const Cached cached_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;
-  LoadCheck announced_, added_;
+  LoadCheck announcement_check_, addition_check_;
   std::deque<Load> queue_;  // not begun
   bool ended_ = false;
 
   std::mutex turn_;  // for what follows: one thread begins a load, in their order
   std::int64_t next_ = 0;
   std::multimap<std::int64_t, Live> live_;  // by last step
-  Slots slots_;
+  ChunkBuffers buffers_;
 
   std::vector<std::thread> threads_;
 };

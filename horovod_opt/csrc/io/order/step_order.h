@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt_io_abi.h"
 #include "horovod_opt/csrc/io/order/permutation.h"
 
 namespace horovod_opt {
