@@ -96,8 +96,8 @@ Question = structure(Struct(
     "HioQuestion",
     (*fields("int64_t", "number", "step", "code", "records"), "const int32_t* statuses",
      "const char* text"),
-    """Of the step that is number `step` of those added. HIO_OK: there are statuses, all that are not
-    0 are bad. Pointers are good until the next call of hio_queue_question()."""))
+    """Of the step that is number `step` of those added. HIO_OK: there are statuses, all that are
+    not 0 are bad. Pointers are good until the next call of hio_queue_question()."""))
 Step = structure(Struct(
     "HioStep",
     (*fields("int64_t", "samples", "parts"), *fields("const int64_t*", "sizes", "labels", "infos"),
@@ -162,7 +162,7 @@ NODE_CACHE = (
              """Wakes this process's waiters when the other end of the socket is gone. The socket
              stays open until hio_cache_free()."""),
     Function("int", "hio_cache_set_files",
-             "HioNodeCache* cache, const char* root, int64_t files, const char* names, "
+             "HioNodeCache* cache, const char* root, int64_t files, const void* names, "
              "const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns",
              """The data set's files, before anything is read. `names` are one after the other, each
              ends before ends[i]; the arrays must stay until hio_cache_free()."""),
@@ -185,10 +185,10 @@ NODE_CACHE = (
              "HioNodeCache* cache, int64_t rank, int64_t first, int64_t steps, "
              "const int64_t* ends, const HioRecords* records, HioProgress* progress, "
              "int64_t milliseconds",
-             """Takes whole steps, from progress->steps to `steps` - 1, and is done with each: step i
-             is `first` + i in the cache, and its records end before ends[i] (`count` does not
-             count). Waits for the first one, as hio_cache_gather(); each of those behind it is taken
-             if all of it is there already. HIO_TIMEOUT: the first step was not there within
+             """Takes whole steps, from progress->steps to `steps` - 1, and is done with each: step
+             i is `first` + i in the cache, and its records end before ends[i] (`count` does not
+             count). Waits for the first one, as hio_cache_gather(); each of those behind it is
+             taken if all of it is there already. HIO_TIMEOUT: the first step was not there within
              `milliseconds`; call it again, with the same `out`."""),
     Function("int", "hio_cache_done", "HioNodeCache* cache, int64_t rank, int64_t step",
              "The rank needs nothing more of the step. HIO_TOO_FAR, and nothing has changed."),
@@ -216,8 +216,8 @@ NODE_CACHE = (
     Function("void", "hio_cache_forget", "HioNodeCache* cache",
              "Instead of hio_cache_free() in a process that was forked."),
 )
-# Steps that somebody takes without Python's lock: see order/step_queue.h. A thread of Python feeds a
-# queue, and answers what its taker asks. Both sides have a handle of their own, which may outlive
+# Steps that somebody takes without Python's lock: see order/step_queue.h. A thread of Python feeds
+# a queue, and answers what its taker asks. Both sides have a handle of their own, which may outlive
 # the cache.
 QUEUE = (
     Function("HioQueue*", "hio_queue_create", "HioNodeCache* cache, int64_t rank",
@@ -234,8 +234,8 @@ QUEUE = (
     Function("void", "hio_queue_stop", "HioQueue* queue",
              "The pass is left: both sides return from their waits."),
     Function("int", "hio_queue_wait", "HioQueue* queue",
-             """The feeder sleeps until there is HIO_ROOM for steps, a HIO_QUESTION, or HIO_STOP: the
-             pass is left."""),
+             """The feeder sleeps until there is HIO_ROOM for steps, a HIO_QUESTION, or HIO_STOP:
+             the pass is left."""),
     Function("int", "hio_queue_add",
              "HioQueue* queue, int64_t cache_step, int64_t steps, int64_t parts, "
              "const int64_t* ends, const HioRecords* records, const int64_t* labels, "

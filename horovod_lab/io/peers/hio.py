@@ -11,7 +11,7 @@ import horovod_opt.io as hio
 from horovod_lab.io.peers.stream import Place, Stream
 from horovod_lab.io.peers.torch_ranks import meet
 
-# Of what a node may hold its ring gets what these leave.
+# Of what a node may hold its node cache gets what these leave.
 CACHE = 0.1  # of it, for the page cache
 RANK = 3 << 20  # bytes that each rank's program may grow by
 
@@ -49,7 +49,7 @@ class Hio(Stream):
 
 
 def ring_of(place: Place) -> Optional[int]:
-    """Bytes of the node's ring; None: as many as the default order needs."""
+    """Bytes of the node's node cache; None: as many as the default order needs."""
     if place.memory is None:
         return None
     return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)

@@ -13,7 +13,7 @@ from horovod_lab.io.strategies.strategy import Strategy
 from horovod_opt.io.decoding import found
 from horovod_opt.io.reading import Reading
 
-PART = 0.5  # of what the node may hold: its ring; the rest is for the page cache and the ranks
+PART = 0.5  # of what the node may hold: its cache; the rest is for the page cache and the ranks
 
 
 class Hio(Strategy):

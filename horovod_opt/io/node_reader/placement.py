@@ -1,4 +1,4 @@
-"""In which load, and where in its slot, a rank finds the samples of some steps."""
+"""In which load, and where in its chunk buffer, a rank finds the samples of some steps."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Placement:
 
     def find(self, steps: np.ndarray, samples: np.ndarray, size: np.ndarray
              ) -> tuple[np.ndarray, np.ndarray]:
-        """Loads int64[k], and places in their slots int64[k, P], of samples int64[k] that are
-        needed in `steps` int64[k], ascending, with parts of `size` bytes int64[k, P].
+        """Loads int64[k], and places in their chunk buffers int64[k, P], of samples int64[k] that
+        are needed in `steps` int64[k], ascending, with parts of `size` bytes int64[k, P].
 
         Raises InputError for a sample that is of none of the chunks.
         """

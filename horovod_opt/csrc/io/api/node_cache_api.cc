@@ -82,10 +82,10 @@ int hio_cache_watch(HioNodeCache* cache, int socket) {
   });
 }
 
-int hio_cache_set_files(HioNodeCache* cache, const char* root, int64_t files, const char* names,
+int hio_cache_set_files(HioNodeCache* cache, const char* root, int64_t files, const void* names,
                         const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns) {
   return io::Guarded(int{HIO_FAILED}, [&] {
-    cache->files = {root, files, names, ends, bytes, mtime_ns};
+    cache->files = {root, files, static_cast<const char*>(names), ends, bytes, mtime_ns};
     cache->cached = std::make_unique<io::CachedRecords>(
         cache->files, cache->cache.memory().header().counters, cache->cache.ended_here());
     return int{HIO_OK};
