@@ -50,7 +50,7 @@ class Member:
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items()
-                if name not in ("_lock", "_ring", "_taker", "_process", "_kind", "_placements")}
+                if name not in ("_lock", "_cache", "_client", "_process", "_kind", "_placements")}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state, _process=-1, _placements=())
@@ -219,7 +219,7 @@ class Member:
         self._client.let_go()
 
     def __del__(self) -> None:
-        if hasattr(self, "_taker"):  # not where attaching has failed
+        if hasattr(self, "_client"):  # not where attaching has failed
             self.close()
 
 
