@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from horovod_opt.io import native_table
 from horovod_opt.native import c_interface
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LIBRARY = "libhorovod_opt_io.so"
 FOLDER = Path("horovod_opt", "io")  # of the installed package
@@ -47,10 +51,18 @@ def error() -> str:
     return library().hio_error().decode(errors="replace")
 
 
-def crc32c(data: bytes, crc: int = 0) -> int:
-    """CRC-32C of what `crc` is of, followed by these bytes."""
-    lib = with_lock() if len(data) < _SHORT else library()
-    return lib.hio_crc32c(crc, data, len(data))
+@functools.lru_cache(maxsize=None)
+def _checksums() -> tuple[Callable[..., int], Callable[..., int]]:
+    """With Python's lock, and without it."""
+    return with_lock().hio_crc32c, library().hio_crc32c
+
+
+def crc32c(data: bytes | np.ndarray, crc: int = 0) -> int:
+    """CRC-32C of what `crc` is of, followed by these bytes; an array is uint8 and contiguous."""
+    size = len(data)
+    if not isinstance(data, bytes):
+        data = data.ctypes.data
+    return _checksums()[size >= _SHORT](crc, data, size)
 
 
 def _candidates() -> Iterator[Path]:
