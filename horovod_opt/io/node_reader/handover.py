@@ -95,11 +95,11 @@ class HandoverServer:
             ready = [key.fileobj for key, _ in self._selector.select()]
             if self._stop in ready:
                 break
-            for each in ready:
-                if each is self._listener:
+            for source in ready:
+                if source is self._listener:
                     self._accept()
                 else:
-                    self._hear(each)
+                    self._hear(source)
         self._close_all()
 
     def _accept(self) -> None:

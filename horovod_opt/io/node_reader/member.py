@@ -71,8 +71,8 @@ class Member:
         InputError for a chunk that an earlier load is still there for.
         """
         self._here()
-        chunk, first, last = (np.ascontiguousarray(each, np.int64)
-                              for each in (loads.chunk, loads.first, loads.last))
+        chunk, first, last = (np.ascontiguousarray(column, np.int64)
+                              for column in (loads.chunk, loads.first, loads.last))
         if not len(chunk):
             return
         begin = self.next_load if number is None else number
@@ -81,8 +81,9 @@ class Member:
             if self._placements and first.min() <= self._placements[-1].last_step:
                 self._placements[-1].extend(begin, chunk, first, last, step)
             else:
-                kept = [each for each in self._placements if each.last_step >= step]
-                self._placements = (*kept, Placement(self._index, self._chunk_samples, begin,
+                current = [placement for placement in self._placements
+                           if placement.last_step >= step]
+                self._placements = (*current, Placement(self._index, self._chunk_samples, begin,
                                                      chunk, first, last))
             self.next_load = begin + len(chunk)
 
@@ -98,15 +99,15 @@ class Member:
             return samples, np.zeros((0, len(self._index.size[:1].T)), np.int64)
         steps = np.broadcast_to(steps, samples.shape)
         with self._lock:
-            begins = [each.first_step for each in self._placements]
+            begins = [placement.first_step for placement in self._placements]
             which = np.searchsorted(begins, steps, side="right") - 1
             if which[0] < 0:
                 raise InputError(f"step {steps[0]} was not fed; remedy: feed its loads first")
             ends = [*(np.flatnonzero(np.diff(which)) + 1), len(samples)]
-            found = [self._placements[which[begin]].find(
+            pieces = [self._placements[which[begin]].find(
                 steps[begin:end], samples[begin:end], self._index.size[samples[begin:end]])
                 for begin, end in zip([0, *ends], ends)]
-        return tuple(map(np.concatenate, zip(*found)))
+        return tuple(map(np.concatenate, zip(*pieces)))
 
     def take(self, step: int, samples: np.ndarray) -> StepRecords:
         """The bytes of these samples (int64[k]), which the rank needs in this step. Waits asleep

@@ -69,8 +69,8 @@ class Reader:
         figures, or their order is wrong.
         """
         self._check()
-        chunk, first, last = (np.ascontiguousarray(each, np.int64)
-                              for each in (loads.chunk, loads.first, loads.last))
+        chunk, first, last = (np.ascontiguousarray(column, np.int64)
+                              for column in (loads.chunk, loads.first, loads.last))
         if len(chunk) and not 0 <= chunk.min() <= chunk.max() < len(self.chunk_bytes):
             raise InputError(f"loads of the chunks {chunk.min()} to {chunk.max()}, of "
                              f"{len(self.chunk_bytes)}")
@@ -160,15 +160,15 @@ class Reader:
                 cache.fail(_reason(error))
 
     def _add(self, cache: NodeCache, loads) -> None:
-        chunk, first, last = (np.ascontiguousarray(each, np.int64)
-                              for each in (loads.chunk, loads.first, loads.last))
-        left = loads.taken
+        chunk, first, last = (np.ascontiguousarray(column, np.int64)
+                              for column in (loads.chunk, loads.first, loads.last))
+        rest = loads.taken
         for begin in range(0, len(chunk), _LOADS_AT_ONCE):
             part, taken = slice(begin, begin + _LOADS_AT_ONCE), None
-            if left is not None:
+            if rest is not None:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
                                           len(self._index.offset))
-                taken, left = np.split(left, [counts.sum()])
+                taken, rest = np.split(rest, [counts.sum()])
             extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
                                                   taken)
             cache.add(first[part], last[part], extents)

@@ -11,20 +11,21 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-struct Punched {
+struct Range {
   std::int64_t buffer, begin, end;
 };
 
 class SlotsTest : public testing::Test {
  protected:
   ChunkBuffers Make(std::int64_t count, std::int64_t memory) {
-    return ChunkBuffers(count, memory, [this](std::int64_t buffer, std::int64_t begin, std::int64_t end) {
-      punched_.push_back({buffer, begin, end});
+    return ChunkBuffers(count, memory, [this](std::int64_t buffer, std::int64_t begin,
+                                              std::int64_t end) {
+      punches_.push_back({buffer, begin, end});
     });
   }
 
   const std::int64_t page_ = PageBytes();
-  std::vector<Punched> punched_;
+  std::vector<Range> punches_;
 };
 
 TEST_F(SlotsTest, AreNoMoreThanThereAreNorThanMemoryAllows) {
@@ -49,7 +50,7 @@ TEST_F(SlotsTest, TheOneWithPagesIsTakenAgain) {
   EXPECT_EQ(buffers.Take(5 * page_), large);
   EXPECT_EQ(buffers.Take(1), small);
   EXPECT_EQ(buffers.used_bytes(), 11 * page_);
-  EXPECT_TRUE(punched_.empty());
+  EXPECT_TRUE(punches_.empty());
 }
 
 TEST_F(SlotsTest, FreeOnesGiveTheirPagesBackBeforeMemoryIsExceeded) {
@@ -59,21 +60,21 @@ TEST_F(SlotsTest, FreeOnesGiveTheirPagesBackBeforeMemoryIsExceeded) {
   buffers.Free(second);
   buffers.Free(first);
   ASSERT_EQ(buffers.Take(5 * page_), first);
-  EXPECT_TRUE(punched_.empty());
+  EXPECT_TRUE(punches_.empty());
   // The other one needs a page more, which the end of the first one gives, though that is live.
   ASSERT_EQ(buffers.Take(5 * page_ - 7), second);
   EXPECT_EQ(buffers.used_bytes(), 10 * page_);
-  ASSERT_EQ(punched_.size(), 1u);
-  EXPECT_EQ(punched_[0].buffer, first);
-  EXPECT_EQ(punched_[0].begin, 5 * page_);
-  EXPECT_EQ(punched_[0].end, 6 * page_);
+  ASSERT_EQ(punches_.size(), 1u);
+  EXPECT_EQ(punches_[0].buffer, first);
+  EXPECT_EQ(punches_[0].begin, 5 * page_);
+  EXPECT_EQ(punches_[0].end, 6 * page_);
 }
 
 TEST_F(SlotsTest, NeverUseMoreThanMemoryAndAPageForEachLiveChunk) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {
     const std::int64_t memory = (1 + random() % 60) * page_;
-    punched_.clear();
+    punches_.clear();
     ChunkBuffers buffers = Make(1 + random() % 9, memory);
     std::vector<std::int64_t> live, used(9, 0), bytes_of(9, 0);  // by chunk buffer; free: 0
     for (int i = 0; i < 300; ++i) {
@@ -86,18 +87,18 @@ TEST_F(SlotsTest, NeverUseMoreThanMemoryAndAPageForEachLiveChunk) {
       const std::int64_t bytes = random() % (20 * page_);
       const std::int64_t buffer = buffers.Take(bytes);
       if (buffer >= 0) bytes_of[static_cast<std::size_t>(buffer)] = bytes;
-      for (const Punched& each : punched_) {
-        EXPECT_GE(each.begin, WholePages(bytes_of[static_cast<std::size_t>(each.buffer)]));
-        EXPECT_EQ(each.end, used[static_cast<std::size_t>(each.buffer)]);
-        used[static_cast<std::size_t>(each.buffer)] = each.begin;
+      for (const Range& range : punches_) {
+        EXPECT_GE(range.begin, WholePages(bytes_of[static_cast<std::size_t>(range.buffer)]));
+        EXPECT_EQ(range.end, used[static_cast<std::size_t>(range.buffer)]);
+        used[static_cast<std::size_t>(range.buffer)] = range.begin;
       }
-      punched_.clear();
+      punches_.clear();
       if (buffer < 0) continue;
       live.push_back(buffer);
       std::int64_t& pages = used[static_cast<std::size_t>(buffer)];
       pages = std::max(pages, WholePages(bytes));
       std::int64_t sum = 0;
-      for (const std::int64_t each : used) sum += each;
+      for (const std::int64_t range : used) sum += range;
       ASSERT_EQ(buffers.used_bytes(), sum);
       ASSERT_LE(sum, memory + static_cast<std::int64_t>(live.size()) * page_);
       ASSERT_LE(buffers.live_bytes(), memory);

@@ -30,7 +30,8 @@ class LoaderTest : public testing::Test {
  protected:
   void Start(std::int64_t ranks, std::int64_t chunks, int threads = 3,
              ExtentReader::Read read = pread, Loader::Cached cached = {}) {
-    cache_ = std::make_unique<NodeCache>(NodeCacheMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
+    cache_ = std::make_unique<NodeCache>(
+        NodeCacheMemory::Create({ranks, 8, kChunk, chunks * kChunk, 0}));
     cached_ = std::make_unique<CachedRecords>(data_.Table(), cache_->memory().header().counters,
                                               cache_->ended_here());
     loader_ = std::make_unique<Loader>(*cache_, data_.Table(), threads, std::move(read),
@@ -39,7 +40,7 @@ class LoaderTest : public testing::Test {
 
   // Takes the chunk of a load and compares it.
   GatherResult Take(std::int64_t rank, std::int64_t step, std::int64_t load, std::int64_t chunk,
-                std::chrono::nanoseconds longest = 20s) {
+                    std::chrono::nanoseconds longest = 20s) {
     const std::string expected =
         data_.contents[0].substr(static_cast<std::size_t>(chunk * kChunk), kChunk);
     const std::uint32_t checksum = Crc32c(0, expected.data(), kChunk);
@@ -50,8 +51,8 @@ class LoaderTest : public testing::Test {
     std::int64_t begin = 0;
     const GatherResult result =
         Gather(*cache_, *cached_, rank, step,
-               {1, &load, &zero, &size, &checksum, &file, &offset, out.data(), &zero, &status}, begin,
-               longest);
+               {1, &load, &zero, &size, &checksum, &file, &offset, out.data(), &zero, &status, 0},
+               begin, longest);
     if (result == GatherResult::kAll) {
       EXPECT_EQ(status, kGood);
       EXPECT_EQ(out, expected);
@@ -190,8 +191,8 @@ TEST_F(LoaderTest, RanksThatRunFreeNeverStandStill) {
       loads.push_back(ChunkLoad(random() % 200, first, first + random() % 4));
     }
     for (const Load& load : loads) {
-      most = std::max(most, std::count_if(loads.begin(), loads.end(), [&](const Load& each) {
-                        return each.first <= load.first && each.last >= load.first;
+      most = std::max(most, std::count_if(loads.begin(), loads.end(), [&](const Load& other_load) {
+                        return other_load.first <= load.first && other_load.last >= load.first;
                       }));
     }
     cached_ = nullptr;

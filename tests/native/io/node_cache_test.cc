@@ -101,7 +101,8 @@ TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
 }
 
 TEST_F(RingTest, TheEndWakesWhoWaits) {
-  std::thread rank([this] { EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
+  std::thread rank(
+      [this] { EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
   std::this_thread::sleep_for(20ms);
   cache_.EndForAll(End::kRankDied, 2);
   rank.join();
@@ -121,20 +122,20 @@ TEST_F(RingTest, AFailureIsToldWhole) {
   for (int time = 0; time < 300; ++time) {
     NodeCache cache(NodeCacheMemory::Create({1, 1, 1, 1, 0}));
     std::atomic<bool> has_begun{false};
-    std::string told;
+    std::string text;
     std::thread rank([&] {
       has_begun = true;
       while (cache.end() == End::kNone) {
       }
-      told = cache.failure();
+      text = cache.failure();
     });
     while (!has_begun) {
     }
-    std::thread leader([&] { cache.Fail(texts[0]); });
+    std::thread reader([&] { cache.Fail(texts[0]); });
     cache.Fail(texts[1]);
-    leader.join();
+    reader.join();
     rank.join();
-    ASSERT_TRUE(told == texts[0] || told == texts[1]) << told;
+    ASSERT_TRUE(text == texts[0] || text == texts[1]) << text;
   }
 }
 
@@ -151,15 +152,16 @@ TEST_F(RingTest, AFailureAfterTheEndIsNotItsReason) {
 }
 
 TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
-  NodeCache other(NodeCacheMemory::Attach(Descriptor(dup(cache_.memory().file().number()))));
-  std::thread waits([&] { EXPECT_EQ(other.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
+  NodeCache second(NodeCacheMemory::Attach(Descriptor(dup(cache_.memory().file().number()))));
+  std::thread waits(
+      [&] { EXPECT_EQ(second.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
   std::this_thread::sleep_for(20ms);
-  other.EndHere(End::kReaderDied);
+  second.EndHere(End::kReaderDied);
   waits.join();
-  EXPECT_EQ(other.end(), End::kReaderDied);
+  EXPECT_EQ(second.end(), End::kReaderDied);
   EXPECT_EQ(cache_.end(), End::kNone);
   cache_.Publish(3, 2);
-  EXPECT_EQ(other.Look(3), NodeCache::Presence::kThere);  // it is the same memory
+  EXPECT_EQ(second.Look(3), NodeCache::Presence::kThere);  // it is the same memory
 }
 
 TEST(RingMemoryTest, NothingButARingIsAttachedTo) {

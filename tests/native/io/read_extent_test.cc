@@ -94,7 +94,7 @@ TEST_F(ReadExtentTest, OpensAgainAfterAnError) {
     }
     return pread(file, to, bytes, offset);
   };
-  const OpenFile held = files_.Get(0);  // so that the new one has another number
+  const OpenFile file = files_.Get(0);  // so that the new one has another number
   Read(nfs, 0, 20000, 0);
   ExpectAsFile(0, 20000, 0);
   EXPECT_EQ(damages_.Of(0, kBytes), kGood);
@@ -153,21 +153,21 @@ class AskingTest : public testing::Test {
   // (1) and (2) of what was done for an extent.
   static void ExpectAskedInOrder(const std::vector<Call>& calls, std::int64_t offset,
                                  std::int64_t bytes) {
-    std::int64_t asked = offset, read = offset;
+    std::int64_t request_end = offset, read = offset;
     for (const Call& call : calls) {
       if (call.asks) {
-        EXPECT_EQ(call.offset, asked);
-        asked += call.bytes;
-        EXPECT_TRUE(asked % kRequest == 0 || asked == offset + bytes) << asked;
+        EXPECT_EQ(call.offset, request_end);
+        request_end += call.bytes;
+        EXPECT_TRUE(request_end % kRequest == 0 || request_end == offset + bytes) << request_end;
         EXPECT_LE(call.bytes, kRequest);
-        EXPECT_LE(asked - read, ExtentReader::kAhead);
+        EXPECT_LE(request_end - read, ExtentReader::kAhead);
       } else {
         EXPECT_EQ(call.offset, read);
         read += call.bytes;
-        EXPECT_LE(read, asked);
+        EXPECT_LE(read, request_end);
       }
     }
-    EXPECT_EQ(asked, offset + bytes);
+    EXPECT_EQ(request_end, offset + bytes);
     EXPECT_EQ(read, offset + bytes);
   }
 

@@ -222,7 +222,7 @@ TEST(StepQueueTest, AnExceptionEndsTheTaking) {
 
 // (7)
 TEST(StepQueueTest, StopWakesWhoeverWaits) {
-  StepQueue empty(FillAll), full(FillAll), asked(FillAll);
+  StepQueue empty(FillAll), full(FillAll), questioned(FillAll);
   for (std::size_t i = 0; i < StepQueue::kGroups; ++i) {
     full.Add(Group(static_cast<std::int64_t>(i), {1}));
   }
@@ -234,10 +234,10 @@ TEST(StepQueueTest, StopWakesWhoeverWaits) {
   threads.emplace_back([&] { EXPECT_EQ(full.Wait(), Event::kStop); });
   threads.emplace_back([&] {
     StepAnswer answer;
-    EXPECT_EQ(asked.Ask(HIO_CLOSED, "", 1h, answer), AskResult::kStopped);
+    EXPECT_EQ(questioned.Ask(HIO_CLOSED, "", 1h, answer), AskResult::kStopped);
   });
   std::this_thread::sleep_for(20ms);
-  for (StepQueue* const queue : {&empty, &full, &asked}) queue->Stop();
+  for (StepQueue* const queue : {&empty, &full, &questioned}) queue->Stop();
   for (std::thread& thread : threads) thread.join();
   std::int64_t begin = 0;
   EXPECT_EQ(full.Take(nullptr, begin, 1h), HIO_CLOSED);
@@ -335,7 +335,7 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
         }
       }
     });
-    std::int64_t taken = 0;
+    std::int64_t count = 0;
     bool is_detached = false;
     std::thread taker([&, queue] {
       std::mt19937 random(round);
@@ -344,17 +344,17 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
         const Next next = queue->Look(1ms, step);
         if (next == Next::kTimeout) continue;
         if (next != Next::kStep) return;
-        ASSERT_EQ(step.cache_step(), taken);
+        ASSERT_EQ(step.cache_step(), count);
         std::int64_t begin = 0;
         int code;
         while ((code = queue->Take(nullptr, begin, 1ms)) == HIO_TIMEOUT) continue;
         if (random() % 8 == 0) continue;  // gives up, and looks again
         if (code != HIO_OK || step.cache_step() % 7 == 3) {
           StepAnswer answer;
-          AskResult asked;
-          while ((asked = queue->Ask(code, "", 1ms, answer)) == AskResult::kTimeout) continue;
-          if (asked == AskResult::kStopped) return;
-          ASSERT_EQ(answer.size, taken);
+          AskResult result;
+          while ((result = queue->Ask(code, "", 1ms, answer)) == AskResult::kTimeout) continue;
+          if (result == AskResult::kStopped) return;
+          ASSERT_EQ(answer.size, count);
           if (code != HIO_OK) {
             ASSERT_EQ(answer.error, "it is over");
             is_detached = true;
@@ -362,7 +362,7 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
           }
         }
         queue->HandOut();
-        ++taken;
+        ++count;
       }
     });
     std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
@@ -372,9 +372,9 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
     }
     if (round % 3 == 2) queue->Stop();
     taker.join();
-    EXPECT_EQ(queue->handed_out(), taken);
-    if (round % 3 == 0) EXPECT_EQ(taken, kSteps);
-    if (round % 3 == 1) EXPECT_TRUE(is_detached || taken == kSteps);
+    EXPECT_EQ(queue->handed_out(), count);
+    if (round % 3 == 0) EXPECT_EQ(count, kSteps);
+    if (round % 3 == 1) EXPECT_TRUE(is_detached || count == kSteps);
     queue->Stop();
     feeder.join();
   }

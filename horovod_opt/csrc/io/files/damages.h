@@ -16,8 +16,8 @@ constexpr Status kChecksum = HIO_CHECKSUM;
 constexpr Status kTruncated = HIO_TRUNCATED;
 constexpr Status kChanged = HIO_CHANGED;
 
-// The ranges of a chunk that could not be read. Lives in shared memory, all zeros at first. Written by the thread that reads the chunk, before
-// the chunk is published.
+// The ranges of a chunk that could not be read. Lives in shared memory, all zeros at first. Written
+// by the thread that reads the chunk, before the chunk is published.
 //
 // There is room for a few ranges: beyond that the last one grows over what lies between. A record
 // with a checksum is judged by that, so only records without one are then found damaged which are

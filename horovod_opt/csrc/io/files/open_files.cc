@@ -29,14 +29,14 @@ OpenFiles::OpenFiles(FileTable table, std::size_t most_open, RequestSize request
 OpenFile OpenFiles::Get(std::int32_t file, bool again) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = by_file_.find(file);
-    if (found != by_file_.end() && !again) {
-      recent_.splice(recent_.begin(), recent_, found->second);
-      return found->second->second;
+    const auto entry = by_file_.find(file);
+    if (entry != by_file_.end() && !again) {
+      recent_.splice(recent_.begin(), recent_, entry->second);
+      return entry->second->second;
     }
-    if (found != by_file_.end()) {
-      recent_.erase(found->second);
-      by_file_.erase(found);
+    if (entry != by_file_.end()) {
+      recent_.erase(entry->second);
+      by_file_.erase(entry);
     }
   }
   OpenFile opened = Open(file);  // takes a millisecond on some file systems: nobody waits for it

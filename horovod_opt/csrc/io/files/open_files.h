@@ -1,4 +1,5 @@
-// The data set's files, opened when they are needed and kept open for a while.
+// LRU cache of file descriptors: the data set's files, opened when they are needed and kept open
+// for a while.
 #pragma once
 
 #include <sys/types.h>

@@ -41,12 +41,13 @@ CachedRecords::~CachedRecords() {
 
 Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t bytes,
                            bool is_checked, char* to) {
-  const char* const found = is_checked ? Find(file, offset, bytes) : nullptr;
-  if (found != nullptr) {
-    if (CopyGuarded(to, found, bytes)) return kGood;
+  const char* const mapping = is_checked ? Find(file, offset, bytes) : nullptr;
+  if (mapping != nullptr) {
+    if (CopyGuarded(to, mapping, bytes)) return kGood;
   } else {
-    const OpenFile opened = files_.Get(file);
-    if (opened.status == kGood && ReadCached(opened.descriptor->number(), to, bytes, offset)) {
+    const OpenFile open_file = files_.Get(file);
+    if (open_file.status == kGood &&
+        ReadCached(open_file.descriptor->number(), to, bytes, offset)) {
       return kGood;
     }
   }

@@ -1,5 +1,5 @@
-// Records that a rank takes from the page cache by itself, because the reader found their chunk
-// there.
+// Page-cache reads: records that a rank takes from there by itself, because the reader found their
+// chunk there.
 #pragma once
 
 #include <atomic>

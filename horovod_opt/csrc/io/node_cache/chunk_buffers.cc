@@ -14,9 +14,9 @@ ChunkBuffers::ChunkBuffers(std::int64_t count, std::int64_t memory, Punch punch)
 std::int64_t ChunkBuffers::Take(std::int64_t bytes) {
   if (live_ + bytes > memory_) return -1;
   const std::int64_t pages = WholePages(bytes);
-  const std::int64_t taken = Choose(pages);
-  if (taken < 0) return -1;
-  Buffer& buffer = buffers_[static_cast<std::size_t>(taken)];
+  const std::int64_t number = Choose(pages);
+  if (number < 0) return -1;
+  Buffer& buffer = buffers_[static_cast<std::size_t>(number)];
   buffer.live = bytes;
   live_ += bytes;
   const std::int64_t more = std::max<std::int64_t>(pages - buffer.used, 0);
@@ -27,13 +27,13 @@ std::int64_t ChunkBuffers::Take(std::int64_t bytes) {
   }
   used_ += more;
   buffer.used += more;
-  return taken;
+  return number;
 }
 
 void ChunkBuffers::Free(std::int64_t buffer) {
-  Buffer& freed = buffers_[static_cast<std::size_t>(buffer)];
-  live_ -= freed.live;
-  freed.live = -1;
+  Buffer& free_buffer = buffers_[static_cast<std::size_t>(buffer)];
+  live_ -= free_buffer.live;
+  free_buffer.live = -1;
 }
 
 // The one that fits best, or the largest of those that are too small.
@@ -67,11 +67,11 @@ std::int64_t ChunkBuffers::MostSpare() const {
 }
 
 void ChunkBuffers::Shrink(std::int64_t buffer) {
-  Buffer& shrunk = buffers_[static_cast<std::size_t>(buffer)];
-  const std::int64_t spare = Spare(shrunk);
-  punch_(buffer, shrunk.used - spare, shrunk.used);
+  Buffer& large = buffers_[static_cast<std::size_t>(buffer)];
+  const std::int64_t spare = Spare(large);
+  punch_(buffer, large.used - spare, large.used);
   used_ -= spare;
-  shrunk.used -= spare;
+  large.used -= spare;
 }
 
 }  // namespace io

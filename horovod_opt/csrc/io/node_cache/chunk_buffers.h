@@ -1,5 +1,5 @@
-// Which chunk buffers of the node cache are free, and how much memory all of them use. The reader's
-// alone.
+// Best-fit allocation of the node cache's chunk buffers: which are free, and how much memory all of
+// them use. The reader's alone.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class ChunkBuffers {
   void Free(std::int64_t buffer);
 
   std::int64_t live_bytes() const { return live_; }
-  std::int64_t used_bytes() const { return used_; }  // whole pages, of live and of free chunk buffers
+  std::int64_t used_bytes() const { return used_; }  // whole pages, of live and of free ones
 
  private:
   struct Buffer {

@@ -26,7 +26,8 @@ GatherResult Gather(NodeCache& cache, CachedRecords& cached, std::int64_t rank, 
                     const HioRecords& records, std::int64_t& begin,
                     std::chrono::nanoseconds longest);
 
-// The records of step i end before ends[i]; the steps' numbers in the node cache begin with `first`.
+// The records of step i end before ends[i]; the steps' numbers in the node cache begin with
+// `first`.
 struct StepEnds {
   std::int64_t first, count;
   const std::int64_t* ends;

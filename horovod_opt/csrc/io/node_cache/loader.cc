@@ -47,18 +47,18 @@ Loader::~Loader() {
 
 void Loader::Check(const std::vector<Load>& loads) {
   std::lock_guard<std::mutex> lock(queue_mutex_);
-  LoadCheck checked = announcement_check_;
-  for (const Load& load : loads) checked.Add(load);
-  announcement_check_ = std::move(checked);
+  LoadCheck check = announcement_check_;
+  for (const Load& load : loads) check.Add(load);
+  announcement_check_ = std::move(check);
 }
 
 bool Loader::Add(std::vector<Load> loads) {
   std::unique_lock<std::mutex> lock(queue_mutex_);
   queue_changed_.wait(lock, [this] { return ended_ || queue_.size() < kMostQueued; });
   if (ended_) return false;
-  LoadCheck checked = addition_check_;
+  LoadCheck check = addition_check_;
   for (const Load& load : loads) {
-    checked.Add(load);
+    check.Add(load);
     for (const Extent& extent : load.extents) {
       if (extent.file < 0 || extent.file >= files_.size()) {
         throw std::invalid_argument("there is no file " + std::to_string(extent.file) + " of " +
@@ -66,7 +66,7 @@ bool Loader::Add(std::vector<Load> loads) {
       }
     }
   }
-  addition_check_ = std::move(checked);
+  addition_check_ = std::move(check);
   std::move(loads.begin(), loads.end(), std::back_inserter(queue_));
   lock.unlock();
   cache_.memory().header().room.Notify();
@@ -75,8 +75,8 @@ bool Loader::Add(std::vector<Load> loads) {
 
 void Loader::Run() {
   try {
-    Begun begun;
-    while (NextToRead(begun)) Read(begun);
+    NumberedLoad next;
+    while (NextToRead(next)) Read(next);
   } catch (const std::exception& error) {  // of no record: those are damages
     cache_.Fail(error.what());
   }
@@ -86,11 +86,11 @@ void Loader::Run() {
 }
 
 // Whoever waits for room holds the turn: the others have nothing to do before that (invariant 1).
-bool Loader::NextToRead(Begun& begun) {
+bool Loader::NextToRead(NumberedLoad& next) {
   std::lock_guard<std::mutex> turn(turn_);
   bool has_begun = false;
   const auto look = [&] {
-    if (cache_.end() == End::kNone) has_begun = TryBegin(begun);
+    if (cache_.end() == End::kNone) has_begun = TryBegin(next);
     return has_begun || cache_.end() != End::kNone;
   };
   WaitCounts counts;
@@ -98,7 +98,7 @@ bool Loader::NextToRead(Begun& begun) {
   return has_begun;
 }
 
-bool Loader::TryBegin(Begun& begun) {
+bool Loader::TryBegin(NumberedLoad& next) {
   Counters& counters = cache_.memory().header().counters;
   for (;;) {
     const std::int64_t lowest_step = cache_.LowestStep();
@@ -125,9 +125,9 @@ bool Loader::TryBegin(Begun& begun) {
       if (cache_.LowestStep() == lowest_step) return false;
       continue;
     }
-    begun = {next_++, buffer, std::move(*load)};
+    next = {next_++, buffer, std::move(*load)};
     Pop();
-    live_.emplace(begun.load.last, Live{begun.number, buffer});
+    live_.emplace(next.load.last, LiveLoad{next.number, buffer});
     counters.live_bytes = buffers_.live_bytes();
     Raise(counters.most_live_bytes, buffers_.live_bytes());
     Raise(counters.most_used_bytes, buffers_.used_bytes());
@@ -138,7 +138,7 @@ bool Loader::TryBegin(Begun& begun) {
 // Invariant 2. What ranks have skipped may still be being read; then it is freed later.
 void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
   for (auto it = live_.begin(); it != live_.end() && it->first < lowest_step;) {
-    const Live live = it->second;
+    const LiveLoad live = it->second;
     if (cache_.Look(live.number) != NodeCache::Presence::kThere) {
       ++it;
       continue;
@@ -150,24 +150,24 @@ void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
   cache_.memory().header().counters.live_bytes = buffers_.live_bytes();
 }
 
-void Loader::Read(const Begun& begun) {
+void Loader::Read(const NumberedLoad& next) {
   NodeCacheMemory& memory = cache_.memory();
-  const bool is_cached = IsCached(begun.load);
+  const bool is_cached = IsCached(next.load);
   if (is_cached) {
-    for (const Extent& extent : begun.load.extents) {
+    for (const Extent& extent : next.load.extents) {
       memory.header().counters.cached_bytes += extent.bytes;
     }
   } else {
-    Damages& damages = memory.damages(begun.buffer);
+    Damages& damages = memory.damages(next.buffer);
     damages.Clear();
-    for (const Extent& extent : begun.load.extents) {
-      read_(extent, memory.buffer(begun.buffer), damages);
+    for (const Extent& extent : next.load.extents) {
+      read_(extent, memory.buffer(next.buffer), damages);
     }
   }
   if (cache_.end() != End::kNone) return;  // perhaps not all of it is there
   ++memory.header().counters.loads;
-  cache_.Publish(begun.number, is_cached ? kCached : begun.buffer);
-  if (begun.load.last < cache_.LowestStep()) memory.header().room.Notify();
+  cache_.Publish(next.number, is_cached ? kCached : next.buffer);
+  if (next.load.last < cache_.LowestStep()) memory.header().room.Notify();
 }
 
 bool Loader::IsCached(const Load& load) {

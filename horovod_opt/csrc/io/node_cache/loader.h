@@ -1,4 +1,4 @@
-// The reader's threads, which read chunks into the node cache.
+// Read-ahead: the reader's threads, which read chunks into the node cache before ranks need them.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,8 @@ class Loader {
   // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the node cache.
   // The threads have the cores of the thread that calls this, and sleep whenever there is nothing
   // to read or no room for it.
-  Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
+  Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read,
+         Cached cached = {});
   // Ends the threads, after what they are just reading.
   ~Loader();
 
@@ -39,19 +40,19 @@ class Loader {
   bool Add(std::vector<Load> loads);
 
  private:
-  struct Begun {
+  struct NumberedLoad {
     std::int64_t number, buffer;
     Load load;
   };
-  struct Live {
+  struct LiveLoad {
     std::int64_t number, buffer;
   };
 
   void Run();
-  bool NextToRead(Begun& begun);
-  bool TryBegin(Begun& begun);
+  bool NextToRead(NumberedLoad& next);
+  bool TryBegin(NumberedLoad& next);
   void FreeWhatIsOver(std::int64_t lowest_step);
-  void Read(const Begun& begun);
+  void Read(const NumberedLoad& next);
   bool IsCached(const Load& load);
   void Pop();
 
@@ -68,7 +69,7 @@ class Loader {
 
   std::mutex turn_;  // for what follows: one thread begins a load, in their order
   std::int64_t next_ = 0;
-  std::multimap<std::int64_t, Live> live_;  // by last step
+  std::multimap<std::int64_t, LiveLoad> live_;  // by last step
   ChunkBuffers buffers_;
 
   std::vector<std::thread> threads_;

@@ -75,16 +75,16 @@ NodeCache::Presence NodeCache::Look(std::int64_t load) const {
 
 NodeCache::Arrival NodeCache::Await(std::int64_t load, std::int64_t rank,
                          EventCount::Clock::time_point deadline) {
-  const auto seen = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
+  const auto is_over = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
   bool in_time = true;
-  if (!seen()) {
+  if (!is_over()) {
     WaitCounts counts;
     const auto begin = EventCount::Clock::now();
-    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever, deadline,
+    in_time = memory_.header().loaded.Await(is_over, ended_here_, counts, futex::kForever, deadline,
                                             Waiters(load));
-    const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
+    const std::chrono::nanoseconds wait = EventCount::Clock::now() - begin;
     memory_.rank(rank).waits += counts.waits;
-    memory_.rank(rank).wait_ns += waited.count();
+    memory_.rank(rank).wait_ns += wait.count();
   }
   if (end() != End::kNone) return Arrival::kEnded;
   if (!in_time) return Arrival::kTimeout;

@@ -1,5 +1,5 @@
-// One process's view of a node cache: who has done which steps, what is loaded, and whether all has
-// ended.
+// The node cache, a shared-memory cache of chunks, as one process sees it: who has done which
+// steps, what is loaded, and whether all has ended.
 #pragma once
 
 #include <atomic>

@@ -119,7 +119,8 @@ NodeCacheMemory::NodeCacheMemory(Descriptor file, SharedSegment segment, const S
 }
 
 void NodeCacheMemory::Punch(std::int64_t buffer, std::int64_t begin, std::int64_t end) const {
-  const std::int64_t offset = buffers_ - static_cast<char*>(segment_.data()) + buffer * buffer_stride_;
+  const std::int64_t offset =
+      buffers_ - static_cast<char*>(segment_.data()) + buffer * buffer_stride_;
   if (fallocate(file_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset + begin,
                 end - begin) != 0) {
     throw std::system_error(errno, std::generic_category(), "cannot give memory of the ring back");

@@ -1,4 +1,5 @@
-// What the reader and the ranks of a node share: chunks in a sealed memfd.
+// Shared memory of the node cache: chunks in a sealed memfd, between the reader and the ranks of a
+// node.
 #pragma once
 
 #include <atomic>

@@ -53,23 +53,23 @@ ExtentReader::Piece ExtentReader::ReadPiece(const OpenFile& file, char* to, std:
   std::unique_lock<FifoMutex> alone(long_, std::defer_lock);
   if (asks) alone.lock();
   std::int64_t done = 0;
-  std::int64_t asked = offset;  // up to there
+  std::int64_t ahead_end = offset;  // up to there
   while (done < bytes && !stop_.load()) {
     if (asks) {
       const std::int64_t most = offset + done + kAhead;
       const std::int64_t end = std::min(offset + bytes, most - most % request);
-      AskFor(file, asked, end);
-      asked = std::max(asked, end);
+      AskFor(file, ahead_end, end);
+      ahead_end = std::max(ahead_end, end);
     }
-    const std::int64_t wanted = std::min(bytes - done, asks ? kStep : kMostAtOnce);
-    const ssize_t got = read_(file.descriptor->number(), to + done, static_cast<size_t>(wanted),
+    const std::int64_t piece = std::min(bytes - done, asks ? kStep : kMostAtOnce);
+    const ssize_t count = read_(file.descriptor->number(), to + done, static_cast<size_t>(piece),
                               offset + done);
     ++counters_.requests;
-    if (got == 0) return {done, kTruncated};
-    if (got < 0 && errno != EINTR) return {done, errno};
-    if (got > 0) {
-      done += got;
-      counters_.bytes_read += got;
+    if (count == 0) return {done, kTruncated};
+    if (count < 0 && errno != EINTR) return {done, errno};
+    if (count > 0) {
+      done += count;
+      counters_.bytes_read += count;
     }
   }
   return {done, kGood};
@@ -98,7 +98,9 @@ void ExtentReader::ReadBadPart(const Extent& extent, std::int64_t from, char* bu
     if (piece.status == kTruncated) {
       return Miss(buffer, place + piece.read, end, kTruncated, damages);
     }
-    if (piece.status != kGood) Miss(buffer, place + piece.read, place + bytes, piece.status, damages);
+    if (piece.status != kGood) {
+      Miss(buffer, place + piece.read, place + bytes, piece.status, damages);
+    }
     done += bytes;
   }
 }

@@ -1,4 +1,5 @@
-// Reads a piece of a file, as much of it as can be read.
+// Extent reads with posix_fadvise(2) ahead of them: a piece of a file, as much of it as can be
+// read.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Steps on their way from a thread of Python, which knows what is in them, to whoever takes them
-// without Python's lock.
+// Bounded queue of steps: on their way from a thread of Python, which knows what is in them, to
+// whoever takes them without Python's lock.
 #pragma once
 
 #include <chrono>

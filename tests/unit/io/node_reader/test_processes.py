@@ -69,8 +69,8 @@ def start():
         return started[-1]
 
     yield start
-    for other in started:
-        other.end()
+    for process in started:
+        process.end()
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ def rank(say: Callable, data: Data, address: str, number: int, ranks: int,
     member.feed(loads(ranks))
     for step, parts in enumerate(steps_of(ranks)):
         time.sleep((pauses or {}).get(step, 0))
-        taken = member.take(step, parts[number])
-        assert taken.good.all()
-        assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+        records = member.take(step, parts[number])
+        assert records.good.all()
+        assert [bytes(records.part(i)) for i in range(len(records))] == [
             data.records[sample][0] for sample in parts[number]]
         member.done(step)
     say("all")
@@ -137,13 +137,13 @@ def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: in
 
 def memory_of(process: str) -> set[str]:
     """Inodes of the sealed memory that these processes, by number or a glob, hold."""
-    held = set()
+    inodes = set()
     for maps in Path("/proc").glob(f"{process}/maps"):
         try:
-            held.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
+            inodes.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
         except OSError:
             pass
-    return held
+    return inodes
 
 
 def everyones_memory() -> set[str]:
@@ -155,15 +155,15 @@ def test_the_same_bytes_in_every_rank(data, start, ranks):
     reader = start(lead, data, ranks, 200_000)
     address = reader.hear()
     all_ranks = [start(rank, data, address, number, ranks) for number in range(ranks)]
-    assert [each.hear() for each in all_ranks] == ["all"] * ranks
+    assert [other.hear() for other in all_ranks] == ["all"] * ranks
     # Its memory has no name that could be left behind; multiprocessing's semaphores have.
     mapped = Path(f"/proc/{reader.process.pid}/maps").read_text()
     memory = memory_of(str(reader.process.pid))
     assert memory
     assert "/dev/shm/" not in mapped.replace("/dev/shm/sem.mp-", "")
     reader.end()
-    for each in all_ranks:
-        each.process.join()
+    for other in all_ranks:
+        other.process.join()
     assert not memory & everyones_memory()
 
 
@@ -176,7 +176,7 @@ def test_a_slow_rank_and_a_stopped_one(data, start):
     stopped.kill(signal.SIGSTOP)
     assert not fast.heard.poll(0.5)  # it cannot run ahead of the memory
     stopped.kill(signal.SIGCONT)
-    assert [each.hear() for each in (slow, stopped, fast)] == ["all"] * 3
+    assert [other.hear() for other in (slow, stopped, fast)] == ["all"] * 3
 
 
 def test_a_dead_rank_ends_the_others(data, start):
@@ -184,11 +184,11 @@ def test_a_dead_rank_ends_the_others(data, start):
     dying = start(hold, data, address, 1, 3)
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in (0, 2)]
     assert dying.hear() == "holds"
-    assert [each.hear() for each in waiting] == ["waits"] * 2
+    assert [other.hear() for other in waiting] == ["waits"] * 2
     time.sleep(0.1)
     dying.kill()
-    for each in waiting:
-        assert "rank 1 of this node has ended without closing" in each.hear(HIT)
+    for other in waiting:
+        assert "rank 1 of this node has ended without closing" in other.hear(HIT)
 
 
 def test_a_dead_leader_ends_all(data, start):
@@ -197,12 +197,12 @@ def test_a_dead_leader_ends_all(data, start):
     memory = memory_of(str(reader.process.pid))
     assert memory
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    assert [each.hear() for each in waiting] == ["waits"] * 2
+    assert [other.hear() for other in waiting] == ["waits"] * 2
     time.sleep(0.1)
     reader.kill()
-    for each in waiting:
-        assert "leader, which reads for this rank, has ended" in each.hear(HIT)
-        each.process.join()
+    for other in waiting:
+        assert "leader, which reads for this rank, has ended" in other.hear(HIT)
+        other.process.join()
     assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
         Member(data, CHUNK, address, 0)
@@ -220,19 +220,19 @@ def lead_until(say: Callable, data: Data, ranks: int, error: Exception) -> None:
     say(reader.wait(60))
 
 
-@pytest.mark.parametrize("error, told", [
+@pytest.mark.parametrize("error, reason", [
     (IndexError("no chunk 7"), r"IndexError: no chunk 7 \(.*_processes.py, line \d+\); remedy:"),
     (DataError("shards=5; remedy: fewer"), r"cannot go on: shards=5; remedy: fewer$"),
     (OSError(5, "\u00e4" * 4000), "OSError: .Errno 5. \u00e4{900}")])
-def test_what_the_leader_cannot_do_every_rank_is_told(data, start, error, told):
+def test_what_the_reader_cannot_do_every_rank_hears_of(data, start, error, reason):
     address = start(lead_until, data, 2, error).hear()
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    for number, each in enumerate(waiting):
-        assert each.hear() == "waits"
-        text = each.hear(HIT)
+    for number, other in enumerate(waiting):
+        assert other.hear() == "waits"
+        text = other.hear(HIT)
         assert re.match(f"step 1000 of rank {number}: the node's leader, which reads for this rank",
                         text)
-        assert re.search(told, text)
+        assert re.search(reason, text)
 
 
 def lead_with_child(say: Callable, data: Data) -> None:
@@ -296,16 +296,16 @@ def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, co
     member = Member(data, CHUNK, with_leader.address, 0)
     with_leader.feed(loads(1))
     member.feed(loads(1))
-    given = pickle.loads(pickle.dumps(member)) if copied else member
-    odd = start(work, given, located(member, range(1, 12, 2)))
+    member_of_workers = pickle.loads(pickle.dumps(member)) if copied else member
+    odd = start(work, member_of_workers, located(member, range(1, 12, 2)))
     assert odd.hear() == expected(data, 1)
-    even = start(work, given, located(member, range(0, 12, 2)))
+    even = start(work, member_of_workers, located(member, range(0, 12, 2)))
     for step in range(0, 12, 2):
         assert even.hear() == expected(data, step)
     for step in range(3, 12, 2):
         assert odd.hear() == expected(data, step)
-    for each in (odd, even):
-        each.process.join()
+    for other in (odd, even):
+        other.process.join()
     assert member.stats().records == SAMPLES
     member.close()
     with_leader.close()

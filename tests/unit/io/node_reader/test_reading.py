@@ -83,27 +83,27 @@ def test_each_rank_gets_its_bytes_in_the_least_memory(tmp_path, program, threads
     probe = Reader(data, chunk_samples, 1 << 30, 1)
     probe.stop()
     needed = live_bytes(loads, probe.chunk_bytes)
-    taken: list[list] = [[] for _ in range(ranks)]
+    batches_of: list[list] = [[] for _ in range(ranks)]
 
     def run(member: Member) -> None:
         for step, parts in enumerate(steps):
             batch = member.take(step, parts[member.rank])
             assert batch.good.all()
-            taken[member.rank].append([bytes(batch.part(i)) for i in range(len(batch))])
+            batches_of[member.rank].append([bytes(batch.part(i)) for i in range(len(batch))])
             member.done(step)
 
     with Node(data, chunk_samples, needed, ranks, threads=threads) as node:
         node.feed(loads)
-        threads_ = [threading.Thread(target=run, args=(each,), daemon=True)
-                    for each in node.members]
-        for each in threads_:
-            each.start()
-        for each in threads_:
-            each.join(30)
-            assert not each.is_alive()
+        threads_ = [threading.Thread(target=run, args=(member,), daemon=True)
+                    for member in node.members]
+        for thread in threads_:
+            thread.start()
+        for thread in threads_:
+            thread.join(30)
+            assert not thread.is_alive()
         stats = node.reader.stats()
     for rank in range(ranks):
-        assert taken[rank] == [[data.records[s][0] for s in step[rank]] for step in steps]
+        assert batches_of[rank] == [[data.records[s][0] for s in step[rank]] for step in steps]
     assert stats.most_live_bytes <= needed
     assert stats.most_used_bytes <= needed + len(loads.chunk) * PAGE
     assert stats.loads == len(loads.chunk)
@@ -211,9 +211,9 @@ def test_epochs_follow_each_other(tmp_path):
             steps = [np.arange(4 * chunk, 4 * chunk + 4) for chunk in order]
             node.feed(loads_of(steps, 4, start=1000 + 16 * epoch))
             for step, samples in enumerate(steps, 1000 + 16 * epoch):
-                taken = member.take(step, samples[::-1])
-                assert taken.good.all()
-                assert [bytes(taken.part(i)) for i in range(4)] == [
+                records = member.take(step, samples[::-1])
+                assert records.good.all()
+                assert [bytes(records.part(i)) for i in range(4)] == [
                     data.records[s][0] for s in samples[::-1]]
                 member.done(step)
 
@@ -231,10 +231,10 @@ def test_samples_of_several_parts_in_several_files(tmp_path):
     with Node(data, 4, 1 << 20) as node:
         node.feed(loads_of(steps, 4))
         for step, samples in enumerate(steps):
-            taken = node.members[0].take(step, samples)
-            assert taken.good.all()
+            records = node.members[0].take(step, samples)
+            assert records.good.all()
             for i, sample in enumerate(samples):
-                assert [bytes(part) for part in taken.parts(i)] == data.records[sample]
+                assert [bytes(part) for part in records.parts(i)] == data.records[sample]
 
 
 # Storage that fails
@@ -244,10 +244,10 @@ def take_all(data: Data) -> list[int]:
     samples = np.arange(len(data.offset))
     with Node(data, 4, 1 << 20) as node:
         node.feed(loads_of([samples], 4))
-        taken = node.members[0].take(0, samples)
-        for i in np.flatnonzero(taken.good):
-            assert bytes(taken.part(i)) == data.records[i][0]
-        return taken.status.ravel().tolist()
+        records = node.members[0].take(0, samples)
+        for i in np.flatnonzero(records.good):
+            assert bytes(records.part(i)) == data.records[i][0]
+        return records.status.ravel().tolist()
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -286,10 +286,10 @@ def test_a_file_that_was_replaced(tmp_path):
     os.replace(tmp_path / "new", tmp_path / "data")
     assert take_all(data) == [CHANGED] * 8
     assert "another size or time of change" in reason(CHANGED)
-    said = describe(data, 3, 0, CHANGED)
+    text = describe(data, 3, 0, CHANGED)
     place = f"{tmp_path}/data, offset {data.offset[3, 0]}"
-    assert said.startswith(f"{place}, sample 3 (key 3): its file has")
-    assert "io index --rebuild" in said
+    assert text.startswith(f"{place}, sample 3 (key 3): its file has")
+    assert "io index --rebuild" in text
 
 
 def test_a_file_that_is_gone(tmp_path):
@@ -314,9 +314,9 @@ def test_closing_wakes_who_waits(tmp_path):
                 member.take(1, np.array([1]))
             raised.append(str(caught.value))
 
-        waiting = [threading.Thread(target=wait, args=(each,)) for each in node.members]
-        for each in waiting:
-            each.start()
+        waiting = [threading.Thread(target=wait, args=(member,)) for member in node.members]
+        for thread in waiting:
+            thread.start()
         time.sleep(0.1)
         node.members[0].close()
         waiting[0].join(60)
@@ -348,29 +348,29 @@ def test_a_leader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
 def test_threads_and_descriptors_are_given_back(tmp_path):
     data = one_file(tmp_path, [4096] * 4)
 
-    def held() -> Counter[str]:
+    def resources() -> Counter[str]:
         """Descriptors, memory, and threads by their names."""
         maps = Path("/proc/self/maps").read_text().splitlines()
-        found = Counter("a mapping" for line in maps if "memfd:horovod-opt" in line)
+        counts = Counter("a mapping" for line in maps if "memfd:horovod-opt" in line)
         for descriptor in Path("/proc/self/fd").iterdir():
             with suppress(FileNotFoundError):  # one that another thread closes now
-                found[os.readlink(descriptor)] += 1
+                counts[os.readlink(descriptor)] += 1
         for thread in Path("/proc/self/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                found[(thread / "comm").read_text()] += 1
-        return found
+                counts[(thread / "comm").read_text()] += 1
+        return counts
 
-    before = held()  # of tests before this one some may still go
+    before = resources()  # of tests before this one some may still go
     for _ in range(3):
         with Node(data, 1, 1 << 20, ranks=2) as node:
             node.feed(Loads.of([(0, 0, 0)]))
             node.members[0].take(0, np.array([0]))
-            more = held() - before
+            more = resources() - before
             assert more["a mapping"] >= 1 and more.total() > 10
     deadline = time.monotonic() + 5  # a thread is seen for a moment after it was joined
-    while held() - before and time.monotonic() < deadline:
+    while resources() - before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert held() - before == Counter()
+    assert resources() - before == Counter()
 
 
 def test_steps_of_several_pieces_are_located_together(tmp_path):
@@ -414,8 +414,8 @@ def test_several_node_caches_in_one_process(tmp_path):
         training.feed(loads_of([np.arange(8)], 2))
         validation.feed(loads_of([np.arange(8)], 4))
         for node, data in ((training, sets[0]), (validation, sets[1])):
-            taken = node.members[0].take(0, np.arange(8))
-            assert [bytes(taken.part(i)) for i in range(8)] == [row[0] for row in data.records]
+            records = node.members[0].take(0, np.arange(8))
+            assert [bytes(records.part(i)) for i in range(8)] == [row[0] for row in data.records]
 
 
 def test_steps_are_taken_together_in_the_least_memory(tmp_path):
@@ -430,15 +430,15 @@ def test_steps_are_taken_together_in_the_least_memory(tmp_path):
     with Node(data, 3, live_bytes(loads, probe.chunk_bytes)) as node:
         node.feed(loads)
         member, = node.members
-        located = [member.locate(step, each) for step, each in enumerate(steps)]
-        found = member.take_steps(
+        located = [member.locate(step, numbers) for step, numbers in enumerate(steps)]
+        records_of_steps = member.take_steps(
             LocatedSteps(0, ends, samples, *map(np.concatenate, zip(*located))))
-        for step, taken in enumerate(found):
-            assert taken.step == step and taken.samples.tolist() == steps[step].tolist()
-            assert taken.is_good and taken.good.all()
-            assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+        for step, records in enumerate(records_of_steps):
+            assert records.step == step and records.samples.tolist() == steps[step].tolist()
+            assert records.is_good and records.good.all()
+            assert [bytes(records.part(i)) for i in range(len(records))] == [
                 data.records[sample][0] for sample in steps[step]]
-            assert bytes(taken.buffer) == b"".join(data.records[s][0] for s in steps[step])
+            assert bytes(records.buffer) == b"".join(data.records[s][0] for s in steps[step])
         assert step == 9
         assert member.stats().records == len(samples)
         with pytest.raises(InputError, match="step 9 of rank 0: over already"):
@@ -452,7 +452,7 @@ def test_a_bad_record_is_bad_in_its_step_alone(tmp_path):
         node.feed(Loads.of([(0, 0, 3)]))
         member, = node.members
         samples = np.arange(12)
-        found = list(member.take_steps(LocatedSteps(
+        records_of_steps = list(member.take_steps(LocatedSteps(
             0, np.array([3, 6, 9, 12]), samples, *member.locate(0, samples))))
-        assert [taken.is_good for taken in found] == [True, False, True, True]
-        assert found[1].good.tolist() == [True, True, False]
+        assert [records.is_good for records in records_of_steps] == [True, False, True, True]
+        assert records_of_steps[1].good.tolist() == [True, True, False]
