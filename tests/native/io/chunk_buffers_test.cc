@@ -15,7 +15,7 @@ struct Range {
   std::int64_t buffer, begin, end;
 };
 
-class SlotsTest : public testing::Test {
+class ChunkBuffersTest : public testing::Test {
  protected:
   ChunkBuffers Make(std::int64_t count, std::int64_t memory) {
     return ChunkBuffers(count, memory, [this](std::int64_t buffer, std::int64_t begin,
@@ -28,7 +28,7 @@ class SlotsTest : public testing::Test {
   std::vector<Range> punches_;
 };
 
-TEST_F(SlotsTest, AreNoMoreThanThereAreNorThanMemoryAllows) {
+TEST_F(ChunkBuffersTest, AreNoMoreThanThereAreNorThanMemoryAllows) {
   ChunkBuffers buffers = Make(2, 10 * page_);
   EXPECT_EQ(buffers.Take(10 * page_ + 1), -1);
   const std::int64_t first = buffers.Take(6 * page_);
@@ -41,7 +41,7 @@ TEST_F(SlotsTest, AreNoMoreThanThereAreNorThanMemoryAllows) {
   EXPECT_EQ(buffers.Take(10 * page_), first);
 }
 
-TEST_F(SlotsTest, TheOneWithPagesIsTakenAgain) {
+TEST_F(ChunkBuffersTest, TheOneWithPagesIsTakenAgain) {
   ChunkBuffers buffers = Make(4, 100 * page_);
   const std::int64_t small = buffers.Take(2 * page_);
   const std::int64_t large = buffers.Take(9 * page_);
@@ -53,7 +53,7 @@ TEST_F(SlotsTest, TheOneWithPagesIsTakenAgain) {
   EXPECT_TRUE(punches_.empty());
 }
 
-TEST_F(SlotsTest, FreeOnesGiveTheirPagesBackBeforeMemoryIsExceeded) {
+TEST_F(ChunkBuffersTest, FreeOnesGiveTheirPagesBackBeforeMemoryIsExceeded) {
   ChunkBuffers buffers = Make(3, 10 * page_);
   const std::int64_t first = buffers.Take(6 * page_);
   const std::int64_t second = buffers.Take(4 * page_);
@@ -70,7 +70,7 @@ TEST_F(SlotsTest, FreeOnesGiveTheirPagesBackBeforeMemoryIsExceeded) {
   EXPECT_EQ(punches_[0].end, 6 * page_);
 }
 
-TEST_F(SlotsTest, NeverUseMoreThanMemoryAndAPageForEachLiveChunk) {
+TEST_F(ChunkBuffersTest, NeverUseMoreThanMemoryAndAPageForEachLiveChunk) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {
     const std::int64_t memory = (1 + random() % 60) * page_;

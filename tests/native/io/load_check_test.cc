@@ -35,7 +35,7 @@ TEST(LoadCheck, StepsMustBeInOrder) {
   EXPECT_EQ(Message(check, {6, 6, 1, {}}), "");
 }
 
-TEST(LoadCheck, ExtentsMustBeInsideOfTheSlot) {
+TEST(LoadCheck, ExtentsMustBeInsideOfTheBuffer) {
   LoadCheck check({1, 9, 100, 1000, 0}, 64);
   EXPECT_TRUE(Has(Message(check, {0, 0, 101, {}}), "does not fit into a slot of 100 bytes"));
   EXPECT_TRUE(Has(Message(check, {0, 0, -1, {}}), "does not fit"));
@@ -57,7 +57,7 @@ TEST(LoadCheck, MemoryMustBeEnoughForEachStep) {
   EXPECT_EQ(Message(check, {3, 3, 100, {}}), "");
 }
 
-TEST(LoadCheck, SlotsAndTableMustBeEnough) {
+TEST(LoadCheck, BuffersAndTableMustBeEnough) {
   LoadCheck few_buffers({1, 2, 100, 1000, 0}, 64);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Message(few_buffers, {0, 1, 1, {}}), "");
   EXPECT_TRUE(Has(Message(few_buffers, {1, 1, 1, {}}), "but the ring has 2 slots"));

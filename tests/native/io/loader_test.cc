@@ -61,7 +61,7 @@ class LoaderTest : public testing::Test {
   }
 
   // Takes steps `from` to count - 1, step i being load and chunk i, two records of each.
-  GatherResult TakeSteps(std::int64_t count, Progress& progress, std::string& out,
+  GatherResult TakeSteps(std::int64_t count, HioProgress& progress, std::string& out,
                      std::chrono::nanoseconds longest = 20s) {
     std::vector<std::int64_t> ends, loads, places, sizes, out_places;
     std::vector<std::uint32_t> checksums;
@@ -81,7 +81,7 @@ class LoaderTest : public testing::Test {
     const std::int64_t origin = progress.steps * kChunk;
     out.assign(static_cast<std::size_t>(count * kChunk - origin), '\0');
     const std::vector<std::int32_t> files(loads.size(), 0);
-    return GatherSteps(*cache_, *cached_, 0, 0, count, ends.data(),
+    return GatherSteps(*cache_, *cached_, 0, {0, count, ends.data()},
                        {0, loads.data(), places.data(), sizes.data(), checksums.data(),
                         files.data(), out_places.data(), out.data(), out_places.data(),
                         statuses_.data(), origin},
@@ -107,7 +107,7 @@ TEST_F(LoaderTest, StepsThatAreThereAreTakenTogether) {
   Start(1, 3);
   ASSERT_TRUE(loader_->Add({ChunkLoad(0, 0, 0), ChunkLoad(1, 1, 1), ChunkLoad(2, 2, 2)}));
   ExpectLoaded(3);
-  Progress progress{};
+  HioProgress progress{};
   std::string out;
   // Step 3 is not there: nobody waits for it.
   EXPECT_EQ(TakeSteps(4, progress, out), GatherResult::kAll);
@@ -134,7 +134,7 @@ TEST_F(LoaderTest, StepsTakenTogetherNeverWaitForEachOther) {
   std::vector<Load> loads;
   for (std::int64_t i = 0; i < 50; ++i) loads.push_back(ChunkLoad(i, i, i));
   ASSERT_TRUE(loader_->Add(loads));
-  Progress progress{};
+  HioProgress progress{};
   std::string out;
   while (progress.steps < 50) ASSERT_EQ(TakeSteps(50, progress, out), GatherResult::kAll);
   EXPECT_EQ(progress.bad, 1);
@@ -244,7 +244,7 @@ TEST_F(LoaderTest, WhatIsInThePageCacheIsNotRead) {
   EXPECT_EQ(Take(0, 1, 2, 2), GatherResult::kOver);
 }
 
-TEST_F(LoaderTest, WhatAThreadThrowsEndsTheRingWithItsText) {
+TEST_F(LoaderTest, WhatAThreadThrowsEndsTheCacheWithItsText) {
   Start(1, 2, 2, pread, [](int, std::int64_t, std::int64_t) -> bool {
     throw std::runtime_error("no answer");
   });
@@ -269,7 +269,7 @@ TEST_F(LoaderTest, WhatNobodyNeedsAnyLongerIsNotRead) {
 }
 
 // Its chunk buffer must not be given to another load while a thread still writes into it.
-TEST_F(LoaderTest, WhatIsSkippedWhileItIsReadKeepsItsSlot) {
+TEST_F(LoaderTest, WhatIsSkippedWhileItIsReadKeepsItsBuffer) {
   std::atomic<bool> go{false}, reading{false};
   Start(1, 1, 2, [&](int file, void* to, size_t bytes, off_t offset) {
     if (offset == 0) {

@@ -23,12 +23,12 @@ EventCount::Clock::time_point After(std::chrono::nanoseconds time) {
   return EventCount::Clock::now() + time;
 }
 
-class RingTest : public testing::Test {
+class NodeCacheTest : public testing::Test {
  protected:
   NodeCache cache_{NodeCacheMemory::Create({3, 4, 5000, 100000, 10})};
 };
 
-TEST_F(RingTest, StepsEndInAnyOrder) {
+TEST_F(NodeCacheTest, StepsEndInAnyOrder) {
   EXPECT_EQ(cache_.LowestStep(), 10);
   EXPECT_TRUE(cache_.Done(0, 12));
   EXPECT_TRUE(cache_.Done(0, 11));
@@ -40,14 +40,14 @@ TEST_F(RingTest, StepsEndInAnyOrder) {
   EXPECT_EQ(cache_.LowestStep(), 10);
 }
 
-TEST_F(RingTest, StepsTooFarAheadAreRefused) {
+TEST_F(NodeCacheTest, StepsTooFarAheadAreRefused) {
   EXPECT_FALSE(cache_.Done(1, 10 + kMarks));
   EXPECT_TRUE(cache_.Done(1, 9 + kMarks));
   for (std::int64_t step = 10; step < 9 + kMarks; ++step) EXPECT_TRUE(cache_.Done(1, step));
   EXPECT_EQ(cache_.memory().rank(1).cursor, 10 + kMarks);
 }
 
-TEST_F(RingTest, WhoLeavesHoldsUpNobody) {
+TEST_F(NodeCacheTest, WhoLeavesHoldsUpNobody) {
   cache_.SkipTo(0, 50);
   cache_.SkipTo(0, 40);  // never back
   cache_.SkipTo(1, 60);
@@ -59,7 +59,7 @@ TEST_F(RingTest, WhoLeavesHoldsUpNobody) {
   EXPECT_EQ(cache_.LowestStep(), 50);
 }
 
-TEST_F(RingTest, WorkersThatEndStepsAtOnceLoseNone) {
+TEST_F(NodeCacheTest, WorkersThatEndStepsAtOnceLoseNone) {
   constexpr int kWorkers = 4, kSteps = 2000;
   std::vector<std::thread> workers;
   for (int worker = 0; worker < kWorkers; ++worker) {
@@ -73,7 +73,7 @@ TEST_F(RingTest, WorkersThatEndStepsAtOnceLoseNone) {
   EXPECT_EQ(cache_.memory().rank(0).cursor, 10 + kSteps);
 }
 
-TEST_F(RingTest, ALoadIsNotYetThereThereAndOver) {
+TEST_F(NodeCacheTest, ALoadIsNotYetThereThereAndOver) {
   using Presence = NodeCache::Presence;
   const std::int64_t later = 5 + cache_.memory().entries();  // with the same entry
   EXPECT_EQ(cache_.Look(5), Presence::kNotYet);
@@ -88,7 +88,7 @@ TEST_F(RingTest, ALoadIsNotYetThereThereAndOver) {
   EXPECT_EQ(cache_.Look(later), Presence::kThere);
 }
 
-TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
+TEST_F(NodeCacheTest, WhoWaitsIsWokenByItsLoad) {
   std::thread rank([this] {
     EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kThere);
     EXPECT_EQ(cache_.Await(39, 1, After(20ms)), NodeCache::Arrival::kTimeout);
@@ -100,7 +100,7 @@ TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
   EXPECT_GT(cache_.memory().rank(1).wait_ns, 40000000);
 }
 
-TEST_F(RingTest, TheEndWakesWhoWaits) {
+TEST_F(NodeCacheTest, TheEndWakesWhoWaits) {
   std::thread rank(
       [this] { EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
   std::this_thread::sleep_for(20ms);
@@ -110,14 +110,14 @@ TEST_F(RingTest, TheEndWakesWhoWaits) {
   EXPECT_EQ(cache_.end(), End::kRankDied);  // the first reason
 }
 
-TEST_F(RingTest, TheFirstFailureIsTold) {
+TEST_F(NodeCacheTest, TheFirstFailureIsTold) {
   cache_.Fail("the first one");
   cache_.Fail("another");
   EXPECT_EQ(cache_.failure(), "the first one");
   EXPECT_EQ(cache_.end(), End::kFailed);
 }
 
-TEST_F(RingTest, AFailureIsToldWhole) {
+TEST_F(NodeCacheTest, AFailureIsToldWhole) {
   const std::string texts[] = {std::string(1500, 'a'), std::string(1500, 'b')};
   for (int time = 0; time < 300; ++time) {
     NodeCache cache(NodeCacheMemory::Create({1, 1, 1, 1, 0}));
@@ -139,19 +139,19 @@ TEST_F(RingTest, AFailureIsToldWhole) {
   }
 }
 
-TEST_F(RingTest, AFailureThatIsTooLongIsCut) {
+TEST_F(NodeCacheTest, AFailureThatIsTooLongIsCut) {
   cache_.Fail(std::string(2 * Failure::kBytes, 'c'));
   EXPECT_EQ(cache_.failure(), std::string(Failure::kBytes - 1, 'c'));
 }
 
-TEST_F(RingTest, AFailureAfterTheEndIsNotItsReason) {
+TEST_F(NodeCacheTest, AFailureAfterTheEndIsNotItsReason) {
   cache_.EndForAll(End::kRankDied, 2);
   cache_.Fail("too late");
   EXPECT_EQ(cache_.end(), End::kRankDied);
   EXPECT_EQ(cache_.failure(), "");
 }
 
-TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
+TEST_F(NodeCacheTest, TheEndOfOneProcessIsNotThatOfOthers) {
   NodeCache second(NodeCacheMemory::Attach(Descriptor(dup(cache_.memory().file().number()))));
   std::thread waits(
       [&] { EXPECT_EQ(second.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
@@ -164,7 +164,7 @@ TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
   EXPECT_EQ(second.Look(3), NodeCache::Presence::kThere);  // it is the same memory
 }
 
-TEST(RingMemoryTest, NothingButARingIsAttachedTo) {
+TEST(NodeCacheMemoryTest, NothingButANodeCacheIsAttachedTo) {
   const auto attach = [](int file) { NodeCacheMemory::Attach(Descriptor(file)); };
   const Descriptor zeros = NewSegmentFile(1 << 16);
   EXPECT_THROW(attach(dup(zeros.number())), std::invalid_argument);
@@ -180,7 +180,7 @@ TEST(RingMemoryTest, NothingButARingIsAttachedTo) {
   EXPECT_THROW(attach(dup(forged.file().number())), std::invalid_argument);
 }
 
-TEST(RingMemoryTest, ImpossibleShapesAreRefused) {
+TEST(NodeCacheMemoryTest, ImpossibleShapesAreRefused) {
   const std::int64_t huge = std::int64_t{1} << 62;
   for (const Shape& shape : {Shape{0, 1, 1, 1, 0}, Shape{1, 0, 1, 1, 0}, Shape{1, 1, 0, 1, 0},
                              Shape{1, 1, 1, -1, 0}, Shape{1, 1, 1, 1, -1}, Shape{huge, 1, 1, 1, 0},
@@ -189,7 +189,7 @@ TEST(RingMemoryTest, ImpossibleShapesAreRefused) {
   }
 }
 
-TEST(RingMemoryTest, PunchedPagesAreGivenBack) {
+TEST(NodeCacheMemoryTest, PunchedPagesAreGivenBack) {
   const std::int64_t page = PageBytes();
   const NodeCacheMemory memory = NodeCacheMemory::Create({1, 3, 4 * page, 100 * page, 0});
   const auto used = [&] {
