@@ -94,6 +94,7 @@ def _compile_input_side(target: str, version: str, compiler: str, variables: Map
     _call([_tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
            f"-DCMAKE_CXX_COMPILER={_compiler_argument(compiler, variables)}",
+           f"-DPython3_EXECUTABLE={sys.executable}",
            "-DCMAKE_BUILD_TYPE="
            + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"),
            *arguments], variables)

@@ -51,14 +51,7 @@ def framework_of(lib: ctypes.CDLL) -> str:
 
 def check_abi(lib: ctypes.CDLL) -> None:
     """Raises ImportError unless `lib` was built with this package's structs and prototypes."""
-    built = prototypes.built_hash(lib)
-    if built != header.HASH:
-        raise ImportError(
-            f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "
-            f"native interface is {'none' if built is None else built}, Python's is {header.HASH}. "
-            "They are from different builds; remedy: pip install --force-reinstall horovod-opt (in "
-            "a developer's tree: make build)."
-        )
+    prototypes.check(lib, header.HASH)
 
 
 def configure(lib: ctypes.CDLL) -> None:

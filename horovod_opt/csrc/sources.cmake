@@ -73,30 +73,26 @@ set(HOROVOD_OPT_MPI_SOURCES
 
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
 set(HOROVOD_OPT_IO_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/io/api/byte_lists.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/crc32c.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/gather.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/guarded_copy.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/gather.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/load_check.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/loader.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/page_cache.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/peer_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/order/permutation.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/order/queue_numbers.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/read_extent.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/request_bytes.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/read_extent.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/order/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_queue.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 set(HOROVOD_OPT_IO_API
-    ${CMAKE_CURRENT_LIST_DIR}/io/api/c_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/api/general_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/api/node_cache_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/api/queue_api.cc)
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/api/exported.map)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.

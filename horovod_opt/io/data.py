@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from horovod_opt.io import batch as batches
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import equal
-from horovod_opt.io.node_reader.errors import ReaderEnded
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.state import check_state, state_of
 

@@ -11,9 +11,9 @@ import numpy as np
 from horovod_opt.io.batch import BatchInfo, without_holes
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.node_reader import statuses
+from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.member import Member
-from horovod_opt.io.node_reader.taken import Taken, TakenBytes, all_good
+from horovod_opt.io.node_reader.records import StepBytes, StepRecords, all_good
 from horovod_opt.io.plain_samples import PlainSamples
 from horovod_opt.io.reading import Steps, StepSamples
 from horovod_opt.io.sample import Sample
@@ -40,8 +40,7 @@ def found(data: Data, member: Member, steps: Steps, plain: bool = False) -> Iter
         yield from _found_plain(data, member, steps)
         return
     begin = 0
-    taken_steps = member.take_steps(steps.ring_step, steps.ends, steps.samples, steps.loads,
-                                    steps.places)
+    taken_steps = member.take_steps(steps.located)
     for taken, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
         samples = SampleBatch(data.index, data.order.seed, info.epoch, taken.samples,
                               steps.positions[begin:end], taken.buffer, taken.begin, taken.size,
@@ -52,14 +51,13 @@ def found(data: Data, member: Member, steps: Steps, plain: bool = False) -> Iter
 
 
 def _found_plain(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
-    taken_steps = member.take_bytes(steps.ring_step, steps.ends, steps.samples, steps.loads,
-                                    steps.places)
+    taken_steps = member.take_bytes(steps.located)
     for taken, info in zip(taken_steps, steps.infos):
         one = Found(PlainSamples(data.index, taken.samples, taken.data), info, [])
         yield one if taken.is_good else _without_bad(data, one, taken)
 
 
-def _without_bad(data: Data, one: Found, taken: Union[Taken, TakenBytes]) -> Found:
+def _without_bad(data: Data, one: Found, taken: Union[StepRecords, StepBytes]) -> Found:
     good, info = judged(data, taken.samples, taken.status, one.info)
     return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
 
@@ -72,8 +70,8 @@ def judged(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
     Raises DataError for a damaged record, unless the data was opened with bad="skip".
     """
     if data.bad == "raise":
-        i, part = np.argwhere(status != statuses.GOOD)[0]
-        raise DataError(statuses.describe(data.index, int(samples[i]), int(part),
+        i, part = np.argwhere(status != records.GOOD)[0]
+        raise DataError(records.describe(data.index, int(samples[i]), int(part),
                                           int(status[i, part])))
     good = all_good(status)
     return good, without_holes(info, int(good.sum()), data.ranks.size)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
-import google_crc32c
-
 from horovod_opt.io import formats, memory_limit
 from horovod_opt.io import index as indexes
 from horovod_opt.io.data import BAD, Data
@@ -17,6 +15,7 @@ from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import agreeing, equal, together
 from horovod_opt.io.job.communication import ALONE, Communication, find
 from horovod_opt.io.job.saying import Progress, say
+from horovod_opt.io.native import crc32c
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.window_size import default_chunk_samples
 
@@ -122,7 +121,7 @@ def _contents(found: Index) -> Optional[str]:
     """A checksum of all checksums; None without any."""
     if found.crc is None:
         return None
-    whole = google_crc32c.Checksum()
+    whole = 0
     for first in range(0, found.samples, AT_ONCE):
-        whole.update(found.crc[first:first + AT_ONCE].tobytes())
-    return whole.hexdigest().decode()
+        whole = crc32c(found.crc[first:first + AT_ONCE].tobytes(), whole)
+    return f"{whole:08x}"

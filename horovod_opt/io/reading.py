@@ -13,15 +13,15 @@ import numpy as np
 from horovod_opt.io import memory_limit, totals
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import equal, together
 from horovod_opt.io.job.communication import find
-from horovod_opt.io.node_reader.errors import ReaderEnded
 from horovod_opt.io.node_reader.layout import chunk_bytes
-from horovod_opt.io.node_reader.leader import Leader
 from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.reader_process import Reader
+from horovod_opt.io.node_reader.record_request import LocatedSteps
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.node_chunks import as_read
@@ -41,7 +41,7 @@ PUBLISH_SECONDS = 0.5
 
 
 class Epoch(NamedTuple):
-    """An epoch, or what is left of it, and the number of its first step in the ring."""
+    """An epoch, or what is left of it, and the number of its first step in the node cache."""
 
     epoch: int
     batches: Batches
@@ -49,10 +49,10 @@ class Epoch(NamedTuple):
 
 
 class StepSamples(NamedTuple):
-    """What this rank takes in a step: positions and samples int64[k], where they are in the ring
-    (loads int64[k], places int64[k, P]), and what the batch says of itself."""
+    """What this rank takes in a step: positions and samples int64[k], where they are in the node
+    cache (loads int64[k], places int64[k, P]), and what the batch says of itself."""
 
-    ring_step: int
+    cache_step: int
     positions: np.ndarray
     samples: np.ndarray
     loads: np.ndarray
@@ -61,15 +61,15 @@ class StepSamples(NamedTuple):
 
     def alone(self) -> Steps:
         """As the only one of several."""
-        return Steps(self.ring_step, np.array([len(self.samples)]), self.positions, self.samples,
+        return Steps(self.cache_step, np.array([len(self.samples)]), self.positions, self.samples,
                      self.loads, self.places, [self.info])
 
 
 class Steps(NamedTuple):
     """What this rank takes in steps that follow each other, as StepSamples has it of one: step i
-    is ring_step + i, and has the samples before ends[i] (int64[steps])."""
+    is cache_step + i, and has the samples before ends[i] (int64[steps])."""
 
-    ring_step: int
+    cache_step: int
     ends: np.ndarray
     positions: np.ndarray
     samples: np.ndarray
@@ -77,11 +77,16 @@ class Steps(NamedTuple):
     places: np.ndarray
     infos: list[BatchInfo]
 
+    @property
+    def located(self) -> LocatedSteps:
+        """As the node's reader gets them."""
+        return LocatedSteps(self.cache_step, self.ends, self.samples, self.loads, self.places)
+
     def one_by_one(self) -> Iterator[StepSamples]:
         begin = 0
         for i, (end, info) in enumerate(zip(self.ends.tolist(), self.infos)):
             part = slice(begin, end)
-            yield StepSamples(self.ring_step + i, *(each[part] for each in self[2:6]), info)
+            yield StepSamples(self.cache_step + i, *(each[part] for each in self[2:6]), info)
             begin = end
 
 
@@ -108,10 +113,10 @@ class Reading:
         equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                            "position": data.position},
               "make the same loader, from the same state, on every rank")
-        leader = together(data.ranks, lambda: self._lead(whole))
-        address = leader.address if leader is not None else ""
+        reader = together(data.ranks, lambda: self._lead(whole))
+        address = reader.address if reader is not None else ""
         addresses = [one.decode() for one in data.ranks.allgather(address.encode())]
-        self._leader = leader
+        self._reader = reader
         self._member = together(data.ranks, lambda: Member(
             data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
             data.node.local_rank))
@@ -131,7 +136,7 @@ class Reading:
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
 
-    def _lead(self, batches: Batches) -> Optional[Leader]:
+    def _lead(self, batches: Batches) -> Optional[Reader]:
         data, order = self.data, self._order
         if not data.node.leads:
             return None
@@ -154,7 +159,7 @@ class Reading:
                 f"{said}{memory_limit.show(memory)}, but this process may use "
                 f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
                 "fewer shards, or a higher limit")
-        return Leader(data.index, order.chunk_samples, memory, len(data.node.ranks),
+        return Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
                       data.threads, chunk_bytes=sizes)
 
     def begin(self) -> Epoch:
@@ -187,8 +192,8 @@ class Reading:
         batches = self._batches(position)
         fed = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
-        if self._leader is not None:
-            self._leader.feed_pieces(self._pieces(fed, find_taken=True))
+        if self._reader is not None:
+            self._reader.feed_pieces(self._pieces(fed, find_taken=True))
         self._feeding.add(self._pieces(fed))
         return fed
 
@@ -229,15 +234,15 @@ class Reading:
     def stats(self) -> dict[str, float]:
         """See Data.stats()."""
         with suppress(ReaderEnded):  # then they are those of its end
-            rank, leader = self._member.stats(), self._member.leader_stats()
+            rank, reader = self._member.stats(), self._member.reader_stats()
             parts = len(self.data.index.parts)
             self._last_stats = {
                 "samples": rank.records // parts, "bytes": rank.bytes,
                 "samples_from_storage": (rank.records - rank.cached) // parts,
                 "reader_waits": rank.waits, "reader_wait_seconds": rank.wait_seconds,
-                "node_bytes_read": leader.bytes_read, "node_requests": leader.requests,
-                "node_chunks": leader.loads, "node_most_live_bytes": leader.most_live_bytes,
-                "node_cached_bytes": leader.cached_bytes}
+                "node_bytes_read": reader.bytes_read, "node_requests": reader.requests,
+                "node_chunks": reader.loads, "node_most_live_bytes": reader.most_live_bytes,
+                "node_cached_bytes": reader.cached_bytes}
         with self._waits:
             waited = self.training_waited + self._waited_now()
         return {**self._last_stats, "training_wait_seconds": waited}
@@ -272,12 +277,12 @@ class Reading:
         that has died will never leave."""
         self._has_parted = True
         self.close()
-        if self._leader is not None:
-            self._leader.stop()
+        if self._reader is not None:
+            self._reader.stop()
 
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""
         self.publish()
         self._member.close()
-        if self._leader is not None:
-            self._leader.close()
+        if self._reader is not None:
+            self._reader.close()

@@ -9,12 +9,12 @@ import struct
 from array import array
 from collections.abc import Callable
 
-import google_crc32c
 import numpy as np
 
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats.scan import Scan
 from horovod_opt.io.formats.window import BLOCK, Window
+from horovod_opt.io.native import crc32c
 
 HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
 TAIL = struct.Struct("<I")  # masked crc of the data
@@ -81,7 +81,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
 def _length(head: bytes) -> int | None:
     """The data's length, or None if its checksum is wrong."""
     length, crc = HEAD.unpack(head)
-    return length if masked(google_crc32c.value(head[:8])) == crc else None
+    return length if masked(crc32c(head[:8])) == crc else None
 
 
 def _column(values: array, kind: type) -> np.ndarray:

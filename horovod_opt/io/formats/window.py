@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-import google_crc32c
-
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.native import crc32c
 
 BLOCK = 4 << 20  # bytes
 
@@ -47,7 +46,7 @@ class Window:
         crc = 0
         while length:
             piece = self.take(offset, min(length, self._block))
-            crc = google_crc32c.extend(crc, piece)
+            crc = crc32c(piece, crc)
             offset += len(piece)
             length -= len(piece)
         return crc

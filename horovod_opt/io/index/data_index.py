@@ -40,12 +40,6 @@ class Index:
     digest: bytes
     place: str = ""
 
-    def __reduce__(self):
-        """Another process opens the file itself, so that all share its pages."""
-        from horovod_opt.io.index.loading import read
-
-        return read, (self.place, self.root, False)
-
     @property
     def samples(self) -> int:
         """N."""

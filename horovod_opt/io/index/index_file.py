@@ -14,7 +14,6 @@ import reprlib
 import struct
 from collections.abc import Callable
 
-import google_crc32c
 import numpy as np
 
 from horovod_opt.io.errors import Damaged, Missing
@@ -23,6 +22,7 @@ from horovod_opt.io.formats.texts import Texts
 from horovod_opt.io.index import coding, validate
 from horovod_opt.io.index.data_index import DIGEST_BYTES, Index
 from horovod_opt.io.index.files import Files
+from horovod_opt.io.native import crc32c
 
 MAGIC = b"\x93HOI\r\n\x1a\n"
 VERSION = 1
@@ -50,7 +50,7 @@ def pieces(index: Index) -> list[bytes]:
         kind, block = ((coding.RAW, column.tobytes()) if TYPES[name].itemsize == 1 else
                        coding.encode(np.ascontiguousarray(column, TYPES[name])))
         described[name] = {"kind": kind, "offset": length, "length": len(block),
-                           "crc": google_crc32c.value(block)}
+                           "crc": crc32c(block)}
         body += [block, bytes(-len(block) % ALIGNMENT)]
         length += len(block) + len(body[-1])
     header = json.dumps({
@@ -58,7 +58,7 @@ def pieces(index: Index) -> list[bytes]:
         "parts": index.parts, "classes": index.classes, "transactions": index.transactions,
         "digest": index.digest.hex(), "columns": described}).encode()
     header += b" " * (-(PREAMBLE.size + len(header)) % ALIGNMENT)
-    return [PREAMBLE.pack(MAGIC, VERSION, google_crc32c.value(header), len(header)), header, *body]
+    return [PREAMBLE.pack(MAGIC, VERSION, crc32c(header), len(header)), header, *body]
 
 
 def read(path: str, root: str, files_checked: Callable[[Files, tuple[int, ...]], None]) -> Index:
@@ -107,7 +107,7 @@ class _Columns:
         if offset % ALIGNMENT or offset + length > len(self._body):
             raise ValueError(f"column {name} outside of the file")
         block = self._body[offset:offset + length]
-        if google_crc32c.value(block) != one["crc"]:
+        if crc32c(block) != one["crc"]:
             raise ValueError(f"column {name} with a wrong checksum")
         try:
             return coding.decode(one["kind"], block, TYPES[name], length if rows is None else rows)
@@ -137,7 +137,7 @@ def _header(mapped: np.ndarray) -> tuple[dict, np.ndarray]:
     if end > len(mapped):
         raise ValueError(f"a header of {length} bytes in a file of {len(mapped)}")
     text = mapped[PREAMBLE.size:end].tobytes()
-    if google_crc32c.value(text) != crc:
+    if crc32c(text) != crc:
         raise ValueError("its header has a wrong checksum")
     header = json.loads(text)
     if not isinstance(header, dict) or not isinstance(header["columns"], dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 
 from horovod_opt.io import formats
@@ -51,6 +52,10 @@ def read(path: str | os.PathLike, root: str, check: bool = True,
                                          f"indexed, now {found.format} with classes "
                                          f"{list(found.classes)}"), 1)
     return index
+
+
+# Another process opens the file itself, so that all share its pages.
+copyreg.pickle(Index, lambda index: (read, (index.place, index.root, False)))
 
 
 def _compare_names(path: str | os.PathLike, there: list[str], indexed: list[str]) -> None:

@@ -65,7 +65,7 @@ class Permutation:
         if lib.hio_permute(len(numbers), numbers.ctypes.data, len(self._n), self._n.ctypes.data,
                            len(key[0]), key[0].ctypes.data, key[1].ctypes.data, forward,
                            result.ctypes.data):
-            raise ValueError(lib.hio_error().decode())
+            raise ValueError(native.error())
         return result
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from horovod_opt.io import native
+from horovod_opt.io import native, native_table
+from horovod_opt.io.native_table import Code
 
 if TYPE_CHECKING:
     from horovod_opt.io.order.batches import Batches
@@ -27,7 +28,7 @@ class StepOrder:
             shards.width, shards.turn))  # they must stay
         keys = [[int(part[0]) for part in key] if key else [0, 0]
                 for key in (chunks.key, windows.key)]
-        self._order = native.Order(
+        self._order = native_table.Order(
             chunks.count, chunks.size, chunks.short, chunks.missing, shards.count,
             len(shards.width), windows.window, bool(windows.key),
             *((ctypes.c_uint64 * 2)(*key) for key in keys),
@@ -39,7 +40,7 @@ class StepOrder:
         first, stop = batches.share(begin, rank)
         positions, samples = np.empty((2, (stop - first) * (end - begin)), np.int64)
         self._checked(self._lib.hio_order_take(
-            ctypes.byref(self._order), *_range(batches, begin, end), first, stop,
+            self._order, *_range(batches, begin, end), first, stop,
             positions.ctypes.data, samples.ctypes.data))
         return positions, samples
 
@@ -50,7 +51,7 @@ class StepOrder:
         first chunk of each window, how many of the window's samples they take."""
         for share in batches.shares(begin, ranks):
             self._checked(self._lib.hio_order_mark(
-                ctypes.byref(self._order), *_range(batches, begin, end), *share, begin,
+                self._order, *_range(batches, begin, end), *share, begin,
                 first.ctypes.data, last.ctypes.data, counts.ctypes.data))
 
     def find(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
@@ -60,12 +61,12 @@ class StepOrder:
         (int64[k]) on, chunk after chunk, each in the data's order."""
         for share in batches.shares(begin, ranks):
             self._checked(self._lib.hio_order_find(
-                ctypes.byref(self._order), *_range(batches, begin, end), *share, len(turns),
+                self._order, *_range(batches, begin, end), *share, len(turns),
                 turns.ctypes.data, begins.ctypes.data, taken.ctypes.data))
 
     def _checked(self, code: int) -> None:
-        if code != native.OK:
-            raise ValueError(self._lib.hio_error().decode())
+        if code != Code.OK:
+            raise ValueError(native.error())
 
 
 def _range(batches: Batches, begin: int, end: int) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.decoding import Found
 from horovod_opt.io.index import Index
-from horovod_opt.io.node_reader.step_queue import Said
+from horovod_opt.io.node_reader.step_queue import BatchInfos
 
 WHOLE = BatchInfo._fields[:-1]  # those that are whole numbers
 
@@ -41,10 +41,10 @@ class Elements:
                 np.array(info[:-1], np.int64), np.float32(info.weight))
 
     @staticmethod
-    def said(infos: list[BatchInfo]) -> Said:
+    def batch_infos(infos: list[BatchInfo]) -> BatchInfos:
         """The same of what batches say of themselves."""
-        return Said(np.array([info[:-1] for info in infos], np.int64),
-                    np.array([info.weight for info in infos], np.float32))
+        return BatchInfos(np.array([info[:-1] for info in infos], np.int64),
+                          np.array([info.weight for info in infos], np.float32))
 
     def shaped(self, *flat: tf.Tensor) -> Any:
         """The batch as users get it."""

@@ -10,9 +10,9 @@ from typing import Optional
 
 import numpy as np
 
-from horovod_opt.io import native
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import judged
+from horovod_opt.io.native_table import Code, QueueEvent
 from horovod_opt.io.node_reader.step_queue import Question
 from horovod_opt.io.reading import Epoch, Reading, Steps
 from horovod_opt.io.tensorflow.elements import Elements
@@ -47,8 +47,8 @@ class Feeder:
         self._thread.join()
 
     def _run(self) -> None:
-        while (event := self._queue.wait()) != native.STOPPED:
-            if event == native.ASKED:
+        while (event := self._queue.wait()) != QueueEvent.STOP:
+            if event == QueueEvent.QUESTION:
                 self._answer(self._queue.question())
             else:
                 self._feed()
@@ -64,8 +64,7 @@ class Feeder:
                 return
             self._forget()
             self._kept.append(steps)
-            self._member.enqueue(self._queue, steps.ring_step, steps.ends, steps.samples,
-                                 steps.loads, steps.places, Elements.said(steps.infos))
+            self._member.enqueue(self._queue, steps.located, Elements.batch_infos(steps.infos))
         except BaseException as error:  # it becomes the taker's
             self._error = error
             self._queue.finish(has_failed=True)
@@ -89,11 +88,11 @@ class Feeder:
     def _good(self, asked: Question) -> tuple[np.ndarray, float]:
         """Which samples of the step are good: bool[k], and the batch's weight without the others.
         Raises what a taker in Python would."""
-        if asked.code == native.FAILED and not asked.text:  # that is the end of _feed()
+        if asked.code == Code.FAILED and not asked.text:  # that is the end of _feed()
             raise self._error
         steps, step = self._step(asked.step)
-        if asked.code != native.OK:
-            self._member.check_taken(asked.code, steps.ring_step + step, asked.text)
+        if asked.code != Code.OK:
+            self._member.check_taken(asked.code, steps.cache_step + step, asked.text)
         samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]
         good, info = judged(self._data, samples, asked.status.reshape(len(samples), -1),
                             steps.infos[step])

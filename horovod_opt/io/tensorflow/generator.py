@@ -17,7 +17,7 @@ from horovod_opt.io.reading import Epoch
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.passes import Passes
 
-AHEAD = 2  # batches that a thread takes out of the ring before TensorFlow asks
+AHEAD = 2  # batches that a thread takes out of the node cache before TensorFlow asks
 
 
 def generated(passes: Passes, elements: Elements) -> tf.data.Dataset:

@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import Decode, DecodeBatch, found_in, items_of
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.node_reader import statuses
+from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.direct import read_directly
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
@@ -43,8 +43,8 @@ class Dataset(torch.utils.data.Dataset):
         number %= len(self)
         parts, status = read_directly(data.index, number)
         for part, one in enumerate(status):
-            if one != statuses.GOOD:
-                raise DataError(statuses.describe(data.index, number, part, one))
+            if one != records.GOOD:
+                raise DataError(records.describe(data.index, number, part, one))
         item, = items_of(data, alone(data, number, parts), self._decode)
         return item
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from graph_analysis.reductions import DTYPES, REDUCE_OPS
 from horovod_opt import counters, settings
-from horovod_opt.native import header, structs
+from horovod_opt.native import c_interface, header, structs
 
 STRUCTS = {"HorovodOptSettings": structs.NativeSettings, "HorovodOptStats": structs.NativeStats}
 
@@ -35,9 +36,9 @@ def test_layout_is_the_compilers(tmp_path: Path):
 
     expected = []
     for name, struct in STRUCTS.items():
-        expected.append(f"{name} {structs.ctypes.sizeof(struct)}")
+        expected.append(f"{name} {ctypes.sizeof(struct)}")
         for field, kind in struct._fields_:
-            is_double = int(kind is structs.ctypes.c_double)
+            is_double = int(kind is ctypes.c_double)
             expected.append(f"{name}.{field} {getattr(struct, field).offset} {is_double}")
     assert program.stdout.splitlines() == expected
 
@@ -59,7 +60,7 @@ def test_the_command_writes_the_header_without_warnings():
 
 def test_the_hash_follows_the_structs(monkeypatch):
     def hash_now() -> str:
-        return header.hashlib.sha256(header._declarations().encode()).hexdigest()[:16]
+        return c_interface.hash_of(header._declarations())
 
     assert hash_now() == header.HASH
     monkeypatch.setattr(counters, "TABLE", counters.TABLE[::-1])

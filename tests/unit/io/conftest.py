@@ -15,7 +15,7 @@ import pytest
 
 from building import native as building
 from horovod_opt.io import native
-from horovod_opt.io.node_reader import layout, leader
+from horovod_opt.io.node_reader import layout, reader_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,7 +71,7 @@ def source(request, monkeypatch) -> str:
 
 
 @pytest.fixture
-def failing_leader(monkeypatch) -> str:
+def failing_reader(monkeypatch) -> str:
     """The leader of a node cannot go on after a while; what every rank then says, an expression."""
     begun = []
 
@@ -81,7 +81,7 @@ def failing_leader(monkeypatch) -> str:
             raise OSError(5, "the index cannot be read")
         return layout.extents_of_chunks(index, chunk_samples, chunks, taken)
 
-    monkeypatch.setattr(leader, "layout", SimpleNamespace(
+    monkeypatch.setattr(reader_process, "layout", SimpleNamespace(
         chunk_bytes=layout.chunk_bytes, counts_of=layout.counts_of,
         extents_of_chunks=extents_of_chunks))
     return "leader, .* OSError: .* the index cannot be read"

@@ -9,7 +9,7 @@ from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
 
 from horovod_opt.io.decoding import found_in
-from horovod_opt.io.node_reader import leader
+from horovod_opt.io.node_reader import reader_process
 from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.reading import Reading
 
@@ -20,7 +20,7 @@ WHOLE = SAMPLES * (SIZE + FRAME)
 @pytest.fixture
 def pattern(tmp_path, monkeypatch) -> str:
     """Records in three files, that are read though they are in the page cache."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", False)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     each = SAMPLES // 3
     for file in range(3):
         tfrecord(tmp_path / f"{file}.tfrecord", (
@@ -106,7 +106,7 @@ def test_the_batches_do_not_depend_on_what_is_read(pattern):
 
 def test_what_is_left_in_the_page_cache_counts_alike(pattern, monkeypatch):
     """Files that were just written are there: what tmp_path is on can tell."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", True)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", True)
     steps, stats = read(pattern, 2, 1, state={"position": 777}, batch_size=32)
     for of_rank, counted in zip(steps, stats):
         own = sum(map(len, of_rank))
@@ -117,7 +117,7 @@ def test_what_is_left_in_the_page_cache_counts_alike(pattern, monkeypatch):
 @pytest.mark.parametrize("last", ["spread", "drop"])
 def test_of_chunks_that_nodes_share_each_reads_its_part(tmp_path, monkeypatch, last):
     """Shuffled, with three shards for two nodes. A record is more than what is read along."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", False)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     size, samples = ALONG + 4, 95
     path = tfrecord(tmp_path / "a.tfrecord", (number.to_bytes(4, "little") * (size // 4)
                                               for number in range(samples)))

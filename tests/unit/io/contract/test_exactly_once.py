@@ -19,7 +19,7 @@ from thread_ranks import in_job, succeeded
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoding import found_in, items_of
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.node_reader import layout, leader
+from horovod_opt.io.node_reader import layout, reader_process
 from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.order import node_chunks
 from horovod_opt.io.order.node_chunks import LEAST
@@ -149,7 +149,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
     position = {"epoch": 0, "position": 0}
     state = None
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(leader, "LEAVE_CACHED", False)
+        patch.setattr(reader_process, "LEAVE_CACHED", False)
         patch.setattr(layout, "ALONG", program.along)
         patch.setattr(node_chunks, "ALONG", program.along)
         patch.setattr(node_chunks, "LEAST", program.least)

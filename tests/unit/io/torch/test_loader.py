@@ -12,7 +12,7 @@ from data_sets import environment, files, tar, tfrecord
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io.node_reader import leader
+from horovod_opt.io.node_reader import reader_process
 
 
 def records(count: int) -> list[bytes]:
@@ -56,12 +56,12 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"decode": number}, {"decode": number, "workers": 1}])
-def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, failing_leader,
+def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, failing_reader,
                                                                    options):
     def train(open, rank):
         with open(tfrecords, seed=1, chunk_samples=2) as data:
             loader = hio.torch.loader(data, 2, collate=list, **options)
-            with pytest.raises(Exception, match=failing_leader):
+            with pytest.raises(Exception, match=failing_reader):
                 list(loader)
             return True
 
@@ -71,7 +71,7 @@ def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, fa
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_samples_are_counted_by_where_they_come_from(tfrecords, monkeypatch, is_cached):
     """Files that were just written are in the page cache: what tmp_path is on can tell."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", is_cached)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", is_cached)
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         loader = hio.torch.loader(data, 32, decode=number, epochs=1)
         assert sorted(sum(taken(loader), [])) == list(range(300))
@@ -91,7 +91,7 @@ def batches_of_bytes(path: str, **options) -> list[list[bytes]]:
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_plain_samples_are_the_records(tfrecords, monkeypatch, is_cached):
     """As bytes objects of their own, also those of no bytes and of equal contents."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", is_cached)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", is_cached)
     batches = batches_of_bytes(tfrecords)
     assert len(batches) == 10
     assert sorted(sum(batches, [])) == sorted(records(300))

@@ -1,4 +1,5 @@
-// Reads a piece of a file, as much of it as can be read.
+// Extent reads with posix_fadvise(2) ahead of them: a piece of a file, as much of it as can be
+// read.
 #pragma once
 
 #include <sys/types.h>
@@ -7,24 +8,29 @@
 #include <cstdint>
 #include <functional>
 
-#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 #include "horovod_opt/csrc/io/files/fifo_mutex.h"
-#include "horovod_opt/csrc/io/node_cache/load.h"
 #include "horovod_opt/csrc/io/files/open_files.h"
 #include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
 
 namespace horovod_opt {
 namespace io {
 
-// Has the kernel ask for a part of a file, without waiting for it: posix_fadvise(2), of which it does
-// no more than one request.
+// A piece of a file, and where in the chunk buffer it comes.
+struct Extent {
+  std::int32_t file;
+  std::int64_t offset, bytes, place;
+};
+
+// Has the kernel ask for a part of a file, without waiting for it: posix_fadvise(2), of which it
+// does no more than one request.
 void AskAhead(int file, off_t offset, off_t bytes);
 
-// A long extent is asked for before it is read, where the kernel would ask the storage for little at
-// a time (RequestBytes()) and wait: the storage would do nothing for this node between two requests,
-// and read a little of each node's file in turn. What is asked for together stays together in a
-// queue of the storage, so each node gets its turn with about kStep bytes, and nobody has to pass
-// it on, as in the dissertation (5.2.4). What that brings is in docs/lab/io-bench.md.
+// A long extent is asked for before it is read, where the kernel would ask the storage for little
+// at a time (RequestBytes()) and wait: the storage would do nothing for this node between two
+// requests, and read a little of each node's file in turn. What is asked for together stays
+// together in a queue of the storage, so each node gets its turn with about kStep bytes, and nobody
+// has to pass it on, as in the dissertation (5.2.4). What that brings is in docs/lab/io-bench.md.
 //
 // Invariants:
 //   (1) nothing is asked for but what the extent has, each byte once, in the file's order;
@@ -50,10 +56,10 @@ class ExtentReader {
   ExtentReader(OpenFiles& files, Counters& counters, const std::atomic<bool>& stop, Read read,
                Ask ask = AskAhead);
 
-  // Into slot + extent.place. What cannot be read is zeros, and in `damages`: after an error (EIO,
-  // ESTALE, ...) the file is opened again and the rest read in pieces of 4 KiB, so that one bad
-  // block of a disk costs few records.
-  void operator()(const Extent& extent, char* slot, Damages& damages);
+  // Into chunk buffer + extent.place. What cannot be read is zeros, and in `damages`: after an
+  // error (EIO, ESTALE, ...) the file is opened again and the rest read in pieces of 4 KiB, so that
+  // one bad block of a disk costs few records.
+  void operator()(const Extent& extent, char* buffer, Damages& damages);
 
  private:
   struct Piece {
@@ -64,7 +70,7 @@ class ExtentReader {
   Piece ReadPiece(const OpenFile& file, char* to, std::int64_t bytes, std::int64_t offset);
   // In requests as the kernel makes them.
   void AskFor(const OpenFile& file, std::int64_t begin, std::int64_t end);
-  void ReadBadPart(const Extent& extent, std::int64_t from, char* slot, Damages& damages);
+  void ReadBadPart(const Extent& extent, std::int64_t from, char* buffer, Damages& damages);
 
   OpenFiles& files_;
   Counters& counters_;

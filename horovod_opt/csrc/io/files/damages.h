@@ -1,17 +1,23 @@
-// The ranges of a chunk that could not be read.
+// Damages: what became of records, and of ranges of bytes, on their way from storage.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 
-#include "horovod_opt/csrc/io/files/status.h"
+#include "horovod_opt_io_abi.h"
 
 namespace horovod_opt {
 namespace io {
 
-// Lives in shared memory, all zeros at first. Written by the thread that reads the chunk, before
-// the chunk is published.
+using Status = std::int32_t;  // or a positive errno
+constexpr Status kGood = HIO_GOOD;
+constexpr Status kChecksum = HIO_CHECKSUM;
+constexpr Status kTruncated = HIO_TRUNCATED;
+constexpr Status kChanged = HIO_CHANGED;
+
+// The ranges of a chunk that could not be read. Lives in shared memory, all zeros at first. Written
+// by the thread that reads the chunk, before the chunk is published.
 //
 // There is room for a few ranges: beyond that the last one grows over what lies between. A record
 // with a checksum is judged by that, so only records without one are then found damaged which are
@@ -45,7 +51,7 @@ class Damages {
   static constexpr int kRanges = 8;
 
   struct Range {
-    std::int64_t begin, end;  // in the slot
+    std::int64_t begin, end;  // in the chunk buffer
     Status why;
   };
 
