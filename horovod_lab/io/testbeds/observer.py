@@ -11,7 +11,7 @@ import numpy as np
 
 from horovod_lab.io.testbeds.meeting import Meeting
 from horovod_lab.io.testbeds.processes import cpu_seconds, memory
-from horovod_opt.io.order.relative_entropy import measured
+from horovod_opt.io.order.relative_entropy import measure_rl
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins
 
@@ -55,7 +55,7 @@ def shuffle(numbers: list[np.ndarray], sizes: list[list[int]], records: int) -> 
     sizes."""
     stream = np.concatenate(in_turn(numbers, sizes))
     seen = len(np.unique(stream))
-    return {"rl": measured(stream, records), "missing": records - seen,
+    return {"rl": measure_rl(stream, records), "missing": records - seen,
             "repeated": len(stream) - seen}
 
 

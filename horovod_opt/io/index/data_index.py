@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from horovod_opt.io.formats.texts import Texts
+from horovod_opt.io.formats.columns import Texts
 from horovod_opt.io.index.files import Files
 
 DIGEST_BYTES = 16
@@ -42,7 +42,7 @@ class Index:
 
     def __reduce__(self):
         """Another process opens the file itself, so that all share its pages."""
-        from horovod_opt.io.index.loading import read
+        from horovod_opt.io.index.lookup import read
 
         return read, (self.place, self.root, False)
 

@@ -72,7 +72,7 @@ def source(request, monkeypatch) -> str:
 
 
 @pytest.fixture
-def failing_leader(monkeypatch) -> str:
+def failing_reader(monkeypatch) -> str:
     """The leader of a node cannot go on after a while; what every rank then says, an expression."""
     begun = []
 

@@ -8,10 +8,10 @@ import pytest
 from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
 
-from horovod_opt.io.decoding import found_in
+from horovod_opt.io.decoder import read_step
 from horovod_opt.io.node_reader import leader
 from horovod_opt.io.node_reader.layout import ALONG
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 
 SIZE, SAMPLES, FRAME = 3000, 1500, 16
 WHOLE = SAMPLES * (SIZE + FRAME)
@@ -38,12 +38,12 @@ def read(pattern: str, nodes: int, local: int, state: dict | None = None, epochs
         with open_data(pattern, **{"shuffle": False, **(options or {})}) as data:
             if state is not None:
                 data.load_state_dict({**data.state_dict(), **state})
-            reading = Reading(data, **{"batch_size": None, "global_batch_size": None,
-                                       "last": "spread", "epochs": epochs, **batch})
+            source = StepSource(data, **{"batch_size": None, "global_batch_size": None,
+                                         "last": "spread", "epochs": epochs, **batch})
             steps = []
             for _ in range(epochs):
-                for step in reading.samples(reading.begin()):
-                    taken = found_in(data, reading.member, step, True).samples.plain()
+                for step in source.samples(source.begin()):
+                    taken = read_step(data, source.member, step, True).samples.plain()
                     assert [int.from_bytes(one[:4], "little") for one in taken] == (
                         step.samples.tolist())
                     steps.append(step.samples.tolist())

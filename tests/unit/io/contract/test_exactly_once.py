@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from thread_ranks import in_job, succeeded
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import found_in, items_of
+from horovod_opt.io.decoder import decode_samples, read_step
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.node_reader import layout, leader
 from horovod_opt.io.node_reader.layout import ALONG
+from horovod_opt.io.node_reads import LEAST
 from horovod_opt.io.order import node_chunks
-from horovod_opt.io.order.node_chunks import LEAST
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 
 EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/work/soak.md
 
@@ -92,14 +92,14 @@ class Taken(NamedTuple):
 
 def take_steps(data: Data, job: Job) -> tuple[list[Taken], dict]:
     """What this rank takes until its last state, and that state."""
-    reading = Reading(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
+    source = StepSource(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
     taken: list[Taken] = []
     last_epoch, steps, state = data.epoch + 1, job.steps, data.state_dict()
     while steps is None and data.epoch <= last_epoch or steps is not None and len(taken) < steps:
-        epoch = reading.begin()
-        for step in reading.samples(epoch):
-            items = items_of(data, found_in(data, reading.member, step).samples,
-                             lambda sample: (sample.number, sample.data))
+        epoch = source.begin()
+        for step in source.samples(epoch):
+            items = decode_samples(data, read_step(data, source.member, step).samples,
+                                   lambda sample: (sample.number, sample.data))
             for number, contents in items:
                 assert contents == record(number, len(contents))
             info = step.info

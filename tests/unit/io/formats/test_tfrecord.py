@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats import tfrecord, window
+from horovod_opt.io.formats import read_buffer, tfrecord
 
 # Written by TensorFlow 2.21: the records b"horovod" and b"".
 BY_TENSORFLOW = bytes.fromhex("0700000000000000bbd79f11686f726f766f64c39e16c4"
@@ -63,7 +63,8 @@ def test_every_byte_is_read_once(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a", [os.urandom(100) for _ in range(200)])
     monkeypatch.setattr(tfrecord, "BLOCK", 1000)
     read, pread = [], os.pread
-    monkeypatch.setattr(window.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(
+        read_buffer.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
     scan(path)
     assert b"".join(read) == path.read_bytes()
 
@@ -71,7 +72,8 @@ def test_every_byte_is_read_once(tmp_path, monkeypatch):
 def test_structure_alone_does_not_read_long_records(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a", [bytes(1 << 20)] * 4)
     read, pread = [], os.pread
-    monkeypatch.setattr(window.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(
+        read_buffer.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
     scan(path, contents=False)
     assert sum(map(len, read)) < 1 << 20
 

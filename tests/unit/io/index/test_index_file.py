@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DataError, Missing
-from horovod_opt.io.index import index_file, validate
-from horovod_opt.io.index.loading import read
+from horovod_opt.io.index import index_file, validation
+from horovod_opt.io.index.lookup import read
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,7 @@ def test_no_forgery_crashes_or_takes_memory(root, data, name):
 @pytest.mark.parametrize("at_once", [1, 2, 1 << 20])
 def test_records_in_any_order_may_not_overlap(root, monkeypatch, at_once):
     """LMDB's keys can be in another order than its values."""
-    monkeypatch.setattr(validate, "AT_ONCE", at_once)
+    monkeypatch.setattr(validation, "AT_ONCE", at_once)
     good = read(root / "lmdb.hoi", str(root / "db"))
     offsets, sizes = good.offset[:, 0].copy(), good.size[:, 0].copy()
     turned = with_column(split(root / "lmdb.hoi"), "size", sizes[::-1])

@@ -16,7 +16,7 @@ import pytest
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import DataError, Missing
-from horovod_opt.io.index import building, places
+from horovod_opt.io.index import builder, places
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_no_space_anywhere(data, monkeypatch):
 
 def test_no_place_is_found_out_before_the_data_is_read(data, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(building.tfrecord, "scan", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(builder.tfrecord, "scan", lambda *_: pytest.fail("it was read"))
     with pytest.raises(DataError, match="file/x.hoi: (Not a directory|File exists)"):
         index.build(data, place=tmp_path / "file" / "x.hoi")
 
@@ -157,7 +157,7 @@ def test_what_a_killed_writer_left_is_removed(data):
 
 
 def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
-    scans, scan = [], building.tfrecord.scan
+    scans, scan = [], builder.tfrecord.scan
     scanning, go_on = threading.Event(), threading.Event()
 
     def slow(*args):
@@ -166,7 +166,7 @@ def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
         assert go_on.wait(30)
         return scan(*args)
 
-    monkeypatch.setattr(building.tfrecord, "scan", slow)
+    monkeypatch.setattr(builder.tfrecord, "scan", slow)
     built = []
     jobs = [threading.Thread(target=lambda: built.append(index.build(data))) for _ in range(2)]
     jobs[0].start()
@@ -187,8 +187,8 @@ def test_the_second_job_builds_if_the_first_ones_lacks_checksums(tmp_path, monke
     def other_job_first(file, operation):
         monkeypatch.setattr(places, "flock", lock)
         place = places.candidates(path)[0]
-        found = building._scanned(building.formats.find(path), False, None)
-        places.write([place], building.index_file.pieces(found))
+        found = builder._scan(builder.formats.find(path), False, None)
+        places.write([place], builder.index_file.pieces(found))
         lock(file, operation)
 
     monkeypatch.setattr(places, "flock", other_job_first)

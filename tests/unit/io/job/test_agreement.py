@@ -8,13 +8,13 @@ import pytest
 from thread_ranks import on_ranks
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.job.agreement import agreeing, equal, together
+from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
 from horovod_opt.io.job.communication import ALONE
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_results_are_those_of_each_rank(size):
-    assert on_ranks(size, lambda ranks: together(ranks, lambda: 10 * ranks.rank)) == [
+    assert on_ranks(size, lambda ranks: run_together(ranks, lambda: 10 * ranks.rank)) == [
         10 * rank for rank in range(size)]
 
 
@@ -23,7 +23,7 @@ def test_one_rank_may_take_long():
         time.sleep(1.0 * (ranks.rank == 1))
         return ranks.rank
 
-    assert on_ranks(3, lambda ranks: together(ranks, lambda: act(ranks))) == [0, 1, 2]
+    assert on_ranks(3, lambda ranks: run_together(ranks, lambda: act(ranks))) == [0, 1, 2]
 
 
 def fail_on(rank: int, error: Exception):
@@ -32,7 +32,7 @@ def fail_on(rank: int, error: Exception):
             if ranks.rank == rank:
                 raise error
 
-        return together(ranks, act)
+        return run_together(ranks, act)
 
     return function
 
@@ -55,7 +55,7 @@ def test_an_error_that_all_have_is_said_once():
         def act():
             raise InputError("memory=0")
 
-        return together(ranks, act)
+        return run_together(ranks, act)
 
     errors = on_ranks(3, function)
     assert [type(one) for one in errors] == [InputError] * 3
@@ -68,7 +68,7 @@ def test_different_errors_are_all_said():
             if ranks.rank != 1:
                 raise DataError(f"file {ranks.rank // 3}")
 
-        return together(ranks, act)
+        return run_together(ranks, act)
 
     errors = on_ranks(4, function)
     assert {str(one) for one in errors} == {"ranks 0, 2: file 0; rank 3: file 1"}
@@ -76,16 +76,16 @@ def test_different_errors_are_all_said():
 
 def test_alone_nothing_is_wrapped():
     with pytest.raises(KeyError):
-        together(ALONE, lambda: {}["x"])
+        run_together(ALONE, lambda: {}["x"])
 
 
 def test_equal_values_pass():
-    assert on_ranks(3, lambda ranks: equal(ranks, {"seed": 1, "pattern": ("a", "b")}, "-")) == [
-        None] * 3
+    assert on_ranks(3, lambda ranks: require_equal(
+        ranks, {"seed": 1, "pattern": ("a", "b")}, "-")) == [None] * 3
 
 
 def test_values_that_differ_are_named_with_their_ranks():
-    errors = on_ranks(3, lambda ranks: equal(
+    errors = on_ranks(3, lambda ranks: require_equal(
         ranks, {"same": 0, "seed": 7 if ranks.rank == 1 else 1}, "give one seed"))
     assert [type(one) for one in errors] == [InputError] * 3
     assert {str(one) for one in errors} == {
@@ -93,8 +93,9 @@ def test_values_that_differ_are_named_with_their_ranks():
 
 
 def test_ranks_that_do_not_know_a_value_agree():
-    assert on_ranks(3, lambda ranks: agreeing(ranks, "x", (None, 1, 1)[ranks.rank], "-")) == [
-        None] * 3
-    errors = on_ranks(3, lambda ranks: agreeing(ranks, "x", (1, None, 2)[ranks.rank], "look"))
+    assert on_ranks(3, lambda ranks: require_agreement(
+        ranks, "x", (None, 1, 1)[ranks.rank], "-")) == [None] * 3
+    errors = on_ranks(3, lambda ranks: require_agreement(
+        ranks, "x", (1, None, 2)[ranks.rank], "look"))
     assert {str(one) for one in errors} == {
         "x differs between the ranks: 1 on rank 0; 2 on rank 2; remedy: look"}

@@ -46,7 +46,7 @@ def test_ranks_have_equally_many_samples_in_each_step(job):
         weights = [batches.weight(step, rank) for rank in range(batches.ranks)]
         assert sum(weights) == pytest.approx(batches.ranks)
         for rank in range(batches.ranks):
-            assert batches.size(step, rank) <= batches.slots(step, rank)
+            assert batches.size(step, rank) <= batches.capacity(step, rank)
 
 
 @settings(max_examples=120, deadline=None)
@@ -96,7 +96,7 @@ def test_the_remainder_is_dropped():
 def test_the_remainder_is_masked():
     batches = Batches(Order(21, 1), 2, batch_size=4, last="mask")
     assert [batches.size(2, rank) for rank in range(2)] == [3, 2]
-    assert [batches.slots(2, rank) for rank in range(2)] == [4, 4]
+    assert [batches.capacity(2, rank) for rank in range(2)] == [4, 4]
     assert [batches.weight(2, rank) for rank in range(2)] == [3 * 2 / 5, 2 * 2 / 5]
 
 

@@ -77,13 +77,13 @@ def test_samples_stay_within_their_window():
     order = Order(4000, 10, shards=4, window=5)
     one = order.epoch(0)
     places = np.arange(4000)
-    first, end = one.windows.turns(one.chunks.turn_at(places))
-    there = one.chunks.turn_at(one.windows.forward(places))
+    first, end = one.windows.chunks(one.chunks.ordinal_at(places))
+    there = one.chunks.ordinal_at(one.windows.forward(places))
     assert ((first <= there) & (there < end)).all()
     assert (end - first).max() == 5
-    # Shards of turns 0 to 3 begin with windows of 1, 2, 3 and 4 chunks.
+    # Shards of ordinals 0 to 3 begin with windows of 1, 2, 3 and 4 chunks.
     starts = one.shards.first_chunk[digit_reversed(4)]
-    assert one.windows.turns(starts)[1].tolist() == (starts + [1, 2, 3, 4]).tolist()
+    assert one.windows.chunks(starts)[1].tolist() == (starts + [1, 2, 3, 4]).tolist()
 
 
 def test_turns_reverse_the_digits_of_mixed_radices():
@@ -104,7 +104,7 @@ def test_groups_of_shards_give_each_batch_the_same_number(shards, groups):
         for batch in (group, 3 * group):
             for start in range(0, whole - batch, max(1, whole // 50)):
                 places = one.shards.place_of(np.arange(start, start + batch))
-                shard = one.shards.shard_of_chunk(one.chunks.turn_at(places))
+                shard = one.shards.shard_of_chunk(one.chunks.ordinal_at(places))
                 counts = np.bincount(shard // (shards // group), minlength=group)
                 assert counts.tolist() == [batch // group] * group
 

@@ -54,10 +54,10 @@ def test_marks_are_what_samples_say(job, data):
     for step in range(last_piece):
         for rank in ranks:
             samples = one.steps.take(batches, step, step + 1, rank)[1]
-            turns = one.chunks.turn_of(samples // order.chunk_samples)
-            np.minimum.at(wanted_first, turns, step)
-            np.maximum.at(wanted_last, turns, step)
-            np.add.at(wanted_counts, one.windows.turns(turns)[0], 1)
+            ordinals = one.chunks.ordinal_of(samples // order.chunk_samples)
+            np.minimum.at(wanted_first, ordinals, step)
+            np.maximum.at(wanted_last, ordinals, step)
+            np.add.at(wanted_counts, one.windows.chunks(ordinals)[0], 1)
     assert counts.tolist() == wanted_counts.tolist()
     assert first.tolist() == wanted_first.tolist() and last.tolist() == wanted_last.tolist()
 

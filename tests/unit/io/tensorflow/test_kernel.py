@@ -99,7 +99,7 @@ def test_what_the_feeder_raises_is_the_error(tmp_path, kernel, monkeypatch):
             raise RuntimeError("it has failed")
             yield
 
-        monkeypatch.setattr("horovod_opt.io.reading.Reading.steps_together", failing)
+        monkeypatch.setattr("horovod_opt.io.step_source.StepSource.step_groups", failing)
         with pytest.raises(tf.errors.UnknownError, match="RuntimeError: it has failed"):
             list(ds)
 

@@ -85,11 +85,11 @@ folder, path = sys.argv[1:]
 with open(f"{folder}/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
 import horovod_opt.io as hio
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 for memory in ("4GiB", None):
     with hio.open(path, memory=memory) as data:
         try:
-            print(Reading(data, 2, None, "spread").steps)
+            print(StepSource(data, 2, None, "spread").steps)
         except hio.InputError as error:
             print(error)
 """

@@ -15,8 +15,8 @@ import pytest
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DamagedRecords, DataError, Missing, Stale
-from horovod_opt.io.formats import window
-from horovod_opt.io.index import building, checksums
+from horovod_opt.io.formats import read_buffer
+from horovod_opt.io.index import builder, checksums
 
 
 @pytest.fixture(autouse=True)
@@ -188,14 +188,14 @@ def test_lmdb_that_is_written_without_a_new_time(tmp_path):
 
 def test_a_file_that_is_replaced_while_it_is_indexed(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a.tfrecord", [b"old"])
-    scan = building.tfrecord.scan
+    scan = builder.tfrecord.scan
 
     def replaced(*args):
         found = scan(*args)
         data_sets.tfrecord(tmp_path / "b", [b"new!"]).replace(path)
         return found
 
-    monkeypatch.setattr(building.tfrecord, "scan", replaced)
+    monkeypatch.setattr(builder.tfrecord, "scan", replaced)
     with pytest.raises(DataError, match=r"a\.tfrecord: size 19 when indexed, now 20: it changed "
                                         "while it was indexed"):
         index.build(path)
@@ -243,7 +243,7 @@ def test_an_error_of_the_disk(tmp_path, monkeypatch):
     def broken(file, length, offset):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(window.os, "pread", broken)
+    monkeypatch.setattr(read_buffer.os, "pread", broken)
     with pytest.raises(DataError, match=r"a\.tar: cannot be read at byte 512: Input/output error"):
         index.build(pattern)
 
@@ -252,7 +252,7 @@ def test_short_reads_are_gone_on_with(tmp_path, monkeypatch):
     pattern = of_each_format(tmp_path)["folder"]
     expected = index.build(pattern).crc
     pread = os.pread
-    monkeypatch.setattr(window.os, "pread", lambda file, length, offset:
+    monkeypatch.setattr(read_buffer.os, "pread", lambda file, length, offset:
                         pread(file, min(length, 7), offset))
     assert np.array_equal(index.build(pattern).crc, expected)
 
@@ -269,7 +269,7 @@ def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
     for task, cost, block in ((64 << 20, 64 << 10, 4 << 20), (1000, 10, 50), (1, 1, 7)):
         monkeypatch.setattr(checksums, "TASK", task)
         monkeypatch.setattr(checksums, "COST", cost)
-        monkeypatch.setattr(checksums.Window.__init__, "__defaults__", (block,))
+        monkeypatch.setattr(checksums.ReadBuffer.__init__, "__defaults__", (block,))
         told = []
         crc, bad = checksums.checksums([str(path) for path in paths], file, offset, size,
                                        told.append)
