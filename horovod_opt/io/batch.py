@@ -45,12 +45,12 @@ def with_info(batch: Any, info: BatchInfo) -> Any:
         else:
             result = derived._make(batch) if hasattr(kind, "_make") else derived(batch)
     except TypeError:  # such as of None
-        result = Anything(batch)
+        result = BatchWrapper(batch)
     result.info = info
     return result
 
 
-class Anything(NamedTuple("Anything", [("data", Any)])):
+class BatchWrapper(NamedTuple("BatchWrapper", [("data", Any)])):
     """A batch of a type that can take no attribute and cannot be derived from, such as None."""
 
 

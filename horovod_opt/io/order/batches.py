@@ -26,7 +26,7 @@ class Batches:
       - "spread": the last two batches share it, sizes differ by at most 1. It joins the last batch
         where a rank would get no sample, which is possible only with fewer than 2 samples a rank.
       - "drop": it is left out.
-      - "mask": the last batch has it, with shares that count as full: `slots` less `size` are
+      - "mask": the last batch has it, with shares that count as full: `capacity` less `size` are
         missing.
 
     An epoch that is resumed with fewer samples left than ranks has one step, in which the last

@@ -34,14 +34,14 @@ def pattern(tmp_path) -> str:
 
 def take(data: hio.Data, source: StepSource, steps: int) -> list[int]:
     """Samples of the next steps."""
-    found: list[int] = []
+    numbers: list[int] = []
     for step in source.samples(source.begin()):
-        found += step.samples.tolist()
+        numbers += step.samples.tolist()
         data.advance(step.info.epoch, step.info.end)
         steps -= 1
         if not steps:
             break
-    return found
+    return numbers
 
 
 def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
@@ -76,11 +76,11 @@ def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
 
 
 def test_ranks_that_have_opened_other_data_say_so(pattern, ranks):
-    def opened(communication) -> None:
+    def open_data(communication) -> None:
         ranks(communication)
         with hio.open(pattern, seed=communication.rank, elastic=True) as data:
             StepSource(data, 5, None, "spread")
 
-    results = on_ranks(2, opened)
-    assert [type(one) for one in results] == [InputError] * 2
+    results = on_ranks(2, open_data)
+    assert [type(result) for result in results] == [InputError] * 2
     assert "seed differs between the ranks: 0 on rank 0; 1 on rank 1" in str(results[0])

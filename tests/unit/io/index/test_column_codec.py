@@ -47,8 +47,8 @@ def test_any_column(values, dtype):
     (np.array([[1, 2], [3, 4]], I8), column_codec.RAW, 32),
 ])
 def test_kinds(column, kind, most):
-    chosen, length = there_and_back(column)
-    assert chosen == kind and length <= most
+    stored_kind, length = there_and_back(column)
+    assert stored_kind == kind and length <= most
 
 
 def test_what_is_raw_or_constant_takes_no_memory():

@@ -39,14 +39,14 @@ def fail_on(rank: int, error: Exception):
 
 def test_all_raise_what_one_raises():
     errors = on_ranks(3, fail_on(1, DataError("no such file: x")))
-    assert [type(one) for one in errors] == [DataError] * 3
-    assert {str(one) for one in errors} == {"rank 1: no such file: x"}
+    assert [type(error) for error in errors] == [DataError] * 3
+    assert {str(error) for error in errors} == {"rank 1: no such file: x"}
 
 
 def test_what_nobody_expected_is_raised_everywhere_too():
     errors = on_ranks(2, fail_on(0, KeyError("shape")))
-    assert [type(one) for one in errors] == [DataError] * 2
-    assert {str(one) for one in errors} == {"rank 0: KeyError: 'shape'"}
+    assert [type(error) for error in errors] == [DataError] * 2
+    assert {str(error) for error in errors} == {"rank 0: KeyError: 'shape'"}
     assert isinstance(errors[0].__cause__, KeyError)
 
 
@@ -58,8 +58,8 @@ def test_an_error_that_all_have_is_said_once():
         return run_together(ranks, act)
 
     errors = on_ranks(3, function)
-    assert [type(one) for one in errors] == [InputError] * 3
-    assert {str(one) for one in errors} == {"memory=0"}
+    assert [type(error) for error in errors] == [InputError] * 3
+    assert {str(error) for error in errors} == {"memory=0"}
 
 
 def test_different_errors_are_all_said():
@@ -71,7 +71,7 @@ def test_different_errors_are_all_said():
         return run_together(ranks, act)
 
     errors = on_ranks(4, function)
-    assert {str(one) for one in errors} == {"ranks 0, 2: file 0; rank 3: file 1"}
+    assert {str(error) for error in errors} == {"ranks 0, 2: file 0; rank 3: file 1"}
 
 
 def test_alone_nothing_is_wrapped():
@@ -87,8 +87,8 @@ def test_equal_values_pass():
 def test_values_that_differ_are_named_with_their_ranks():
     errors = on_ranks(3, lambda ranks: require_equal(
         ranks, {"same": 0, "seed": 7 if ranks.rank == 1 else 1}, "give one seed"))
-    assert [type(one) for one in errors] == [InputError] * 3
-    assert {str(one) for one in errors} == {
+    assert [type(error) for error in errors] == [InputError] * 3
+    assert {str(error) for error in errors} == {
         "seed differs between the ranks: 1 on ranks 0, 2; 7 on rank 1; remedy: give one seed"}
 
 
@@ -97,5 +97,5 @@ def test_ranks_that_do_not_know_a_value_agree():
         ranks, "x", (None, 1, 1)[ranks.rank], "-")) == [None] * 3
     errors = on_ranks(3, lambda ranks: require_agreement(
         ranks, "x", (1, None, 2)[ranks.rank], "look"))
-    assert {str(one) for one in errors} == {
+    assert {str(error) for error in errors} == {
         "x differs between the ranks: 1 on rank 0; 2 on rank 2; remedy: look"}

@@ -74,7 +74,7 @@ def test_what_is_expected_is_measured(window):
 
 
 def test_the_window_for_a_relative_entropy():
-    for wanted in (0.5, 0.7, 0.9):
-        window = window_for(wanted, 200_000, 50, 32)
-        assert expected_rl(200_000, 50, 32, window) >= wanted
-        assert window == 1 or expected_rl(200_000, 50, 32, window - 1) < wanted
+    for target in (0.5, 0.7, 0.9):
+        window = window_for(target, 200_000, 50, 32)
+        assert expected_rl(200_000, 50, 32, window) >= target
+        assert window == 1 or expected_rl(200_000, 50, 32, window - 1) < target

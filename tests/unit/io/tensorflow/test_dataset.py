@@ -254,8 +254,8 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
 def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate()
-                if one.name in ("hio-decode", "hio-steps")]
+        return [thread.name for thread in threading.enumerate()
+                if thread.name in ("hio-decode", "hio-steps")]
 
     def have_ended() -> bool:
         deadline = time.monotonic() + 20
