@@ -64,7 +64,7 @@ class Scan:
 
     `offset` and `size` are int64[n, P], in bytes; `crc` is the crc32c of each part, uint32[n, P],
     or None where the file does not hold it. `keys` is None where samples have none of their own.
-    `damaged` describes records that do not match the checksum that the file holds for them.
+    `damages` describes records that do not match the checksum that the file holds for them.
     """
 
     parts: tuple[str, ...]
@@ -72,4 +72,4 @@ class Scan:
     size: np.ndarray
     crc: np.ndarray | None = None
     keys: Texts | None = None
-    damaged: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)

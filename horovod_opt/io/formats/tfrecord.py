@@ -47,7 +47,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
     later record can be found then.
     """
     offsets, sizes, crcs = array("q"), array("q"), array("I")
-    damaged = []
+    damages = []
     position = reported = 0
     with ReadBuffer(path, size, BLOCK if contents else STRUCTURE_BLOCK) as buffer:
         while position < size:
@@ -64,7 +64,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
             actual = buffer.crc32c(start, length) if contents else None
             stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))
             if contents and actual != stored:
-                damaged.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
+                damages.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
                                f"checksum {stored:08x}, but its data has {actual:08x}")
             offsets.append(start)
             sizes.append(length)
@@ -75,7 +75,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
                 reported = position
     advance(position - reported)
     return Scan(("",), _column(offsets, np.int64), _column(sizes, np.int64),
-                _column(crcs, np.uint32), damaged=damaged)
+                _column(crcs, np.uint32), damages=damages)
 
 
 def _length(head: bytes) -> int | None:

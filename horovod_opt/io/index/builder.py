@@ -106,7 +106,7 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(_all_or_first_error(pool, scan, len(paths)))
     scans = _with_equal_parts([file_scan for file_scan, _ in results], paths)
-    _warn([text for file_scan in scans for text in file_scan.damaged])
+    _warn([text for file_scan in scans for text in file_scan.damages])
     counts = [len(file_scan.offset) for file_scan in scans]
     file = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
     parts = next((file_scan.parts for file_scan in scans if len(file_scan.offset)), ("",))

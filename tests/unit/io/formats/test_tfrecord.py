@@ -30,7 +30,7 @@ def test_a_file_of_tensorflow(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(BY_TENSORFLOW)
     result = scan(path)
-    assert result.parts == ("",) and result.keys is None and result.damaged == []
+    assert result.parts == ("",) and result.keys is None and result.damages == []
     assert result.offset.tolist() == [[12], [35]] and result.size.tolist() == [[7], [0]]
     assert result.crc.tolist() == [[google_crc32c.value(b"horovod")], [google_crc32c.value(b"")]]
     assert BY_TENSORFLOW == data_sets.framed(b"horovod") + data_sets.framed(b"")
@@ -38,8 +38,8 @@ def test_a_file_of_tensorflow(tmp_path):
 
 @given(st.integers(0, 0xFFFFFFFF))
 def test_masking_is_undone(crc):
-    assert tfrecord.unmasked(tfrecord.masked(crc)) == crc
-    assert tfrecord.masked(crc) == data_sets.masked(crc)
+    assert tfrecord.unmask(tfrecord.mask(crc)) == crc
+    assert tfrecord.mask(crc) == data_sets.masked(crc)
 
 
 @pytest.mark.parametrize("contents", [True, False])
@@ -107,8 +107,8 @@ def test_a_wrong_checksum_of_data_is_reported_and_kept_for_the_reader(tmp_path):
     path.write_bytes(whole)
     result = scan(path)
     assert result.crc[1, 0] == google_crc32c.value(b"second")
-    assert len(result.damaged) == 1 and f"{path}: record 1, byte 21: " in result.damaged[0]
-    assert scan(path, contents=False).damaged == []
+    assert len(result.damages) == 1 and f"{path}: record 1, byte 21: " in result.damages[0]
+    assert scan(path, contents=False).damages == []
 
 
 @pytest.mark.parametrize("contents", [True, False])

@@ -251,11 +251,11 @@ def test_an_error_of_the_disk(tmp_path, monkeypatch):
 
 def test_short_reads_are_gone_on_with(tmp_path, monkeypatch):
     pattern = of_each_format(tmp_path)["folder"]
-    right_checksums = index.build(pattern).crc
+    correct = index.build(pattern).crc
     pread = os.pread
     monkeypatch.setattr(read_buffer.os, "pread", lambda file, length, offset:
                         pread(file, min(length, 7), offset))
-    assert np.array_equal(index.build(pattern).crc, right_checksums)
+    assert np.array_equal(index.build(pattern).crc, correct)
 
 
 def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
@@ -266,7 +266,7 @@ def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
     rows = np.random.default_rng(2).permutation(200)
     file, offset = rows % 2, rows // 2 * 400
     size = np.where(rows % 5, rows % 7 * 57, 0)
-    right_checksums = [google_crc32c.value(data[at:at + length]) for at, length in zip(offset, size)]
+    correct = [google_crc32c.value(data[at:at + length]) for at, length in zip(offset, size)]
     for task, cost, block in ((64 << 20, 64 << 10, 4 << 20), (1000, 10, 50), (1, 1, 7)):
         monkeypatch.setattr(checksums, "TASK", task)
         monkeypatch.setattr(checksums, "COST", cost)
@@ -274,7 +274,7 @@ def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
         reports = []
         crc, bad = checksums.checksums([str(path) for path in paths], file, offset, size,
                                        reports.append)
-        assert crc.tolist() == right_checksums and bad == [] and sum(reports) == size.sum()
+        assert crc.tolist() == correct and bad == [] and sum(reports) == size.sum()
 
 
 def test_no_index_of_damaged_data_is_left(tmp_path):
