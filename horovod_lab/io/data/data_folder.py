@@ -52,7 +52,7 @@ def _index(folder: Path) -> None:
 def main(form: str, folder: str, count: str, size: str) -> None:
     from horovod_opt.io.commands import progress_bar
 
-    with progress_bar.shown(f"Writing {form}") as progress:
+    with progress_bar.show(f"Writing {form}") as progress:
         write(form, Path(folder), _records(count, size, progress))
 
 

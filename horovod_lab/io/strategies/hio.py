@@ -10,8 +10,8 @@ from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
 from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies.strategy import Strategy
-from horovod_opt.io.decoding import found
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.decoder import read_steps
+from horovod_opt.io.step_source import StepSource
 
 # Of what the node may hold, for its node cache; the rest is for the page cache and the ranks.
 PART = 0.5
@@ -32,7 +32,7 @@ class Hio(Strategy):
         self._data = hio.open(place.folder, shuffle=False, memory=memory,
                               chunk_samples=chunk_samples, ranks=self._ranks)
         try:
-            self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
+            self._source = StepSource(self._data, place.batch, None, "drop", epochs=1)
         except hio.InputError:
             chunk_samples = self._data.order.chunk_samples // 2
             self._data.close()
@@ -41,13 +41,13 @@ class Hio(Strategy):
             self._open(chunk_samples)
 
     def batches(self) -> Iterator[list[bytes]]:
-        remainder = self.place.iterations
-        for steps in self._reading.steps_together(self._reading.begin()):
-            for step in found(self._data, self._reading.member, steps, True):
-                if not remainder:
+        remaining = self.place.iterations
+        for steps in self._source.step_groups(self._source.begin()):
+            for step_samples in read_steps(self._data, self._source.member, steps, True):
+                if not remaining:
                     return
-                remainder -= 1
-                yield step.samples.plain()
+                remaining -= 1
+                yield step_samples.samples.plain()
 
     def account(self) -> None:
         """Of the node's reader: it does not say which bytes, and what it finds in the page cache it

@@ -11,7 +11,7 @@ import numpy as np
 
 from horovod_lab.io.testbeds.processes import cpu_seconds, memory
 from horovod_lab.io.testbeds.rendezvous import Rendezvous
-from horovod_opt.io.order.relative_entropy import measured
+from horovod_opt.io.order.relative_entropy import measure_rl
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins
 
@@ -55,7 +55,7 @@ def shuffle(numbers: list[np.ndarray], sizes: list[list[int]], records: int) -> 
     the batches' sizes."""
     stream = np.concatenate(round_robin(numbers, sizes))
     distinct = len(np.unique(stream))
-    return {"rl": measured(stream, records), "missing": records - distinct,
+    return {"rl": measure_rl(stream, records), "missing": records - distinct,
             "repeated": len(stream) - distinct}
 
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from horovod_opt.io.formats.texts import Texts
+from horovod_opt.io.formats.columns import Texts
 from horovod_opt.io.index.files import Files
 
 DIGEST_BYTES = 16

@@ -63,21 +63,21 @@ def source(request, monkeypatch) -> str:
     else:
         request.getfixturevalue("kernel")
 
-        def none(*_: object) -> None:
+        def refuse(*_: object) -> None:
             raise AssertionError("a batch is made in Python")
 
-        monkeypatch.setattr(Elements, "flat", none)
+        monkeypatch.setattr(Elements, "flat", refuse)
     return request.param
 
 
 @pytest.fixture
 def failing_reader(monkeypatch) -> str:
     """The leader of a node cannot go on after a while; what every rank then says, an expression."""
-    begun = []
+    calls = []
 
     def extents_of_chunks(index, chunk_samples, chunks, taken):
-        begun.append(chunks)
-        if len(begun) == 2:
+        calls.append(chunks)
+        if len(calls) == 2:
             raise OSError(5, "the index cannot be read")
         return layout.extents_of_chunks(index, chunk_samples, chunks, taken)
 

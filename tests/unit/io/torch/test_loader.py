@@ -342,36 +342,36 @@ def test_the_same_batches_for_any_number_of_ranks(tfrecords):
     def batches(size: int) -> list[list[int]]:
         def run(open_data, rank):
             data = open_data(tfrecords, seed=5, chunk_samples=16)
-            found = taken(hio.torch.loader(data, global_batch_size=24, decode=number, epochs=1))
+            shares = taken(hio.torch.loader(data, global_batch_size=24, decode=number, epochs=1))
             data.close()
-            return found
+            return shares
 
         return [sorted(sum(step, [])) for step in
                 zip(*succeeded(in_job(size, run)))]
 
-    one = batches(1)
-    assert len(one) == 13
+    of_one_rank = batches(1)
+    assert len(of_one_rank) == 13
     for size in (2, 3, 4):
-        assert batches(size) == one
+        assert batches(size) == of_one_rank
 
 
-@pytest.mark.parametrize("options, said", [
+@pytest.mark.parametrize("options, message", [
     ({"seed": lambda rank: rank}, "seed differs between the ranks: 0 on rank 0; 1 on rank 1"),
     ({"memory": lambda rank: "1GiB" if rank else None}, "memory differs between the ranks"),
     ({"bad": lambda rank: "ignore" if rank else "raise"}, "rank 1: bad='ignore'; remedy: one of"),
 ])
-def test_ranks_that_differ_all_get_the_same_error(tfrecords, options, said):
+def test_ranks_that_differ_all_get_the_same_error(tfrecords, options, message):
     errors = in_job(2, lambda open_data, rank: open_data(
         tfrecords, **{name: value(rank) for name, value in options.items()}))
-    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert [type(error) for error in errors] == [hio.InputError] * 2
     assert str(errors[0]) == str(errors[1])
-    assert said in str(errors[0])
+    assert message in str(errors[0])
 
 
 def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords):
     errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords), 16 + rank))
-    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert [type(error) for error in errors] == [hio.InputError] * 2
     assert "batch_size differs between the ranks: 16 on rank 0; 17 on rank 1" in str(errors[0])
     assert str(errors[0]) == str(errors[1])
 
@@ -379,7 +379,7 @@ def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords):
 def test_too_little_memory_is_refused_with_both_figures(tfrecords):
     errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords, memory=20000, chunk_samples=16), 16))
-    assert {type(one) for one in errors} == {hio.InputError}
+    assert {type(error) for error in errors} == {hio.InputError}
     assert "memory=19.53 KiB is less than the " in str(errors[1])
     assert "that shards=2 and window=" in str(errors[1])
 
@@ -504,14 +504,14 @@ def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords):
         loader = hio.torch.loader(
             data, global_batch_size=24, collate=list, epochs=2,
             decode=lambda sample: (sample.epoch, sample.position, sample.seed))
-        found = [one for _ in range(2) for batch in loader for one in batch]
+        samples = [sample for _ in range(2) for batch in loader for sample in batch]
         data.close()
-        return found
+        return samples
 
     def seeds(ranks: int) -> dict[tuple[int, int], int]:
         return {(epoch, position): seed
-                for one in succeeded(in_job(ranks, run))
-                for epoch, position, seed in one}
+                for samples in succeeded(in_job(ranks, run))
+                for epoch, position, seed in samples}
 
     of_one = seeds(1)
     assert len(of_one) == len(set(of_one.values())) == 600

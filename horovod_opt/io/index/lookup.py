@@ -9,7 +9,7 @@ from horovod_opt.io import formats
 from horovod_opt.io.errors import Damaged, Missing, Stale
 from horovod_opt.io.index import index_file, places
 from horovod_opt.io.index.data_index import Index
-from horovod_opt.io.index.files import Changed, Files, changes
+from horovod_opt.io.index.files import Change, Files, find_changes
 
 
 def load(pattern: formats.Pattern, place: str | os.PathLike | None = None,
@@ -21,36 +21,37 @@ def load(pattern: formats.Pattern, place: str | os.PathLike | None = None,
     the file and both values), Damaged, and what `formats.find` raises. Of several indexes that are
     kept, the first that can be used is taken, and the first one's error raised if none can.
     """
-    found = formats.find(pattern) if check else None
-    root = found.root if found else formats.root_of(formats.absolute(pattern))
+    data_files = formats.find(pattern) if check else None
+    root = data_files.root if data_files else formats.root_of(formats.absolute(pattern))
     error = None
     for candidate in places.candidates(pattern, place):
         try:
-            return read(candidate, root, check, found)
+            return read(candidate, root, check, data_files)
         except Missing as missing:
             error = error or missing
-        except (Stale, Damaged) as unusable:
-            error = unusable if error is None or isinstance(error, Missing) else error
+        except (Stale, Damaged) as refusal:
+            error = refusal if error is None or isinstance(error, Missing) else error
     raise error
 
 
 def read(path: str | os.PathLike, root: str, check: bool = True,
-         found: formats.Found | None = None) -> Index:
+         data_files: formats.DataFiles | None = None) -> Index:
     """An index from its file, of data in the folder `root`; `found` is what is there now."""
 
     def compare(files: Files, transactions: tuple[int, ...]) -> None:
-        if found is not None:
-            _compare_names(path, found.files, files.names.strings())
+        if data_files is not None:
+            _compare_names(path, data_files.files, files.names.strings())
         if check:
-            changed = changes(root, files, transactions)
-            if changed:
-                raise _stale(path, changed[0], len(changed))
+            file_changes = find_changes(root, files, transactions)
+            if file_changes:
+                raise _stale(path, file_changes[0], len(file_changes))
 
     index = index_file.read(os.fspath(path), root, compare)
-    if found is not None and (index.format, index.classes) != (found.format, found.classes):
-        raise _stale(path, Changed(root, f"{index.format} with classes {list(index.classes)} when "
-                                         f"indexed, now {found.format} with classes "
-                                         f"{list(found.classes)}"), 1)
+    if data_files is not None and (
+            (index.format, index.classes) != (data_files.format, data_files.classes)):
+        raise _stale(path, Change(root, f"{index.format} with classes {list(index.classes)} when "
+                                  f"indexed, now {data_files.format} with classes "
+                                  f"{list(data_files.classes)}"), 1)
     return index
 
 
@@ -58,16 +59,16 @@ def read(path: str | os.PathLike, root: str, check: bool = True,
 copyreg.pickle(Index, lambda index: (read, (index.place, index.root, False)))
 
 
-def _compare_names(path: str | os.PathLike, there: list[str], indexed: list[str]) -> None:
-    if there == indexed:
+def _compare_names(path: str | os.PathLike, current: list[str], indexed: list[str]) -> None:
+    if current == indexed:
         return
-    gone, come = sorted(set(indexed) - set(there)), sorted(set(there) - set(indexed))
-    changed = [*(Changed(name, "indexed, but no longer there") for name in gone),
-               *(Changed(name, "there, but not indexed") for name in come)]
-    raise _stale(path, changed[0], len(changed))
+    lost_names, new_names = sorted(set(indexed) - set(current)), sorted(set(current) - set(indexed))
+    file_changes = [*(Change(name, "indexed, but no longer there") for name in lost_names),
+                    *(Change(name, "there, but not indexed") for name in new_names)]
+    raise _stale(path, file_changes[0], len(file_changes))
 
 
-def _stale(path: str | os.PathLike, first: Changed, count: int) -> Stale:
+def _stale(path: str | os.PathLike, first: Change, count: int) -> Stale:
     more = f", and {count - 1} more differ" if count > 1 else ""
     return Stale(f"{path}: this index is of other files: {first}{more}; remedy: horovod-opt io "
                  "index --rebuild")

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Optional
 
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, DecodeBatch, Found, items_of
+from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, decode_samples
 from horovod_opt.io.errors import DataError
 
 Collate = Callable[[Sequence[Any]], Any]
 
 
-class Made(NamedTuple):
+class Batch(NamedTuple):
     """A batch, what it says of itself, and the samples that were left out of it as damaged."""
 
     batch: Any
@@ -22,7 +22,7 @@ class Made(NamedTuple):
     holes: list[int]
 
 
-class Making:
+class BatchBuilder:
     """By `decode_batch`, if there is one; else each sample by `decode`, and all by `collate`."""
 
     def __init__(self, data: Data, decode: Optional[Decode], decode_batch: Optional[DecodeBatch],
@@ -35,19 +35,19 @@ class Making:
         """Nothing is decoded."""
         return self._decode is self._decode_batch is None
 
-    def __call__(self, found: Found, pool: Optional[Executor] = None) -> Made:
+    def __call__(self, step: GoodSamples, pool: Optional[Executor] = None) -> Batch:
         """Raises DataError for what `decode` and `decode_batch` raise."""
         if self._decode_batch is None:
-            items = items_of(self._data, found.samples, self._decode, pool)
-            return Made(_unless_empty(self._collate, items), found.info, found.holes)
+            items = decode_samples(self._data, step.samples, self._decode, pool)
+            return Batch(_unless_empty(self._collate, items), step.info, step.holes)
         try:
-            batch = _unless_empty(self._decode_batch, found.samples)
+            batch = _unless_empty(self._decode_batch, step.samples)
         except Exception as error:
             raise DataError(
-                f"decoding step {found.info.step} of epoch {found.info.epoch}, samples "
-                f"{found.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
+                f"decoding step {step.info.step} of epoch {step.info.epoch}, samples "
+                f"{step.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
                 "remedy: correct decode_batch=, or the samples") from error
-        return Made(batch, found.info, found.holes)
+        return Batch(batch, step.info, step.holes)
 
 
 def _unless_empty(function: Callable[[Any], Any], samples: Any) -> Any:

@@ -13,29 +13,29 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import lmdb_file, tar, tfrecord
 from horovod_opt.io.index.checksums import checksums
 from horovod_opt.io.index.data_index import Index
-from horovod_opt.io.index.files import changes
-from horovod_opt.io.index.meter import Meter, Progress
+from horovod_opt.io.index.files import find_changes
+from horovod_opt.io.progress import Meter, ProgressFunction
 
 THREADS = 16  # that scan a file each
 
 
-def verify(index: Index, progress: Progress | None = None) -> list[str]:
+def verify(index: Index, progress: ProgressFunction | None = None) -> list[str]:
     """What is wrong: a line for each record, with file, byte, key and reason; for each file whose
     structure is no longer that of the index; and for each file that changed meanwhile."""
     paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
     meter = Meter(progress, int(index.size.sum()))
     file, offset, size = (column.reshape(-1) for column in (index.file, index.offset, index.size))
-    found, unreadable = checksums(paths, file, offset, size, meter.advance)
+    crc, unreadable = checksums(paths, file, offset, size, meter.advance)
     wrong = {row: reason for row, reason in unreadable}
     if index.crc is not None:
-        for row in np.flatnonzero(found != index.crc.reshape(-1)).tolist():
+        for row in np.flatnonzero(crc != index.crc.reshape(-1)).tolist():
             wrong.setdefault(row, f"checksum {index.crc.reshape(-1)[row]:08x} in the index, "
-                                  f"{found[row]:08x} of what is read")
+                                  f"{crc[row]:08x} of what is read")
     lines = [f"{paths[file[row]]}: byte {offset[row]}{_name(index, row)}: {wrong[row]}"
              for row in sorted(wrong)]
     meter.finish()
     return [*lines, *_structure(index, paths),
-            *(str(one) for one in changes(index.root, index.files, index.transactions))]
+            *(str(change) for change in find_changes(index.root, index.files, index.transactions))]
 
 
 def _name(index: Index, row: int) -> str:
@@ -54,14 +54,14 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
     def check(i: int) -> str | None:
         try:
-            one = scan(paths[i], int(index.files.sizes[i]))
+            file_scan = scan(paths[i], int(index.files.sizes[i]))
         except DataError as error:
             return str(error)
         rows = slice(starts[i], starts[i + 1])
-        order = [one.parts.index(part) for part in index.parts if part in one.parts]
-        same = (np.array_equal(one.offset[:, order], index.offset[rows])
-                and np.array_equal(one.size[:, order], index.size[rows])) or (
-                    not len(one.offset) and starts[i] == starts[i + 1])
+        order = [file_scan.parts.index(part) for part in index.parts if part in file_scan.parts]
+        same = (np.array_equal(file_scan.offset[:, order], index.offset[rows])
+                and np.array_equal(file_scan.size[:, order], index.size[rows])) or (
+                    not len(file_scan.offset) and starts[i] == starts[i + 1])
         return None if same else (f"{paths[i]}: its records are not where the index has them; "
                                   "remedy: horovod-opt io index --rebuild")
 

@@ -47,9 +47,9 @@ def decode(kind: str, block: np.ndarray, dtype: np.dtype, rows: int) -> np.ndarr
     if kind == CONSTANT:
         if len(block) != 8 or not rows:
             raise ValueError(f"{len(block)} bytes for the value of {rows} rows")
-        return np.broadcast_to(_fitting(block.view("<i8"), dtype), (rows,))
+        return np.broadcast_to(_fit(block.view("<i8"), dtype), (rows,))
     if kind == RUNS:
-        return _expanded(block, dtype, rows)
+        return _expand(block, dtype, rows)
     raise ValueError(f"kind {kind!r}, which is none of {', '.join(KINDS)}")
 
 
@@ -67,7 +67,7 @@ def _starts(flat: np.ndarray) -> np.ndarray | None:
     return np.concatenate([[0], rows[(place - group) % 2 == 0]]).astype(np.int64)
 
 
-def _expanded(block: np.ndarray, dtype: np.dtype, rows: int) -> np.ndarray:
+def _expand(block: np.ndarray, dtype: np.dtype, rows: int) -> np.ndarray:
     if not len(block) or len(block) % 24:
         raise ValueError(f"{len(block)} bytes, which are no runs")
     starts, values, strides = block.view("<i8").reshape(3, -1)
@@ -76,16 +76,16 @@ def _expanded(block: np.ndarray, dtype: np.dtype, rows: int) -> np.ndarray:
         raise ValueError(f"runs that do not make {rows} rows")
     column = np.empty(rows, dtype)
     for first in range(0, len(starts), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
-        begin, end = starts[some][0], starts[some][-1] + lengths[some][-1]
-        piece = np.arange(begin, end) - np.repeat(starts[some], lengths[some])
-        piece *= np.repeat(strides[some], lengths[some])
-        piece += np.repeat(values[some], lengths[some])
-        column[begin:end] = _fitting(piece, dtype)
+        block_runs = slice(first, first + AT_ONCE)
+        begin, end = starts[block_runs][0], starts[block_runs][-1] + lengths[block_runs][-1]
+        piece = np.arange(begin, end) - np.repeat(starts[block_runs], lengths[block_runs])
+        piece *= np.repeat(strides[block_runs], lengths[block_runs])
+        piece += np.repeat(values[block_runs], lengths[block_runs])
+        column[begin:end] = _fit(piece, dtype)
     return column
 
 
-def _fitting(column: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _fit(column: np.ndarray, dtype: np.dtype) -> np.ndarray:
     limits = np.iinfo(dtype)
     if len(column) and (column.min() < limits.min or column.max() > limits.max):
         raise ValueError(f"values outside of {dtype}")

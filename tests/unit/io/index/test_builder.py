@@ -15,8 +15,8 @@ import pytest
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DamagedRecords, DataError, Missing, Stale
-from horovod_opt.io.formats import window
-from horovod_opt.io.index import building, checksums
+from horovod_opt.io.formats import read_buffer
+from horovod_opt.io.index import builder, checksums
 
 
 @pytest.fixture(autouse=True)
@@ -45,38 +45,39 @@ def test_what_is_built_is_loaded(tmp_path, name):
     pattern = of_each_format(tmp_path)[name]
     with pytest.raises(Missing, match=r"no index; remedy: horovod-opt io index"):
         index.load(pattern)
-    told = []
-    built = index.build(pattern, progress=lambda done, total: told.append((done, total)))
-    for one in (index.load(pattern), index.load(str(pattern), check=False)):
-        assert one.format == name and one.digest == built.digest and one.place == built.place
+    reports = []
+    built = index.build(pattern, progress=lambda done, total: reports.append((done, total)))
+    for result in (index.load(pattern), index.load(str(pattern), check=False)):
+        assert result.format == name and result.digest == built.digest
+        assert result.place == built.place
         for column in ("file", "offset", "size", "crc"):
-            assert np.array_equal(getattr(one, column), getattr(built, column))
-        assert [one.key(i) for i in range(one.samples)] == [built.key(i)
-                                                          for i in range(one.samples)]
+            assert np.array_equal(getattr(result, column), getattr(built, column))
+        assert [result.key(i) for i in range(result.samples)] == [built.key(i)
+                                                                  for i in range(result.samples)]
     assert index.check_files(built) == []
     total = int(built.files.sizes.sum())
-    assert told == sorted(told) and told[-1] == (total, total)
+    assert reports == sorted(reports) and reports[-1] == (total, total)
     assert Path(built.place).parent == Path(built.root, ".horovod-opt-index")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_checksums(tmp_path, name):
     pattern = of_each_format(tmp_path)[name]
-    one = index.build(pattern, checksums=False)
-    assert (one.crc is None) == (name != "tfrecord")
+    result = index.build(pattern, checksums=False)
+    assert (result.crc is None) == (name != "tfrecord")
     full = index.build(pattern)
-    assert full.crc is not None and full.digest == one.digest
+    assert full.crc is not None and full.digest == result.digest
 
 
 def test_several_files_of_a_format_are_one_data_set(tmp_path):
     tars = [data_sets.tar(tmp_path / f"{name}.tar", members) for name, members in {
         "a": [], "b": [("1.jpg", b"j"), ("1.cls", b"cc")], "c": [("1.cls", b"CCC"), ("1.jpg", b"")],
     }.items()]
-    one = index.build(tars)
-    assert one.parts == ("jpg", "cls") and one.size.tolist() == [[1, 2], [0, 3]]
-    assert one.file.tolist() == [[1, 1], [2, 2]]
+    result = index.build(tars)
+    assert result.parts == ("jpg", "cls") and result.size.tolist() == [[1, 2], [0, 3]]
+    assert result.file.tolist() == [[1, 1], [2, 2]]
     for i, values in enumerate(((b"j", b"cc"), (b"", b"CCC"))):
-        assert one.crc[i].tolist() == [google_crc32c.value(value) for value in values]
+        assert result.crc[i].tolist() == [google_crc32c.value(value) for value in values]
     data_sets.environment(tmp_path / "x", {b"1": b"x"})
     data_sets.environment(tmp_path / "y", {b"0": b"y", b"2": b"z"})
     two = index.build([tmp_path / "x", tmp_path / "y"])
@@ -119,9 +120,9 @@ def test_the_identity_is_of_names_sizes_and_counts(tmp_path, names):
 
 def test_the_identity_sees_counts_alone(tmp_path):
     # 32 bytes: two records of no data, or one of 16.
-    one, other = ([data_sets.framed(b"")] * 2, [data_sets.framed(bytes(16))])
+    first_file, second_file = ([data_sets.framed(b"")] * 2, [data_sets.framed(bytes(16))])
     digests = []
-    for i, records in enumerate((one, other)):
+    for i, records in enumerate((first_file, second_file)):
         (tmp_path / str(i)).mkdir()
         path = tmp_path / str(i) / "a.tfrecord"
         path.write_bytes(b"".join(records))
@@ -145,7 +146,7 @@ def test_changed_files_are_stale(tmp_path, name):
         file.write(b"!")
     with pytest.raises(Stale, match=f"size {old.st_size} when indexed, now {old.st_size + 1}"):
         index.load(pattern)
-    assert [str(one) for one in index.check_files(built)] == [
+    assert [str(change) for change in index.check_files(built)] == [
         f"{built.files[len(built.files) - 1].name}: size {old.st_size} when indexed, now "
         f"{old.st_size + 1}"]
     path.unlink()
@@ -188,14 +189,14 @@ def test_lmdb_that_is_written_without_a_new_time(tmp_path):
 
 def test_a_file_that_is_replaced_while_it_is_indexed(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a.tfrecord", [b"old"])
-    scan = building.tfrecord.scan
+    scan = builder.tfrecord.scan
 
     def replaced(*args):
-        found = scan(*args)
+        file_scan = scan(*args)
         data_sets.tfrecord(tmp_path / "b", [b"new!"]).replace(path)
-        return found
+        return file_scan
 
-    monkeypatch.setattr(building.tfrecord, "scan", replaced)
+    monkeypatch.setattr(builder.tfrecord, "scan", replaced)
     with pytest.raises(DataError, match=r"a\.tfrecord: size 19 when indexed, now 20: it changed "
                                         "while it was indexed"):
         index.build(path)
@@ -211,8 +212,8 @@ def test_damaged_records_are_warned_about_and_indexed(tmp_path):
     path.write_bytes(whole)
     with pytest.warns(DamagedRecords, match=r"4 damaged records: .*record 0, .*record 1, .*record "
                                             r"3, .* \(and 1 more\)"):
-        one = index.build(path)
-    assert one.crc[0, 0] == google_crc32c.value(b"one")
+        result = index.build(path)
+    assert result.crc[0, 0] == google_crc32c.value(b"one")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         index.build(path, checksums=False)
@@ -222,39 +223,39 @@ def test_a_file_that_cannot_be_read():
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
-        closed = {"t.tfrecord": data_sets.tfrecord(root / "t.tfrecord", [b"x"]),
-                  "a.tar": data_sets.tar(root / "a.tar", [("1.jpg", b"")]),
-                  "f": data_sets.files(root / "f", {"1": b"x"}) / "1",
-                  "db": data_sets.environment(root / "db", {b"1": b"x"}) / "data.mdb"}
-        for path in closed.values():
+        paths = {"t.tfrecord": data_sets.tfrecord(root / "t.tfrecord", [b"x"]),
+                 "a.tar": data_sets.tar(root / "a.tar", [("1.jpg", b"")]),
+                 "f": data_sets.files(root / "f", {"1": b"x"}) / "1",
+                 "db": data_sets.environment(root / "db", {b"1": b"x"}) / "data.mdb"}
+        for path in paths.values():
             path.chmod(0)
         with data_sets.unprivileged():
-            for pattern, path in closed.items():
+            for pattern, path in paths.items():
                 with pytest.raises(DataError, match=rf"{path}: cannot be read for user id \d+: "
                                                     "Permission denied; remedy"):
                     index.build(root / pattern, place=f"/tmp/{os.getpid()}-{pattern}.hoi")
-        for left in Path("/tmp").glob(f"{os.getpid()}-*.hoi*"):
-            left.unlink()
+        for path in Path("/tmp").glob(f"{os.getpid()}-*.hoi*"):
+            path.unlink()
 
 
 def test_an_error_of_the_disk(tmp_path, monkeypatch):
     pattern = of_each_format(tmp_path)["tar"]
 
-    def broken(file, length, offset):
+    def fail(file, length, offset):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(window.os, "pread", broken)
+    monkeypatch.setattr(read_buffer.os, "pread", fail)
     with pytest.raises(DataError, match=r"a\.tar: cannot be read at byte 512: Input/output error"):
         index.build(pattern)
 
 
 def test_short_reads_are_gone_on_with(tmp_path, monkeypatch):
     pattern = of_each_format(tmp_path)["folder"]
-    expected = index.build(pattern).crc
+    correct = index.build(pattern).crc
     pread = os.pread
-    monkeypatch.setattr(window.os, "pread", lambda file, length, offset:
+    monkeypatch.setattr(read_buffer.os, "pread", lambda file, length, offset:
                         pread(file, min(length, 7), offset))
-    assert np.array_equal(index.build(pattern).crc, expected)
+    assert np.array_equal(index.build(pattern).crc, correct)
 
 
 def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
@@ -265,15 +266,15 @@ def test_checksums_are_read_in_tasks_of_any_size(tmp_path, monkeypatch):
     rows = np.random.default_rng(2).permutation(200)
     file, offset = rows % 2, rows // 2 * 400
     size = np.where(rows % 5, rows % 7 * 57, 0)
-    expected = [google_crc32c.value(data[at:at + length]) for at, length in zip(offset, size)]
+    correct = [google_crc32c.value(data[at:at + length]) for at, length in zip(offset, size)]
     for task, cost, block in ((64 << 20, 64 << 10, 4 << 20), (1000, 10, 50), (1, 1, 7)):
         monkeypatch.setattr(checksums, "TASK", task)
         monkeypatch.setattr(checksums, "COST", cost)
-        monkeypatch.setattr(checksums.Window.__init__, "__defaults__", (block,))
-        told = []
+        monkeypatch.setattr(checksums.ReadBuffer.__init__, "__defaults__", (block,))
+        reports = []
         crc, bad = checksums.checksums([str(path) for path in paths], file, offset, size,
-                                       told.append)
-        assert crc.tolist() == expected and bad == [] and sum(told) == size.sum()
+                                       reports.append)
+        assert crc.tolist() == correct and bad == [] and sum(reports) == size.sum()
 
 
 def test_no_index_of_damaged_data_is_left(tmp_path):

@@ -11,7 +11,7 @@ from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.order.schedule import Loads
 
 
-class Feeding:
+class LoadQueue:
     """Feeds `member` with the loads of epochs that follow each other, in pieces.
 
     All ranks of a node add the same epochs, so loads have the same numbers on all of them: also the
@@ -28,14 +28,14 @@ class Feeding:
         """The next epoch: its loads in the order of their first steps."""
         self._epochs.append(pieces)
 
-    def up_to(self, step: int) -> None:
+    def feed_until(self, step: int) -> None:
         """Feeds all that is needed in steps up to this one."""
         with self._lock:
-            while self._look() is not None and self._next.first[0] <= step:
+            while self._peek() is not None and self._next.first[0] <= step:
                 self._member.feed(self._next)
                 self._next = None
 
-    def _look(self) -> Optional[Loads]:
+    def _peek(self) -> Optional[Loads]:
         while self._next is None and self._epochs:
             self._next = next(self._epochs[0], None)
             if self._next is None:

@@ -10,7 +10,7 @@ from horovod_opt.io.native import crc32c
 BLOCK = 4 << 20  # bytes
 
 
-class Window:
+class ReadBuffer:
     """A file of which a block is held, and nothing read from byte `end` on.
 
     Raises DataError where the file cannot be opened.
@@ -21,7 +21,7 @@ class Window:
         self._end = end
         self._block = block
         self._start = 0
-        self._held = b""
+        self._bytes = b""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -30,16 +30,16 @@ class Window:
     def take(self, offset: int, length: int) -> bytes:
         """The bytes there, at most a block. Raises DataError if the file ends before, or on EIO."""
         at = offset - self._start
-        if not 0 <= at <= len(self._held) - length:
-            tail = self._held[at:] if 0 <= at < len(self._held) else b""
-            wanted = min(offset + max(length, self._block), self._end)
-            self._held = tail + self._read(offset + len(tail), wanted)
+        if not 0 <= at <= len(self._bytes) - length:
+            tail = self._bytes[at:] if 0 <= at < len(self._bytes) else b""
+            block_end = min(offset + max(length, self._block), self._end)
+            self._bytes = tail + self._read(offset + len(tail), block_end)
             self._start, at = offset, 0
-            if len(self._held) < length:
+            if len(self._bytes) < length:
                 raise DataError(f"{self._path}: truncated: the file ends at byte "
-                                f"{offset + len(self._held)}, but a record goes on to byte "
+                                f"{offset + len(self._bytes)}, but a record goes on to byte "
                                 f"{offset + length}; remedy: copy or make the file again")
-        return self._held[at:at + length]
+        return self._bytes[at:at + length]
 
     def crc32c(self, offset: int, length: int) -> int:
         """Checksum of the bytes there, of any length. Raises DataError as `take` does."""
@@ -67,7 +67,7 @@ class Window:
     def close(self) -> None:
         os.close(self._file)
 
-    def __enter__(self) -> Window:
+    def __enter__(self) -> ReadBuffer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,6 +77,6 @@ class Window:
 def cannot_read(path: str, error: OSError, offset: int | None = None) -> DataError:
     """Says which file, where, why, and whom it was refused to."""
     where = "" if offset is None else f" at byte {offset}"
-    who = f" for user id {os.geteuid()}" if isinstance(error, PermissionError) else ""
-    return DataError(f"{path}: cannot be read{where}{who}: {error.strerror}; remedy: make it "
+    user = f" for user id {os.geteuid()}" if isinstance(error, PermissionError) else ""
+    return DataError(f"{path}: cannot be read{where}{user}: {error.strerror}; remedy: make it "
                      "readable for the job, or leave it out of the pattern")

@@ -12,12 +12,12 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import Pattern
 from horovod_opt.io.index import Index
 from horovod_opt.io.job import nodes
-from horovod_opt.io.job.agreement import agreeing, equal, together
+from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
-from horovod_opt.io.job.saying import Progress, say
 from horovod_opt.io.native import crc32c
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.window_size import default_chunk_samples
+from horovod_opt.io.progress import ProgressLog, say
 
 AT_ONCE = 1 << 20  # samples whose checksums are looked at together
 
@@ -66,21 +66,24 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern))
 
-    memory_bytes, patterns = together(ranks, check)
-    equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle, "memory": memory_bytes,
-                  "window": window, "shards": shards, "chunk_samples": chunk_samples, "bad": bad},
-          "call open() with the same arguments on every rank")
+    memory_bytes, patterns = run_together(ranks, check)
+    require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
+                          "memory": memory_bytes, "window": window, "shards": shards,
+                          "chunk_samples": chunk_samples, "bad": bad},
+                  "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    found = _index(ranks, node, pattern, index, checksums)
+    data_index = _index(ranks, node, pattern, index, checksums)
 
-    def ordered() -> Order:
-        each = chunk_samples
-        if each is None:
-            each = default_chunk_samples(found.samples, int(found.size.sum()), shards)
-        return Order(found.samples, each, shards, window, seed, found.digest, shuffle)
+    def build_order() -> Order:
+        samples_per_chunk = chunk_samples
+        if samples_per_chunk is None:
+            samples_per_chunk = default_chunk_samples(
+                data_index.samples, int(data_index.size.sum()), shards)
+        return Order(data_index.samples, samples_per_chunk, shards, window, seed,
+                     data_index.digest, shuffle)
 
-    return Data(found, together(ranks, ordered), ranks, node, memory_bytes, bad, threads,
-                is_elastic=elastic)
+    return Data(data_index, run_together(ranks, build_order), ranks, node, memory_bytes, bad,
+                threads, is_elastic=elastic)
 
 
 def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
@@ -90,38 +93,38 @@ def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
 
     def load_or_build() -> Index:
         try:
-            kept = indexes.load(pattern, place)
-            if kept.crc is not None or not checksums:
-                return kept
+            index = indexes.load(pattern, place)
+            if index.crc is not None or not checksums:
+                return index
         except indexes.Missing:
             say(f"no index of {pattern} yet: it is built now, once")
-        except (indexes.Stale, indexes.Damaged) as unusable:
-            say(f"{unusable}: it is built anew")
-        return indexes.build(pattern, checksums, Progress("indexed"), place)
+        except (indexes.Stale, indexes.Damaged) as refusal:
+            say(f"{refusal}: it is built anew")
+        return indexes.build(pattern, checksums, ProgressLog("indexed"), place)
 
-    def by_turns(turn: int) -> Optional[Index]:
-        own = 0 if ranks.rank == 0 else 1 if node.leads else 2
-        if turn != own:
+    def take_stage(stage: int) -> Optional[Index]:
+        own_stage = 0 if ranks.rank == 0 else 1 if node.is_reader else 2
+        if stage != own_stage:
             return None
-        return load_or_build() if node.leads else indexes.load(pattern, place, check=False)
+        return load_or_build() if node.is_reader else indexes.load(pattern, place, check=False)
 
-    found = None
-    for turn in range(1 if ranks.size == 1 else 3):
-        found = together(ranks, lambda: by_turns(turn)) or found
-    equal(ranks, {"data": f"{found.samples} samples in {len(found.files)} files of "
-                          f"{int(found.files.sizes.sum())} bytes, identity {found.digest.hex()}"},
-          "give every node the same files: names, sizes and numbers of samples must agree")
+    result = None
+    for stage in range(1 if ranks.size == 1 else 3):
+        result = run_together(ranks, lambda: take_stage(stage)) or result
+    require_equal(ranks, {"data": f"{result.samples} samples in {len(result.files)} files of "
+                          f"{int(result.files.sizes.sum())} bytes, identity {result.digest.hex()}"},
+                  "give every node the same files: names, sizes and numbers of samples must agree")
     if len(node.ranks) < ranks.size:  # several nodes, each with files that it may have alone
-        agreeing(ranks, "contents", _contents(found) if node.leads else None,
-                 "give every node the same files: their checksums must agree")
-    return found
+        require_agreement(ranks, "contents", _contents(result) if node.is_reader else None,
+                                  "give every node the same files: their checksums must agree")
+    return result
 
 
-def _contents(found: Index) -> Optional[str]:
+def _contents(index: Index) -> Optional[str]:
     """A checksum of all checksums; None without any."""
-    if found.crc is None:
+    if index.crc is None:
         return None
     whole = 0
-    for first in range(0, found.samples, AT_ONCE):
-        whole = crc32c(found.crc[first:first + AT_ONCE].tobytes(), whole)
+    for first in range(0, index.samples, AT_ONCE):
+        whole = crc32c(index.crc[first:first + AT_ONCE].tobytes(), whole)
     return f"{whole:08x}"

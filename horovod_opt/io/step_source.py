@@ -14,17 +14,17 @@ from horovod_opt.io import memory_limit, totals
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError, ReaderEnded
-from horovod_opt.io.feeding import Feeding
 from horovod_opt.io.job import nodes
-from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find
+from horovod_opt.io.load_queue import LoadQueue
 from horovod_opt.io.node_reader.layout import chunk_bytes
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.node_reader.record_request import LocatedSteps
+from horovod_opt.io.node_reads import chunks_for_node
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import enough_for
-from horovod_opt.io.order.node_chunks import as_read
 from horovod_opt.io.order.schedule import (
     PIECE,
     Loads,
@@ -82,15 +82,15 @@ class Steps(NamedTuple):
         """As the node's reader gets them."""
         return LocatedSteps(self.cache_step, self.ends, self.samples, self.loads, self.places)
 
-    def one_by_one(self) -> Iterator[StepSamples]:
+    def split(self) -> Iterator[StepSamples]:
         begin = 0
         for i, (end, info) in enumerate(zip(self.ends.tolist(), self.infos)):
             part = slice(begin, end)
-            yield StepSamples(self.cache_step + i, *(each[part] for each in self[2:6]), info)
+            yield StepSamples(self.cache_step + i, *(column[part] for column in self[2:6]), info)
             begin = end
 
 
-class Reading:
+class StepSource:
     """Collective: every rank makes one with the same arguments, and goes through the same epochs.
 
     `epochs`: after so many from the first on nothing is read ahead; None: there is always another.
@@ -106,21 +106,21 @@ class Reading:
         self.data, self._epochs = data, epochs
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
-        whole = together(data.ranks, lambda: self._batches(0))
+        whole = run_together(data.ranks, lambda: self._batches(0))
         self.steps, self.global_batch_size = whole.steps, whole.global_batch_size
-        self._order = as_read(data.order, whole, data.node.ranks,
-                              int(data.index.size.sum()) / len(data))
-        equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
-                           "position": data.position},
-              "make the same loader, from the same state, on every rank")
-        reader = together(data.ranks, lambda: self._lead(whole))
+        self._order = chunks_for_node(data.order, whole, data.node.ranks,
+                                      int(data.index.size.sum()) / len(data))
+        require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
+                                   "position": data.position},
+                      "make the same loader, from the same state, on every rank")
+        reader = run_together(data.ranks, lambda: self._start_reader(whole))
         address = reader.address if reader is not None else ""
-        addresses = [one.decode() for one in data.ranks.allgather(address.encode())]
+        addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
         self._reader = reader
-        self._member = together(data.ranks, lambda: Member(
+        self._member = run_together(data.ranks, lambda: Member(
             data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
             data.node.local_rank))
-        self._feeding = Feeding(self._member)
+        self._load_queue = LoadQueue(self._member)
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._waited_now: Callable[[], float] = float  # and for those that somebody else counts
@@ -129,16 +129,16 @@ class Reading:
         self._total = totals.add(self.publish)
         self._next_step = 0
         self._ahead: Optional[Epoch] = None
-        self._begun = 0
+        self._epochs_begun = 0
         self._lock, self._waits = threading.Lock(), threading.Lock()
         self._has_parted = False
 
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
 
-    def _lead(self, batches: Batches) -> Optional[Reader]:
+    def _start_reader(self, batches: Batches) -> Optional[Reader]:
         data, order = self.data, self._order
-        if not data.node.leads:
+        if not data.node.is_reader:
             return None
         sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
@@ -148,7 +148,7 @@ class Reading:
         if memory is None:
             memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
         most = memory_limit.limit()
-        said = "memory=" if data.memory is not None else "by default memory="
+        origin = "memory=" if data.memory is not None else "by default memory="
         if memory < need:
             raise InputError(
                 f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
@@ -156,7 +156,7 @@ class Reading:
                 "remedy: more memory, fewer shards or a smaller window")
         if most is not None and memory > most:
             raise InputError(
-                f"{said}{memory_limit.show(memory)}, but this process may use "
+                f"{origin}{memory_limit.show(memory)}, but this process may use "
                 f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
                 "fewer shards, or a higher limit")
         return Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
@@ -175,55 +175,55 @@ class Reading:
             data.advance(data.epoch + 1, 0)
         data.is_resumed = False
         with self._lock:
-            wanted = (data.epoch, data.position)
+            start = (data.epoch, data.position)
             ahead, self._ahead = self._ahead, None
-            if ahead is not None and (ahead.epoch, ahead.batches.start) == wanted:
+            if ahead is not None and (ahead.epoch, ahead.batches.start) == start:
                 now = ahead
             else:
-                now = self._feed(*wanted)
+                now = self._feed(*start)
             data.epoch_end = now.batches.end
             self._member.skip_to(now.base)
-            self._begun += 1
-            if self._epochs is None or self._begun < self._epochs:
+            self._epochs_begun += 1
+            if self._epochs is None or self._epochs_begun < self._epochs:
                 self._ahead = self._feed(data.epoch + 1, 0)
             return now
 
     def _feed(self, epoch: int, position: int) -> Epoch:
         batches = self._batches(position)
-        fed = Epoch(epoch, batches, self._next_step)
+        coming = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
         if self._reader is not None:
-            self._reader.feed_pieces(self._pieces(fed, find_taken=True))
-        self._feeding.add(self._pieces(fed))
-        return fed
+            self._reader.feed_pieces(self._pieces(coming, find_taken=True))
+        self._load_queue.add(self._pieces(coming))
+        return coming
 
-    def _pieces(self, fed: Epoch, find_taken: bool = False) -> Iterator[Loads]:
-        for loads in schedule_in_pieces(self._order, fed.batches, fed.epoch, self.data.node.ranks,
-                                        find_taken):
-            yield loads._replace(first=loads.first + fed.base, last=loads.last + fed.base)
+    def _pieces(self, epoch: Epoch, find_taken: bool = False) -> Iterator[Loads]:
+        for loads in schedule_in_pieces(self._order, epoch.batches, epoch.epoch,
+                                        self.data.node.ranks, find_taken):
+            yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
-        for steps in self.steps_together(epoch):
-            yield from steps.one_by_one()
+        for steps in self.step_groups(epoch):
+            yield from steps.split()
 
-    def steps_together(self, epoch: Epoch) -> Iterator[Steps]:
+    def step_groups(self, epoch: Epoch) -> Iterator[Steps]:
         """The same, of many steps at a time."""
         batches, rank = epoch.batches, self.data.ranks.rank
         begin = 0
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
-            taken = take_steps(self._order, batches, epoch.epoch, begin, end, rank)
-            self._feeding.up_to(epoch.base + end - 1)
+            take = take_steps(self._order, batches, epoch.epoch, begin, end, rank)
+            self._load_queue.feed_until(epoch.base + end - 1)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
             steps = epoch.base + np.repeat(np.arange(begin, end), size)
-            loads, places = self._member.locate(steps, taken.samples)
-            each = batches.bounds(begin)[1] - first  # of the global batch; equal in all these steps
-            slots, weight = batches.slots(begin, rank), batches.weight(begin, rank)
-            infos = [BatchInfo(epoch.epoch, begin + i, first + i * each, first + (i + 1) * each,
-                               size, slots, weight) for i in range(end - begin)]
-            yield Steps(epoch.base + begin, np.arange(1, end - begin + 1) * size, taken.positions,
-                        taken.samples, loads, places, infos)
+            loads, places = self._member.locate(steps, take.samples)
+            count = batches.bounds(begin)[1] - first  # of the global batch; equal in these steps
+            capacity, weight = batches.capacity(begin, rank), batches.weight(begin, rank)
+            infos = [BatchInfo(epoch.epoch, begin + i, first + i * count, first + (i + 1) * count,
+                               size, capacity, weight) for i in range(end - begin)]
+            yield Steps(epoch.base + begin, np.arange(1, end - begin + 1) * size, take.positions,
+                        take.samples, loads, places, infos)
             begin = end
 
     @property
@@ -262,7 +262,7 @@ class Reading:
         """Brings horovod_opt.stats() up to date."""
         self._published = time.monotonic()
         stats = self.stats()
-        if not self.data.node.leads:  # they are counted where they are read
+        if not self.data.node.is_reader:  # they are counted where they are read
             stats = {name: value for name, value in stats.items() if not name.startswith("node_")}
         totals.publish(self._total, stats)
 

@@ -11,15 +11,15 @@ Item = TypeVar("Item")
 LOOK_SECONDS = 0.5  # a wait of Python's hears of a signal only when it ends
 
 
-def prefetched(items: Iterator[Item], count: int) -> Iterator[Item]:
+def prefetch(items: Iterator[Item], count: int) -> Iterator[Item]:
     """The same items, `count` of them made ahead by a thread; closing the generator ends it."""
     ready: queue.Queue = queue.Queue(count)
-    stopped = threading.Event()
+    stop = threading.Event()
 
-    def put(thing: tuple) -> bool:
-        while not stopped.is_set():
+    def put(message: tuple) -> bool:
+        while not stop.is_set():
             try:
-                ready.put(thing, timeout=LOOK_SECONDS)
+                ready.put(message, timeout=LOOK_SECONDS)
                 return True
             except queue.Full:
                 continue
@@ -46,4 +46,4 @@ def prefetched(items: Iterator[Item], count: int) -> Iterator[Item]:
                 raise error
             yield item
     finally:
-        stopped.set()
+        stop.set()

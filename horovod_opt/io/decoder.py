@@ -14,16 +14,15 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.records import StepBytes, StepRecords, all_good
-from horovod_opt.io.plain_samples import PlainSamples
-from horovod_opt.io.reading import Steps, StepSamples
 from horovod_opt.io.sample import Sample
-from horovod_opt.io.sample_batch import SampleBatch
+from horovod_opt.io.sample_batch import PlainSamples, SampleBatch
+from horovod_opt.io.step_source import Steps, StepSamples
 
 Decode = Callable[[Sample], Any]
 DecodeBatch = Callable[[SampleBatch], Any]
 
 
-class Found(NamedTuple):
+class GoodSamples(NamedTuple):
     """The good samples of a step, what the batch says of itself, and the numbers of the others."""
 
     samples: Union[SampleBatch, PlainSamples]
@@ -31,39 +30,43 @@ class Found(NamedTuple):
     holes: list[int]
 
 
-def found(data: Data, member: Member, steps: Steps, plain: bool = False) -> Iterator[Found]:
+def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
+               ) -> Iterator[GoodSamples]:
     """Waits for the bytes of each step. `plain`: nothing will be decoded.
 
     Raises DataError for a damaged record, unless the data was opened with bad="skip".
     """
     if plain and len(data.index.parts) == 1:
-        yield from _found_plain(data, member, steps)
+        yield from _read_plain_steps(data, member, steps)
         return
     begin = 0
     taken_steps = member.take_steps(steps.located)
-    for taken, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
-        samples = SampleBatch(data.index, data.order.seed, info.epoch, taken.samples,
-                              steps.positions[begin:end], taken.buffer, taken.begin, taken.size,
-                              taken.are_equal)
-        one = Found(samples, info, [])
-        yield one if taken.is_good else _without_bad(data, one, taken)
+    for copies, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
+        samples = SampleBatch(data.index, data.order.seed, info.epoch, copies.samples,
+                              steps.positions[begin:end], copies.buffer, copies.begin,
+                              copies.size, copies.are_equal)
+        step = GoodSamples(samples, info, [])
+        yield step if copies.is_good else _drop_damaged(data, step, copies)
         begin = end
 
 
-def _found_plain(data: Data, member: Member, steps: Steps) -> Iterator[Found]:
+def _read_plain_steps(data: Data, member: Member, steps: Steps) -> Iterator[GoodSamples]:
     taken_steps = member.take_bytes(steps.located)
-    for taken, info in zip(taken_steps, steps.infos):
-        one = Found(PlainSamples(data.index, taken.samples, taken.data), info, [])
-        yield one if taken.is_good else _without_bad(data, one, taken)
+    for copies, info in zip(taken_steps, steps.infos):
+        samples = PlainSamples(data.index, copies.samples, copies.data)
+        step = GoodSamples(samples, info, [])
+        yield step if copies.is_good else _drop_damaged(data, step, copies)
 
 
-def _without_bad(data: Data, one: Found, taken: Union[StepRecords, StepBytes]) -> Found:
-    good, info = judged(data, taken.samples, taken.status, one.info)
-    return Found(one.samples.chosen(np.flatnonzero(good)), info, taken.samples[~good].tolist())
+def _drop_damaged(data: Data, step: GoodSamples, copies: Union[StepRecords, StepBytes]
+                  ) -> GoodSamples:
+    good, info = select_good(data, copies.samples, copies.status, step.info)
+    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info,
+                       copies.samples[~good].tolist())
 
 
-def judged(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
-           ) -> tuple[np.ndarray, BatchInfo]:
+def select_good(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
+                ) -> tuple[np.ndarray, BatchInfo]:
     """Which of a step's samples (int64[k], `status` int32[k, P]) are good: bool[k], and what the
     batch says of itself without the others.
 
@@ -77,20 +80,20 @@ def judged(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
     return good, without_holes(info, int(good.sum()), data.ranks.size)
 
 
-def found_in(data: Data, member: Member, step: StepSamples, plain: bool = False) -> Found:
+def read_step(data: Data, member: Member, step: StepSamples, plain: bool = False) -> GoodSamples:
     """The same of one step."""
-    one, = found(data, member, step.alone(), plain)
-    return one
+    step_samples, = read_steps(data, member, step.alone(), plain)
+    return step_samples
 
 
-def items_of(data: Data, samples: SampleBatch, decode: Optional[Decode],
-             pool: Optional[Executor] = None) -> list[Any]:
+def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode],
+                   pool: Optional[Executor] = None) -> list[Any]:
     """Each sample as `decode` makes it, or plain; in `pool`, if there is one. Raises DataError for
     what `decode` raises, with the sample named."""
     if decode is None:
         return samples.plain()
 
-    def one(sample: Sample) -> Any:
+    def decode_sample(sample: Sample) -> Any:
         try:
             return decode(sample)
         except Exception as error:
@@ -101,4 +104,4 @@ def items_of(data: Data, samples: SampleBatch, decode: Optional[Decode],
                             f"{type(error).__name__}: {error}; remedy: correct decode=, or the "
                             "sample") from error
 
-    return list((pool.map if pool else map)(one, samples.samples()))
+    return list((pool.map if pool else map)(decode_sample, samples.samples()))

@@ -15,14 +15,14 @@ from horovod_opt.io.tensorflow.passes import Passes
 EMPTY = -1  # the number of a pass that has no steps
 
 
-def queued(operations: Any, passes: Passes, elements: Elements) -> tf.data.Dataset:
+def dataset_from_queues(operations: Any, passes: Passes, elements: Elements) -> tf.data.Dataset:
     """Flat elements. Python says one number for each pass.
 
     Not by from_generator(): TensorFlow 2.21 sets the C library's M_MMAP_THRESHOLD for the whole
     process when one is made, and a training that allocates its tensors anew in each step then loses
     a quarter of its speed to page faults."""
     queues = _Queues(passes)
-    return passes.repeated(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
+    return passes.repeat_pass(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
         operations, tf.numpy_function(queues.next_number, [], tf.int64), elements.signature)))
 
 
@@ -42,6 +42,6 @@ class _Queues:
         epoch = self._passes.begin()
         if epoch is None:
             return np.int64(EMPTY)
-        self._feeder = Feeder(self._passes.data, self._passes.reading, epoch)
+        self._feeder = Feeder(self._passes.data, self._passes.source, epoch)
         self._passes.follow(self._feeder.handed_out)
         return np.int64(self._feeder.number)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.io.index import coding
+from horovod_opt.io.index import column_codec
 
 I4, I8, U4 = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<u4")
 LIMIT = 1 << 62
 
 
 def there_and_back(column):
-    kind, block = coding.encode(column)
-    back = coding.decode(kind, np.frombuffer(block, np.uint8), column.dtype, column.size)
+    kind, block = column_codec.encode(column)
+    back = column_codec.decode(kind, np.frombuffer(block, np.uint8), column.dtype, column.size)
     assert back.dtype == column.dtype and np.array_equal(back, column.reshape(-1))
     return kind, len(block)
 
@@ -29,7 +29,7 @@ def test_runs_of_any_stride(runs):
         start + stride * np.arange(length, dtype=np.int64) for start, stride, length in runs])
     kind, length = there_and_back(column)
     if len(column) > 200 * (len(runs) + 1):
-        assert kind != coding.RAW
+        assert kind != column_codec.RAW
 
 
 @given(st.lists(st.integers(0, 3), max_size=300), st.sampled_from([I4, I8, U4]))
@@ -38,24 +38,24 @@ def test_any_column(values, dtype):
 
 
 @pytest.mark.parametrize(("column", "kind", "most"), [
-    (np.full(10**6, 7, I4), coding.CONSTANT, 8),
-    (np.arange(10**6, dtype=I8) * 3016 + 12, coding.RUNS, 24 * 245),
-    (np.repeat(np.arange(1000, dtype=I4), 1000), coding.RUNS, 24 * 1000),
-    (np.random.default_rng(1).integers(0, 9, 10**5).astype(U4), coding.RAW, 4 * 10**5),
-    (np.array([5], I8), coding.CONSTANT, 8),
-    (np.array([], I8), coding.RAW, 0),
-    (np.array([[1, 2], [3, 4]], I8), coding.RAW, 32),
+    (np.full(10**6, 7, I4), column_codec.CONSTANT, 8),
+    (np.arange(10**6, dtype=I8) * 3016 + 12, column_codec.RUNS, 24 * 245),
+    (np.repeat(np.arange(1000, dtype=I4), 1000), column_codec.RUNS, 24 * 1000),
+    (np.random.default_rng(1).integers(0, 9, 10**5).astype(U4), column_codec.RAW, 4 * 10**5),
+    (np.array([5], I8), column_codec.CONSTANT, 8),
+    (np.array([], I8), column_codec.RAW, 0),
+    (np.array([[1, 2], [3, 4]], I8), column_codec.RAW, 32),
 ])
 def test_kinds(column, kind, most):
-    chosen, length = there_and_back(column)
-    assert chosen == kind and length <= most
+    stored_kind, length = there_and_back(column)
+    assert stored_kind == kind and length <= most
 
 
 def test_what_is_raw_or_constant_takes_no_memory():
     raw = np.arange(10**6, dtype=I8)
-    shared = coding.decode(coding.RAW, raw.view(np.uint8), I8, 10**6)
+    shared = column_codec.decode(column_codec.RAW, raw.view(np.uint8), I8, 10**6)
     assert np.shares_memory(raw, shared)
-    constant = coding.decode(coding.CONSTANT, raw[:1].view(np.uint8), I8, 1 << 40)
+    constant = column_codec.decode(column_codec.CONSTANT, raw[:1].view(np.uint8), I8, 1 << 40)
     assert constant.strides == (0,)
 
 
@@ -81,7 +81,7 @@ def runs(*columns):
 ])
 def test_what_is_no_column(kind, block, dtype, rows, reason):
     with pytest.raises(ValueError, match=reason):
-        coding.decode(kind, block, dtype, rows)
+        column_codec.decode(kind, block, dtype, rows)
 
 
 @settings(max_examples=100)
@@ -89,10 +89,10 @@ def test_what_is_no_column(kind, block, dtype, rows, reason):
 def test_forged_runs_take_no_more_memory_than_they_warrant(block, rows):
     tracemalloc.start()
     try:
-        coding.decode(coding.RUNS, np.frombuffer(block, np.uint8), I8, rows)
+        column_codec.decode(column_codec.RUNS, np.frombuffer(block, np.uint8), I8, rows)
     except ValueError:
         pass
     finally:
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert most < 100_000 + len(block) / 24 * coding.RUN * 8 * 6
+    assert most < 100_000 + len(block) / 24 * column_codec.RUN * 8 * 6

@@ -8,10 +8,10 @@ from horovod_opt.io.errors import InputError
 
 if TYPE_CHECKING:
     from horovod_opt.io.data import Data
-    from horovod_opt.io.reading import Epoch
+    from horovod_opt.io.step_source import Epoch
 
 
-class Counter:
+class BatchCounter:
     """Of one training on `data`. A pass of the training over the data is an epoch, or what is left
     of it. What runs ahead begins the pass; the training says how many batches it has taken."""
 
@@ -24,7 +24,7 @@ class Counter:
         self._pass = None
         self._data.counter = self
 
-    def begun(self, epoch: Epoch) -> None:
+    def begin(self, epoch: Epoch) -> None:
         """Raises InputError where batches of another epoch would be mixed into this one."""
         if self._pass is not None:
             raise InputError(
@@ -38,7 +38,7 @@ class Counter:
         return (self._pass is not None and self._pass.batches.start > 0
                 and count >= self._pass.batches.steps)
 
-    def taken(self, count: int) -> None:
+    def advance(self, count: int) -> None:
         """The training has taken `count` batches of this pass; more than there are: all of them, as
         where the last call of several steps has fewer."""
         if self._pass is not None and count > 0:
@@ -46,7 +46,7 @@ class Counter:
             end = batches.bounds(min(count, batches.steps) - 1)[1]
             self._data.advance(self._pass.epoch, end)
 
-    def ended(self, count: int) -> None:
+    def end(self, count: int) -> None:
         """The training says that it has gone over all of the data in `count` batches at most.
 
         Raises InputError if the pass has more: they were batched anew on the way.
