@@ -143,7 +143,7 @@ def test_only_batches_in_the_interval_count():
             yield [b""] * 5
 
     start = time.monotonic() + 0.1
-    counts = steady_state_rank.counted(slow(), start, start + 0.3)
+    counts = steady_state_rank.count(slow(), start, start + 0.3)
     assert 0.3 <= counts["seconds"] < 2
     assert 5 <= counts["samples"] <= 5 * counts["seconds"] / 0.02
 
