@@ -1,4 +1,4 @@
-"""Whether the checkpoint of a job that has ended is whole, and the last that its rank 0 wrote."""
+"""What several tests assert of a job that has ended: its checkpoint, the CPUs of its threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ BEFORE_FAULT = 12  # step of the last save before the fault, see workers/ends/fa
 
 
 def assert_intact(job: Job, name: str, step: int | None = BEFORE_FAULT) -> None:
-    """`step`: which one it must be; None if the ranks went on after the fault, for a while."""
+    """The checkpoint is whole, and the last that rank 0 wrote. `step`: which one it must be; None
+    if the ranks went on after the fault, for a while."""
     import torch
 
     saved = torch.load(job.folder / f"{name}.pt", weights_only=True)
@@ -22,3 +23,14 @@ def assert_intact(job: Job, name: str, step: int | None = BEFORE_FAULT) -> None:
         assert saved["step"] >= BEFORE_FAULT
     else:
         assert saved["step"] == step
+
+
+def assert_apart(run: dict) -> None:
+    """The background thread has cores of its own; `run`: of a mode, as the worker cores saw it."""
+    background, *planned = run["during"]["background"]
+    all_cpus = set(run["before"]["rest"][0])
+    assert background
+    assert set(background) < all_cpus
+    assert all(cpus == background for cpus in planned)
+    for cpus in run["during"]["rest"]:
+        assert set(cpus) == all_cpus - set(background)

@@ -52,6 +52,14 @@ class Job:
         return self
 
 
+def rank_lines(folder: Path, ranks: int) -> list[list[dict]]:
+    """What each rank of an input job wrote, see workers/input/input_job.py; of one that was killed,
+    the lines that it has written whole."""
+    texts = [path.read_text() if path.exists() else ""
+             for path in (folder / f"lines-{rank}.jsonl" for rank in range(ranks))]
+    return [[json.loads(line) for line in text.split("\n")[:-1]] for text in texts]
+
+
 def worker_file(name: str | Path) -> Path:
     """A program of workers/ by its name, of which there is one; a path as it is."""
     if isinstance(name, Path):
@@ -113,6 +121,13 @@ def run_job(
             left.kill()
         process.wait()
     return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
+
+
+def mode_settings(mode: str) -> dict[str, str]:
+    """topo@1: as if each rank had a node of its own."""
+    name, _, node_ranks = mode.partition("@")
+    return {"HOROVOD_OPT_MODE": name,
+            **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
 
 
 def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> tuple[object, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from data_sets import tfrecord
 from gloo_ranks import GlooRanks
-from input_reports import said
+from jobs import rank_lines
 
 from horovod_opt.io import index
 from horovod_opt.io.order.order import Order
@@ -84,7 +84,7 @@ def perform(one: InputTrial, folder: Path) -> dict:
         problems, was_killed = _perform(one, run, part, state)
         found += [f"run {number}: {problem}" for problem in problems]
         killed += was_killed
-        taken += _counted(said(part, run.ranks), before, _position(state))
+        taken += _counted(rank_lines(part, run.ranks), before, _position(state))
     if not found:
         found = _wrong(one, taken, _position(state), folder / "data.tfrecord")
     if not found:
@@ -128,7 +128,7 @@ def _perform(one: InputTrial, run: Run, folder: Path, state: Path) -> tuple[list
 def _kill(job: GlooRanks, run: Run, folder: Path) -> list[psutil.Process]:
     """Returns the workers that were there."""
     deadline = time.monotonic() + START_SECONDS
-    while not all(said(folder, run.ranks)) and time.monotonic() < deadline and any(
+    while not all(rank_lines(folder, run.ranks)) and time.monotonic() < deadline and any(
             process.poll() is None for process in job.processes):
         time.sleep(0.02)
     time.sleep(run.seconds)

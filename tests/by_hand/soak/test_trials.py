@@ -6,7 +6,7 @@ import input_trials
 import pytest
 import soak_command
 import trials
-from by_hand import rest_by_hand
+from selection import rest_by_hand
 
 SEEDS = (77, 149, 222, 376)
 GROUPED = ((1, True), (2, True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 MODES = ("off", "topo")
+RESTARTED = ("off", "gs", "nbcs", "topo")
 SHUT_DOWN = "Horovod has been shut down"
 ERROR = f"HorovodInternalError: {SHUT_DOWN}"
 # On the rank that has shut down itself, of calls after that.
@@ -123,3 +124,14 @@ def test_a_peer_of_a_process_set_is_killed(need, job):
     for report in reports.values():
         assert report["error"].startswith("HorovodInternalError")
         assert report["set"] == ERROR
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_fifty_starts(job, controller):
+    ended = job("shutdowns", " ".join(RESTARTED), "restarts", controller=controller).succeeded()
+    for report in ended.of_each(2):
+        for mode in RESTARTED:
+            lives = report[f"{mode} restarts"]
+            assert lives["sums"] == [2 * start for start in range(50)]
+            # MPI or Gloo may keep threads of its own, but no more with every start.
+            assert lives["threads"][-1] <= lives["threads"][4]

@@ -192,13 +192,13 @@ def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
     after = run_job(tmp_path / "after", "input_keras", data, checkpoints, 0, ranks=3,
                     controller="gloo").succeeded().of_each(3)
     assert [rank["place"] for rank in after] == [[3, 0]] * 3
-    counted = [batch for rank in before for batch in rank["seen"][:stop - 1]]
-    counted += [batch for rank in after for batch in rank["seen"]]
+    batches = [batch for rank in before for batch in rank["batches"][:stop - 1]]
+    batches += [batch for rank in after for batch in rank["batches"]]
     for epoch in range(3):
-        numbers = [number for one, batch in counted if one == epoch for number in batch]
+        numbers = [number for when, batch in batches if when == epoch for number in batch]
         assert sorted(numbers) == list(range(TRAINING))
     assert before[0]["alone"] == [VALIDATION] and after[0]["alone"] == [VALIDATION] * 2
-    steps = {len(rank["seen"]) for rank in after}
+    steps = {len(rank["batches"]) for rank in after}
     assert len(steps) == 1
     assert after[0]["iterations"] == stop - 1 + steps.pop()
 

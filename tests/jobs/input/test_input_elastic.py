@@ -10,10 +10,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from by_hand import by_hand
 from data_sets import tfrecord
 from jobs import BIN, elastic, run_job
-from own_networks import hosts_or_skip
+from selection import by_hand, hosts_or_skip
 
 SAMPLES = 211
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -14,8 +14,7 @@ import lmdb
 import pytest
 from data_sets import environment, files, framed, tar, tfrecord
 from gloo_ranks import GlooRanks
-from input_reports import said
-from jobs import run_job
+from jobs import rank_lines, run_job
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to show each rank other files, as another user")
@@ -158,7 +157,7 @@ def refused(need, tmp_path_factory):
         else:
             run_job(folder, "input_refused", "horovod", folder / "cases.json", ranks=ranks,
                     controller=framework, **cache).succeeded()
-        reports = said(folder, ranks)
+        reports = rank_lines(folder, ranks)
         return {case: [next(line for line in lines if line["case"] == case) for lines in reports]
                 for case in [line["case"] for line in reports[0]]}
 

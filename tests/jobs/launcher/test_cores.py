@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from masks import assert_apart
+from assertions import assert_apart
 
 from horovod_opt import usable_cores
 

@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from by_hand import by_hand
-from checkpoints import assert_intact
+from assertions import assert_apart, assert_intact
 from jobs import WORKERS, run_job
-from masks import assert_apart
-from own_networks import hosts_or_skip
+from selection import by_hand, hosts_or_skip
 
 CONTROLLERS = ("mpi", "gloo")
 # Without what hides scikit-learn from other workers: the example needs it.

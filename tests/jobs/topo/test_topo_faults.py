@@ -108,7 +108,8 @@ def test_timeline_shows_iterations_and_buckets(faults, controller, kind):
 def test_a_rank_is_killed(need, tmp_path, controller, kind):
     need("tensorflow", controller)
     settings = {**VERIFY, **SETTINGS[controller][kind]}
-    ended = run_job(tmp_path, "topo_killed", controller=controller, ranks=RANKS, **settings)
+    ended = run_job(tmp_path, "topo_faults", "killed", controller=controller, ranks=RANKS,
+                    **settings)
     assert not ended.hung, ended.output
     assert ended.code != 0
     assert not ended.survivors

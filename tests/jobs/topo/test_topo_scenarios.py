@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
-from by_hand import rest_by_hand
+from selection import rest_by_hand
 
 SELDOM = {"HOROVOD_OPT_HEARTBEAT_MS": "60000"}  # nothing may wait for the heartbeat
 OFTEN = {"HOROVOD_OPT_HEARTBEAT_MS": "5"}
@@ -34,14 +34,14 @@ class Kind(NamedTuple):
     environment: dict[str, str] = {}  # of the whole job
 
 
-PLAIN, FUNCTIONS, MIXED = "topo_plain", "topo_functions", "topo_mixed"
-CONTROL, RANDOM, KERAS = "topo_control", "topo_random", "topo_keras"
-FEW = tuple(f"topo_plain.{name}" for name in ("chain", "wide", "kinds", "tape"))
+PLAIN, FUNCTIONS, MIXED = "scenarios_plain", "scenarios_functions", "scenarios_mixed"
+CONTROL, RANDOM, KERAS = "scenarios_control", "scenarios_random", "scenarios_keras"
+FEW = tuple(f"scenarios_plain.{name}" for name in ("chain", "wide", "kinds", "tape"))
 KINDS = {
     "mpi-1": Kind("mpi", 1, -1, (PLAIN, FUNCTIONS, CONTROL), SELDOM),
     "mpi-2": Kind("mpi", 2, -1, (PLAIN, FUNCTIONS, CONTROL, KERAS), SELDOM),
     "mpi-3": Kind("mpi", 3, 0, (MIXED, RANDOM), OFTEN),
-    "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "topo_plain.chain", "topo_control.loop"), {}),
+    "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "scenarios_plain.chain", "scenarios_control.loop"), {}),
     "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), NOT_REBUILT),
     "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
     "mpi-3-nodes": Kind("mpi", 3, 1, (MIXED, RANDOM, CONTROL), {**ALONE, **BY_MPI}),
@@ -96,7 +96,7 @@ def scenarios(shared_job):
             other: (run.late, run.modules, run.settings) for other, run in in_one_job(kind).items()
         }
         job = shared_job(
-            "topo_scenarios", json.dumps(chosen),
+            "scenario_job", json.dumps(chosen),
             framework="tensorflow", controller=kind.controller, ranks=kind.ranks,
             HOROVOD_OPT_VERIFY="1", **kind.environment,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from by_hand import by_hand
+from selection import by_hand
 
 CALLS = 7  # of the worker, each planned once for a set; a group is one
 

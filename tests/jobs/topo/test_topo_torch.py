@@ -51,3 +51,23 @@ def test_buckets_follow_the_threshold(job):
     name, reports = job
     for report in reports:
         assert (report["plain"]["buckets"] >= 4) == (name == "mpi-3")
+
+
+@pytest.fixture
+def many_plans(shared_job) -> list[dict]:
+    """More of them than can be active at a time."""
+    return shared_job("topo_many_plans").succeeded().of_each(2)
+
+
+def test_each_is_active_while_it_is_used(many_plans):
+    for report in many_plans:
+        assert report["active"] == 90
+        assert report["right"] == [True] * 90
+        assert set(report["before"]) == {"active", "ready"}
+        assert report["again"] == "active"
+
+
+def test_what_nobody_uses_any_more_is_forgotten(many_plans):
+    for report in many_plans:
+        assert report["last"] == "active"
+        assert report["plans"] <= 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from by_hand import rest_by_hand
+from selection import rest_by_hand
 
 TORCH = rest_by_hand(
     [*(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs", "topo")),

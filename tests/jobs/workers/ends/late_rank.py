@@ -1,4 +1,8 @@
-"""One rank is late in every step; in each mode, how the other waited."""
+"""One rank is late, and the other waits. The second argument says how:
+
+    modes MODE ...   rank 1, in each step; in each mode, how the other waited
+    pause SECONDS    rank 0, once in the middle of training, as for a validation
+"""
 
 import dataclasses
 import os
@@ -15,6 +19,7 @@ import horovod_opt
 
 STEPS = 4
 LATE_SECONDS = 0.3
+PAUSED_STEPS, PAUSES_IN = 60, 50
 
 
 def be_late(how: str) -> None:
@@ -27,23 +32,48 @@ def be_late(how: str) -> None:
         )
 
 
-results = {}
-start_mpi(_basics.MPI_LIB_CTYPES)
-for mode in sys.argv[2:]:
-    for how in "busy", "stopped":
-        with running(hvd, mode):
-            hvd.barrier()
-            before = horovod_opt.stats()
-            sums = []
-            for step in range(STEPS):
-                if RANK == 1:
-                    be_late(how)
-                own = torch.full((3,), float(RANK + step))
-                sums.append(hvd.allreduce(own, name="step", op=hvd.Sum).tolist())
-            after = horovod_opt.stats()
-        results[f"{mode} {how}"] = {
-            "sums": sums,
-            "before": dataclasses.asdict(before),
-            "after": dataclasses.asdict(after),
-        }
-report(**results)
+def total(step: int) -> list[float]:
+    return hvd.allreduce(torch.full((3,), float(RANK + step)), name="step", op=hvd.Sum).tolist()
+
+
+def wait_in(modes: list[str]) -> None:
+    results = {}
+    start_mpi(_basics.MPI_LIB_CTYPES)
+    for mode in modes:
+        for how in "busy", "stopped":
+            with running(hvd, mode):
+                hvd.barrier()
+                before = horovod_opt.stats()
+                sums = []
+                for step in range(STEPS):
+                    if RANK == 1:
+                        be_late(how)
+                    sums.append(total(step))
+                after = horovod_opt.stats()
+            results[f"{mode} {how}"] = {
+                "sums": sums,
+                "before": dataclasses.asdict(before),
+                "after": dataclasses.asdict(after),
+            }
+    report(**results)
+
+
+def pause(seconds: float) -> None:
+    hvd.init()
+    sums = []
+    for step in range(PAUSED_STEPS):
+        if step == PAUSES_IN:
+            before = horovod_opt.stats().planned_buckets
+            if RANK == 0:
+                time.sleep(seconds)
+        sums.append(total(step))
+    stats = horovod_opt.stats()
+    hvd.shutdown()
+    report(sums=sums, planned=[before, stats.planned_buckets], messages=stats.messages,
+           agreements=stats.agreements)
+
+
+if sys.argv[2] == "pause":
+    pause(float(sys.argv[3]))
+else:
+    wait_in(sys.argv[3:])

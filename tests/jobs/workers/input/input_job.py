@@ -18,7 +18,7 @@ _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 def say(**values: object) -> None:
     """A line of this rank's report, written at once: it may be killed at any time."""
     line = json.dumps(values) + "\n"
-    with open(FOLDER / f"said-{RANK}.jsonl", "ab", buffering=0) as file:
+    with open(FOLDER / f"lines-{RANK}.jsonl", "ab", buffering=0) as file:
         file.write(line.encode())
 
 

@@ -11,7 +11,7 @@ import sys
 
 from common import report, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
-from topo_common import Kind, compared_with_off
+from scenario_runs import Kind, compared_with_off
 
 
 def scenarios(chosen: str) -> dict:

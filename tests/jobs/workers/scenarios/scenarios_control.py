@@ -7,7 +7,7 @@ import tensorflow as tf
 from cases import values
 from common import RANK
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
-from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
+from scenario_runs import STEPS, Results, number, own, reduce, rest, small, traced
 
 v1 = tf.compat.v1
 

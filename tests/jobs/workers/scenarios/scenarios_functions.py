@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from common import RANK
-from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
+from scenario_runs import STEPS, Results, number, own, reduce, rest, small, traced
 
 
 def summing(*names: str):

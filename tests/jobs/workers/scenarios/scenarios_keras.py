@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common import RANK
-from topo_common import Results, number, rest
+from scenario_runs import Results, number, rest
 
 EPOCHS, BATCHES, ROWS = 3, 6, 4
 

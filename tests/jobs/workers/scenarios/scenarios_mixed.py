@@ -8,7 +8,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from cases import splits, values
 from common import RANK
-from topo_common import STEPS, Results, number, own, process_sets, reduce, rest, small, traced
+from scenario_runs import STEPS, Results, number, own, process_sets, reduce, rest, small, traced
 
 
 def negotiated(name: str, mine: tf.Tensor) -> list[tf.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cases
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from topo_common import STEPS, Results, number, own, reduce, rest, small, traced
+from scenario_runs import STEPS, Results, number, own, reduce, rest, small, traced
 
 
 def chain() -> Results:

@@ -11,7 +11,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from topo_common import Results, nap, own, rest, traced
+from scenario_runs import Results, nap, own, rest, traced
 
 PROGRAMS = 8
 

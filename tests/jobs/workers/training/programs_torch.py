@@ -1,6 +1,8 @@
-"""A GAN and a compiled model."""
+"""A GAN and a compiled model; with the argument `large`, a gradient of gigabytes instead."""
 
 from __future__ import annotations
+
+import sys
 
 import horovod.torch as hvd
 import numpy as np
@@ -11,6 +13,8 @@ from programs_common import compare
 from torch import nn
 
 STEPS = 12
+NUMBERS = 650_000_000  # of 32 bits
+LARGE_STEPS = 5  # the first two are negotiated
 
 
 def weights(*nets: nn.Module) -> list[np.ndarray]:
@@ -78,5 +82,21 @@ def compiled() -> list[np.ndarray]:
     return weights(net)
 
 
+def large() -> list[np.ndarray]:
+    """A gradient of 2.6 GB, more bytes than 32 bits count. Returns some of the weights, the first
+    and the last ones among them."""
+    weight = torch.nn.Parameter(torch.zeros(NUMBERS))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([weight], lr=0.5, foreach=False), named_parameters=[("large", weight)])
+    scale = torch.ones(())
+    for step in range(LARGE_STEPS):
+        optimizer.zero_grad()
+        (weight.sum() * (scale + RANK + step)).backward()
+        optimizer.step()
+    numbers = weight.detach()
+    assert bool((numbers == numbers[0]).all())
+    return [part.numpy().copy() for part in (numbers[:8], numbers[::10_000_019], numbers[-8:])]
+
+
 torch.set_num_threads(1)
-compare(hvd, _basics.MPI_LIB_CTYPES, [gan, compiled])
+compare(hvd, _basics.MPI_LIB_CTYPES, [large] if "large" in sys.argv[2:] else [gan, compiled])
