@@ -4,10 +4,11 @@ communicator; and the settings of Horovod that choose other operations for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import nccl_log
 from gpu_table import NOT_RUN, Row, judged
 from jobs import Job
 from part_setup import Setup, problem
@@ -24,13 +25,18 @@ SETTINGS = {
 # The least that tunes. Read when Horovod is loaded.
 SHORT = {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "0", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "1",
          "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES": "3"}
+# host:process:thread [device] NCCL INFO AllReduce: ... count 2400 ... comm 0x55... ...
+ALLREDUCE = re.compile(
+    r":\d+:(?P<thread>\d+) \[\d+\] NCCL INFO AllReduce: .*?\bcount (?P<elements>\d+) "
+    r".*?\bcomm (?P<communicator>0x[0-9a-f]+)")
+LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
 TWO_ON_ONE = "Duplicate GPU detected"  # how NCCL refuses two ranks on a GPU
 
 
 def rows(setup: Setup) -> Iterator[Row]:
     ranks = setup.gpus or 2
     arguments = setup.library, STEPS
-    logging = dict(nccl_log.ENVIRONMENT, NCCL_DEBUG_FILE=str(setup.folder / "nccl.%p"))
+    logging = dict(LOGGED, NCCL_DEBUG_FILE=str(setup.folder / "nccl.%p"))
     job = setup.job("order", "bucket_order", *arguments, json.dumps(PLANNED), ranks=ranks,
                     **(logging if setup.gpus else {}))
     wrong = problem(job, ranks)
@@ -66,15 +72,35 @@ def right(what: str, reports: list[dict]) -> Iterator[Row]:
                  planned >= STEPS - NEGOTIATED)
 
 
+@dataclass(frozen=True)
+class Allreduce:
+    thread: int
+    elements: int
+    communicator: str
+
+
+def read_log(text: str) -> list[Allreduce]:
+    """What NCCL says of the allreduces that it is asked for, with LOGGED; one process, in order."""
+    return [Allreduce(int(match["thread"]), int(match["elements"]), match["communicator"])
+            for match in ALLREDUCE.finditer(text)]
+
+
+def ends_with_steps(calls: Sequence[Allreduce], buckets: Sequence[int], steps: int) -> bool:
+    """Whether the last calls are those of so many steps, in each of which these `buckets` (their
+    elements) are reduced in this order. `calls`: of buckets only."""
+    elements = list(buckets) * steps
+    return bool(elements) and [call.elements for call in calls[-len(elements):]] == elements
+
+
 def ordered_by_nccl(reports: list[dict], folder: Path) -> Iterator[Row]:
     """From NCCL's own words, those of each process in a file."""
-    logs = [nccl_log.read(path.read_text(errors="replace")) for path in folder.glob("nccl.*")]
+    logs = [read_log(path.read_text(errors="replace")) for path in folder.glob("nccl.*")]
     logs = [calls for calls in logs if calls]
     said = f"{len(logs)} of {len(reports)} ranks have a log"
     complete = len(logs) == len(reports)
     smallest = min(min(report["buckets"]) for report in reports)
     buckets = [[call for call in calls if call.elements >= smallest] for calls in logs]
-    in_order = all(nccl_log.last_steps(calls, reports[0]["buckets"], LAST) for calls in buckets)
+    in_order = all(ends_with_steps(calls, reports[0]["buckets"], LAST) for calls in buckets)
     yield judged("2", "NCCL is called in the plan's order",
                  f"buckets of {reports[0]['buckets']} elements" if complete else said,
                  complete and in_order)

@@ -23,9 +23,9 @@ from gpu_table import FAILED, NOT_RUN, PASSED, Row, Table
 from wheel_folder import Manifest, Unusable, open_sealed
 
 PARTS = {  # number: module, and the builds that it runs in
-    "1": ("part_delayed", (PLAIN,)),
+    "1": ("part_gradients", (PLAIN,)),
     "2": ("part_nccl", (NCCL,)),
-    "3": ("part_mixed", (PLAIN, NCCL)),
+    "3": ("part_devices", (PLAIN, NCCL)),
     "4": ("part_cores", (PLAIN,)),
     "5": ("part_images", (NCCL, PLAIN)),
 }

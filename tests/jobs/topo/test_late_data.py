@@ -7,8 +7,8 @@ import csv
 import time
 from pathlib import Path
 
-import part_delayed
-import part_mixed
+import part_devices
+import part_gradients
 import part_nccl
 import pytest
 from against_horovod import HERE, compile_library
@@ -64,7 +64,7 @@ def test_data_is_waited_for(job, library, tmp_path, controller):
     assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 1
 
 
-@pytest.mark.parametrize("part", [part_delayed, by_hand(part_nccl), by_hand(part_mixed)])
+@pytest.mark.parametrize("part", [part_gradients, by_hand(part_nccl), by_hand(part_devices)])
 def test_without_a_gpu(part, need, library, tmp_path):
     need("mpi", "gloo")
     setup = Setup(PLAIN, tmp_path, gpus=0, cores=2, steps=STEPS, seconds=1.0, rounds=1, batch=4,

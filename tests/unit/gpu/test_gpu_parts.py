@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import nccl_log
 import part_cores
+import part_devices
 import part_images
-import part_mixed
 import part_nccl
 import pytest
 from gpu_builds import NCCL, PLAIN
 from gpu_table import FAILED, NOT_RUN, PASSED
 from jobs import Job
-from nccl_log import Allreduce
-from part_delayed import compared
+from part_gradients import compared
 from part_images import Config
 from part_setup import NoTime, Setup, problem
 
@@ -120,7 +118,8 @@ datatype 7 op 0 root 0 comm 0x77d0 [nranks=1] stream 0x5500 task 3 globalrank 0
 
 
 def test_log_of_nccl():
-    assert nccl_log.read(LOG) == [Allreduce(437, 2400, "0x55d0"), Allreduce(438, 9, "0x77d0")]
+    assert part_nccl.read_log(LOG) == [part_nccl.Allreduce(437, 2400, "0x55d0"),
+                                       part_nccl.Allreduce(438, 9, "0x77d0")]
 
 
 @pytest.mark.parametrize("counts, buckets, steps, right", [
@@ -128,8 +127,8 @@ def test_log_of_nccl():
     ([3, 2, 2, 3], [3, 2], 2, False), ([2, 3, 2], [3, 2], 2, False), ([3, 2], [2, 3], 1, False),
     ([], [], 1, False)])
 def test_order_of_the_last_steps(counts, buckets, steps, right):
-    calls = [Allreduce(1, count, "0x1") for count in counts]
-    assert nccl_log.last_steps(calls, buckets, steps) is right
+    calls = [part_nccl.Allreduce(1, count, "0x1") for count in counts]
+    assert part_nccl.ends_with_steps(calls, buckets, steps) is right
 
 
 def line(thread: int, count: int, communicator: str = "0xa") -> str:
@@ -214,7 +213,7 @@ def test_jobs_of_part_2(gpus, jobs, tmp_path, monkeypatch):
 
 
 def mixed(**changes) -> dict:
-    return {"step": part_mixed.STEPS, "wrong": 0, "outcome": "no error",
+    return {"step": part_devices.STEPS, "wrong": 0, "outcome": "no error",
             "states": ["active", "active", "negotiated"], **changes}
 
 
@@ -222,10 +221,10 @@ def mixed(**changes) -> dict:
     ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready"]}, FAILED),
     ({"step": 3}, FAILED)])
 def test_mixed(changes, outcome, tmp_path):
-    assert part_mixed.works("", job(tmp_path, mixed(), mixed(**changes)), 2).outcome == outcome
+    assert part_devices.works("", job(tmp_path, mixed(), mixed(**changes)), 2).outcome == outcome
 
 
-SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. This was caused by"}
+SHUT_DOWN = {"step": part_devices.END, "outcome": "Horovod has been shut down. This was caused by"}
 
 
 @pytest.mark.parametrize("changes, how, outcome", [
@@ -234,12 +233,12 @@ SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. Thi
     ({}, {"hung": True}, FAILED), ({}, {"survivors": ("1 python",)}, FAILED)])
 def test_killed(changes, how, outcome, tmp_path):
     ended = job(tmp_path, mixed(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
-    assert part_mixed.ends("", ended, 2).outcome == outcome
+    assert part_devices.ends("", ended, 2).outcome == outcome
 
 
 def test_the_killed_rank_has_reported(tmp_path):
     ended = job(tmp_path, mixed(**SHUT_DOWN), mixed(**SHUT_DOWN), code=1)
-    assert part_mixed.ends("", ended, 2).outcome == FAILED
+    assert part_devices.ends("", ended, 2).outcome == FAILED
 
 
 @pytest.mark.parametrize("build, gpus, ranks", [
@@ -253,8 +252,8 @@ def test_jobs_of_part_3(build, gpus, ranks, tmp_path, monkeypatch):
         return job(tmp_path / name, hung=True)
 
     monkeypatch.setattr(Setup, "job", run)
-    rows = [*part_mixed.rows(setup(tmp_path, build, gpus=gpus))]
-    assert ran == [("mpi", ranks, -1), ("gloo", ranks, -1), ("gloo", ranks, part_mixed.END)]
+    rows = [*part_devices.rows(setup(tmp_path, build, gpus=gpus))]
+    assert ran == [("mpi", ranks, -1), ("gloo", ranks, -1), ("gloo", ranks, part_devices.END)]
     assert [row.outcome for row in rows] == [FAILED] * 3
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from launch_methods import ROOT, SLURM_NODES, Job, Place, Start, wait
 from own_machine import SHARED
-from ways import ROOT, SLURM_NODES, Job, Place, Start, wait
 
 PROGRAMS = {"TensorFlow": "tensorflow2_digits.py", "PyTorch": "pytorch_digits.py"}
 # All reductions of this program are in graphs; that of PyTorch has metrics without names, two an
@@ -21,7 +21,7 @@ NEVER_NEGOTIATES = "TensorFlow"
 WARM_UP = 10  # steps that may be negotiated, of 440
 LOSES_A_NODE = "a node is drained"
 ELASTIC_PROGRAM = ROOT / "examples" / "pytorch_photographs_elastic.py"
-ENDLESS = Path(__file__).parent / "endless.py"
+ENDLESS = Path(__file__).parent / "endless_training.py"
 # Only a hang takes that long.
 HANG_SECONDS = 200
 LINGER_SECONDS = 15  # from the end of a job to that of its processes

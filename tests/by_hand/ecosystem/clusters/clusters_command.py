@@ -17,9 +17,9 @@ from pathlib import Path
 
 import own_machine
 from cluster_trials import LOSES_A_NODE, TRIALS, Result
+from launch_methods import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 from own_machine import NoMachine
 from slurm_daemons import PACKAGES, Slurm
-from ways import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 
 from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
 

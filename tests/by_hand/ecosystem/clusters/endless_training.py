@@ -1,6 +1,6 @@
 """Trains for ever on every rank, until the last one does what the second argument says.
 
-    python endless.py FOLDER exits|is killed|goes on
+    python endless_training.py FOLDER exits|is killed|goes on
 """
 
 import os

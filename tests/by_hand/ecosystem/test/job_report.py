@@ -18,14 +18,14 @@ MIN_ACCURACY = {1: 0.8, 2: 0.85}  # by ranks: one sees half as many images
 START_SECONDS = 100  # until all workers of a job have started
 
 
-def start_without_mode(monkeypatch: pytest.MonkeyPatch) -> str:
+def take_mode(monkeypatch: pytest.MonkeyPatch) -> str:
     """The mode, taken out of the environment: what is started from now on does not inherit it."""
     mode = os.environ[MODE]
     monkeypatch.delenv(MODE)
     return mode
 
 
-def given(framework: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def mode_variables(framework: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment argument of a job. With PyTorch it has the mode, with TensorFlow the process
     that starts the job has it."""
     if framework == "torch":

@@ -11,10 +11,10 @@ import hashlib
 import sys
 
 import horovod.torch as hvd
-import late
 import torch
 from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
+from late_gradients import NO_LIBRARY, late_tensors
 
 import horovod_opt
 
@@ -47,7 +47,7 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 def run() -> tuple[list[list[torch.Tensor]], dict]:
     """All sums, and what can be said of them on this rank alone."""
-    tensors = late.make(library, ELEMENTS, LATE_US, [0 if library == late.NO_LIBRARY else -1] *
+    tensors = late_tensors(library, ELEMENTS, LATE_US, [0 if library == NO_LIBRARY else -1] *
                         len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
     seen, digest = [], hashlib.sha256()

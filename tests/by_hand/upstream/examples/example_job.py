@@ -66,7 +66,7 @@ def command(example: Example, column: Column, root: Path, data: Path, work: Path
         # Without the interface, horovodrun waits for a second host.
         start += ["--gloo", "--min-np", str(column.ranks), "--network-interfaces", "lo",
                   "--host-discovery-script", str(hosts)]
-    script = [str(HERE / "as_main.py"), example.prepared] if example.prepared else []
+    script = [str(HERE / "main_script.py"), example.prepared] if example.prepared else []
     script += [str(root / example.script),
                *(text.format(data=data, work=work) for text in example.arguments)]
     return [*start, column.python, *script]

@@ -25,7 +25,7 @@ class Example:
     """A script below upstream's `examples/`, or with `tf_cnn` in that of tf_cnn_benchmarks.
 
     In `arguments` {data} stands for the folder with images and digits, and {work} for one that is
-    empty. `prepared`: what as_main.py does before, `keras` or `torchvision`. `elastic`: it is
+    empty. `prepared`: what main_script.py does before, `keras` or `torchvision`. `elastic`: it is
     started with a script that discovers hosts. `service`: what is started before it, also under
     horovodrun. `needs`: modules beside the framework without which it does not start.
     """

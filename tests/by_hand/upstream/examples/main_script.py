@@ -1,5 +1,5 @@
-"""python as_main.py keras|torchvision SCRIPT [ARGUMENT ...]: runs the script as it is, in a process
-that was prepared for a machine without a network or a GPU."""
+"""python main_script.py keras|torchvision SCRIPT [ARGUMENT ...]: runs the script as it is, in a
+process that was prepared for a machine without a network or a GPU."""
 
 from __future__ import annotations
 
