@@ -36,14 +36,14 @@ class Job:
     def reports(self) -> dict[int, dict]:
         """What the ranks reported, by rank; a rank that was killed is missing."""
         files = self.folder.glob("rank-*.json")
-        found = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
-        return dict(sorted(found.items()))
+        reports = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
+        return dict(sorted(reports.items()))
 
     def of_each(self, ranks: int) -> list[dict]:
         """What the ranks reported; all of them did."""
-        found = self.reports()
-        assert list(found) == list(range(ranks))
-        return list(found.values())
+        reports = self.reports()
+        assert list(reports) == list(range(ranks))
+        return list(reports.values())
 
     def succeeded(self) -> Job:
         assert not self.hung, f"no end:\n{self.output}"
@@ -117,8 +117,8 @@ def run_job(
         except subprocess.TimeoutExpired:
             code, hung = -1, True
         survivors = [] if hung else _wait_for_end(marker)
-        for left in _processes(marker):
-            left.kill()
+        for survivor in _processes(marker):
+            survivor.kill()
         process.wait()
     return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
 
@@ -145,23 +145,23 @@ def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> t
 
 
 def _processes(marker: str) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARKER) == marker:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 def _wait_for_end(marker: str) -> list[str]:
     """Command lines of the processes that outlive the launcher by more than a moment."""
     deadline = time.monotonic() + 15
-    while (left := _processes(marker)) and time.monotonic() < deadline:
+    while (survivors := _processes(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     lines = []
-    for process in left:
+    for process in survivors:
         try:
             lines.append(f"{process.pid} {process.status()} {' '.join(process.cmdline())}")
         except psutil.NoSuchProcess:

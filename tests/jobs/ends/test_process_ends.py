@@ -41,8 +41,8 @@ def test_exit_of_c(job, controller, ranks, mode, states, how):
                 **FREED)
     assert not ended.hung, ended.output
     assert not ended.survivors
-    left, = (path.read_text() for path in ended.folder.glob("leaves-*"))
-    assert left == str(states)
+    states_text, = (path.read_text() for path in ended.folder.glob("leaves-*"))
+    assert states_text == str(states)
     # What the launcher says of the rank: a signal would have another number.
     assert re.search(rf"Exit code: +{CODE}\b", ended.output)
     # MPI's launcher may end the others before they can report.
@@ -70,6 +70,6 @@ def test_forked_children(job, controller, ranks):
 @pytest.mark.parametrize("framework", ["tensorflow", "torch"])
 def test_a_timeline_that_is_not_used_takes_no_memory(framework):
     pytest.importorskip(framework)
-    found = subprocess.run([sys.executable, "-c", PRIVATE_MIB, framework], check=True, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert 0 < float(found.stdout) < TIMELINE_MIB / 2
+    process = subprocess.run([sys.executable, "-c", PRIVATE_MIB, framework], check=True, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert 0 < float(process.stdout) < TIMELINE_MIB / 2

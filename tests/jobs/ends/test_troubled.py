@@ -32,9 +32,9 @@ def test_an_exception_ends_the_job_with_its_message(job, need, library, controll
     assert "Horovod has been shut down" in reports[0]["seen"][FAULT]
     assert "std::bad_alloc, plan trouble" in reports[1]["seen"][FAULT]
     # In the next round, all together; or rank 1 alone, if its script has shut down before that.
-    said = {MAIN_MEMORY: [r"[Rr]ank 1(:| could not go on:) std::bad_alloc, plan trouble"],
-            GPU: ["cannot go on: std::bad_alloc, plan trouble", "rank 1 is gone"]}
-    for text in said[device]:
+    messages = {MAIN_MEMORY: [r"[Rr]ank 1(:| could not go on:) std::bad_alloc, plan trouble"],
+                GPU: ["cannot go on: std::bad_alloc, plan trouble", "rank 1 is gone"]}
+    for text in messages[device]:
         assert re.search(text, ended.output)
 
 

@@ -103,10 +103,10 @@ def test_torch_distributed_needs_no_horovod(need, data, tmp_path):
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stderr
-    seen = [tuple(map(int, line.split())) for line in ended.stdout.splitlines() if line]
+    samples = [tuple(map(int, line.split())) for line in ended.stdout.splitlines() if line]
     for epoch in range(2):
-        assert sorted(number for e, _, number in seen if e == epoch) == list(range(TRAINING))
-        assert {rank for e, rank, _ in seen if e == epoch} == {0, 1}
+        assert sorted(number for e, _, number in samples if e == epoch) == list(range(TRAINING))
+        assert {rank for e, rank, _ in samples if e == epoch} == {0, 1}
 
 
 DIES = """
@@ -132,14 +132,14 @@ except hio.ReaderEnded as ended:
 @pytest.mark.parametrize("dies, said", [
     (0, "the node's leader, which reads for this rank, has ended"),
     (1, "rank 1 of this node has ended without closing its data")])
-def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, said):
+def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, message):
     """No launcher ends the other one here."""
     need("torch")
     (tmp_path / "train.py").write_text(DIES)
     ended = GlooRanks(tmp_path, tmp_path / "train.py", data, dies, ranks=2).ended(200)
     assert ended[dies].was_killed
     assert ended[1 - dies].code == 5, ended
-    assert said in ended[1 - dies].output
+    assert message in ended[1 - dies].output
 
 
 UPSTREAMS = """
@@ -175,8 +175,8 @@ def test_upstreams_horovod(need, data, tmp_path):
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    seen = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2)]
-    assert all(seen) and sorted(seen[0] + seen[1]) == list(range(TRAINING))
+    numbers = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2)]
+    assert all(numbers) and sorted(numbers[0] + numbers[1]) == list(range(TRAINING))
 
 
 def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
@@ -187,8 +187,8 @@ def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
     before = run_job(tmp_path / "before", "input_keras", data, checkpoints, stop,
                      controller="gloo").succeeded().of_each(2)
     assert [rank["place"] for rank in before] == [[1, 5 * 32]] * 2
-    kept, = checkpoints.iterdir()
-    assert kept.name == f"1-{4 * 32}"
+    checkpoint, = checkpoints.iterdir()
+    assert checkpoint.name == f"1-{4 * 32}"
     after = run_job(tmp_path / "after", "input_keras", data, checkpoints, 0, ranks=3,
                     controller="gloo").succeeded().of_each(3)
     assert [rank["place"] for rank in after] == [[3, 0]] * 3

@@ -66,9 +66,9 @@ def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
 def check_job(folder: Path, batch: dict) -> int:
     """On how many hosts it has ended."""
     assert (folder / "died").exists()
-    found = notes(folder)
+    processes = notes(folder)
     steps: dict[tuple[int, int, int], list[dict]] = defaultdict(list)
-    for line in (line for lines in found for line in lines if "numbers" in line):
+    for line in (line for lines in processes for line in lines if "numbers" in line):
         steps[line["epoch"], line["start"], line["end"]].append(line)
     in_order = sorted(steps)
     assert [steps[key][0]["ranks"] for key in in_order[:12]] == [2] * 12
@@ -77,7 +77,7 @@ def check_job(folder: Path, batch: dict) -> int:
     check_steps(steps)
     check_epochs(in_order, steps)
     check_batches(in_order, steps, batch)
-    ends = [lines[-1] for lines in found if "total" in lines[-1]]
+    ends = [lines[-1] for lines in processes if "total" in lines[-1]]
     assert len(ends) == 2 and ends[0] == ends[1]
     epochs = in_order[-1][0] + 1
     assert ends[0]["total"] == epochs * sum(range(SAMPLES))
@@ -138,8 +138,8 @@ def test_the_position_follows_every_state(need, tmp_path, pattern):
                       controller="gloo").succeeded().of_each(1)
     assert list(report["positions"]) == [
         "ObjectState", "TorchState", "TensorFlowState", "TensorFlowKerasState", "KerasState"]
-    for name, found in report["positions"].items():
-        assert found == [30, 20, 2, 20, 40], name
+    for name, positions in report["positions"].items():
+        assert positions == [30, 20, 2, 20, 40], name
     assert "remedy: hio.open(..., elastic=True)" in report["refusals"]["opened together"]
     assert "remedy: a state of hvd.elastic" in report["refusals"]["none"]
 

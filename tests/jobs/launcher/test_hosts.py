@@ -92,10 +92,10 @@ def test_benchmark(hosts, need, tmp_path):
     assert ended.returncode == 0, ended.stderr
     document = json.loads((tmp_path / "bench.json").read_text())
     assert document["settings"]["hosts"] == [["h1", 1], ["h2", 1]]
-    found = {one["series"]: one for one in document["measurements"]}
-    assert sorted(found) == ["no communication", "off"]
-    assert all(one["images_per_second"] > 0 for one in found.values())
-    least, second = (stats["data_bytes"] for stats in found["off"]["stats"])
+    series = {measurement["series"]: measurement for measurement in document["measurements"]}
+    assert sorted(series) == ["no communication", "off"]
+    assert all(measurement["images_per_second"] > 0 for measurement in series.values())
+    least, second = (stats["data_bytes"] for stats in series["off"]["stats"])
     assert least == second > 0
     for host, bytes_received in hosts.received().items():
         assert bytes_received - before[host] > least, "not through shared memory"

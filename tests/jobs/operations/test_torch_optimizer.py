@@ -54,7 +54,7 @@ def reports(request, shared_job):
 
 def test_does_what_one_process_does_without_horovod(reports):
     for report in reports:
-        assert {name: seen for name, seen in report["programs"].items() if seen} == {}
+        assert {name: text for name, text in report["programs"].items() if text} == {}
 
 
 def test_every_method_and_class_is_tried(reports):

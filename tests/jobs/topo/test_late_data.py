@@ -53,12 +53,12 @@ def test_data_is_waited_for(job, library, tmp_path, controller):
                   HOROVOD_AUTOTUNE_LOG=str(log), **SHORT).succeeded().of_each(2)
     for rank, report in enumerate(reports):
         assert list(report) == list(SETTINGS[controller])
-        for name, seen in report.items():
-            assert seen["state"] == "active", (rank, name)
-            assert seen["planned_iterations"] >= seen["steps"] - 3, (rank, name)
-            assert seen["wrong"] == {}, (rank, name)
+        for name, sums in report.items():
+            assert sums["state"] == "active", (rank, name)
+            assert sums["planned_iterations"] >= sums["steps"] - 3, (rank, name)
+            assert sums["wrong"] == {}, (rank, name)
             # The thread that hands them over waits for none of them.
-            assert seen["early"] >= seen["steps"] / 2, (rank, name)
+            assert sums["early"] >= sums["steps"] / 2, (rank, name)
     with log.open() as file:
         tries = list(csv.DictReader(file))
     assert len({tried["tensor_fusion_threshold"] for tried in tries}) > 1

@@ -76,9 +76,9 @@ def test_goes_on(faults, controller, kind, fault):
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_names_what_is_missing(faults, controller, kind, fault):
     report = rf"\b{kind}\.(\w+\.\w+) \(plan trained, iteration {FAULT + 1}\): (.*)"
-    said = re.findall(report, faults(controller).output)
-    assert (f"{fault}.second", "missing on rank 2") in said
-    assert not [tensor for tensor, _ in said if tensor.endswith(".first")]
+    notes = re.findall(report, faults(controller).output)
+    assert (f"{fault}.second", "missing on rank 2") in notes
+    assert not [tensor for tensor, _ in notes if tensor.endswith(".first")]
 
 
 def timeline(job, kind: str) -> list[str]:
@@ -97,11 +97,11 @@ def test_timeline_is_complete(faults, controller, kind):
                          [kind for kind in KINDS if kind != ("gloo", "gloo-operations")])
 def test_timeline_shows_iterations_and_buckets(faults, controller, kind):
     planned = re.compile(r"PLANNED_ALLREDUCE, iteration (\d+), bucket (\d+)")
-    found = [planned.fullmatch(name) for name in timeline(faults(controller), kind)]
-    iterations = {int(match[1]) for match in found if match}
+    matches = [planned.fullmatch(name) for name in timeline(faults(controller), kind)]
+    iterations = {int(match[1]) for match in matches if match}
     # Two or more are negotiated before, until the ranks have agreed on the plan.
     assert {*range(FAULT - 2, STEPS + 1)} <= iterations <= {*range(3, STEPS + 1)}
-    assert len({match[2] for match in found if match}) >= 2
+    assert len({match[2] for match in matches if match}) >= 2
 
 
 @pytest.mark.parametrize("controller, kind", KINDS)

@@ -29,22 +29,22 @@ def test_same_results_as_off(job):
     for rank, report in enumerate(reports):
         # Two numbers have one sum in any order, three do not.
         key = "close" if name == "mpi-3" else "same"
-        assert {what: seen[key] for what, seen in report.items() if not seen[key]} == {}, rank
+        assert {what: run[key] for what, run in report.items() if not run[key]} == {}, rank
 
 
 def test_same_weights_on_every_rank(job):
     _, (first, *others) = job
-    for what, seen in first.items():
+    for what, run in first.items():
         if what not in ONLY_RESULTS:
-            assert [other[what]["sum"] for other in others] == [seen["sum"]] * len(others), what
+            assert [report[what]["sum"] for report in others] == [run["sum"]] * len(others), what
 
 
 def test_gradients_are_planned(job):
     _, reports = job
     for report in reports:
-        for what, seen in report.items():
-            assert seen["planned_iterations"] >= 7, what
-            assert ("active" in seen["states"]) == (what not in ENDS), what
+        for what, run in report.items():
+            assert run["planned_iterations"] >= 7, what
+            assert ("active" in run["states"]) == (what not in ENDS), what
 
 
 def test_buckets_follow_the_threshold(job):

@@ -22,20 +22,20 @@ PROGRAMS = [
 ]
 
 
-def seen_by_ranks(job: jobs.Job, program: str) -> list[dict]:
-    seen = [report[program] for report in job.succeeded().of_each(2)]
-    assert seen[0]["moved"] == seen[1]["moved"], "ranks end with different weights"
-    return seen
+def runs_of(job: jobs.Job, program: str) -> list[dict]:
+    runs = [report[program] for report in job.succeeded().of_each(2)]
+    assert runs[0]["moved"] == runs[1]["moved"], "ranks end with different weights"
+    return runs
 
 
 @pytest.mark.parametrize("framework, program, iterations", PROGRAMS)
 def test_same_weights_as_off(shared_job, framework, program, iterations):
     job = shared_job(f"programs_{framework}", framework=framework, HOROVOD_OPT_VERIFY="1")
-    for seen in seen_by_ranks(job, program):
-        assert seen["weights"] > 0 and seen["moved"] > 0
-        assert (seen["different"], seen["distance"]) == (0, 0)
-        assert seen["off"] == 0
-        assert seen["planned_iterations"] >= iterations, seen["plans"]
+    for run in runs_of(job, program):
+        assert run["weights"] > 0 and run["moved"] > 0
+        assert (run["different"], run["distance"]) == (0, 0)
+        assert run["off"] == 0
+        assert run["planned_iterations"] >= iterations, run["plans"]
 
 
 @pytest.mark.slow
@@ -43,10 +43,10 @@ def test_same_weights_as_off(shared_job, framework, program, iterations):
 def test_gradient_of_more_than_two_gigabytes(job, monkeypatch):
     """Needs 16 GiB of memory, and minutes."""
     monkeypatch.setattr(jobs, "HANG_SECONDS", 1500)
-    for seen in seen_by_ranks(job("programs_torch", "large"), "large"):
-        assert seen["weights"] == 3 and seen["moved"] > 0
-        assert (seen["different"], seen["distance"]) == (0, 0)
-        assert seen["planned_iterations"] == 3, seen["plans"]
+    for run in runs_of(job("programs_torch", "large"), "large"):
+        assert run["weights"] == 3 and run["moved"] > 0
+        assert (run["different"], run["distance"]) == (0, 0)
+        assert run["planned_iterations"] == 3, run["plans"]
 
 
 # HOROVOD_OPT_DETERMINISTIC: three groups of one rank, trained again with other delays.

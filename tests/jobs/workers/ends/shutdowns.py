@@ -83,7 +83,7 @@ def handles(mode: str) -> dict:
 def process_set(mode: str) -> dict:
     """Rank 0 shuts down; the others, who have a process set, call what there is."""
     both = hvd.ProcessSet([1, 2])
-    seen = {}
+    errors = {}
     with running(hvd, mode, [both]):
         hvd.allreduce(ONE, name="met")
         if RANK > 0:
@@ -98,9 +98,9 @@ def process_set(mode: str) -> dict:
                 "barrier": lambda: hvd.barrier(process_set=both),
                 "join": hvd.join,
             }.items():
-                seen[name] = error_of(call)
-            seen["set"] = [both.size(), both.rank(), both.included()]
-    return {"seen": seen, "sum": begin_anew(mode)}
+                errors[name] = error_of(call)
+            errors["set"] = [both.size(), both.rank(), both.included()]
+    return {"seen": errors, "sum": begin_anew(mode)}
 
 
 def stalled_set(mode: str) -> dict:
@@ -184,11 +184,11 @@ torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 modes = sys.argv[2].split()
 names = sys.argv[3:] or [case.__name__ for case in CASES]
-seen = {}
+outcomes = {}
 for mode in modes:
     for case in CASES + ON_REQUEST:
         if case is settings and mode != modes[0]:
             continue  # read by every hvd.init(), whatever the mode
         if case.__name__ in names:
-            seen[f"{mode} {case.__name__}"] = case(mode)
-            report(**seen)
+            outcomes[f"{mode} {case.__name__}"] = case(mode)
+            report(**outcomes)

@@ -59,11 +59,11 @@ def step(weights: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
 
 
 def train() -> dict:
-    data = [np.random.default_rng(one).standard_normal((4, 3)) for one in range(size)]
+    data = [np.random.default_rng(part).standard_normal((4, 3)) for part in range(size)]
     weights, expected = tf.ones([3], tf.float64), np.ones(3)
     for _ in range(STEPS):
         weights = step(weights, tf.constant(data[rank]))
-        expected -= 0.01 * sum(2 * one.T @ (one @ expected) for one in data) / size
+        expected -= 0.01 * sum(2 * part.T @ (part @ expected) for part in data) / size
     return {"weights": weights.numpy().tolist(), "expected": expected.tolist(),
             "planned": horovod_opt.stats().planned_iterations}
 

@@ -50,10 +50,10 @@ start_mpi(_basics.MPI_LIB_CTYPES)
 if RANK == 1 and "apart" in sys.argv:
     leave_network()
 hvd.init()
-seen = train("training")
+outcome = train("training")
 files = mapped_files()
 report(
-    **seen,
+    **outcome,
     memory=[inode for inode, name in files if name == "/memfd:horovod-opt (deleted)"],
     shm=[name for _, name in files if name.startswith("/dev/shm/")],
     opened=[name for name in opened() if "horovod-opt" in name],

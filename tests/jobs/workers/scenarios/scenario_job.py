@@ -15,9 +15,9 @@ from scenario_runs import Kind, compared_with_off
 
 
 def scenarios(chosen: str) -> dict:
-    module, _, one = chosen.partition(".")
+    module, _, name = chosen.partition(".")
     every = {scenario.__name__: scenario for scenario in importlib.import_module(module).SCENARIOS}
-    return {one: every[one]} if one else every
+    return {name: every[name]} if name else every
 
 
 faulthandler.dump_traceback_later(140)  # where it hangs, before it is killed for that

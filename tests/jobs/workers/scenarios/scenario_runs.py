@@ -120,9 +120,10 @@ def compare(off: Results, topo: Results) -> list[str]:
     """The names of results that are not the same bits, with a bit of both."""
     different = [f"{name}: only in one mode" for name in off.keys() ^ topo.keys()]
     for name in off.keys() & topo.keys():
-        one, other = off[name], topo[name]
-        if (one.dtype, one.shape, one.tobytes()) != (other.dtype, other.shape, other.tobytes()):
-            different.append(f"{name}: {one.ravel()[:5]} in off, {other.ravel()[:5]} in topo")
+        in_off, in_topo = off[name], topo[name]
+        if ((in_off.dtype, in_off.shape) != (in_topo.dtype, in_topo.shape)
+                or in_off.tobytes() != in_topo.tobytes()):
+            different.append(f"{name}: {in_off.ravel()[:5]} in off, {in_topo.ravel()[:5]} in topo")
     return sorted(different)
 
 
@@ -137,15 +138,15 @@ class Kind:
 
 def _run(mode: str, kind: Kind) -> dict[str, dict]:
     """By scenario: what observe() saw."""
-    seen = {}
+    observations = {}
     be_late(kind.late_rank)
     with running(hvd, mode, _sets_of_pairs(), **kind.settings):
         for name, scenario in kind.scenarios.items():
             print(f"rank {RANK}, mode {mode} {kind.settings}: {name}", flush=True)
-            seen[name] = observe(scenario)
+            observations[name] = observe(scenario)
             # The next one may begin by pausing all plans.
             hvd.allreduce(tf.zeros([]), name="met")
-    return seen
+    return observations
 
 
 def compared_with_off(kinds: dict[str, Kind]) -> dict[str, dict[str, dict]]:
@@ -154,14 +155,16 @@ def compared_with_off(kinds: dict[str, Kind]) -> dict[str, dict[str, dict]]:
     for kind in kinds.values():
         every.update(kind.scenarios)
     off = _run("off", Kind(every, {}))
-    assert not any(seen["planned_iterations"] or seen["plans"] for seen in off.values())
+    assert not any(observation["planned_iterations"] or observation["plans"]
+                   for observation in off.values())
     reports: dict[str, dict[str, dict]] = {}
     planned_before: set[str] = set()  # plans outlive hvd.shutdown()
     for kind_name, kind in kinds.items():
         reports[kind_name] = _run("topo", kind)
-        for name, seen in reports[kind_name].items():
-            results = seen.pop("results")
+        for name, observation in reports[kind_name].items():
+            results = observation.pop("results")
             different = compare(off[name]["results"], results)
-            seen.update(results=len(results), different=different, again=name in planned_before)
+            observation.update(results=len(results), different=different,
+                               again=name in planned_before)
         planned_before.update(kind.scenarios)
     return reports

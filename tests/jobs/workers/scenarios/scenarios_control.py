@@ -16,10 +16,10 @@ def branch() -> Results:
     """A branch that all ranks take, then none, then all."""
 
     @traced
-    def branched(mine: tf.Tensor, taken: tf.Tensor) -> list[tf.Tensor]:
+    def branched(mine: tf.Tensor, condition: tf.Tensor) -> list[tf.Tensor]:
         before = small(reduce(mine, "branch.before"))
         inside = tf.cond(
-            taken,
+            condition,
             lambda: reduce(before + mine, "branch.taken.0") + reduce(mine, "branch.taken.1"),
             lambda: 3 * before,
         )
@@ -27,7 +27,8 @@ def branch() -> Results:
 
     pattern = [True] * 8 + [False] * 6 + [True, False] * 3 + [True] * 4
     return number(
-        "branch", *(branched(own(i, 3), tf.constant(taken)) for i, taken in enumerate(pattern))
+        "branch",
+        *(branched(own(i, 3), tf.constant(condition)) for i, condition in enumerate(pattern))
     )
 
 
@@ -35,15 +36,15 @@ def two_branches() -> Results:
     """Both branches reduce; neither is taken in the first steps of the other."""
 
     @traced
-    def branched(mine: tf.Tensor, taken: tf.Tensor) -> tf.Tensor:
+    def branched(mine: tf.Tensor, condition: tf.Tensor) -> tf.Tensor:
         return tf.cond(
-            taken,
+            condition,
             lambda: reduce(mine, "branches.one") + 1,
             lambda: reduce(2 * mine, "branches.other") - 1,
         )
 
     pattern = [False] * 7 + [True] * 7 + [False, True] * 4
-    steps = [branched(own(i, 3), tf.constant(taken)) for i, taken in enumerate(pattern)]
+    steps = [branched(own(i, 3), tf.constant(condition)) for i, condition in enumerate(pattern)]
     return number("branches", steps)
 
 

@@ -80,8 +80,8 @@ def from_two_threads() -> Results:
         return [negotiated("beside", own(step, hvd.size(), 5)) for step in range(STEPS)]
 
     with ThreadPoolExecutor() as pool:
-        one, other = pool.submit(steps), pool.submit(others)
-    return {**number("steps", *one.result()), **number("others", *other.result())}
+        first, second = pool.submit(steps), pool.submit(others)
+    return {**number("steps", *first.result()), **number("others", *second.result())}
 
 
 def uneven(steps_of_rank: list[int], name: str, op: int) -> Results:

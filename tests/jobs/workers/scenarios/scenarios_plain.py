@@ -39,7 +39,7 @@ def wide() -> Results:
 
 def kinds() -> Results:
     """Every dtype and operation, and factors before and after."""
-    each = [
+    reductions = [
         (dtype, op) for dtype in cases.REDUCED["tensorflow"] for op in cases.reductions(dtype)
     ]
 
@@ -47,17 +47,17 @@ def kinds() -> Results:
     def reduced(*mine: tf.Tensor) -> list[tf.Tensor]:
         results = [
             reduce(tensor, f"kinds.{dtype}.{op}", op=getattr(hvd, op))
-            for (dtype, op), tensor in zip(each, mine)
+            for (dtype, op), tensor in zip(reductions, mine)
         ]
         results += [
             reduce(tensor, f"kinds.{dtype}.{op}.scaled", op=getattr(hvd, op), **cases.SCALES)
-            for (dtype, op), tensor in zip(each, mine)
+            for (dtype, op), tensor in zip(reductions, mine)
             if dtype in cases.FLOATS and op in ("Sum", "Average")
         ]
         return results
 
     steps = [
-        reduced(*(own(step + i, 3, 11, dtype=dtype) for i, (dtype, _) in enumerate(each)))
+        reduced(*(own(step + i, 3, 11, dtype=dtype) for i, (dtype, _) in enumerate(reductions)))
         for step in range(STEPS)
     ]
     return number("kinds", *steps)

@@ -94,7 +94,7 @@ def function(collectives: list, name: str):
 
 
 def run_program(number: int, functions: list, calls: list[int]) -> Results:
-    compiled = [function(one, f"random.{number}.{i}") for i, one in enumerate(functions)]
+    compiled = [function(part, f"random.{number}.{i}") for i, part in enumerate(functions)]
     results: Results = {}
     for turn, call in enumerate(calls):
         rest()

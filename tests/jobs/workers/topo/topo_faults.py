@@ -59,7 +59,7 @@ def outcome(name: str, between) -> dict:
     error = next(filter(None, map(error_of, range(STEPS))), "")
     again = [error_of(STEPS) for _ in range(AGAIN)] if "has been shut down" in error else []
     states = [plan.state for plan in horovod_opt.plans() if plan.name == "trained"]
-    return {"sums": [list(map(float, one)) for one in sums], "error": error, "again": again,
+    return {"sums": [list(map(float, total)) for total in sums], "error": error, "again": again,
             "states": states}
 
 
@@ -83,8 +83,8 @@ def held() -> dict[str, int]:
 def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
     def run(name: str, between, **environment: str) -> dict:
         with running(hvd, "topo", **settings, **environment):
-            seen = outcome(f"{kind}.{name}", between)
-        return {**seen, "held": held()}
+            life = outcome(f"{kind}.{name}", between)
+        return {**life, "held": held()}
 
     return {
         "raise": run("raise", fail),
