@@ -37,17 +37,17 @@ def works(what: str, job: Job, ranks: int) -> Row:
     active = min(report["states"].count("active") for report in reports)
     return judged("3", what, f"{STEPS} steps, {sums} wrong sums, {active} active plans",
                   sums == 0 and active >= LEAST_ACTIVE
-                  and all(each["step"] == STEPS for each in reports))
+                  and all(report["step"] == STEPS for report in reports))
 
 
 def ends(what: str, job: Job, ranks: int) -> Row:
     """All but the killed rank have an error, in the step in which it was killed."""
     reports = job.reports()
     if job.hung or job.survivors or job.code == 0:
-        said = "no end" if job.hung else f"exit status {job.code}, {len(job.survivors)} are left"
-        return judged("3", what, f"{said}; see {job.folder / 'output.txt'}", False)
-    told = [report for report in reports.values()
-            if report["step"] == END and report["wrong"] == 0 and ENDS in report["outcome"]
-            and report["states"].count("active") >= LEAST_ACTIVE]
-    return judged("3", what, f"{len(told)} of {ranks - 1} others have the error",
-                  list(reports) == list(range(ranks - 1)) and len(told) == ranks - 1)
+        end = "no end" if job.hung else f"exit status {job.code}, {len(job.survivors)} are left"
+        return judged("3", what, f"{end}; see {job.folder / 'output.txt'}", False)
+    errors = [report for report in reports.values()
+              if report["step"] == END and report["wrong"] == 0 and ENDS in report["outcome"]
+              and report["states"].count("active") >= LEAST_ACTIVE]
+    return judged("3", what, f"{len(errors)} of {ranks - 1} others have the error",
+                  list(reports) == list(range(ranks - 1)) and len(errors) == ranks - 1)

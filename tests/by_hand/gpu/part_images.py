@@ -48,8 +48,8 @@ def rows(setup: Setup) -> Iterator[Row]:
 
 def rates(job: Job) -> dict[Config, float]:
     """Images/s of all ranks: medians of the rounds."""
-    return {Config(**each["config"]): statistics.median(each["images_per_second"])
-            for each in job.reports()[0]["measured"]}
+    return {Config(**measurement["config"]): statistics.median(measurement["images_per_second"])
+            for measurement in job.reports()[0]["measured"]}
 
 
 def measured(part: str, what: str, configs: Sequence[Config], job: Job, ranks: int
@@ -60,13 +60,13 @@ def measured(part: str, what: str, configs: Sequence[Config], job: Job, ranks: i
     if wrong:
         yield judged(part, what, wrong, False)
         return
-    found = rates(job)
+    by_config = rates(job)
     unplanned = {Config(**config) for report in job.of_each(ranks)
                  for config in report["unplanned"]}
-    base = next((found[config] for config in configs if config.mode == "off"), None)
+    base = next((by_config[config] for config in configs if config.mode == "off"), None)
     for config in configs:
-        value = f"{found[config]:.1f} images/s"
-        value += f", {found[config] / base:.2f} of off" if base else ""
+        value = f"{by_config[config]:.1f} images/s"
+        value += f", {by_config[config] / base:.2f} of off" if base else ""
         value += ", no gradient is planned" if config in unplanned else ""
         yield judged(part, f"{what}: {config.mode}", value, config not in unplanned)
 
@@ -75,8 +75,8 @@ def best_size(what: str, dtype: str, job: Job, ranks: int) -> Row:
     wrong = problem(job, ranks)
     if wrong:
         return judged("5", what, wrong, False)
-    found = rates(job)
-    of_size = {size: found[Config("topo", dtype, size)] for size in SIZES}
+    by_config = rates(job)
+    of_size = {size: by_config[Config("topo", dtype, size)] for size in SIZES}
     best = max(of_size, key=of_size.__getitem__)
     return judged("5", what, ", ".join(f"{size}: {rate:.0f}" for size, rate in of_size.items())
                   + f"; most with {best}", True)

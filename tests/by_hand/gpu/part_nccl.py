@@ -96,18 +96,19 @@ def ordered_by_nccl(reports: list[dict], folder: Path) -> Iterator[Row]:
     """From NCCL's own words, those of each process in a file."""
     logs = [read_log(path.read_text(errors="replace")) for path in folder.glob("nccl.*")]
     logs = [calls for calls in logs if calls]
-    said = f"{len(logs)} of {len(reports)} ranks have a log"
+    log_count = f"{len(logs)} of {len(reports)} ranks have a log"
     complete = len(logs) == len(reports)
     smallest = min(min(report["buckets"]) for report in reports)
     buckets = [[call for call in calls if call.elements >= smallest] for calls in logs]
     in_order = all(ends_with_steps(calls, reports[0]["buckets"], LAST) for calls in buckets)
     yield judged("2", "NCCL is called in the plan's order",
-                 f"buckets of {reports[0]['buckets']} elements" if complete else said,
+                 f"buckets of {reports[0]['buckets']} elements" if complete else log_count,
                  complete and in_order)
     threads = {call.thread for calls in logs for call in calls}
-    wanted = {report["thread"] for report in reports}
+    background_threads = {report["thread"] for report in reports}
     yield judged("2", "NCCL is called from one thread of a rank",
-                 f"threads {sorted(threads)}, hvd-background {sorted(wanted)}", threads == wanted)
+                 f"threads {sorted(threads)}, hvd-background {sorted(background_threads)}",
+                 threads == background_threads)
     communicators = [len({call.communicator for call in calls}) for calls in logs]
     yield judged("2", "communicators of a rank, negotiated sums included",
                  str(max(communicators, default=0)), complete and set(communicators) == {1})

@@ -108,13 +108,13 @@ def run_part(number: str, module: str, build: Build, machine: Machine,
              arguments: argparse.Namespace, until: float, show: Callable[[Row], None]) -> None:
     folder = build.folder / f"part-{number}"
     gpus = 0 if arguments.without_gpu else len(machine.gpus)
-    left = until - time.monotonic() - BEFORE_THE_END
-    if left <= 0:
+    seconds_left = until - time.monotonic() - BEFORE_THE_END
+    if seconds_left <= 0:
         return show(Row(number, module, "no time was left", FAILED))
     command = [build.python, build.source / "tests/by_hand/gpu/part_runner.py", number, module,
                "--build", build.name, "--folder", folder, "--gpus", gpus, "--cores", machine.cores,
                "--steps", arguments.steps, "--rounds", arguments.rounds, "--batch", arguments.batch,
-               "--seconds", arguments.seconds, "--left", left]
+               "--seconds", arguments.seconds, "--left", seconds_left]
     with (build.folder / f"part-{number}.log").open("w") as log:
         process = subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=log, cwd=build.folder)

@@ -175,8 +175,8 @@ def finish(arguments: argparse.Namespace, rows: Sequence[Row], matrix: Matrix, c
 def forget_own_programs() -> None:
     """The environment of this Python may be activated, and has an MPI: no row may find that."""
     own = Path(sys.executable).parent
-    kept = [each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != own]
-    os.environ["PATH"] = os.pathsep.join(kept)
+    entries = [entry for entry in os.environ["PATH"].split(os.pathsep) if Path(entry) != own]
+    os.environ["PATH"] = os.pathsep.join(entries)
 
 
 def check_place(output: Path, rows: Sequence[Row]) -> None:

@@ -64,8 +64,8 @@ def _bounds(results: Results) -> str:
         if framework not in tried:
             sentences.append(f"No version of {name} has been tried this way yet.")
             continue
-        found = bounds(results.records(), framework)
-        sentences.append(f"{name} {found[0]} to {found[1]} can be built with." if found
+        limits = bounds(results.records(), framework)
+        sentences.append(f"{name} {limits[0]} to {limits[1]} can be built with." if limits
                          else f"No version of {name} has passed.")
     return " ".join(sentences)
 

@@ -137,8 +137,8 @@ class Results:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Results:
-        records = {Row(**each["row"]): Record.from_json(each)
-                   for each in document["rows"].values()}
+        records = {Row(**record["row"]): Record.from_json(record)
+                   for record in document["rows"].values()}
         planned = [Row(**row) for row in document["planned"]]
         rows = sorted({*planned, *records}, key=Row.place)
         return cls(document["machine"], document["commands"],

@@ -73,12 +73,13 @@ class RowEnvironment:
 
     def versions(self) -> dict[str, str]:
         """Of what matters, by distribution or Debian's package."""
-        listed = json.loads(self._said(self.column.python, "-m", "pip", "list", "--format=json"))
-        found = {each["name"].replace("_", "-"): each["version"] for each in listed}
+        packages = json.loads(
+            self._output_of(self.column.python, "-m", "pip", "list", "--format=json"))
+        by_name = {package["name"].replace("_", "-"): package["version"] for package in packages}
         if self.row.mpi == DEBIAN:
             package = DEBIAN_PACKAGES[0]
-            found["openmpi"] = self._said("dpkg-query", "-W", "-f", "${Version}", package)
-        return {name: found[name] for name in SHOWN if name in found}
+            by_name["openmpi"] = self._output_of("dpkg-query", "-W", "-f", "${Version}", package)
+        return {name: by_name[name] for name in SHOWN if name in by_name}
 
     def remove(self) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
@@ -103,7 +104,7 @@ class RowEnvironment:
                 raise Stopped(f"no end after {seconds:g} s" if code == TIMEOUT
                               else first_error(log.read()))
 
-    def _said(self, *command: str) -> str:
+    def _output_of(self, *command: str) -> str:
         return subprocess.run(command, env=self.column.environ(), check=True, text=True,
                               capture_output=True).stdout
 

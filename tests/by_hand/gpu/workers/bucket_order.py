@@ -51,7 +51,7 @@ def observe() -> dict:
     for step in range(1, steps + 1):
         mine, total = step * (1 + RANK), step * sum(range(1, 1 + hvd.size()))
         sums = tensors.sums([torch.full((elements,), float(mine)) for elements in ELEMENTS])
-        wrong += any(bool((one != total).any()) for one in sums)
+        wrong += any(bool((tensor != total).any()) for tensor in sums)
         ahead.append(tensors.ahead_ms)
         in_order += getattr(tensors, "places", None) == list(range(len(ELEMENTS)))
         by_one += all(getattr(tensors, "by_background", ()))
@@ -66,8 +66,8 @@ def observe() -> dict:
 
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
-seen = {}
+reports = {}
 for name, variables in settings.items():
     with running(hvd, "topo", HOROVOD_FUSION_THRESHOLD=THRESHOLD, **variables):
-        seen[name] = observe()
-report(**seen)
+        reports[name] = observe()
+report(**reports)

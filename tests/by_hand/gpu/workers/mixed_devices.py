@@ -35,11 +35,11 @@ def wrong_sums(step: int, kinds: list, devices: list[torch.device]) -> int:
         dies = step == end and RANK == hvd.size() - 1 and kind is kinds[-1]
         sums = kind.sums([torch.full((elements,), float(mine)) for elements in ELEMENTS],
                          dies_after=2 if dies else -1)
-        wrong += sum(bool((one != total).any()) for one in sums)
+        wrong += sum(bool((tensor != total).any()) for tensor in sums)
     for device in devices:  # of another size in each step: negotiated
         value = torch.full((1 + step,), float(mine), device=device)
-        one = hvd.allreduce(value, name=f"negotiated.{device.type}", op=hvd.Sum)
-        wrong += bool((one != total).any())
+        tensor = hvd.allreduce(value, name=f"negotiated.{device.type}", op=hvd.Sum)
+        wrong += bool((tensor != total).any())
     return wrong
 
 

@@ -43,8 +43,8 @@ class Trained:
 
 def of_rank_0(lines: Sequence[Line]) -> list[Line]:
     """Without the launcher's prefix. Lines without one are the launcher's own."""
-    found = [(when, _OF_RANK.match(text), text) for when, text in lines]
-    return [(when, text[match.end():]) for when, match, text in found
+    matches = [(when, _OF_RANK.match(text), text) for when, text in lines]
+    return [(when, text[match.end():]) for when, match, text in matches
             if match and match[1] == "0"]
 
 
@@ -52,9 +52,9 @@ def why_failed(lines: Sequence[Line]) -> str:
     """The last error of Python's on any rank, else of the launcher, else the last line."""
     texts = [_OF_RANK.sub("", text).strip() for _, text in lines]
     of_ranks = [text for text, (_, line) in zip(texts, lines) if _OF_RANK.match(line)]
-    found = (list(filter(_ERROR.match, of_ranks)) or list(filter(_ERROR.match, texts))
-             or list(filter(None, texts)))
-    return found[-1] if found else "it printed nothing"
+    errors = (list(filter(_ERROR.match, of_ranks)) or list(filter(_ERROR.match, texts))
+              or list(filter(None, texts)))
+    return errors[-1] if errors else "it printed nothing"
 
 
 def command(example: Example, column: Column, root: Path, data: Path, work: Path) -> list[str]:

@@ -65,11 +65,11 @@ def chosen(arguments: argparse.Namespace) -> list[tuple[Example, Path]]:
     tf_cnn = arguments.tf_cnn_benchmarks and arguments.tf_cnn_benchmarks.absolute() / TF_CNN
     roots = [(example, tf_cnn if example.tf_cnn else checkout / "examples")
              for example in EXAMPLES if example.name in arguments.only]
-    found = [(example, root) for example, root in roots if root]
-    if missing := [root / example.script for example, root in found
+    examples = [(example, root) for example, root in roots if root]
+    if missing := [root / example.script for example, root in examples
                    if not (root / example.script).is_file()]:
         raise Unusable(f"there is no {missing[0]}")
-    return found
+    return examples
 
 
 def cell(example: Example, trained: Trained | None) -> Text:

@@ -20,7 +20,7 @@ batches: list[tuple[int, list[int]]] = []  # of each: its epoch and its numbers
 alone: list[int] = []  # samples of each evaluation
 
 
-class Stopped(Exception):
+class Halt(Exception):
     pass
 
 
@@ -32,7 +32,7 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if len(batches) == STOP:
-            raise Stopped
+            raise Halt
 
     def on_epoch_end(self, epoch, logs=None):
         if RANK == 0:
@@ -50,7 +50,7 @@ with hio.open(f"{DATA}/train-*.tfrecord", seed=1, chunk_samples=8) as data:
         model.fit(dataset, epochs=EPOCHS, verbose=0, shuffle=False, callbacks=[
             hvd.callbacks.BroadcastGlobalVariablesCallback(0),
             hio.keras.Resume(data, CHECKPOINTS, every=EVERY), watch])
-    except Stopped:
+    except Halt:
         pass
     place = (data.epoch, data.position)
 hvd.shutdown()

@@ -47,7 +47,8 @@ def allreduces(step: int) -> dict[str, tuple]:
     results["max"] = (hvd.allreduce(numbers(step, 6), op=hvd.Max, name="max"),
                       numbers(step, 6, hvd.size() - 1))
     results["scaled"] = (hvd.allreduce(numbers(step, 6), op=hvd.Sum, name="scaled",
-                                       prescale_factor=0.5, postscale_factor=4.0), 2 * total(step, 6))
+                                       prescale_factor=0.5, postscale_factor=4.0),
+                         2 * total(step, 6))
     results["ints"] = (hvd.allreduce(torch.tensor([step, RANK]), op=hvd.Sum, name="ints"),
                        torch.tensor([step * hvd.size(), sum(range(hvd.size()))]))
     return results
