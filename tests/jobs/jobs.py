@@ -39,13 +39,13 @@ class Job:
         reports = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
         return dict(sorted(reports.items()))
 
-    def of_each(self, ranks: int) -> list[dict]:
+    def of_ranks(self, ranks: int) -> list[dict]:
         """What the ranks reported; all of them did."""
         reports = self.reports()
         assert list(reports) == list(range(ranks))
         return list(reports.values())
 
-    def succeeded(self) -> Job:
+    def expect_success(self) -> Job:
         assert not self.hung, f"no end:\n{self.output}"
         assert self.code == 0, self.output
         assert not self.survivors, self.survivors

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from gpu_table import NOT_RUN, Row, judged
-from part_images import Config, measured
+from gpu_table import NOT_RUN, Row, judge
+from part_images import Config, rate_rows
 from part_setup import Setup, problem
 
 from horovod_opt.usable_cores import count_cores
@@ -35,15 +35,15 @@ def rows(setup: Setup) -> Iterator[Row]:
     for mode in MODES:
         what = f"{mode}, {ranks} ranks of {share} cores"
         if wrong:
-            yield judged("4", what, wrong, False)
+            yield judge("4", what, wrong, False)
         else:
-            yield apart(what, mode, [report[mode] for report in job.of_each(ranks)], share)
+            yield apart(what, mode, [report[mode] for report in job.of_ranks(ranks)], share)
     configs = [Config(mode) for mode in COMPARED]
     job = setup.job("images-of-cores", "images_by_mode", MODEL, PIXELS, BATCH, setup.seconds,
                     setup.rounds, max(1, share - 1), "cpu", json.dumps([*map(vars, configs)]),
                     ranks=ranks, OMP_NUM_THREADS=str(max(1, share - 1)), CUDA_VISIBLE_DEVICES="")
     what = f"{MODEL}, {PIXELS} pixels, batch {BATCH}, CPU, {ranks} ranks of {share} cores"
-    yield from measured("4", what, configs, job, ranks)
+    yield from rate_rows("4", what, configs, job, ranks)
 
 
 def apart(what: str, mode: str, reports: list[dict], cores: int) -> Row:
@@ -52,4 +52,4 @@ def apart(what: str, mode: str, reports: list[dict], cores: int) -> Row:
     has_enough = mode != "auto" or cores >= CORES
     own = sorted(count_cores(report["background"]) for report in reports)
     value = f"cores of the background thread: {own}" if alone else "its cores are those of others"
-    return judged("4", what, value, alone == has_enough and (not has_enough or set(own) == {1}))
+    return judge("4", what, value, alone == has_enough and (not has_enough or set(own) == {1}))

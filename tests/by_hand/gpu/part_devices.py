@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpu_builds import NCCL
-from gpu_table import Row, judged
+from gpu_table import Row, judge
 from jobs import Job
 from part_setup import Setup, problem
 
@@ -31,13 +31,13 @@ def rows(setup: Setup) -> Iterator[Row]:
 def works(what: str, job: Job, ranks: int) -> Row:
     wrong = problem(job, ranks)
     if wrong:
-        return judged("3", what, wrong, False)
-    reports = job.of_each(ranks)
+        return judge("3", what, wrong, False)
+    reports = job.of_ranks(ranks)
     sums = sum(report["wrong"] for report in reports)
     active = min(report["states"].count("active") for report in reports)
-    return judged("3", what, f"{STEPS} steps, {sums} wrong sums, {active} active plans",
-                  sums == 0 and active >= LEAST_ACTIVE
-                  and all(report["step"] == STEPS for report in reports))
+    return judge("3", what, f"{STEPS} steps, {sums} wrong sums, {active} active plans",
+                 sums == 0 and active >= LEAST_ACTIVE
+                 and all(report["step"] == STEPS for report in reports))
 
 
 def ends(what: str, job: Job, ranks: int) -> Row:
@@ -45,9 +45,9 @@ def ends(what: str, job: Job, ranks: int) -> Row:
     reports = job.reports()
     if job.hung or job.survivors or job.code == 0:
         end = "no end" if job.hung else f"exit status {job.code}, {len(job.survivors)} are left"
-        return judged("3", what, f"{end}; see {job.folder / 'output.txt'}", False)
+        return judge("3", what, f"{end}; see {job.folder / 'output.txt'}", False)
     errors = [report for report in reports.values()
               if report["step"] == END and report["wrong"] == 0 and ENDS in report["outcome"]
               and report["states"].count("active") >= LEAST_ACTIVE]
-    return judged("3", what, f"{len(errors)} of {ranks - 1} others have the error",
-                  list(reports) == list(range(ranks - 1)) and len(errors) == ranks - 1)
+    return judge("3", what, f"{len(errors)} of {ranks - 1} others have the error",
+                 list(reports) == list(range(ranks - 1)) and len(errors) == ranks - 1)

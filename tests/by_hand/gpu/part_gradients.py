@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_table import Row, judged
+from gpu_table import Row, judge
 from part_setup import Setup, problem
 
 NEGOTIATED = 12  # at most so many steps, before the plan is active
@@ -18,29 +18,29 @@ def rows(setup: Setup) -> Iterator[Row]:
                         ranks=ranks)
         wrong = problem(job, ranks)
         if wrong:
-            yield judged("1", f"{ranks} ranks, topo against off", wrong, False)
+            yield judge("1", f"{ranks} ranks, topo against off", wrong, False)
         else:
-            yield from compared(ranks, setup.steps, job.of_each(ranks))
+            yield from comparison_rows(ranks, setup.steps, job.of_ranks(ranks))
 
 
-def compared(ranks: int, steps: int, reports: list[dict]) -> Iterator[Row]:
+def comparison_rows(ranks: int, steps: int, reports: list[dict]) -> Iterator[Row]:
     """`reports`: of each rank, as delayed_gradients.py has them."""
     if ranks == 2:
         same = sum(report["same"] for report in reports) == ranks
-        yield judged("1", "2 ranks: topo is off, bit for bit", f"{steps} steps", same)
+        yield judge("1", "2 ranks: topo is off, bit for bit", f"{steps} steps", same)
     for mode in MODES:
         digests = {report[mode]["digest"] for report in reports}
-        yield judged("1", f"{ranks} ranks, {mode}: all ranks have the same bits",
-                     f"{steps} steps", len(digests) == 1)
+        yield judge("1", f"{ranks} ranks, {mode}: all ranks have the same bits",
+                    f"{steps} steps", len(digests) == 1)
         inexact = max(report[mode]["inexact"] for report in reports)
-        yield judged("1", f"{ranks} ranks, {mode}: sums of integers are exact",
-                     f"{inexact} steps are not", inexact == 0)
+        yield judge("1", f"{ranks} ranks, {mode}: sums of integers are exact",
+                    f"{inexact} steps are not", inexact == 0)
         share = max(report[mode]["error"] for report in reports)
-        yield judged("1", f"{ranks} ranks, {mode}: error, of (ranks - 1) 2^-23 sum(|x|)",
-                     f"{share:.2f}", share <= 1)
+        yield judge("1", f"{ranks} ranks, {mode}: error, of (ranks - 1) 2^-23 sum(|x|)",
+                    f"{share:.2f}", share <= 1)
     planned = min(report["topo"]["planned"] for report in reports)
-    yield judged("1", f"{ranks} ranks: planned steps", f"{planned} of {steps}",
-                 planned >= steps - NEGOTIATED)
+    yield judge("1", f"{ranks} ranks: planned steps", f"{planned} of {steps}",
+                planned >= steps - NEGOTIATED)
     early = min(report["topo"]["early"] for report in reports)
-    yield judged("1", f"{ranks} ranks: the thread that hands over did not wait for the data",
-                 f"{early} of the last {steps - steps // 2} steps", early >= steps / 10)
+    yield judge("1", f"{ranks} ranks: the thread that hands over did not wait for the data",
+                f"{early} of the last {steps - steps // 2} steps", early >= steps / 10)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_table import NOT_RUN, Row, judged
+from gpu_table import NOT_RUN, Row, judge
 from jobs import Job
 from part_setup import Setup, problem
 
@@ -41,23 +41,23 @@ def rows(setup: Setup) -> Iterator[Row]:
                     **(logging if setup.gpus else {}))
     wrong = problem(job, ranks)
     if wrong:
-        yield judged("2", "planned buckets on GPUs", wrong, False)
+        yield judge("2", "planned buckets on GPUs", wrong, False)
     else:
-        reports = [report["planned"] for report in job.of_each(ranks)]
+        reports = [report["planned"] for report in job.of_ranks(ranks)]
         yield from right("planned buckets on GPUs", reports)
-        yield from (ordered_by_nccl(reports, setup.folder) if setup.gpus else
-                    ordered_in_memory(reports))
+        yield from (nccl_order_rows(reports, setup.folder) if setup.gpus else
+                    memory_order_rows(reports))
         ahead = min(report["ahead_ms"] for report in reports)
-        yield judged("2", "sum of the first bucket before the last gradient's data",
-                     f"{ahead:.1f} ms", ahead >= LEAST_AHEAD_MS)
+        yield judge("2", "sum of the first bucket before the last gradient's data",
+                    f"{ahead:.1f} ms", ahead >= LEAST_AHEAD_MS)
     job = setup.job("settings", "bucket_order", *arguments, json.dumps(SETTINGS), ranks=ranks,
                     **SHORT)
     wrong = problem(job, ranks)
     for name in SETTINGS:
         if wrong:
-            yield judged("2", name, wrong, False)
+            yield judge("2", name, wrong, False)
         else:
-            yield from right(name, [report[name] for report in job.of_each(ranks)])
+            yield from right(name, [report[name] for report in job.of_ranks(ranks)])
     if setup.gpus == 1:
         yield two_ranks_on_one(setup.job("two-on-one", "bucket_order", *arguments,
                                          json.dumps(PLANNED), ranks=2, controller="gloo"))
@@ -65,11 +65,11 @@ def rows(setup: Setup) -> Iterator[Row]:
 
 def right(what: str, reports: list[dict]) -> Iterator[Row]:
     wrong = max(report["wrong"] for report in reports)
-    yield judged("2", f"{what}: sums are right", f"{wrong} of {STEPS} steps are wrong", wrong == 0)
+    yield judge("2", f"{what}: sums are right", f"{wrong} of {STEPS} steps are wrong", wrong == 0)
     planned = min(report["planned"] for report in reports)
     reasons = {report["reason"] for report in reports} - {""}
-    yield judged("2", f"{what}: planned steps", "; ".join([f"{planned} of {STEPS}", *reasons]),
-                 planned >= STEPS - NEGOTIATED)
+    yield judge("2", f"{what}: planned steps", "; ".join([f"{planned} of {STEPS}", *reasons]),
+                planned >= STEPS - NEGOTIATED)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def ends_with_steps(calls: Sequence[Allreduce], buckets: Sequence[int], steps: i
     return bool(elements) and [call.elements for call in calls[-len(elements):]] == elements
 
 
-def ordered_by_nccl(reports: list[dict], folder: Path) -> Iterator[Row]:
+def nccl_order_rows(reports: list[dict], folder: Path) -> Iterator[Row]:
     """From NCCL's own words, those of each process in a file."""
     logs = [read_log(path.read_text(errors="replace")) for path in folder.glob("nccl.*")]
     logs = [calls for calls in logs if calls]
@@ -101,26 +101,26 @@ def ordered_by_nccl(reports: list[dict], folder: Path) -> Iterator[Row]:
     smallest = min(min(report["buckets"]) for report in reports)
     buckets = [[call for call in calls if call.elements >= smallest] for calls in logs]
     in_order = all(ends_with_steps(calls, reports[0]["buckets"], LAST) for calls in buckets)
-    yield judged("2", "NCCL is called in the plan's order",
-                 f"buckets of {reports[0]['buckets']} elements" if complete else log_count,
-                 complete and in_order)
+    yield judge("2", "NCCL is called in the plan's order",
+                f"buckets of {reports[0]['buckets']} elements" if complete else log_count,
+                complete and in_order)
     threads = {call.thread for calls in logs for call in calls}
     background_threads = {report["thread"] for report in reports}
-    yield judged("2", "NCCL is called from one thread of a rank",
-                 f"threads {sorted(threads)}, hvd-background {sorted(background_threads)}",
-                 threads == background_threads)
+    yield judge("2", "NCCL is called from one thread of a rank",
+                f"threads {sorted(threads)}, hvd-background {sorted(background_threads)}",
+                threads == background_threads)
     communicators = [len({call.communicator for call in calls}) for calls in logs]
-    yield judged("2", "communicators of a rank, negotiated sums included",
-                 str(max(communicators, default=0)), complete and set(communicators) == {1})
+    yield judge("2", "communicators of a rank, negotiated sums included",
+                str(max(communicators, default=0)), complete and set(communicators) == {1})
 
 
-def ordered_in_memory(reports: list[dict]) -> Iterator[Row]:
+def memory_order_rows(reports: list[dict]) -> Iterator[Row]:
     in_order = min(report["in_order"] for report in reports)
-    yield judged("2", "sums come in the plan's order", f"{in_order} of {STEPS} steps",
-                 in_order >= STEPS - NEGOTIATED)
+    yield judge("2", "sums come in the plan's order", f"{in_order} of {STEPS} steps",
+                in_order >= STEPS - NEGOTIATED)
     by_one = min(report["by_background"] for report in reports)
-    yield judged("2", "tensors are read by one thread", f"{by_one} of {STEPS} steps",
-                 by_one == STEPS)
+    yield judge("2", "tensors are read by one thread", f"{by_one} of {STEPS} steps",
+                by_one == STEPS)
 
 
 def two_ranks_on_one(job: Job) -> Row:
@@ -130,5 +130,5 @@ def two_ranks_on_one(job: Job) -> Row:
     wrong = problem(job, 2)
     if not wrong:
         wrong = "; ".join(row.value for row in right(what, [
-            report["planned"] for report in job.of_each(2)]) if row.outcome != "passed")
-    return judged("2", what, wrong or "works", not wrong)
+            report["planned"] for report in job.of_ranks(2)]) if row.outcome != "passed")
+    return judge("2", what, wrong or "works", not wrong)

@@ -78,16 +78,16 @@ def _above_zero(text: str) -> float:
     return value
 
 
-def planned(chosen: Sequence[str], without_gpu: bool) -> list[tuple[str, str, str]]:
+def part_builds(chosen: Sequence[str], without_gpu: bool) -> list[tuple[str, str, str]]:
     """Number and module of the parts, and the build of each, in order."""
     known = WITHOUT_GPU if without_gpu else PARTS
     return [(number, known[number][0], build) for number in chosen if number in known
             for build in known[number][1]]
 
 
-def needed_builds(chosen: Sequence[str], without_gpu: bool) -> list[str]:
+def build_names(chosen: Sequence[str], without_gpu: bool) -> list[str]:
     """Of all parts both: that they compile is a result, too."""
-    used = {build for _, _, build in planned(chosen, without_gpu)}
+    used = {build for _, _, build in part_builds(chosen, without_gpu)}
     return [name for name in (PLAIN, NCCL) if name in used or set(chosen) == set(PARTS)]
 
 
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace, machine: Machine, manifest: Manifest, fol
               f"{row.outcome}", flush=True)
 
     builds = {name: Build(name, folder / name)
-              for name in needed_builds(arguments.parts, arguments.without_gpu)}
+              for name in build_names(arguments.parts, arguments.without_gpu)}
     reason = why_not_nccl(machine, manifest)
     if reason and builds.pop(NCCL, None):
         show(Row("", gpu_builds.NAMES[NCCL], reason, NOT_RUN))
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace, machine: Machine, manifest: Manifest, fol
                                              until)):
         show(row)
         broken |= set() if row.outcome == PASSED else {name}
-    for number, module, name in planned(arguments.parts, arguments.without_gpu):
+    for number, module, name in part_builds(arguments.parts, arguments.without_gpu):
         if name in broken:
             show(Row(number, module, f"the {gpu_builds.NAMES[name]} failed", FAILED))
         else:

@@ -52,7 +52,7 @@ def plan(newest_torch: Sequence[str]) -> list[Row]:
                    for framework in versions]
 
 
-def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
+def choose_rows(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
     """Those that `only` names, in its order: rows, or the first words of rows, as in 'mpich'.
 
     Raises:

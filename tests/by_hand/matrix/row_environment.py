@@ -58,7 +58,7 @@ class RowEnvironment:
         self.home.mkdir(parents=True)
         copy_repository(self.source, self.folder.parent)
         self._run("install", sys.executable, "-m", "building.make_venv", self.programs.parent)
-        self._pip("install", "--upgrade", pinned("pip"))
+        self._pip("install", "--upgrade", requirement_of("pip"))
         self._pip("install", *requirements(self.row))
         self._run("install", self.column.python, "-c", f"import {self.row.framework}")
 
@@ -113,7 +113,7 @@ def requirements(row: Row) -> list[str]:
     """In one command, so that pip finds versions that suit the framework."""
     wheels = [WHEELS[row.mpi]] if row.mpi in WHEELS else []
     return [f"{DISTRIBUTIONS[row.framework]}=={row.version}.*",
-            *map(pinned, (*wheels, *TESTS_NEED))]
+            *map(requirement_of, (*wheels, *TESTS_NEED))]
 
 
 def variables(row: Row) -> dict[str, str]:
@@ -123,7 +123,7 @@ def variables(row: Row) -> dict[str, str]:
             **{f"HOROVOD_WITH_{part}": "1" for part in (framework, "MPI", "GLOO")}}
 
 
-def pinned(name: str) -> str:
+def requirement_of(name: str) -> str:
     """The requirement of constraints.txt."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"{name}=="))

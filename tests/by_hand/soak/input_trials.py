@@ -84,7 +84,7 @@ def perform(trial: InputTrial, folder: Path) -> dict:
         of_run, was_killed = _perform(trial, run, part, state)
         problems += [f"run {number}: {problem}" for problem in of_run]
         killed += was_killed
-        lines += _counted(rank_lines(part, run.ranks), before, _position(state))
+        lines += _committed_lines(rank_lines(part, run.ranks), before, _position(state))
     if not problems:
         problems = _wrong(trial, lines, _position(state), folder / "data.tfrecord")
     if not problems:
@@ -114,14 +114,14 @@ def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[li
                     ranks=run.ranks)
     try:
         workers = _kill(job, run, folder) if run.victim else []
-        ended = job.ended(END_SECONDS if run.victim else START_SECONDS)
+        ends = job.wait(END_SECONDS if run.victim else START_SECONDS)
     except subprocess.TimeoutExpired:
         return [f"hangs, with {run.victim or 'nobody'} killed"], bool(run.victim)
     finally:
         job.kill()
     _, survivors = psutil.wait_procs(workers, timeout=15)
     problems = [f"outlives its rank: {process}" for process in survivors]
-    failed = [f"rank {rank}: {end.errors[-2000:]}" for rank, end in enumerate(ended) if end.code]
+    failed = [f"rank {rank}: {end.errors[-2000:]}" for rank, end in enumerate(ends) if end.code]
     return problems + failed * (not run.victim), bool(failed and run.victim)
 
 
@@ -148,8 +148,8 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _counted(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
-             end: tuple[int, int]) -> list[dict]:
+def _committed_lines(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
+                     end: tuple[int, int]) -> list[dict]:
     """What ranks took between two states; later steps are not in the state and come again."""
     return [line for lines in reports for line in lines
             if begin <= (line["epoch"], line["start"]) < end]

@@ -186,7 +186,7 @@ def _replay(seed: int | str, arguments: argparse.Namespace) -> str:
     return f"make soak SOAK_ARGS='{kind}--replay {seed}'"
 
 
-def chosen_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
+def choose_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
     """Raises Unusable if this Horovod cannot run them."""
     frameworks, controllers = built()
     if arguments.input:
@@ -209,7 +209,7 @@ def main() -> int:
         return simulate(arguments.runs)
     console = Console(highlight=False)
     try:
-        chosen = chosen_trials(arguments)
+        chosen = choose_trials(arguments)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -16,7 +16,7 @@ def test_a_worker_dies_and_others_come(need, tmp_path, mode):
     need("torch", "gloo")
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
-    run_job(tmp_path, "fault_elastic", options=options, **mode_settings(mode)).succeeded()
+    run_job(tmp_path, "fault_elastic", options=options, **mode_settings(mode)).expect_success()
     notes = [path.read_text().splitlines() for path in tmp_path.glob("notes.*")]
     died, joined, replaced, lived = sorted(notes, key=len)
     commits = dict(line.split()[2:] for line in lived if line.startswith("commits"))
@@ -37,9 +37,9 @@ def test_a_worker_dies_and_others_come(need, tmp_path, mode):
 
 def test_each_error(job):
     """hvd.elastic.run of TensorFlow swallows none but Horovod's."""
-    ended = job("tensorflow_elastic", "errors", framework="tensorflow", ranks=1,
-                controller="gloo").succeeded()
-    assert ended.reports()[0]["errors"] == {
+    result = job("tensorflow_elastic", "errors", framework="tensorflow", ranks=1,
+                 controller="gloo").expect_success()
+    assert result.reports()[0]["errors"] == {
         "shut down": "HorovodInternalError",
         "peer": "HorovodInternalError",
         "planned": "HorovodInternalError",
@@ -51,7 +51,7 @@ def test_each_error(job):
 @pytest.mark.parametrize("controller, mode", [("mpi", "off"), ("gloo", "topo")])
 def test_a_state_of_variables(job, controller, mode):
     """hvd.elastic.TensorFlowState meets the other ranks in sync(), and not when it is made."""
-    ended = job("tensorflow_elastic", "state", framework="tensorflow", controller=controller,
-                HOROVOD_OPT_MODE=mode).succeeded()
-    for rank, report in enumerate(ended.of_each(2)):
+    result = job("tensorflow_elastic", "state", framework="tensorflow", controller=controller,
+                 HOROVOD_OPT_MODE=mode).expect_success()
+    for rank, report in enumerate(result.of_ranks(2)):
         assert report == {"made": [rank + 1.0], "synced": [1.0], "restored": [1.0], "batch": 0}

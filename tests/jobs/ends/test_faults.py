@@ -28,14 +28,14 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 @pytest.fixture
 def together(shared_job):
     def together(controller: str):
-        return shared_job("fault_together", *MODES, controller=controller).succeeded()
+        return shared_job("fault_together", *MODES, controller=controller).expect_success()
 
     return together
 
 
 def outcomes(job, name: str) -> list[dict]:
     """Of both ranks."""
-    return [report[name] for report in job.of_each(2)]
+    return [report[name] for report in job.of_ranks(2)]
 
 
 @each_mode
@@ -117,7 +117,7 @@ def test_topo_had_planned_the_gradients(together, controller, mode, fault, itera
 @each_controller
 def test_raises_in_a_callback(shared_job, controller, mode):
     job = shared_job("fault_keras", *MODES, framework="tensorflow", controller=controller)
-    first, last = outcomes(job.succeeded(), mode)
+    first, last = outcomes(job.expect_success(), mode)
     assert last["error"] == "KeyError: 'a bug in a callback'"
     assert "Horovod has been shut down" in first["error"]
     assert len(first["saves"]) == 3
@@ -130,7 +130,7 @@ def test_raises_in_a_graph(shared_job, controller, mode):
     """While TensorFlow waits for another tensor of the same step, and bucket."""
     job = shared_job("raises_in_graph", "off", "topo", NODES, framework="tensorflow",
                      controller=controller)
-    *others, culprit = outcomes(job.succeeded(), mode)
+    *others, culprit = outcomes(job.expect_success(), mode)
     for outcome in (*others, culprit):
         assert (outcome["right"], outcome["step"]) == (True, 8)
     assert "a bug in the graph" in culprit["error"]
@@ -146,7 +146,7 @@ def test_raises_in_a_graph(shared_job, controller, mode):
 @each_controller
 def test_shuts_down_early(shared_job, controller, mode):
     job = shared_job("shutdowns", " ".join(ALL_MODES), "early", ranks=3,
-                     controller=controller).succeeded()
+                     controller=controller).expect_success()
     first, *others = (report[f"{mode} early"]["error"] for report in job.reports().values())
     assert first == ""
     for error in others:
@@ -169,15 +169,15 @@ EACH_TIME = {("mpi", "topo", "kill"), ("gloo", "topo", "kill"), ("mpi", "topo", 
         ("gs", "kill"), ("nbcs", "kill"))], lambda *row: row in EACH_TIME))
 def test_a_rank_ends(job, controller, mode, how):
     """Three ranks, so that there are others to talk to."""
-    ended = job("fault_ends", how, ranks=3, controller=controller, **mode_settings(mode))
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
-    errors = [report["error"] for rank, report in ended.reports().items() if rank < 2]
+    result = job("fault_ends", how, ranks=3, controller=controller, **mode_settings(mode))
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
+    errors = [report["error"] for rank, report in result.reports().items() if rank < 2]
     assert all(error.startswith("HorovodInternalError") for error in errors), errors
     if (controller, how) != ("mpi", "kill"):  # there mpirun ends those that wait inside MPI
         assert len(errors) == 2
-    assert_intact(ended, how)
+    assert_intact(result, how)
 
 
 @pytest.mark.parametrize("controller, mode, how", [
@@ -186,8 +186,8 @@ def test_a_rank_ends(job, controller, mode, how):
     *(by_hand(controller, "off", "kill horovodrun") for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
-    ended = job("fault_ends", how, controller=controller, **mode_settings(mode))
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
-    assert_intact(ended, how, step=None)
+    result = job("fault_ends", how, controller=controller, **mode_settings(mode))
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
+    assert_intact(result, how, step=None)

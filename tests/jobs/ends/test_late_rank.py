@@ -20,7 +20,7 @@ def late(shared_job):
     def late(controller: str, mode: str, how: str) -> list[dict]:
         job = shared_job("late_rank", "modes", *JOBS[controller], controller=controller,
                          HOROVOD_CYCLE_TIME=CYCLE_MS)
-        return [report[f"{mode} {how}"] for report in job.succeeded().reports().values()]
+        return [report[f"{mode} {how}"] for report in job.expect_success().reports().values()]
 
     return late
 
@@ -58,7 +58,7 @@ def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, m
     reports = job("late_rank", "pause", 3 * GLOO_SECONDS, controller=controller,
                   HOROVOD_OPT_MODE="topo", HOROVOD_OPT_NODE_RANKS="1",
                   HOROVOD_GLOO_TIMEOUT_SECONDS=str(GLOO_SECONDS),
-                  HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).succeeded().of_each(2)
+                  HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).expect_success().of_ranks(2)
     for rank in reports:
         assert rank["sums"] == [[2.0 * step + 1] * 3 for step in range(60)]
         before, after = rank["planned"]

@@ -45,7 +45,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
     run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), dies,
-            "localhost", "127.0.0.1", "127.1", "127.0.1", options=options).succeeded()
+            "localhost", "127.0.0.1", "127.1", "127.0.1", options=options).expect_success()
     assert check_job(tmp_path, batch) == 1
 
 
@@ -59,7 +59,7 @@ def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
     keys.mkdir()
     with hosts_or_skip(keys, 4) as hosts:
         hosts.on_first(run_job, tmp_path, "input_elastic", pattern, framework, json.dumps(batch),
-                       1, *hosts.names, options=options, PATH=hosts.path).succeeded()
+                       1, *hosts.names, options=options, PATH=hosts.path).expect_success()
     assert check_job(tmp_path, batch) == 2
 
 
@@ -122,7 +122,7 @@ def check_batches(in_order, steps, batch) -> None:
 def test_fit_goes_on_when_a_rank_has_died(need, tmp_path, pattern):
     need("tensorflow", "gloo")
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n127.1:1\n")
-    run_job(tmp_path, "input_elastic_keras", pattern, options=options).succeeded()
+    run_job(tmp_path, "input_elastic_keras", pattern, options=options).expect_success()
     assert (tmp_path / "died").exists()
     numbers = [number for lines in notes(tmp_path) for batches in lines for batch in batches
                for number in batch]
@@ -135,7 +135,7 @@ def test_fit_goes_on_when_a_rank_has_died(need, tmp_path, pattern):
 def test_the_position_follows_every_state(need, tmp_path, pattern):
     need("torch", "tensorflow", "gloo")
     report, = run_job(tmp_path, "input_elastic_states", pattern, ranks=1,
-                      controller="gloo").succeeded().of_each(1)
+                      controller="gloo").expect_success().of_ranks(1)
     assert list(report["positions"]) == [
         "ObjectState", "TorchState", "TensorFlowState", "TensorFlowKerasState", "KerasState"]
     for name, positions in report["positions"].items():
@@ -148,16 +148,16 @@ def test_the_position_follows_every_state(need, tmp_path, pattern):
 def test_examples_show_what_the_last_batches_weigh(need, tmp_path, framework):
     need(framework, "gloo")
     example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework]
-    ended = subprocess.run(
+    result = subprocess.run(
         [BIN / "horovodrun", *map(str, elastic(tmp_path, "localhost:2\n")), sys.executable,
          EXAMPLES / f"{example}_photographs_elastic.py",
          "--folder", tmp_path, "--images", "121", "--epochs", "1"],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert ended.returncode == 0, ended.stderr
+    assert result.returncode == 0, result.stderr
     # 242 samples are 2 x 64 and 2 x 57; of 57 one rank has 29.
     for part in ("128 to 184", "185 to 241"):
         for rank, size, weight in ((0, 29, "1.018"), (1, 28, "0.982")):
             assert (f"rank {rank} of 2, epoch 1: {size} of the samples {part}, weight {weight}"
-                    in ended.stdout)
-    assert "1 epochs of 242 samples" in ended.stdout
+                    in result.stdout)
+    assert "1 epochs of 242 samples" in result.stdout

@@ -152,12 +152,12 @@ def refused(need, tmp_path_factory):
              "scratch": str(folder / "scratch.hoi")}))
         cache = {"XDG_CACHE_HOME": str(folder / "cache")}
         if framework == "torch":
-            ended = GlooRanks(folder, "input_refused", "torch", folder / "cases.json", ranks=ranks,
-                              **cache).ended(200)
-            assert [rank.code for rank in ended] == [0] * ranks, ended
+            ends = GlooRanks(folder, "input_refused", "torch", folder / "cases.json", ranks=ranks,
+                               **cache).wait(200)
+            assert [rank.code for rank in ends] == [0] * ranks, ends
         else:
             run_job(folder, "input_refused", "horovod", folder / "cases.json", ranks=ranks,
-                    controller=framework, **cache).succeeded()
+                    controller=framework, **cache).expect_success()
         reports = rank_lines(folder, ranks)
         return {case: [next(line for line in lines if line["case"] == case) for lines in reports]
                 for case in [line["case"] for line in reports[0]]}

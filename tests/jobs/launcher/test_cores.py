@@ -32,7 +32,7 @@ def runs(shared_job):
     def runs(controller: str, mode: str) -> list[dict]:
         how = HOW[controller]
         job = shared_job("cores", *MODES, controller=controller, **how)
-        return [report[mode] for report in job.succeeded().of_each(how["ranks"])]
+        return [report[mode] for report in job.expect_success().of_ranks(how["ranks"])]
 
     return runs
 

@@ -200,7 +200,7 @@ def test_a_signal_to_the_launcher_is_no_success(need, tmp_path):
     need("gloo")
     script = tmp_path / "launch.py"
     script.write_text(ENDED_BY_A_SIGNAL)
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True,
-                           timeout=SECONDS)
-    assert ended.returncode == 1
-    assert "A signal to horovodrun has ended the job." in ended.stderr
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True,
+                            timeout=SECONDS)
+    assert result.returncode == 1
+    assert "A signal to horovodrun has ended the job." in result.stderr

@@ -110,8 +110,8 @@ def test_it_is_said_once(need, ranks, environment, says):
     """hvd.init() says that they train apart."""
     need("torch", "mpi")
     inherited = {name: text for name, text in os.environ.items() if "SLURM" not in name}
-    ended = subprocess.run([sys.executable, "-c", INIT.format(ranks)], capture_output=True,
-                           text=True, env={**inherited, **environment}, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "1\n"
-    assert ("srun has started 4 tasks, but Horovod has 1 rank" in ended.stderr) == says
+    result = subprocess.run([sys.executable, "-c", INIT.format(ranks)], capture_output=True,
+                            text=True, env={**inherited, **environment}, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "1\n"
+    assert ("srun has started 4 tasks, but Horovod has 1 rank" in result.stderr) == says

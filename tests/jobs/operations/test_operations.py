@@ -136,7 +136,7 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
     expected = {"mixed"} if ranks > 1 else set()
     if ranks & (ranks - 1) == 0:
         expected.add("adasum")
-    reports = job_of(kind).of_each(ranks)
+    reports = job_of(kind).of_ranks(ranks)
     for variant in JOBS[kind]:
         first, *others = (report[variant] for report in reports)
         assert first.keys() == expected
@@ -148,4 +148,4 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
 
 @pytest.mark.parametrize("kind", JOBS)
 def test_job_ends_well(job_of, kind):
-    job_of(kind).succeeded()
+    job_of(kind).expect_success()

@@ -15,9 +15,9 @@ CALLS = 6
 
 @pytest.mark.parametrize("controller, mode", [("mpi", "off"), ("mpi", "topo"), ("gloo", "topo")])
 def test_collectives_of_constants(job, controller, mode):
-    ended = job("constants", framework="tensorflow", controller=controller,
-                HOROVOD_OPT_MODE=mode).succeeded()
-    for report in ended.of_each(2):
+    result = job("constants", framework="tensorflow", controller=controller,
+                 HOROVOD_OPT_MODE=mode).expect_success()
+    for report in result.of_ranks(2):
         assert report["sums"] == [[3.0, 4.0]] * CALLS
         assert report["steps"] == CALLS
         assert report["mixed"] == [[5.0 + call] for call in range(CALLS)]
@@ -29,7 +29,7 @@ def test_collectives_of_constants(job, controller, mode):
 @pytest.fixture(params=MODES)
 def reports(request, shared_job):
     job = shared_job("compiled_by_xla", framework="tensorflow", HOROVOD_OPT_MODE=request.param)
-    return request.param, job.succeeded().of_each(2)
+    return request.param, job.expect_success().of_ranks(2)
 
 
 def test_an_operation_that_xla_cannot_compile_is_refused_with_the_remedy(reports):
@@ -63,9 +63,9 @@ def test_what_xla_compiles_before_and_after_an_operation_is_trained_and_planned(
 ], ids=["off", "node", "nodes", "operations"])
 def test_a_sum_in_place_of_its_tensor(job, controller, mode, settings):
     """In mode topo, if nobody else reads the tensor."""
-    ended = job("result_memory", framework="tensorflow", controller=controller,
-                HOROVOD_OPT_MODE=mode, **settings).succeeded()
-    for report in ended.of_each(2):
+    result = job("result_memory", framework="tensorflow", controller=controller,
+                 HOROVOD_OPT_MODE=mode, **settings).expect_success()
+    for report in result.of_ranks(2):
         assert report["right"] == [True] * 24
         assert report["in_place"] == [mode == "topo"] * 12
         assert report["plans"] == (["active"] * 3 if mode == "topo" else [])

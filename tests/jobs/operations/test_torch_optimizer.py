@@ -46,7 +46,7 @@ MODES = ("off", "topo")
 
 @pytest.fixture(params=MODES)
 def reports(request, shared_job):
-    reports = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1").succeeded().of_each(2)
+    reports = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1").expect_success().of_ranks(2)
     assert all((report[request.param]["planned_iterations"] > 0) == (request.param == "topo")
                for report in reports)
     return [report[request.param] for report in reports]

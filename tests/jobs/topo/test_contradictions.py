@@ -15,7 +15,7 @@ SETS = (r"Mismatched tensors, .*: ranks? [^:]*: ALLREDUCE of float32 \[6\] '[^']
 
 
 def reports(job, ranks: int) -> list[dict]:
-    by_rank = job.succeeded().reports()
+    by_rank = job.expect_success().reports()
     assert list(by_rank) == list(range(ranks))
     return list(by_rank.values())
 

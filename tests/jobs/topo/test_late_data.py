@@ -50,7 +50,7 @@ def library(need, tmp_path_factory) -> Path:
 def test_data_is_waited_for(job, library, tmp_path, controller):
     log = tmp_path / "autotune.csv"
     reports = job("late_data", library, SETTINGS[controller], controller=controller,
-                  HOROVOD_AUTOTUNE_LOG=str(log), **SHORT).succeeded().of_each(2)
+                  HOROVOD_AUTOTUNE_LOG=str(log), **SHORT).expect_success().of_ranks(2)
     for rank, report in enumerate(reports):
         assert list(report) == list(SETTINGS[controller])
         for name, sums in report.items():

@@ -15,7 +15,7 @@ each_job = pytest.mark.parametrize("controller, ranks", EACH)
 def reports(shared_job):
     def reports(controller: str, ranks: int) -> list[dict]:
         job = shared_job("planned_cpus", controller=controller, ranks=ranks)
-        return job.succeeded().of_each(ranks)
+        return job.expect_success().of_ranks(ranks)
 
     return reports
 

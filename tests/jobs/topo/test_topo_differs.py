@@ -29,8 +29,8 @@ PLANNED = [(controller, kind) for controller, kinds in KINDS.items() for kind in
 def reports(shared_job):
     def reports(controller: str) -> list[dict]:
         job = shared_job("topo_differs", json.dumps(KINDS[controller]), framework="tensorflow",
-                         controller=controller, ranks=RANKS).succeeded()
-        return job.of_each(RANKS)
+                         controller=controller, ranks=RANKS).expect_success()
+        return job.of_ranks(RANKS)
 
     return reports
 

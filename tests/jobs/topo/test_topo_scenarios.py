@@ -101,7 +101,7 @@ def scenarios(shared_job):
             framework="tensorflow", controller=kind.controller, ranks=kind.ranks,
             HOROVOD_OPT_VERIFY="1", **kind.environment,
         )
-        of_ranks = [report[name] for report in job.succeeded().of_each(kind.ranks)]
+        of_ranks = [report[name] for report in job.expect_success().of_ranks(kind.ranks)]
         assert len({tuple(programs) for programs in of_ranks}) == 1, "ranks ran other programs"
         return of_ranks
 

@@ -17,11 +17,11 @@ ONLY_RESULTS = {"with_other_operations"}  # differ from rank to rank
 @pytest.fixture(params=JOBS)
 def job(request, shared_job):
     controller, ranks, settings = JOBS[request.param]
-    ended = shared_job(
+    result = shared_job(
         "topo_torch", controller=controller, ranks=ranks,
         HOROVOD_OPT_VERIFY="1", **settings,
-    ).succeeded()
-    return request.param, ended.of_each(ranks)
+    ).expect_success()
+    return request.param, result.of_ranks(ranks)
 
 
 def test_same_results_as_off(job):
@@ -56,7 +56,7 @@ def test_buckets_follow_the_threshold(job):
 @pytest.fixture
 def many_plans(shared_job) -> list[dict]:
     """More of them than can be active at a time."""
-    return shared_job("topo_many_plans").succeeded().of_each(2)
+    return shared_job("topo_many_plans").expect_success().of_ranks(2)
 
 
 def test_each_is_active_while_it_is_used(many_plans):

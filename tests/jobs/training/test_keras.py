@@ -35,7 +35,7 @@ def reports(shared_job):
 
     def reports(version: str) -> list[dict]:
         legacy = {"TF_USE_LEGACY_KERAS": "1"} if version == KERAS_2 else {}
-        job = shared_job("keras_job", framework="tensorflow", **legacy).succeeded()
+        job = shared_job("keras_job", framework="tensorflow", **legacy).expect_success()
         return list(job.reports().values())
 
     return reports
@@ -263,9 +263,9 @@ for module in "horovod.keras", "horovod.tensorflow.keras":
     except ImportError as error:
         print(error)
 """
-    ended = subprocess.run([sys.executable, "-c", script], check=True, text=True,
-                           stdout=subprocess.PIPE, env={**os.environ, "KERAS_BACKEND": "torch"})
-    first, second = ended.stdout.splitlines()
+    result = subprocess.run([sys.executable, "-c", script], check=True, text=True,
+                            stdout=subprocess.PIPE, env={**os.environ, "KERAS_BACKEND": "torch"})
+    first, second = result.stdout.splitlines()
     assert first.startswith("horovod.keras needs the TensorFlow backend")
     assert second.startswith("horovod.tensorflow.keras needs the TensorFlow backend")
     assert all("set KERAS_BACKEND=tensorflow" in line for line in (first, second))
@@ -278,7 +278,7 @@ def test_fit_resumes_after_a_death(need, tmp_path):
     """A new worker, whose optimizer has done no step, goes on from the last committed epoch."""
     need("tensorflow", "gloo")
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n127.1:1\n")
-    run_job(tmp_path, "keras_elastic", controller="gloo", options=options).succeeded()
+    run_job(tmp_path, "keras_elastic", controller="gloo", options=options).expect_success()
     died, replaced, lived = sorted(
         (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len
     )

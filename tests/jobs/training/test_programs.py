@@ -23,7 +23,7 @@ PROGRAMS = [
 
 
 def runs_of(job: jobs.Job, program: str) -> list[dict]:
-    runs = [report[program] for report in job.succeeded().of_each(2)]
+    runs = [report[program] for report in job.expect_success().of_ranks(2)]
     assert runs[0]["moved"] == runs[1]["moved"], "ranks end with different weights"
     return runs
 
@@ -66,7 +66,7 @@ RUNS = {
 @pytest.mark.parametrize("controller", ["mpi", by_hand("gloo")])
 def test_runs_with_other_delays_are_equal_bit_for_bit(job, controller):
     reports = job("deterministic", json.dumps(RUNS), controller=controller,
-                  ranks=RANKS).succeeded().of_each(RANKS)
+                  ranks=RANKS).expect_success().of_ranks(RANKS)
     digests = {run: {report[run]["digest"] for report in reports} for run in RUNS}
     (expected,) = digests["unfused"]
     assert digests == dict.fromkeys(RUNS, {expected})

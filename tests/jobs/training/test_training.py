@@ -23,7 +23,7 @@ def training_job(shared_job):
             controller=controller,
             HOROVOD_OPT_MODE=mode,
             HOROVOD_OPT_STATS="1",
-        ).succeeded()
+        ).expect_success()
 
     return training_job
 

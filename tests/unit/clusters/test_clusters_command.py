@@ -10,7 +10,7 @@ from cluster_trials import Result
 
 
 def test_all_is_tried_by_default():
-    chosen = clusters_command.chosen(clusters_command.parse_arguments([]))
+    chosen = clusters_command.choose_jobs(clusters_command.parse_arguments([]))
     assert len(chosen) == len(set(chosen))
     assert {way for way, _, _ in chosen} == set(launch_methods.WAYS)
     for way in set(launch_methods.WAYS) - {launch_methods.ELASTIC}:
@@ -21,7 +21,7 @@ def test_all_is_tried_by_default():
 
 
 def test_an_elastic_job_loses_a_node_and_nothing_else():
-    chosen = clusters_command.chosen(clusters_command.parse_arguments(["--modes", "topo"]))
+    chosen = clusters_command.choose_jobs(clusters_command.parse_arguments(["--modes", "topo"]))
     assert [trial for way, trial, _ in chosen if way == launch_methods.ELASTIC] == [
         "a node is drained"]
 

@@ -158,9 +158,9 @@ def test_no_manifest(text, tmp_path):
 def test_it_runs_as_a_program(tmp_path):
     """From anywhere, with any Python: it finds the checkout that it is in."""
     (tmp_path / "something").write_text("")
-    run = subprocess.run([sys.executable, str(ROOT / "tests" / "by_hand" / "gpu" / "collect"), str(tmp_path)],
-                         cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=False, text=True,
-                         capture_output=True)
+    command = [sys.executable, str(ROOT / "tests" / "by_hand" / "gpu" / "collect"), str(tmp_path)]
+    run = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=False,
+                         text=True, capture_output=True)
     assert (run.returncode, run.stderr) == (
         2, f"error: {tmp_path} is not empty: name another folder, or remove what is in it\n")
 

@@ -13,7 +13,7 @@ import pytest
 from gpu_builds import NCCL, PLAIN
 from gpu_table import FAILED, NOT_RUN, PASSED
 from jobs import Job
-from part_gradients import compared
+from part_gradients import comparison_rows
 from part_images import Config
 from part_setup import NoTime, Setup, problem
 
@@ -81,7 +81,7 @@ def late(**changes) -> dict:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_late_gradients_are_right(ranks):
-    rows = [*compared(ranks, 100, [late()] * ranks)]
+    rows = [*comparison_rows(ranks, 100, [late()] * ranks)]
     assert failed(rows) == []
     assert ("2 ranks: topo is off, bit for bit" in outcomes(rows)) == (ranks == 2)
 
@@ -95,11 +95,11 @@ def test_late_gradients_are_right(ranks):
     ({"topo_early": 9}, "2 ranks: the thread that hands over did not wait for the data"),
 ])
 def test_one_rank_is_wrong(changes, what):
-    assert failed(compared(2, 100, [late(), late(**changes)])) == [what]
+    assert failed(comparison_rows(2, 100, [late(), late(**changes)])) == [what]
 
 
 def test_with_four_ranks_other_bits_than_in_off_are_right():
-    assert failed(compared(4, 100, [late(same=False)] * 4)) == []
+    assert failed(comparison_rows(4, 100, [late(same=False)] * 4)) == []
 
 
 # 2: NCCL
@@ -154,14 +154,14 @@ ORDER, THREAD, COMMUNICATORS = (
 def test_what_nccl_was_asked_for(log, wrong, tmp_path):
     (tmp_path / "nccl.1").write_text(log)
     (tmp_path / "nccl.2").write_text("node:2:2 [0] NCCL INFO of a process without allreduces\n")
-    assert failed(part_nccl.ordered_by_nccl([REPORT], tmp_path)) == wrong
+    assert failed(part_nccl.nccl_order_rows([REPORT], tmp_path)) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
     ({}, []), ({"in_order": 27}, ["sums come in the plan's order"]),
     ({"by_background": 39}, ["tensors are read by one thread"])])
 def test_order_without_nccl(changes, wrong):
-    assert failed(part_nccl.ordered_in_memory([REPORT, {**REPORT, **changes}])) == wrong
+    assert failed(part_nccl.memory_order_rows([REPORT, {**REPORT, **changes}])) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
@@ -293,7 +293,7 @@ def images(rates: dict[Config, list[float]], *unplanned: Config) -> dict:
 def test_images_by_mode(tmp_path):
     configs = [Config("off"), Config("topo")]
     report = images({configs[0]: [90.0, 100.0, 400.0], configs[1]: [120.0, 110.0, 5.0]})
-    rows = [*part_images.measured("5", "ResNet50", configs, job(tmp_path, report, report), 2)]
+    rows = [*part_images.rate_rows("5", "ResNet50", configs, job(tmp_path, report, report), 2)]
     assert [(row.what, row.value) for row in rows] == [
         ("ResNet50: off", "100.0 images/s, 1.00 of off"),
         ("ResNet50: topo", "110.0 images/s, 1.10 of off")]
@@ -303,7 +303,7 @@ def test_images_by_mode(tmp_path):
 def test_images_of_gradients_that_one_rank_did_not_plan(tmp_path):
     config = Config("topo")
     one, other = images({config: [1.0]}), images({config: [1.0]}, config)
-    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, one, other), 2)]
+    rows = [*part_images.rate_rows("5", "ResNet50", [config], job(tmp_path, one, other), 2)]
     assert failed(rows) == ["ResNet50: topo"]
 
 

@@ -16,7 +16,7 @@ import run_command
 from gpu_builds import NCCL, PLAIN, Build, make, variables
 from gpu_machine import Machine, check, why_not_nccl
 from gpu_table import FAILED, NOT_RUN, PASSED, Row
-from run_command import needed_builds, parse_arguments, planned
+from run_command import build_names, parse_arguments, part_builds
 from wheel_folder import Manifest, Unusable
 
 ROOT = Path(__file__).parents[3]
@@ -111,14 +111,14 @@ def test_about_the_machine():
 
 
 def test_all_parts_on_a_gpu():
-    assert planned(list("12345"), False) == [
+    assert part_builds(list("12345"), False) == [
         ("1", "part_gradients", PLAIN), ("2", "part_nccl", NCCL), ("3", "part_devices", PLAIN),
         ("3", "part_devices", NCCL), ("4", "part_cores", PLAIN), ("5", "part_images", NCCL),
         ("5", "part_images", PLAIN)]
 
 
 def test_parts_without_a_gpu():
-    assert planned(list("12345"), True) == [
+    assert part_builds(list("12345"), True) == [
         ("1", "part_gradients", PLAIN), ("2", "part_nccl", PLAIN), ("3", "part_devices", PLAIN),
         ("4", "part_cores", PLAIN)]
 
@@ -127,7 +127,7 @@ def test_parts_without_a_gpu():
     ("12345", False, [PLAIN, NCCL]), ("12345", True, [PLAIN, NCCL]), ("14", False, [PLAIN]),
     ("2", False, [NCCL]), ("2", True, [PLAIN]), ("3", False, [PLAIN, NCCL])])
 def test_builds(parts, without_gpu, builds):
-    assert needed_builds(list(parts), without_gpu) == builds
+    assert build_names(list(parts), without_gpu) == builds
 
 
 def test_what_the_builds_are_told():

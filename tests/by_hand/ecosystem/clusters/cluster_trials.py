@@ -49,7 +49,7 @@ def trains(place: Place, start: Start, folder: Path, framework: str, mode: str) 
         return _wrong(job, f"has not ended after {HANG_SECONDS} s")
     seconds = time.monotonic() - begun
     output = job.output()
-    if not job.succeeded():
+    if not job.has_succeeded():
         return _wrong(job, f"ended with {job.how()}")
     for expected in (f"ranks: {place.ranks} ", "identical weights: yes",
                      f"mode {mode}, {place.ranks} ranks"):
@@ -82,7 +82,7 @@ def fails(place: Place, start: Start, folder: Path, how: str, mode: str) -> Resu
         job.cancel()
         return _wrong(job, f"has not ended {HANG_SECONDS} s after the fault")
     text = f"{job.how()}, {time.monotonic() - begun:.1f} s after it"
-    return _wrong(job, text) if job.succeeded() else _check_leftovers(before, text)
+    return _wrong(job, text) if job.has_succeeded() else _check_leftovers(before, text)
 
 
 def is_cancelled(place: Place, start: Start, folder: Path, mode: str) -> Result:
@@ -98,7 +98,7 @@ def is_cancelled(place: Place, start: Start, folder: Path, mode: str) -> Result:
     if not wait(job.has_ended, HANG_SECONDS):
         return _wrong(job, f"has not ended {HANG_SECONDS} s after it was cancelled")
     text = f"{job.how()}, {time.monotonic() - begun:.1f} s after it"
-    return _wrong(job, text) if job.succeeded() else _check_leftovers(before, text)
+    return _wrong(job, text) if job.has_succeeded() else _check_leftovers(before, text)
 
 
 def loses_a_node(place: Place, start: Start, folder: Path, mode: str) -> Result:

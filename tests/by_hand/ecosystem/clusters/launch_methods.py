@@ -73,7 +73,7 @@ class Batch:
         state = self._slurm.state(self._job)
         return f"{state.name} {state.code}"
 
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         return self.how() == "COMPLETED 0:0"
 
     def cancel(self) -> None:
@@ -103,7 +103,7 @@ class Command:
         code = self._process.poll()
         return f"signal {-code}" if code < 0 else f"status {code}"
 
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         return self._process.poll() == 0
 
     def cancel(self) -> None:

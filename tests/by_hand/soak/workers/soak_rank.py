@@ -120,7 +120,7 @@ class Runner:
             yield turn, list(range(self._size))
 
     def _compile(self, function, name: str):
-        return self._framework.compiled(function, name, self._sets, self._trouble)
+        return self._framework.compile_function(function, name, self._sets, self._trouble)
 
     def _expected(self, function, turn: int, present) -> list[np.ndarray]:
         numbers = [model.number(rank, turn) for rank in range(self._size)]

@@ -29,7 +29,7 @@ def met() -> None:
     hvd.allreduce(tf.zeros([1]), name="met")
 
 
-def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
+def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
              ) -> Callable[[float, bool, int], list[np.ndarray]]:
     """To be called with a number, whether branches are taken, and the turn."""
 
@@ -39,7 +39,7 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
         first = number + sum(_total(results[source]) for source in about.sources)
         size = model.length(about, RANK, len(group))
         row = tf.math.floormod(first + tf.range(size, dtype=tf.float32), 3) + 1
-        mine = _observed(tf.cast(row, about.dtype), place, trouble)
+        mine = _observe(tf.cast(row, about.dtype), place, trouble)
         mine.set_shape([size])
         if RANK not in group:
             return mine
@@ -77,7 +77,7 @@ def _array(result: tf.Tensor) -> np.ndarray:
     return np.asarray(tf.cast(result, tf.float32) if result.dtype == tf.bfloat16 else result)
 
 
-def _observed(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:
+def _observe(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:
     def see(array: np.ndarray) -> np.ndarray:
         trouble.visit(place)
         return array

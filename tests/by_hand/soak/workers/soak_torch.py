@@ -30,7 +30,7 @@ def met() -> None:
     hvd.allreduce(torch.zeros(1), name="met")
 
 
-def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Call:
+def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble) -> Call:
     """To be called with a number, whether branches are taken, and the turn."""
 
     def once(number: np.float32, branch: bool, order: random.Random) -> list[np.ndarray]:
@@ -120,7 +120,7 @@ class Trainer:
             weight.register_hook(lambda _, place=place: trouble.visit(place))
         self._beside: Optional[Call] = None
         if about.beside is not None:
-            self._beside = compiled(about.beside, f"{name}.beside", sets, trouble)
+            self._beside = compile_function(about.beside, f"{name}.beside", sets, trouble)
 
     def step(self, step: int) -> list[np.ndarray]:
         """The weights after it, then what was called beside it."""

@@ -26,11 +26,11 @@ def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarra
     labels = dataset.target.astype(np.uint8)
     test = len(images) // 5
 
-    def repeated(first: int, last: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def repeat(first: int, last: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         chosen = first + np.arange(number) % (last - first)
         return images[chosen], labels[chosen]
 
-    return repeated(test, len(images), TRAIN), repeated(0, test, TEST)
+    return repeat(test, len(images), TRAIN), repeat(0, test, TEST)
 
 
 def write(folder: Path) -> None:

@@ -20,7 +20,7 @@ class Rate(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
+class LastNumber:
     """The last number that it printed."""
 
     unit: str
@@ -65,7 +65,7 @@ class PerStep:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountRate:
     """What it counts, by when the counts came; from the first rise to where it begins anew."""
 
     unit: str

@@ -18,7 +18,7 @@ def batch(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
     return draw(rank, step, shape=(4, 2)), draw(rank, step, 1, shape=(4, 1))
 
 
-def compiled(optimizer: object, *layers: object) -> object:
+def compile_model(optimizer: object, *layers: object) -> object:
     model = network(1.0, *layers)
     # Without a graph, which costs more than the few steps here.
     model.compile(optimizer, keras.losses.MeanSquaredError(), run_eagerly=True)
@@ -42,7 +42,7 @@ def saved_and_loaded() -> dict:
         optimizers["scaled"] = keras.optimizers.LossScaleOptimizer(optimizers["scaled"])
     parts = {}
     for name, optimizer in optimizers.items():
-        model = compiled(hvd.DistributedOptimizer(optimizer))
+        model = compile_model(hvd.DistributedOptimizer(optimizer))
         for step in range(2):
             model.train_on_batch(*batch(RANK, step))
         before = whole(model)
@@ -74,7 +74,7 @@ def saved_and_loaded() -> dict:
 
 
 def elastic_state() -> dict:
-    model = compiled(hvd.DistributedOptimizer(keras.optimizers.Adam(0.25)))
+    model = compile_model(hvd.DistributedOptimizer(keras.optimizers.Adam(0.25)))
     model.set_weights([weight + RANK for weight in model.get_weights()])
     if LEGACY:
         model.optimizer.build(model.trainable_variables)
@@ -101,11 +101,11 @@ class Record(keras.callbacks.Callback):
         self.own, self.saved, self.states = own, 0, []
         save = own.save
 
-        def counted() -> None:
+        def count() -> None:
             self.saved += 1
             save()
 
-        own.save = counted
+        own.save = count
 
     def on_train_batch_end(self, batch, logs=None):
         self.states.append([self.own.epoch, self.own.batch, self.saved])
@@ -116,7 +116,7 @@ class Record(keras.callbacks.Callback):
 
 def elastic_callbacks() -> list:
     """Two epochs of three batches after a restart in epoch 4; commits every second batch."""
-    model = compiled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+    model = compile_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
     own = hvd.elastic.KerasState(model, batch=0, epoch=4)
     record = Record(own)
     inputs, targets = (np.concatenate(parts)[:6] for parts in zip(batch(0, 0), batch(0, 1)))
@@ -151,7 +151,7 @@ def batch_normalization() -> dict:
         "fused": error_of(hvd_tf.SyncBatchNormalization, fused=True),
     }
     if not LEGACY:
-        model = compiled(keras.optimizers.SGD(), hvd_tf.SyncBatchNormalization(),
+        model = compile_model(keras.optimizers.SGD(), hvd_tf.SyncBatchNormalization(),
                          hvd_tf.SyncBatchNormalization())
         model.fit(*batch(RANK, 0), verbose=0)
         path = FOLDER / f"normalized-{RANK}.keras"
