@@ -24,14 +24,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def read_skips(path: Path) -> set[tuple[str, str]]:
     """Test and reason. Raises UsageError for a line that has not both."""
-    found = set()
+    skips = set()
     for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
             test, tab, reason = line.partition("\t")
             if not (test and tab and reason):
                 raise pytest.UsageError(f"{path}: no test, tab and reason in {line!r}")
-            found.add((test, reason))
-    return found
+            skips.add((test, reason))
+    return skips
 
 
 class Skips:

@@ -14,7 +14,7 @@ from jobs import HANG_SECONDS, PYTHONPATH, worker_file
 
 
 @dataclass(frozen=True)
-class Ended:
+class RankEnd:
     """How a rank has ended."""
 
     code: int
@@ -42,13 +42,13 @@ class GlooRanks:
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment})
             for rank in range(ranks)]
 
-    def ended(self, seconds: float = HANG_SECONDS) -> list[Ended]:
+    def wait(self, seconds: float = HANG_SECONDS) -> list[RankEnd]:
         """Of each rank. Raises TimeoutExpired if one hangs, once none is left."""
         try:
             outputs = [process.communicate(timeout=seconds) for process in self.processes]
         finally:
             self.kill()
-        return [Ended(process.returncode, *texts)
+        return [RankEnd(process.returncode, *texts)
                 for process, texts in zip(self.processes, outputs)]
 
     def kill(self) -> None:

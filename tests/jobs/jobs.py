@@ -36,20 +36,28 @@ class Job:
     def reports(self) -> dict[int, dict]:
         """What the ranks reported, by rank; a rank that was killed is missing."""
         files = self.folder.glob("rank-*.json")
-        found = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
-        return dict(sorted(found.items()))
+        reports = {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in files}
+        return dict(sorted(reports.items()))
 
-    def of_each(self, ranks: int) -> list[dict]:
+    def of_ranks(self, ranks: int) -> list[dict]:
         """What the ranks reported; all of them did."""
-        found = self.reports()
-        assert list(found) == list(range(ranks))
-        return list(found.values())
+        reports = self.reports()
+        assert list(reports) == list(range(ranks))
+        return list(reports.values())
 
-    def succeeded(self) -> Job:
+    def expect_success(self) -> Job:
         assert not self.hung, f"no end:\n{self.output}"
         assert self.code == 0, self.output
         assert not self.survivors, self.survivors
         return self
+
+
+def rank_lines(folder: Path, ranks: int) -> list[list[dict]]:
+    """What each rank of an input job wrote, see workers/input/input_job.py; of one that was killed,
+    the lines that it has written whole."""
+    texts = [path.read_text() if path.exists() else ""
+             for path in (folder / f"lines-{rank}.jsonl" for rank in range(ranks))]
+    return [[json.loads(line) for line in text.split("\n")[:-1]] for text in texts]
 
 
 def worker_file(name: str | Path) -> Path:
@@ -109,10 +117,17 @@ def run_job(
         except subprocess.TimeoutExpired:
             code, hung = -1, True
         survivors = [] if hung else _wait_for_end(marker)
-        for left in _processes(marker):
-            left.kill()
+        for survivor in _processes(marker):
+            survivor.kill()
         process.wait()
     return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
+
+
+def mode_settings(mode: str) -> dict[str, str]:
+    """topo@1: as if each rank had a node of its own."""
+    name, _, node_ranks = mode.partition("@")
+    return {"HOROVOD_OPT_MODE": name,
+            **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
 
 
 def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> tuple[object, ...]:
@@ -130,23 +145,23 @@ def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> t
 
 
 def _processes(marker: str) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARKER) == marker:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 def _wait_for_end(marker: str) -> list[str]:
     """Command lines of the processes that outlive the launcher by more than a moment."""
     deadline = time.monotonic() + 15
-    while (left := _processes(marker)) and time.monotonic() < deadline:
+    while (survivors := _processes(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     lines = []
-    for process in left:
+    for process in survivors:
         try:
             lines.append(f"{process.pid} {process.status()} {' '.join(process.cmdline())}")
         except psutil.NoSuchProcess:

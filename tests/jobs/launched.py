@@ -89,5 +89,5 @@ class Job:
             os.chown(reports, self.user, self.user)
         self.run(*options, "python", script, reports, *arguments)
         assert self.code == 0, self.output
-        seen = [json.loads(path.read_text()) for path in reports.iterdir()]
-        return sorted(seen, key=lambda each: each["rank"])
+        ranks = [json.loads(path.read_text()) for path in reports.iterdir()]
+        return sorted(ranks, key=lambda rank: rank["rank"])

@@ -27,16 +27,17 @@ _ENVIRONMENT = {
 CHANGES = {"single/test_ray.py": ((r", _redis_max_memory=[0-9 *]+", ""),)}
 
 
-def _suite(name: str, file: str, seconds: int, **environment: str) -> Suite:
-    return Suite(name, file, seconds, launched=False, environment={**_ENVIRONMENT, **environment})
+def _suite(name: str, file: str, seconds: int, selected: str = "", **environment: str) -> Suite:
+    return Suite(name, file, seconds, launched=False, environment={**_ENVIRONMENT, **environment},
+                 selected=selected)
 
 
 # Below tests/by_hand/ecosystem/test.
 JOBS = (
-    _suite("ray", "ray_jobs.py", 400),
-    _suite("ray_elastic", "ray_elastic_jobs.py", 900),
-    _suite("spark", "spark_jobs.py", 900),
-    _suite("spark_elastic", "spark_elastic_jobs.py", 900),
+    _suite("ray", "ray_jobs.py", 400, "test_static"),
+    _suite("ray_elastic", "ray_jobs.py", 900, "not test_static"),
+    _suite("spark", "spark_jobs.py", 900, "not test_run_elastic"),
+    _suite("spark_elastic", "spark_jobs.py", 900, "test_run_elastic"),
 )
 # Below upstream's test.
 UPSTREAM = (

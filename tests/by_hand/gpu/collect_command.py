@@ -74,9 +74,9 @@ def collect(arguments: argparse.Namespace) -> str:
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT)
     if result.returncode != 0:
-        said = "\n".join(result.stdout.strip().splitlines()[-8:])
+        last_lines = "\n".join(result.stdout.strip().splitlines()[-8:])
         raise Unusable(f"pip cannot download the wheels for Python {arguments.python} on "
-                       f"{arguments.machine}; it said:\n{said}")
+                       f"{arguments.machine}; it said:\n{last_lines}")
     manifest = seal(folder, arguments.python, arguments.cuda)
     size = sum((folder / name).stat().st_size for name in manifest.files)
     return (f"{folder}: {len(manifest.files)} files, {size / 2**20:.1f} MiB, for Python "

@@ -85,29 +85,29 @@ def make(build: Build, machine: Machine, folder: Path, manifest: Manifest, jobs:
               str(build.source)])
     with build.log.open("w") as log:
         for step in steps:
-            left = seconds - (time.monotonic() - begun)
-            code = run_limited(step, environ, log, left)
+            seconds_left = seconds - (time.monotonic() - begun)
+            code = run_limited(step, environ, log, seconds_left)
             if code:
                 break
     took = time.monotonic() - begun
     if code == 0:
         return Row("", NAMES[build.name], f"{took:.0f} s", PASSED)
-    said = "no end" if code == TIMEOUT else first_error(build.log.read_text(errors="replace"))
-    return Row("", NAMES[build.name], f"{said}; see {build.log}", FAILED)
+    reason = "no end" if code == TIMEOUT else first_error(build.log.read_text(errors="replace"))
+    return Row("", NAMES[build.name], f"{reason}; see {build.log}", FAILED)
 
 
 def copy_repository(target: Path, run: Path) -> None:
     """Without what was made there, and without `run`, the folder of the run that it is for."""
     run = run.resolve()
 
-    def left_out(folder: str, names: list[str]) -> list[str]:
+    def list_products(folder: str, names: list[str]) -> list[str]:
         here = Path(folder).resolve()
-        made = {"__pycache__"}
+        products = {"__pycache__"}
         if here == ROOT.resolve():
-            made = NOT_COPIED | {name for name in names if name.startswith(".venv")}
-        return [name for name in names if name in made or here / name == run]
+            products = NOT_COPIED | {name for name in names if name.startswith(".venv")}
+        return [name for name in names if name in products or here / name == run]
 
-    shutil.copytree(ROOT, target, ignore=left_out)
+    shutil.copytree(ROOT, target, ignore=list_products)
 
 
 def _show_packages(build: Build, sites: list[str]) -> None:

@@ -76,12 +76,12 @@ def examine() -> Machine:
                             stdin=subprocess.DEVNULL, capture_output=True)
     if result.returncode != 0:
         raise Unusable(f"PyTorch of {sys.executable} cannot be imported:\n{result.stderr[-800:]}")
-    found = json.loads(result.stdout.splitlines()[-1])
+    facts = json.loads(result.stdout.splitlines()[-1])
     toolkit = cuda.find_toolkit(os.environ)
     nvcc, cuda_home = (toolkit.version, toolkit.home) if toolkit else (None, None)
     return Machine(
         python=f"{sys.version_info.major}.{sys.version_info.minor}", nvcc=nvcc, cuda_home=cuda_home,
-        cpu=_processor(), cores=_cores(), **found)
+        cpu=_processor(), cores=_cores(), **facts)
 
 
 def _processor() -> str:

@@ -19,7 +19,7 @@ class Row:
     outcome: str
 
 
-def judged(part: str, what: str, value: object, passed: bool) -> Row:
+def judge(part: str, what: str, value: object, passed: bool) -> Row:
     return Row(part, what, str(value), PASSED if passed else FAILED)
 
 

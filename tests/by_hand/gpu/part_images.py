@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpu_builds import NCCL
-from gpu_table import Row, judged
+from gpu_table import Row, judge
 from jobs import Job
 from part_setup import Setup, problem
 
@@ -39,8 +39,8 @@ def rows(setup: Setup) -> Iterator[Row]:
                     setup.seconds, setup.rounds, 4, "cuda",
                     json.dumps([vars(config) for config in modes + sizes]), ranks=ranks)
     for dtype in TYPES:
-        yield from measured("5", f"{MODEL}, {dtype}, {where}",
-                            [config for config in modes if config.dtype == dtype], job, ranks)
+        yield from rate_rows("5", f"{MODEL}, {dtype}, {where}",
+                             [config for config in modes if config.dtype == dtype], job, ranks)
     for dtype in TYPES if nccl else ():
         yield best_size(f"{MODEL}, {dtype}, {where}: topo, MiB of a bucket: images/s", dtype, job,
                         ranks)
@@ -48,35 +48,35 @@ def rows(setup: Setup) -> Iterator[Row]:
 
 def rates(job: Job) -> dict[Config, float]:
     """Images/s of all ranks: medians of the rounds."""
-    return {Config(**each["config"]): statistics.median(each["images_per_second"])
-            for each in job.reports()[0]["measured"]}
+    return {Config(**measurement["config"]): statistics.median(measurement["images_per_second"])
+            for measurement in job.reports()[0]["measured"]}
 
 
-def measured(part: str, what: str, configs: Sequence[Config], job: Job, ranks: int
+def rate_rows(part: str, what: str, configs: Sequence[Config], job: Job, ranks: int
              ) -> Iterator[Row]:
     """A row for each mode: images/s, and how many times those of mode off it is. Passed: it was
     measured, with planned gradients where there is a plan."""
     wrong = problem(job, ranks)
     if wrong:
-        yield judged(part, what, wrong, False)
+        yield judge(part, what, wrong, False)
         return
-    found = rates(job)
-    unplanned = {Config(**config) for report in job.of_each(ranks)
+    by_config = rates(job)
+    unplanned = {Config(**config) for report in job.of_ranks(ranks)
                  for config in report["unplanned"]}
-    base = next((found[config] for config in configs if config.mode == "off"), None)
+    base = next((by_config[config] for config in configs if config.mode == "off"), None)
     for config in configs:
-        value = f"{found[config]:.1f} images/s"
-        value += f", {found[config] / base:.2f} of off" if base else ""
+        value = f"{by_config[config]:.1f} images/s"
+        value += f", {by_config[config] / base:.2f} of off" if base else ""
         value += ", no gradient is planned" if config in unplanned else ""
-        yield judged(part, f"{what}: {config.mode}", value, config not in unplanned)
+        yield judge(part, f"{what}: {config.mode}", value, config not in unplanned)
 
 
 def best_size(what: str, dtype: str, job: Job, ranks: int) -> Row:
     wrong = problem(job, ranks)
     if wrong:
-        return judged("5", what, wrong, False)
-    found = rates(job)
-    of_size = {size: found[Config("topo", dtype, size)] for size in SIZES}
+        return judge("5", what, wrong, False)
+    by_config = rates(job)
+    of_size = {size: by_config[Config("topo", dtype, size)] for size in SIZES}
     best = max(of_size, key=of_size.__getitem__)
-    return judged("5", what, ", ".join(f"{size}: {rate:.0f}" for size, rate in of_size.items())
-                  + f"; most with {best}", True)
+    return judge("5", what, ", ".join(f"{size}: {rate:.0f}" for size, rate in of_size.items())
+                 + f"; most with {best}", True)

@@ -38,15 +38,15 @@ def show(row: Row) -> None:
 
 
 def main() -> None:
-    given = vars(parse_arguments())
-    number, module = given.pop("number"), given.pop("module")
-    until = time.monotonic() + given.pop("left")
-    given["folder"].mkdir(parents=True, exist_ok=True)
-    if given["gpus"] == 0:
-        given["library"] = str(compile_library(
-            BINDING / "late_data.cc", given["folder"] / "late_data.so", "torch"))
+    options = vars(parse_arguments())
+    number, module = options.pop("number"), options.pop("module")
+    until = time.monotonic() + options.pop("left")
+    options["folder"].mkdir(parents=True, exist_ok=True)
+    if options["gpus"] == 0:
+        options["library"] = str(compile_library(
+            BINDING / "late_data.cc", options["folder"] / "late_data.so", "torch"))
     try:
-        for row in importlib.import_module(module).rows(Setup(until=until, **given)):
+        for row in importlib.import_module(module).rows(Setup(until=until, **options)):
             show(row)
     except NoTime:
         show(Row(number, "the rest of this part", "no time was left", FAILED))

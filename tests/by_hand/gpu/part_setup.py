@@ -39,12 +39,12 @@ class Setup:
     def job(self, name: str, worker: str, *arguments: object, ranks: int, controller: str = "mpi",
             **environment: str) -> Job:
         """Raises NoTime."""
-        left = self.until - time.monotonic()
-        if left < 1:
+        seconds_left = self.until - time.monotonic()
+        if seconds_left < 1:
             raise NoTime
         path = os.pathsep.join([PYTHONPATH, str(WORKERS), str(BENCH_WORKERS)])
         return run_job(self.folder / name, WORKERS / f"{worker}.py", *arguments, ranks=ranks,
-                       controller=controller, seconds=left, PYTHONPATH=path, **environment)
+                       controller=controller, seconds=seconds_left, PYTHONPATH=path, **environment)
 
 
 def problem(job: Job, ranks: int) -> str:

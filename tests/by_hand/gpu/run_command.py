@@ -23,9 +23,9 @@ from gpu_table import FAILED, NOT_RUN, PASSED, Row, Table
 from wheel_folder import Manifest, Unusable, open_sealed
 
 PARTS = {  # number: module, and the builds that it runs in
-    "1": ("part_delayed", (PLAIN,)),
+    "1": ("part_gradients", (PLAIN,)),
     "2": ("part_nccl", (NCCL,)),
-    "3": ("part_mixed", (PLAIN, NCCL)),
+    "3": ("part_devices", (PLAIN, NCCL)),
     "4": ("part_cores", (PLAIN,)),
     "5": ("part_images", (NCCL, PLAIN)),
 }
@@ -78,16 +78,16 @@ def _above_zero(text: str) -> float:
     return value
 
 
-def planned(chosen: Sequence[str], without_gpu: bool) -> list[tuple[str, str, str]]:
+def part_builds(chosen: Sequence[str], without_gpu: bool) -> list[tuple[str, str, str]]:
     """Number and module of the parts, and the build of each, in order."""
     known = WITHOUT_GPU if without_gpu else PARTS
     return [(number, known[number][0], build) for number in chosen if number in known
             for build in known[number][1]]
 
 
-def needed_builds(chosen: Sequence[str], without_gpu: bool) -> list[str]:
+def build_names(chosen: Sequence[str], without_gpu: bool) -> list[str]:
     """Of all parts both: that they compile is a result, too."""
-    used = {build for _, _, build in planned(chosen, without_gpu)}
+    used = {build for _, _, build in part_builds(chosen, without_gpu)}
     return [name for name in (PLAIN, NCCL) if name in used or set(chosen) == set(PARTS)]
 
 
@@ -108,13 +108,13 @@ def run_part(number: str, module: str, build: Build, machine: Machine,
              arguments: argparse.Namespace, until: float, show: Callable[[Row], None]) -> None:
     folder = build.folder / f"part-{number}"
     gpus = 0 if arguments.without_gpu else len(machine.gpus)
-    left = until - time.monotonic() - BEFORE_THE_END
-    if left <= 0:
+    seconds_left = until - time.monotonic() - BEFORE_THE_END
+    if seconds_left <= 0:
         return show(Row(number, module, "no time was left", FAILED))
     command = [build.python, build.source / "tests/by_hand/gpu/part_runner.py", number, module,
                "--build", build.name, "--folder", folder, "--gpus", gpus, "--cores", machine.cores,
                "--steps", arguments.steps, "--rounds", arguments.rounds, "--batch", arguments.batch,
-               "--seconds", arguments.seconds, "--left", left]
+               "--seconds", arguments.seconds, "--left", seconds_left]
     with (build.folder / f"part-{number}.log").open("w") as log:
         process = subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=log, cwd=build.folder)
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace, machine: Machine, manifest: Manifest, fol
               f"{row.outcome}", flush=True)
 
     builds = {name: Build(name, folder / name)
-              for name in needed_builds(arguments.parts, arguments.without_gpu)}
+              for name in build_names(arguments.parts, arguments.without_gpu)}
     reason = why_not_nccl(machine, manifest)
     if reason and builds.pop(NCCL, None):
         show(Row("", gpu_builds.NAMES[NCCL], reason, NOT_RUN))
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace, machine: Machine, manifest: Manifest, fol
                                              until)):
         show(row)
         broken |= set() if row.outcome == PASSED else {name}
-    for number, module, name in planned(arguments.parts, arguments.without_gpu):
+    for number, module, name in part_builds(arguments.parts, arguments.without_gpu):
         if name in broken:
             show(Row(number, module, f"the {gpu_builds.NAMES[name]} failed", FAILED))
         else:

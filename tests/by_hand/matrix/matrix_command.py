@@ -21,8 +21,8 @@ from pathlib import Path
 import own_machine
 from launch import Job
 from matrix_page import grid, put_into, text
-from matrix_results import FAILED, NOT_BUILT, PASSED, Counted, Matrix, Record
-from matrix_rows import DEBIAN, TORCH, Row, Unusable, chosen, newest_of_index, plan
+from matrix_results import FAILED, NOT_BUILT, PASSED, Matrix, Record, SuiteCounts
+from matrix_rows import DEBIAN, TORCH, Row, Unusable, choose_rows, newest_of_index, plan
 from own_machine import NoMachine
 from quick_tests import SUITES
 from report import cell
@@ -61,7 +61,7 @@ def try_row(environment: RowEnvironment, show: Say, say: Say) -> Record:
     row = environment.row
     record = Record(row)
 
-    def timed(step: str, function: Callable[[], None]) -> None:
+    def run_step(step: str, function: Callable[[], None]) -> None:
         show(f"{row.name}: {step}")
         begun = time.monotonic()
         try:
@@ -71,11 +71,11 @@ def try_row(environment: RowEnvironment, show: Say, say: Say) -> Record:
         say(f"{row.name} {step}: {record.seconds[step]:g} s")
 
     try:
-        timed("install", environment.install)
+        run_step("install", environment.install)
         record.versions, record.ended = environment.versions(), NOT_BUILT
-        timed("build", environment.build)
+        run_step("build", environment.build)
         record.ended = FAILED
-        timed("test", lambda: run_tests(environment, record, show, say))
+        run_step("test", lambda: run_tests(environment, record, show, say))
     except Stopped as stopped:
         record.error = environment.without_folder(str(stopped))
         say(f"{row.name}: {record.ended}: {record.error}")
@@ -91,7 +91,7 @@ def run_tests(environment: RowEnvironment, record: Record, show: Say, say: Say) 
         run = job.run(environment.folder / suite.name, suite.seconds,
                       lambda done, suite=suite: show(f"{row.name}: {suite.name}, {done} tests"))
         say(f"{row.name} {suite.name}:", cell(run), f" {run.seconds:g} s", run.cut)
-        record.suites[suite.name] = Counted.of(run, environment.without_folder)
+        record.suites[suite.name] = SuiteCounts.of(run, environment.without_folder)
 
 
 def run_here(row: Row, arguments: argparse.Namespace, console: Console) -> Record:
@@ -141,7 +141,7 @@ def main() -> int:
     forget_own_programs()
     try:
         planned = plan(newest_of_index(TORCH))
-        rows = chosen(planned, arguments.only) if arguments.only else planned
+        rows = choose_rows(planned, arguments.only) if arguments.only else planned
         check_place(arguments.output, rows)
         matrix = Matrix(arguments.output / "versions.json", "tests/by_hand/matrix/run")
     except Unusable as error:
@@ -175,8 +175,8 @@ def finish(arguments: argparse.Namespace, rows: Sequence[Row], matrix: Matrix, c
 def forget_own_programs() -> None:
     """The environment of this Python may be activated, and has an MPI: no row may find that."""
     own = Path(sys.executable).parent
-    kept = [each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != own]
-    os.environ["PATH"] = os.pathsep.join(kept)
+    entries = [entry for entry in os.environ["PATH"].split(os.pathsep) if Path(entry) != own]
+    os.environ["PATH"] = os.pathsep.join(entries)
 
 
 def check_place(output: Path, rows: Sequence[Row]) -> None:

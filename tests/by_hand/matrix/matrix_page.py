@@ -50,9 +50,9 @@ def text(results: Results) -> str:
     shown = grid(results)
     sections = (markdown.table(shown.columns, shown.rows), [_bounds(results)], [_where(results)],
                 [f"    {command}" for command in results.commands],
-                _titled("What failed", _failures(results)),
-                _titled("What was skipped", _skips(results)),
-                *(_titled(f"The quick tests for {name}", _suites(framework))
+                _section("What failed", _failures(results)),
+                _section("What was skipped", _skips(results)),
+                *(_section(f"The quick tests for {name}", _suites(framework))
                   for framework, name in NAMES.items()))
     return "\n" + "".join("\n".join((*lines, "", "")) for lines in sections if lines)
 
@@ -64,8 +64,8 @@ def _bounds(results: Results) -> str:
         if framework not in tried:
             sentences.append(f"No version of {name} has been tried this way yet.")
             continue
-        found = bounds(results.records(), framework)
-        sentences.append(f"{name} {found[0]} to {found[1]} can be built with." if found
+        limits = bounds(results.records(), framework)
+        sentences.append(f"{name} {limits[0]} to {limits[1]} can be built with." if limits
                          else f"No version of {name} has passed.")
     return " ".join(sentences)
 
@@ -81,7 +81,7 @@ def _where(results: Results) -> str:
         f"{machine['system']}, Linux {machine['kernel']}, Python {machine['python']}:", 112)
 
 
-def _titled(title: str, lines: list[str]) -> list[str]:
+def _section(title: str, lines: list[str]) -> list[str]:
     return [f"## {title}", "", *lines] if lines else []
 
 

@@ -22,7 +22,7 @@ ALIKE = ("cpu", "cores", "system", "python")
 
 
 @dataclass(frozen=True)
-class Counted:
+class SuiteCounts:
     """The tests of a suite: errors of failed ones by name, numbers of skipped ones by reason; `cut`
     says how the suite ended if not as it should."""
 
@@ -32,7 +32,7 @@ class Counted:
     cut: str = ""
 
     @classmethod
-    def of(cls, run: Run, shortened: Callable[[str], str]) -> Counted:
+    def of(cls, run: Run, shortened: Callable[[str], str]) -> SuiteCounts:
         reasons = (shortened(outcome.why).removeprefix("Skipped: ")
                    for outcome in run.tests.values() if outcome.status == "skipped")
         failed = {test: shortened(outcome.why) for test, outcome in run.tests.items()
@@ -55,7 +55,7 @@ class Record:
     error: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    suites: dict[str, Counted] = field(default_factory=dict)
+    suites: dict[str, SuiteCounts] = field(default_factory=dict)
 
     def passed(self) -> int:
         return sum(suite.passed for suite in self.suites.values())
@@ -74,7 +74,7 @@ class Record:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Record:
-        suites = {name: Counted(**suite) for name, suite in document["suites"].items()}
+        suites = {name: SuiteCounts(**suite) for name, suite in document["suites"].items()}
         return cls(**{**document, "row": Row(**document["row"]), "suites": suites})
 
 
@@ -137,8 +137,8 @@ class Results:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Results:
-        records = {Row(**each["row"]): Record.from_json(each)
-                   for each in document["rows"].values()}
+        records = {Row(**record["row"]): Record.from_json(record)
+                   for record in document["rows"].values()}
         planned = [Row(**row) for row in document["planned"]]
         rows = sorted({*planned, *records}, key=Row.place)
         return cls(document["machine"], document["commands"],

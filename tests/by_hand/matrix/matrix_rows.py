@@ -52,20 +52,20 @@ def plan(newest_torch: Sequence[str]) -> list[Row]:
                    for framework in versions]
 
 
-def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
+def choose_rows(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
     """Those that `only` names, in its order: rows, or the first words of rows, as in 'mpich'.
 
     Raises:
         Unusable: a name is that of no row.
     """
-    found = []
+    selection = []
     for name in only:
         named = [row for row in rows if f"{row.name}-".startswith(f"{name}-")]
         if not named:
             raise Unusable(f"{name!r} is not one of {', '.join(row.name for row in rows)}, nor "
                            "how some of them begin")
-        found += named
-    return list(dict.fromkeys(found))
+        selection += named
+    return list(dict.fromkeys(selection))
 
 
 def in_order(versions: Collection[str]) -> tuple[str, ...]:
@@ -78,15 +78,15 @@ def newest_of_index(distribution: str) -> list[str]:
     Raises:
         Unusable: pip gets no answer.
     """
-    asked = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "--json",
          distribution],
         stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if asked.returncode:
-        raise Unusable(f"pip index versions {distribution}: {asked.stderr.strip()}")
-    return newest(json.loads(asked.stdout)["versions"])
+    if answer.returncode:
+        raise Unusable(f"pip index versions {distribution}: {answer.stderr.strip()}")
+    return newest(json.loads(answer.stdout)["versions"])
 
 
 def newest(versions: Collection[str]) -> list[str]:
-    minors = {f"{found.major}.{found.minor}" for found in map(Version, versions)}
+    minors = {f"{version.major}.{version.minor}" for version in map(Version, versions)}
     return list(in_order(minors)[-NEWEST:])

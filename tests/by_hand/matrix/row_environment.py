@@ -58,7 +58,7 @@ class RowEnvironment:
         self.home.mkdir(parents=True)
         copy_repository(self.source, self.folder.parent)
         self._run("install", sys.executable, "-m", "building.make_venv", self.programs.parent)
-        self._pip("install", "--upgrade", pinned("pip"))
+        self._pip("install", "--upgrade", requirement_of("pip"))
         self._pip("install", *requirements(self.row))
         self._run("install", self.column.python, "-c", f"import {self.row.framework}")
 
@@ -73,12 +73,13 @@ class RowEnvironment:
 
     def versions(self) -> dict[str, str]:
         """Of what matters, by distribution or Debian's package."""
-        listed = json.loads(self._said(self.column.python, "-m", "pip", "list", "--format=json"))
-        found = {each["name"].replace("_", "-"): each["version"] for each in listed}
+        packages = json.loads(
+            self._output_of(self.column.python, "-m", "pip", "list", "--format=json"))
+        by_name = {package["name"].replace("_", "-"): package["version"] for package in packages}
         if self.row.mpi == DEBIAN:
             package = DEBIAN_PACKAGES[0]
-            found["openmpi"] = self._said("dpkg-query", "-W", "-f", "${Version}", package)
-        return {name: found[name] for name in SHOWN if name in found}
+            by_name["openmpi"] = self._output_of("dpkg-query", "-W", "-f", "${Version}", package)
+        return {name: by_name[name] for name in SHOWN if name in by_name}
 
     def remove(self) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
@@ -103,7 +104,7 @@ class RowEnvironment:
                 raise Stopped(f"no end after {seconds:g} s" if code == TIMEOUT
                               else first_error(log.read()))
 
-    def _said(self, *command: str) -> str:
+    def _output_of(self, *command: str) -> str:
         return subprocess.run(command, env=self.column.environ(), check=True, text=True,
                               capture_output=True).stdout
 
@@ -112,7 +113,7 @@ def requirements(row: Row) -> list[str]:
     """In one command, so that pip finds versions that suit the framework."""
     wheels = [WHEELS[row.mpi]] if row.mpi in WHEELS else []
     return [f"{DISTRIBUTIONS[row.framework]}=={row.version}.*",
-            *map(pinned, (*wheels, *TESTS_NEED))]
+            *map(requirement_of, (*wheels, *TESTS_NEED))]
 
 
 def variables(row: Row) -> dict[str, str]:
@@ -122,7 +123,7 @@ def variables(row: Row) -> dict[str, str]:
             **{f"HOROVOD_WITH_{part}": "1" for part in (framework, "MPI", "GLOO")}}
 
 
-def pinned(name: str) -> str:
+def requirement_of(name: str) -> str:
     """The requirement of constraints.txt."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"{name}=="))

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from data_sets import tfrecord
 from gloo_ranks import GlooRanks
-from input_reports import said
+from jobs import rank_lines
 
 from horovod_opt.io import index
 from horovod_opt.io.order.order import Order
@@ -70,65 +70,65 @@ def _run(random: Random, victim: str) -> Run:
     return Run(ranks, workers, victim, random.uniform(0, RUN_SECONDS / 2))
 
 
-def perform(one: InputTrial, folder: Path) -> dict:
+def perform(trial: InputTrial, folder: Path) -> dict:
     """What a line of the soak run's results holds. The folder stays if something is wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
     tfrecord(folder / "data.tfrecord",
-             (number.to_bytes(4, "little") + bytes(number % 50) for number in range(one.samples)))
-    state, found, taken, killed = folder / "state.json", [], [], 0
-    for number, run in enumerate(one.runs):
+             (number.to_bytes(4, "little") + bytes(number % 50) for number in range(trial.samples)))
+    state, problems, lines, killed = folder / "state.json", [], [], 0
+    for number, run in enumerate(trial.runs):
         before = _position(state)
         part = folder / f"run-{number}"
-        problems, was_killed = _perform(one, run, part, state)
-        found += [f"run {number}: {problem}" for problem in problems]
+        of_run, was_killed = _perform(trial, run, part, state)
+        problems += [f"run {number}: {problem}" for problem in of_run]
         killed += was_killed
-        taken += _counted(said(part, run.ranks), before, _position(state))
-    if not found:
-        found = _wrong(one, taken, _position(state), folder / "data.tfrecord")
-    if not found:
+        lines += _committed_lines(rank_lines(part, run.ranks), before, _position(state))
+    if not problems:
+        problems = _wrong(trial, lines, _position(state), folder / "data.tfrecord")
+    if not problems:
         shutil.rmtree(folder)
-    return {"seed": one.seed, "trial": one.describe(), "found": found,
+    return {"seed": trial.seed, "trial": trial.describe(), "found": problems,
             "seconds": round(time.monotonic() - begun, 1),
-            "results": sum(len(line["numbers"]) for line in taken), "killed": killed,
+            "results": sum(len(line["numbers"]) for line in lines), "killed": killed,
             "planned_iterations": 0}
 
 
 def _position(state: Path) -> tuple[int, int]:
     if not state.exists():
         return 0, 0
-    kept = json.loads(state.read_text())
-    return kept["epoch"], kept["position"]
+    place = json.loads(state.read_text())
+    return place["epoch"], place["position"]
 
 
-def _perform(one: InputTrial, run: Run, folder: Path, state: Path) -> tuple[list[str], bool]:
+def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[list[str], bool]:
     """What went wrong: ranks that do not end when one was killed, or fail when none was. And
     whether somebody was: a job may be over before."""
     folder.mkdir()
-    batch = one.batch.get("global_batch_size") or run.ranks * one.batch["batch_size"]
-    settings = {"open": one.options, "loader": {**one.batch, "workers": run.workers},
-                "epochs": one.epochs, "save_every": one.save_every,
-                "step_seconds": RUN_SECONDS * batch / (one.samples * one.epochs)}
+    batch = trial.batch.get("global_batch_size") or run.ranks * trial.batch["batch_size"]
+    settings = {"open": trial.options, "loader": {**trial.batch, "workers": run.workers},
+                "epochs": trial.epochs, "save_every": trial.save_every,
+                "step_seconds": RUN_SECONDS * batch / (trial.samples * trial.epochs)}
     job = GlooRanks(folder, WORKER, folder.parent / "data.tfrecord", json.dumps(settings), state,
                     ranks=run.ranks)
     try:
         workers = _kill(job, run, folder) if run.victim else []
-        ended = job.ended(END_SECONDS if run.victim else START_SECONDS)
+        ends = job.wait(END_SECONDS if run.victim else START_SECONDS)
     except subprocess.TimeoutExpired:
         return [f"hangs, with {run.victim or 'nobody'} killed"], bool(run.victim)
     finally:
         job.kill()
-    _, left = psutil.wait_procs(workers, timeout=15)
-    found = [f"outlives its rank: {process}" for process in left]
-    failed = [f"rank {rank}: {each.errors[-2000:]}" for rank, each in enumerate(ended) if each.code]
-    return found + failed * (not run.victim), bool(failed and run.victim)
+    _, survivors = psutil.wait_procs(workers, timeout=15)
+    problems = [f"outlives its rank: {process}" for process in survivors]
+    failed = [f"rank {rank}: {end.errors[-2000:]}" for rank, end in enumerate(ends) if end.code]
+    return problems + failed * (not run.victim), bool(failed and run.victim)
 
 
 def _kill(job: GlooRanks, run: Run, folder: Path) -> list[psutil.Process]:
     """Returns the workers that were there."""
     deadline = time.monotonic() + START_SECONDS
-    while not all(said(folder, run.ranks)) and time.monotonic() < deadline and any(
+    while not all(rank_lines(folder, run.ranks)) and time.monotonic() < deadline and any(
             process.poll() is None for process in job.processes):
         time.sleep(0.02)
     time.sleep(run.seconds)
@@ -148,31 +148,31 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _counted(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
-             end: tuple[int, int]) -> list[dict]:
+def _committed_lines(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
+                     end: tuple[int, int]) -> list[dict]:
     """What ranks took between two states; later steps are not in the state and come again."""
     return [line for lines in reports for line in lines
             if begin <= (line["epoch"], line["start"]) < end]
 
 
-def _wrong(one: InputTrial, taken: Sequence[dict], end: tuple[int, int],
+def _wrong(trial: InputTrial, lines: Sequence[dict], end: tuple[int, int],
            data: Path) -> list[str]:
     """What was lost or came twice, and steps with other samples than the order has for them."""
-    order = Order(one.samples, one.options["chunk_samples"], None, None, one.options["seed"],
-                  index.load(data).digest, one.options["shuffle"])
-    found = []
-    if end != (one.epochs, 0):
-        found.append(f"the last state is at {end}, not at the end of epoch {one.epochs - 1}")
-    for epoch in range(one.epochs):
+    order = Order(trial.samples, trial.options["chunk_samples"], None, None, trial.options["seed"],
+                  index.load(data).digest, trial.options["shuffle"])
+    problems = []
+    if end != (trial.epochs, 0):
+        problems.append(f"the last state is at {end}, not at the end of epoch {trial.epochs - 1}")
+    for epoch in range(trial.epochs):
         steps: dict[tuple[int, int], list[int]] = {}
-        for line in taken:
+        for line in lines:
             if line["epoch"] == epoch:
                 steps.setdefault((line["start"], line["end"]), []).extend(line["numbers"])
         numbers = [number for step in steps.values() for number in step]
-        if sorted(numbers) != list(range(one.samples)):
-            found.append(f"epoch {epoch}: lost {sorted({*range(one.samples)} - {*numbers})}, "
-                         f"{len(numbers) - len({*numbers})} come twice")
-        found += [f"epoch {epoch}, positions {start} to {end}: other samples"
-                  for (start, end), step in steps.items()
-                  if sorted(step) != sorted(order.at(epoch, np.arange(start, end)).tolist())]
-    return found
+        if sorted(numbers) != list(range(trial.samples)):
+            problems.append(f"epoch {epoch}: lost {sorted({*range(trial.samples)} - {*numbers})}, "
+                            f"{len(numbers) - len({*numbers})} come twice")
+        problems += [f"epoch {epoch}, positions {start} to {end}: other samples"
+                     for (start, end), step in steps.items()
+                     if sorted(step) != sorted(order.at(epoch, np.arange(start, end)).tolist())]
+    return problems

@@ -33,17 +33,17 @@ def indices(collective: Collective, rank: int) -> np.ndarray:
     return (np.arange(collective.length) * 7 + rank) % ROWS
 
 
-def results(function: Function, numbers: Sequence[float], taken: bool, present: Sequence[int]
+def results(function: Function, numbers: Sequence[float], branch: bool, present: Sequence[int]
             ) -> dict[int, Arrays]:
     """By rank, what the function returns if it is called with these numbers, by rank.
 
     Ranks that are not `present` have joined. `taken`: the branches are. One array for each
     collective; if the function goes through them several times, only the number that comes out."""
     if function.times == 1:
-        return _once(function, dict(enumerate(numbers)), taken, present)
+        return _once(function, dict(enumerate(numbers)), branch, present)
     values = {rank: np.float32(numbers[rank]) for rank in present}
     for _ in range(function.times):
-        arrays = _once(function, values, taken, present)
+        arrays = _once(function, values, branch, present)
         values = {rank: np.mod(values[rank] + total(arrays[rank]), np.float32(5))
                   for rank in present}
     return {rank: [np.asarray(value)] for rank, value in values.items()}
@@ -57,24 +57,24 @@ def _numpy_type(about: Collective) -> str:
     return "float32" if about.dtype == "bfloat16" else about.dtype
 
 
-def _once(function: Function, numbers: dict[int, float], taken: bool, present: Sequence[int]
+def _once(function: Function, numbers: dict[int, float], branch: bool, present: Sequence[int]
           ) -> dict[int, Arrays]:
-    got: dict[int, Arrays] = {rank: [] for rank in present}
+    arrays: dict[int, Arrays] = {rank: [] for rank in present}
     for collective in function.collectives:
         group = collective.among or range(len(numbers))
         mine = {}
         for rank in present:
-            first = np.float32(numbers[rank]) + total([got[rank][i] for i in collective.sources])
+            first = np.float32(numbers[rank]) + total([arrays[rank][i] for i in collective.sources])
             elements = length(collective, rank, len(group))
             row = np.mod(first + np.arange(elements, dtype=np.float32), np.float32(3)) + 1
             mine[rank] = row.astype(_numpy_type(collective))
         active = [rank for rank in group if rank in mine]
         shared = dict(mine)
-        if taken or not collective.sometimes:
+        if branch or not collective.sometimes:
             shared.update(zip(active, _collective(collective, [mine[r] for r in active], active)))
         for rank in present:
-            got[rank].append(shared[rank])
-    return got
+            arrays[rank].append(shared[rank])
+    return arrays
 
 
 def _collective(about: Collective, parts: Arrays, ranks: Sequence[int]) -> Arrays:
@@ -122,7 +122,7 @@ class Weights:
         for parameter, size in enumerate(about.parameters):
             reduced = np.zeros(size, np.float32)
             for rank in present:
-                if about.branches.taken(rank, step, parameter):
+                if about.branches.takes(rank, step, parameter):
                     for pass_ in range(about.passes):
                         reduced += gradient(about, rank, step, pass_, parameter)
             if about.op == "Average":

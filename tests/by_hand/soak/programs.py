@@ -61,7 +61,7 @@ class Branches(NamedTuple):
     b: int
     m: int
 
-    def taken(self, rank: int, step: int, parameter: int) -> bool:
+    def takes(self, rank: int, step: int, parameter: int) -> bool:
         if parameter == 0 or self.m == 0:
             return True
         return (step * self.a + rank * self.b + parameter) % self.m != 0

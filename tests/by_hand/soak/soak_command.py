@@ -101,8 +101,8 @@ def built() -> tuple[list[str], list[str]]:
         raise Unusable(f"horovod-opt is not installed for {sys.executable}")
     names = {"TensorFlow": "tensorflow", "PyTorch": "torch"}
     frameworks = [names[name] for name in notes["frameworks"] if name in names]
-    found = {name.lower() for name in build.controllers()}
-    controllers = [name for name in CONTROLLERS if name in found]
+    known = {name.lower() for name in build.controllers()}
+    controllers = [name for name in CONTROLLERS if name in known]
     if not frameworks or not controllers:
         raise Unusable("this Horovod was built for no framework or no controller")
     return frameworks, controllers
@@ -112,35 +112,35 @@ def trials_from(seed: int, groups: bool, frameworks: list[str],
                 controllers: list[str]) -> Iterator[Trial]:
     """Those that this Horovod can run."""
     while True:
-        one = trial(seed, groups)
-        if one.framework in frameworks and one.controller in controllers:
-            yield one
+        candidate = trial(seed, groups)
+        if candidate.framework in frameworks and candidate.controller in controllers:
+            yield candidate
         seed = (seed + 1) % SEEDS
 
 
-def perform(one: Trial | InputTrial, folder: Path) -> dict:
+def perform(trial: Trial | InputTrial, folder: Path) -> dict:
     """Runs a trial; what a line of the results holds. Its folder stays if something is wrong."""
-    if isinstance(one, InputTrial):
-        return input_trials.perform(one, folder)
+    if isinstance(trial, InputTrial):
+        return input_trials.perform(trial, folder)
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.monotonic()
     try:
-        job = run_job(folder, WORKER, one.seed, int(one.groups), STACKS_SECONDS, ranks=one.ranks,
-                      controller=one.controller, **one.settings,
+        job = run_job(folder, WORKER, trial.seed, int(trial.groups), STACKS_SECONDS,
+                      ranks=trial.ranks, controller=trial.controller, **trial.settings,
                       PYTHONPATH=os.pathsep.join([PYTHONPATH, str(HERE.resolve())]))
     except BaseException:
         for process in psutil.Process().children(recursive=True):
             process.kill()
         raise
     reports = job.reports()
-    found = problems(one, job.code, job.hung, job.survivors, reports)
-    if not found:
+    wrong = problems(trial, job.code, job.hung, job.survivors, reports)
+    if not wrong:
         shutil.rmtree(folder)
-    rounds = [seen for report in reports.values() for seen in report["rounds"]]
-    return {"seed": one.seed, "trial": one.describe(), "found": found,
+    rounds = [part for report in reports.values() for part in report["rounds"]]
+    return {"seed": trial.seed, "trial": trial.describe(), "found": wrong,
             "seconds": round(time.monotonic() - begun, 1),
-            "results": sum(seen["checked"] for seen in rounds),
-            "planned_iterations": sum(seen["planned"] for seen in rounds)}
+            "results": sum(part["checked"] for part in rounds),
+            "planned_iterations": sum(part["planned"] for part in rounds)}
 
 
 def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
@@ -154,30 +154,30 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
             TimeElapsedColumn(), BarColumn(), TextColumn("{task.description}"),
             console=console, transient=True) as progress:
         bar = progress.add_task("", total=60 * arguments.minutes)
-        for one in chosen:
+        for trial in chosen:
             progress.update(
                 bar, completed=60 * arguments.minutes - (deadline - time.monotonic()),
                 description=f"{ended} trials, {results} results, {len(wrong)} went wrong")
-            console.print(f"[bold]{one.seed}[/] {escape(one.describe())}", soft_wrap=True)
-            seen = perform(one, folder / str(one.seed))
-            file.write(json.dumps(seen) + "\n")
+            console.print(f"[bold]{trial.seed}[/] {escape(trial.describe())}", soft_wrap=True)
+            outcome = perform(trial, folder / str(trial.seed))
+            file.write(json.dumps(outcome) + "\n")
             file.flush()
-            ended, results = ended + 1, results + seen["results"]
-            iterations += seen["planned_iterations"]
-            if seen["found"]:
-                wrong.append(seen)
-                _show(seen, arguments, folder, console)
+            ended, results = ended + 1, results + outcome["results"]
+            iterations += outcome["planned_iterations"]
+            if outcome["found"]:
+                wrong.append(outcome)
+                _show(outcome, arguments, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
     console.print(f"{ended} trials, {results} results compared, {iterations} planned iterations")
     return wrong
 
 
-def _show(seen: dict, arguments: argparse.Namespace, folder: Path, console: Console) -> None:
-    for problem in seen["found"]:
+def _show(outcome: dict, arguments: argparse.Namespace, folder: Path, console: Console) -> None:
+    for problem in outcome["found"]:
         console.print(f"  [red]{escape(problem)}[/]", soft_wrap=True)
-    console.print(f"  see {folder / str(seen['seed'])}; again: "
-                  f"{_replay(seen['seed'], arguments)}",
+    console.print(f"  see {folder / str(outcome['seed'])}; again: "
+                  f"{_replay(outcome['seed'], arguments)}",
                   soft_wrap=True)
 
 
@@ -186,7 +186,7 @@ def _replay(seed: int | str, arguments: argparse.Namespace) -> str:
     return f"make soak SOAK_ARGS='{kind}--replay {seed}'"
 
 
-def chosen_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
+def choose_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
     """Raises Unusable if this Horovod cannot run them."""
     frameworks, controllers = built()
     if arguments.input:
@@ -196,11 +196,11 @@ def chosen_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]
         return (input_trials.trial((first + number) % SEEDS) for number in count())
     if arguments.replay is None:
         return trials_from(arguments.seed, arguments.groups, frameworks, controllers)
-    one = trial(arguments.replay, arguments.groups)
-    if one.framework not in frameworks or one.controller not in controllers:
-        raise Unusable(f"this Horovod was built without what the trial needs: {one.framework}, "
-                       f"{one.controller}")
-    return iter([one])
+    chosen = trial(arguments.replay, arguments.groups)
+    if chosen.framework not in frameworks or chosen.controller not in controllers:
+        raise Unusable(f"this Horovod was built without what the trial needs: {chosen.framework}, "
+                       f"{chosen.controller}")
+    return iter([chosen])
 
 
 def main() -> int:
@@ -209,7 +209,7 @@ def main() -> int:
         return simulate(arguments.runs)
     console = Console(highlight=False)
     try:
-        chosen = chosen_trials(arguments)
+        chosen = choose_trials(arguments)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -226,7 +226,7 @@ def main() -> int:
         console.print(f"interrupted; what has ended is in {arguments.json}")
         return INTERRUPTED
     if wrong:
-        console.print("went wrong: " + ", ".join(str(seen["seed"]) for seen in wrong))
+        console.print("went wrong: " + ", ".join(str(outcome["seed"]) for outcome in wrong))
     return 1 if wrong else 0
 
 

@@ -77,7 +77,7 @@ class Trial(NamedTuple):
 
     def describe(self) -> str:
         return (f"{self.framework}, {self.controller}, {self.ranks} ranks{_list(self.settings)}: "
-                + "; ".join(_words(each) for each in self.rounds))
+                + "; ".join(_words(round_) for round_ in self.rounds))
 
 
 def trial(seed: int, groups: bool = False) -> Trial:
@@ -93,18 +93,18 @@ def trial(seed: int, groups: bool = False) -> Trial:
     rounds = tuple(_round(random, framework, ranks, may_join, number == last)
                    for number in range(last + 1))
     if groups:
-        rounds = tuple(_in_groups(random, ranks, one) for one in rounds)
+        rounds = tuple(_in_groups(random, ranks, plain) for plain in rounds)
     return Trial(seed, framework, controller, ranks, settings, rounds, groups)
 
 
-def _in_groups(random: Random, ranks: int, one: Round) -> Round:
+def _in_groups(random: Random, ranks: int, round_: Round) -> Round:
     of_a_group = random.choice(["1", "2"]) if ranks == 4 else "1"
-    settings = {name: value for name, value in one.settings.items()
+    settings = {name: value for name, value in round_.settings.items()
                 if name.startswith("HOROVOD_STALL") or name in OF_MODE["topo"]}
     settings.pop("HOROVOD_OPT_SHARED_MEMORY", None)
     settings |= {"HOROVOD_OPT_NODE_RANKS": of_a_group,
                  "HOROVOD_OPT_TCP_MESSAGES": random.choice(["0", "1"])}
-    return one._replace(mode="topo", settings=settings)
+    return round_._replace(mode="topo", settings=settings)
 
 
 def _some(random: Random, possible: dict[str, tuple[str, ...]]) -> dict[str, str]:
@@ -142,13 +142,14 @@ def turns_of(phase: Phase, rank: int) -> int:
     return phase.steps_of_rank[rank] + phase.after
 
 
-def _words(one: Round) -> str:
+def _words(round_: Round) -> str:
     names = {Calls: "calls", Uneven: "join", Training: "training"}
-    words = [one.mode + _list(one.settings),
+    words = [round_.mode + _list(round_.settings),
              ", ".join(f"{len(phase.threads)} threads" if isinstance(phase, Calls)
-                       and len(phase.threads) > 1 else names[type(phase)] for phase in one.phases)]
-    if one.fault:
-        words.append(f"{one.fault.kind} on rank {one.fault.rank} in phase {one.fault.phase}")
+                       and len(phase.threads) > 1 else names[type(phase)]
+                       for phase in round_.phases)]
+    if fault := round_.fault:
+        words.append(f"{fault.kind} on rank {fault.rank} in phase {fault.phase}")
     return ", ".join(words)
 
 

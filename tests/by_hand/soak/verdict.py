@@ -20,56 +20,56 @@ def problems(trial: Trial, code: int, hung: bool, survivors: Sequence[str],
     """Empty if everything went as it has to. `reports` by rank, as soak_rank.py writes them."""
     if hung:
         return ["hangs"]
-    found = [f"outlives the job: {process}" for process in survivors]
+    texts = [f"outlives the job: {process}" for process in survivors]
     last = len(trial.rounds) - 1
     fault = trial.rounds[last].fault
     refused = any(report["rounds"][last]["refused"] for report in reports.values()
                   if len(report["rounds"]) > last)
     killed = fault is not None and fault.kind in ENDS_JOB and not refused
     if killed != (code != 0):
-        found.append(f"the job ends with exit status {code}")
+        texts.append(f"the job ends with exit status {code}")
     for rank in range(trial.ranks):
-        found += [f"rank {rank}: {problem}" for problem in _rank(
+        texts += [f"rank {rank}: {problem}" for problem in _rank(
             trial, rank, reports.get(rank, {}).get("rounds", []), killed)]
-    return found + _disagreements(trial, reports)
+    return texts + _disagreements(trial, reports)
 
 
 def _rank(trial: Trial, rank: int, rounds: Sequence[Mapping], killed: bool) -> list[str]:
-    found = []
+    texts = []
     # The launcher may end the others before they can report.
     needed = len(trial.rounds) - killed
     if len(rounds) < needed:
-        found.append(f"no report of round {len(rounds)}")
-    for number, (one, seen) in enumerate(zip(trial.rounds, rounds)):
-        found += [f"round {number}: {problem}" for problem in _round(one, rank, seen)]
-    return found
+        texts.append(f"no report of round {len(rounds)}")
+    for number, (round_, outcome) in enumerate(zip(trial.rounds, rounds)):
+        texts += [f"round {number}: {problem}" for problem in _round(round_, rank, outcome)]
+    return texts
 
 
-def _round(one: Round, rank: int, seen: Mapping) -> list[str]:
-    found = [f"differs: {different}" for different in seen["different"]]
-    kind, error = one.fault.kind if one.fault else "", seen["error"]
+def _round(round_: Round, rank: int, outcome: Mapping) -> list[str]:
+    texts = [f"differs: {different}" for different in outcome["different"]]
+    kind, error = round_.fault.kind if round_.fault else "", outcome["error"]
     if kind in REFUSED:
-        return found if seen["refused"] else [*found, "settings that differ are not refused"]
-    if seen["refused"]:
-        return found if "scp" in one.mode else [*found, f"refused: {seen['refused']}"]
+        return texts if outcome["refused"] else [*texts, "settings that differ are not refused"]
+    if outcome["refused"]:
+        return texts if "scp" in round_.mode else [*texts, f"refused: {outcome['refused']}"]
     if kind not in (*ENDS_ROUND, *ENDS_JOB):
-        return [*found, error] if error else found
+        return [*texts, error] if error else texts
     # Upstream's inspector sees only the global process set; and TensorFlow may let Horovod's own
     # thread go on with the graph, so that it is what stays away.
     if kind == "never" and not error:
-        return found
-    expected = (CULPRIT if kind in CULPRIT and rank == one.fault.rank else OTHERS)[kind]
+        return texts
+    expected = (CULPRIT if kind in CULPRIT and rank == round_.fault.rank else OTHERS)[kind]
     if not any(text in error for text in expected):
-        found.append(f"after {kind} on rank {one.fault.rank}: {error or 'no error'}")
-    return found
+        texts.append(f"after {kind} on rank {round_.fault.rank}: {error or 'no error'}")
+    return texts
 
 
 def _disagreements(trial: Trial, reports: Mapping[int, Mapping]) -> list[str]:
     """Rounds whose settings some ranks refused and others did not."""
-    found = []
+    texts = []
     for number in range(len(trial.rounds)):
         refused = {bool(report["rounds"][number]["refused"]) for report in reports.values()
                    if len(report["rounds"]) > number}
         if len(refused) > 1:
-            found.append(f"round {number}: refused on some ranks only")
-    return found
+            texts.append(f"round {number}: refused on some ranks only")
+    return texts

@@ -48,8 +48,8 @@ def copy_changed(checkout: Path, folder: Path,
         path = folder / "test" / name
         text = path.read_text()
         for pattern, replacement in rules:
-            text, found = re.subn(pattern, replacement, text)
-            if not found:
+            text, count = re.subn(pattern, replacement, text)
+            if not count:
                 raise Unusable(f"{checkout}/test/{name} has no {pattern}: is it v0.28.1?")
         path.write_text(text)
     return folder

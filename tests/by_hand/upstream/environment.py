@@ -61,18 +61,18 @@ def examine(python: str, needs: Iterable[str], install: str, *, patched: bool) -
     """
     environ = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
     try:
-        found = json.loads(subprocess.run([python, "-c", EXAMINE, *needs], env=environ,
+        facts = json.loads(subprocess.run([python, "-c", EXAMINE, *needs], env=environ,
                                           text=True, check=True, capture_output=True).stdout)
     except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
         raise Unusable(f"{python} does not run: {error}") from error
-    horovod = found["versions"].get("horovod", "")
+    horovod = facts["versions"].get("horovod", "")
     if not horovod:
         raise Unusable(f"no Horovod is installed for {python}")
     if ("+opt" in horovod) != patched:
         expected = "horovod-opt" if patched else f"a plain build of Horovod {VERSION}"
         raise Unusable(f"Horovod {horovod} is installed for {python}, not {expected}")
-    if found["missing"]:
-        missing = " ".join(found["missing"])
+    if facts["missing"]:
+        missing = " ".join(facts["missing"])
         remedy = install.format(python=python, missing=missing)
         raise Unusable(f"{python} lacks {missing}: {remedy}")
-    return found["versions"]
+    return facts["versions"]

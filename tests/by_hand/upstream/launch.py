@@ -41,12 +41,12 @@ class Column:
 
     def environ(self) -> dict[str, str]:
         """The shell's, without Horovod's settings; of ours, HOROVOD_OPT_* but the mode stay."""
-        kept = {name: text for name, text in os.environ.items()
-                if "HOROVOD" not in name or (self.mode and name.startswith("HOROVOD_OPT_"))}
+        inherited = {name: text for name, text in os.environ.items()
+                     if "HOROVOD" not in name or (self.mode and name.startswith("HOROVOD_OPT_"))}
         environ = {
             "OMP_NUM_THREADS": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
-            **kept,
+            **inherited,
             "PYTHONDONTWRITEBYTECODE": "1",
             # horovodrun takes mpirun, and upstream's tests take python, from the PATH.
             "PATH": f"{Path(self.python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -132,20 +132,20 @@ class Job:
 
 def kill_marked(marker: str) -> None:
     """Ends every process of the job, also those that a launcher gave a session of their own."""
-    while left := _of_job(marker):
-        for process in left:
+    while processes := _of_job(marker):
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=1)
+        psutil.wait_procs(processes, timeout=1)
 
 
 def _of_job(marker: str) -> list[psutil.Process]:
     """Those with the marker, and what they have started: Ray's workers write their name over it."""
-    found = [process for process in psutil.process_iter() if _belongs(process, marker)]
-    for process in found[:]:
+    processes = [process for process in psutil.process_iter() if _belongs(process, marker)]
+    for process in processes[:]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found += process.children(recursive=True)
-    return found
+            processes += process.children(recursive=True)
+    return processes
 
 
 def _belongs(process: psutil.Process, marker: str) -> bool:

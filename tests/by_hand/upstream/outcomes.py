@@ -122,24 +122,24 @@ def regressions(runs: Runs, references: Iterable[str]) -> list[Failure]:
 
     A mode that is itself a reference is compared with the references before it.
     """
-    found, references = [], list(references)
+    failures, references = [], list(references)
     for mode, suites in runs.items():
         before = references[:references.index(mode)] if mode in references else references
         for suite, run in suites.items():
-            found += _worse(suite, mode, run, [runs[name].get(suite) for name in before])
-    return found
+            failures += _worse(suite, mode, run, [runs[name].get(suite) for name in before])
+    return failures
 
 
 def _worse(suite: str, mode: str, run: Run, references: list[Run | None]) -> list[Failure]:
     passed = set().union(*(_passed(reference) for reference in references if reference))
-    found = [Failure(suite, test, mode, f"{outcome.status}: {outcome.why}")
-             for test, outcome in run.tests.items()
-             if test in passed and outcome.status != "passed"]
+    failures = [Failure(suite, test, mode, f"{outcome.status}: {outcome.why}")
+                for test, outcome in run.tests.items()
+                if test in passed and outcome.status != "passed"]
     missing = len(passed - run.tests.keys() - {JOB})
     if missing:
         why = f"{missing} tests that pass elsewhere did not run: {run.cut or 'not collected'}"
-        found.append(Failure(suite, "(other tests)", mode, why))
-    return found
+        failures.append(Failure(suite, "(other tests)", mode, why))
+    return failures
 
 
 def _passed(run: Run) -> set[str]:
@@ -149,13 +149,13 @@ def _passed(run: Run) -> set[str]:
 
 def everywhere(runs: Runs) -> list[Failure]:
     """What fails in every mode that ran the suite, with the error in the last of them."""
-    found = []
+    failures = []
     suites = dict.fromkeys(suite for by_suite in runs.values() for suite in by_suite)
     for suite in suites:
         columns = [(mode, by_suite[suite]) for mode, by_suite in runs.items() if suite in by_suite]
         mode, last = columns[-1]
         for test, outcome in last.tests.items():
             others = [run.tests.get(test) for _, run in columns]
-            if all(other is not None and other.status == "failed" for other in others):
-                found.append(Failure(suite, test, mode, outcome.why))
-    return found
+            if all(peer is not None and peer.status == "failed" for peer in others):
+                failures.append(Failure(suite, test, mode, outcome.why))
+    return failures

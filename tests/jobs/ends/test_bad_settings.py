@@ -81,7 +81,7 @@ def two_cores():
 @pytest.fixture(params=["mpi", "gloo"])
 def reports(request, shared_job, two_cores) -> list[dict]:
     attempts = json.dumps([environments for environments, _ in ATTEMPTS.values()])
-    job = shared_job("bad_settings", attempts, controller=request.param).succeeded()
+    job = shared_job("bad_settings", attempts, controller=request.param).expect_success()
     return list(job.reports().values())
 
 
@@ -104,8 +104,8 @@ def test_starts_after_a_failure(reports):
 
 def test_job_fails_if_the_script_does_not_catch_it(job):
     """As most scripts do; the launcher says why, once a rank."""
-    ended = job("torch_training", HOROVOD_OPT_MODE="nbsc")
-    assert not ended.hung
-    assert ended.code != 0
-    assert not ended.survivors
-    assert "SettingsError: HOROVOD_OPT_MODE='nbsc'" in ended.output
+    result = job("torch_training", HOROVOD_OPT_MODE="nbsc")
+    assert not result.hung
+    assert result.code != 0
+    assert not result.survivors
+    assert "SettingsError: HOROVOD_OPT_MODE='nbsc'" in result.output

@@ -6,9 +6,9 @@ Whatever it is, no process is left behind, and the last checkpoint is whole.
 from __future__ import annotations
 
 import pytest
-from by_hand import by_hand, rest_by_hand
-from checkpoints import assert_intact
-from jobs import elastic, run_job
+from assertions import assert_intact
+from jobs import mode_settings
+from selection import by_hand, rest_by_hand
 
 NODES = "topo@1"  # as if each rank had a node of its own
 MODES = ("off", "gs+nbcs", "topo", NODES)
@@ -28,14 +28,14 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 @pytest.fixture
 def together(shared_job):
     def together(controller: str):
-        return shared_job("fault_together", *MODES, controller=controller).succeeded()
+        return shared_job("fault_together", *MODES, controller=controller).expect_success()
 
     return together
 
 
 def outcomes(job, name: str) -> list[dict]:
     """Of both ranks."""
-    return [report[name] for report in job.of_each(2)]
+    return [report[name] for report in job.of_ranks(2)]
 
 
 @each_mode
@@ -117,7 +117,7 @@ def test_topo_had_planned_the_gradients(together, controller, mode, fault, itera
 @each_controller
 def test_raises_in_a_callback(shared_job, controller, mode):
     job = shared_job("fault_keras", *MODES, framework="tensorflow", controller=controller)
-    first, last = outcomes(job.succeeded(), mode)
+    first, last = outcomes(job.expect_success(), mode)
     assert last["error"] == "KeyError: 'a bug in a callback'"
     assert "Horovod has been shut down" in first["error"]
     assert len(first["saves"]) == 3
@@ -130,7 +130,7 @@ def test_raises_in_a_graph(shared_job, controller, mode):
     """While TensorFlow waits for another tensor of the same step, and bucket."""
     job = shared_job("raises_in_graph", "off", "topo", NODES, framework="tensorflow",
                      controller=controller)
-    *others, culprit = outcomes(job.succeeded(), mode)
+    *others, culprit = outcomes(job.expect_success(), mode)
     for outcome in (*others, culprit):
         assert (outcome["right"], outcome["step"]) == (True, 8)
     assert "a bug in the graph" in culprit["error"]
@@ -145,20 +145,15 @@ def test_raises_in_a_graph(shared_job, controller, mode):
 @pytest.mark.parametrize("mode", ALL_MODES)
 @each_controller
 def test_shuts_down_early(shared_job, controller, mode):
-    job = shared_job("early_shutdown", *ALL_MODES, ranks=3, controller=controller).succeeded()
-    first, *others = (report[mode] for report in job.reports().values())
-    assert first == "no error"
-    for outcome in others:
-        assert outcome.startswith(SHUT_DOWN)
+    job = shared_job("shutdowns", " ".join(ALL_MODES), "early", ranks=3,
+                     controller=controller).expect_success()
+    first, *others = (report[f"{mode} early"]["error"] for report in job.reports().values())
+    assert first == ""
+    for error in others:
+        assert error.startswith(SHUT_DOWN)
 
 
 # Faults that end the rank
-
-
-def settings(mode: str) -> dict[str, str]:
-    name, _, node_ranks = mode.partition("@")
-    return {"HOROVOD_OPT_MODE": name,
-            **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
 
 
 ENDS = ("kill", "exit", "raise")
@@ -174,15 +169,15 @@ EACH_TIME = {("mpi", "topo", "kill"), ("gloo", "topo", "kill"), ("mpi", "topo", 
         ("gs", "kill"), ("nbcs", "kill"))], lambda *row: row in EACH_TIME))
 def test_a_rank_ends(job, controller, mode, how):
     """Three ranks, so that there are others to talk to."""
-    ended = job("fault_ends", how, ranks=3, controller=controller, **settings(mode))
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
-    errors = [report["error"] for rank, report in ended.reports().items() if rank < 2]
+    result = job("fault_ends", how, ranks=3, controller=controller, **mode_settings(mode))
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
+    errors = [report["error"] for rank, report in result.reports().items() if rank < 2]
     assert all(error.startswith("HorovodInternalError") for error in errors), errors
     if (controller, how) != ("mpi", "kill"):  # there mpirun ends those that wait inside MPI
         assert len(errors) == 2
-    assert_intact(ended, how)
+    assert_intact(result, how)
 
 
 @pytest.mark.parametrize("controller, mode, how", [
@@ -191,36 +186,8 @@ def test_a_rank_ends(job, controller, mode, how):
     *(by_hand(controller, "off", "kill horovodrun") for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
-    ended = job("fault_ends", how, controller=controller, **settings(mode))
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
-    assert_intact(ended, how, step=None)
-
-
-# Elastic training
-
-
-@pytest.mark.parametrize("mode", rest_by_hand(ALL_MODES, lambda mode: mode in ("topo", NODES)))
-def test_a_worker_dies_and_others_come(need, tmp_path, mode):
-    """One that replaces it, and later a third: each time all go on from the last commit."""
-    need("torch", "gloo")
-    # Names of this host: Horovod does not use one again where a worker died.
-    options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
-    run_job(tmp_path, "fault_elastic", options=options, **settings(mode)).succeeded()
-    notes = [path.read_text().splitlines() for path in tmp_path.glob("notes.*")]
-    died, joined, replaced, lived = sorted(notes, key=len)
-    commits = dict(line.split()[2:] for line in lived if line.startswith("commits"))
-    grown = next(step for step in joined[0].split() if step.rstrip(",").isdigit())
-
-    def start(step: str, ranks: int) -> str:
-        return f"starts at step {step} with {ranks} ranks, {commits[f'{step},']}"
-
-    assert died == [lived[0]]
-    assert lived[0].startswith("starts at step 0 with 2 ranks")
-    assert joined[:-1] == [start(grown, 3)]
-    assert replaced[:-1] == [start("6", 2), start(grown, 3)]
-    assert [line for line in lived[1:-1] if line.startswith("starts")] == replaced[:-1]
-    states = ["active"] if "topo" in mode else []
-    assert lived[-1].startswith(f"ends with {states}, ")
-    assert joined[-1] == replaced[-1] == lived[-1]
+    result = job("fault_ends", how, controller=controller, **mode_settings(mode))
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
+    assert_intact(result, how, step=None)

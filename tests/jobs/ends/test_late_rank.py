@@ -6,7 +6,7 @@ Nothing here depends on how fast the machine is.
 from __future__ import annotations
 
 import pytest
-from by_hand import by_hand
+from selection import by_hand
 
 JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs", "topo"), "gloo": ("off", "gs", "nbcs", "topo")}
 EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
@@ -18,9 +18,9 @@ CYCLE_MS = "10"  # on a machine with other things to do, no cycle is over within
 @pytest.fixture
 def late(shared_job):
     def late(controller: str, mode: str, how: str) -> list[dict]:
-        job = shared_job("late_rank", *JOBS[controller], controller=controller,
+        job = shared_job("late_rank", "modes", *JOBS[controller], controller=controller,
                          HOROVOD_CYCLE_TIME=CYCLE_MS)
-        return [report[f"{mode} {how}"] for report in job.succeeded().reports().values()]
+        return [report[f"{mode} {how}"] for report in job.expect_success().reports().values()]
 
     return late
 
@@ -55,9 +55,10 @@ def test_waits_for_a_stopped_rank(late, controller, mode):
 def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, messages):
     """Rank 1 waits for a rank of another node that does something else for a while."""
     need("torch")
-    reports = job("paused_rank", 3 * GLOO_SECONDS, controller=controller, HOROVOD_OPT_MODE="topo",
-                  HOROVOD_OPT_NODE_RANKS="1", HOROVOD_GLOO_TIMEOUT_SECONDS=str(GLOO_SECONDS),
-                  HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).succeeded().of_each(2)
+    reports = job("late_rank", "pause", 3 * GLOO_SECONDS, controller=controller,
+                  HOROVOD_OPT_MODE="topo", HOROVOD_OPT_NODE_RANKS="1",
+                  HOROVOD_GLOO_TIMEOUT_SECONDS=str(GLOO_SECONDS),
+                  HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).expect_success().of_ranks(2)
     for rank in reports:
         assert rank["sums"] == [[2.0 * step + 1] * 3 for step in range(60)]
         before, after = rank["planned"]

@@ -37,28 +37,28 @@ print(private() - before)
 ])
 def test_exit_of_c(job, controller, ranks, mode, states, how):
     """It shuts Horovod down as Python's exit does: with its status, and an error for the others."""
-    ended = job("process_ends", how, ranks=ranks, controller=controller, HOROVOD_OPT_MODE=mode,
-                **FREED)
-    assert not ended.hung, ended.output
-    assert not ended.survivors
-    left, = (path.read_text() for path in ended.folder.glob("leaves-*"))
-    assert left == str(states)
+    result = job("process_ends", how, ranks=ranks, controller=controller, HOROVOD_OPT_MODE=mode,
+                 **FREED)
+    assert not result.hung, result.output
+    assert not result.survivors
+    states_text, = (path.read_text() for path in result.folder.glob("leaves-*"))
+    assert states_text == str(states)
     # What the launcher says of the rank: a signal would have another number.
-    assert re.search(rf"Exit code: +{CODE}\b", ended.output)
+    assert re.search(rf"Exit code: +{CODE}\b", result.output)
     # MPI's launcher may end the others before they can report.
-    for report in ended.reports().values():
+    for report in result.reports().values():
         assert report["step"] == FAULT
         assert report["error"].startswith(SHUT_DOWN)
     if controller == "gloo":
-        assert list(ended.reports()) == list(range(ranks - 1))
+        assert list(result.reports()) == list(range(ranks - 1))
 
 
 @pytest.mark.parametrize("controller, ranks", [("gloo", 1), ("gloo", 2), ("mpi", 2)])
 def test_forked_children(job, controller, ranks):
     """However they end, they do end, and the job does not notice."""
-    ended = job("process_ends", "fork", ranks=ranks, controller=controller,
-                HOROVOD_OPT_MODE="topo", **FREED).succeeded()
-    *others, parent = ended.of_each(ranks)
+    result = job("process_ends", "fork", ranks=ranks, controller=controller,
+                 HOROVOD_OPT_MODE="topo", **FREED).expect_success()
+    *others, parent = result.of_ranks(ranks)
     children = "exit", "sys.exit", "shutdown", "ask"
     assert {name: parent[name] for name in children} == {name: CODE for name in children}
     for report in (*others, parent):
@@ -70,6 +70,6 @@ def test_forked_children(job, controller, ranks):
 @pytest.mark.parametrize("framework", ["tensorflow", "torch"])
 def test_a_timeline_that_is_not_used_takes_no_memory(framework):
     pytest.importorskip(framework)
-    found = subprocess.run([sys.executable, "-c", PRIVATE_MIB, framework], check=True, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert 0 < float(found.stdout) < TIMELINE_MIB / 2
+    process = subprocess.run([sys.executable, "-c", PRIVATE_MIB, framework], check=True, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert 0 < float(process.stdout) < TIMELINE_MIB / 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 MODES = ("off", "topo")
+RESTARTED = ("off", "gs", "nbcs", "topo")
 SHUT_DOWN = "Horovod has been shut down"
 ERROR = f"HorovodInternalError: {SHUT_DOWN}"
 # On the rank that has shut down itself, of calls after that.
@@ -22,8 +23,8 @@ both = pytest.mark.parametrize("mode, controller", [
 def outcomes(shared_job):
     def outcomes(worker: str, framework: str, controller: str, case: str) -> list[dict]:
         job = shared_job(worker, " ".join(MODES), framework=framework, controller=controller,
-                         ranks=3, HOROVOD_CACHE_CAPACITY="0").succeeded()
-        return [report[case] for report in job.of_each(3)]
+                         ranks=3, HOROVOD_CACHE_CAPACITY="0").expect_success()
+        return [report[case] for report in job.of_ranks(3)]
 
     return outcomes
 
@@ -115,11 +116,22 @@ def test_tensorflow_process_set(tensorflow, mode, controller):
 def test_a_peer_of_a_process_set_is_killed(need, job):
     """The others survive it: their shutdown waits for nobody."""
     need("torch", "gloo")
-    ended = job("killed_peer", ranks=3, controller="gloo")
-    assert not ended.hung, ended.output
-    assert not ended.survivors
-    reports = ended.reports()
+    result = job("killed_peer", ranks=3, controller="gloo")
+    assert not result.hung, result.output
+    assert not result.survivors
+    reports = result.reports()
     assert list(reports) == [0, 1]
     for report in reports.values():
         assert report["error"].startswith("HorovodInternalError")
         assert report["set"] == ERROR
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_fifty_starts(job, controller):
+    result = job("shutdowns", " ".join(RESTARTED), "restarts", controller=controller)
+    for report in result.expect_success().of_ranks(2):
+        for mode in RESTARTED:
+            lives = report[f"{mode} restarts"]
+            assert lives["sums"] == [2 * start for start in range(50)]
+            # MPI or Gloo may keep threads of its own, but no more with every start.
+            assert lives["threads"][-1] <= lives["threads"][4]

@@ -23,19 +23,19 @@ def library(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
 def test_an_exception_ends_the_job_with_its_message(job, need, library, controller, device):
     need("torch", controller)
-    ended = job("troubled", library, device, THROWS, controller=controller)
-    assert not ended.hung, ended.output
-    reports = ended.of_each(2)
+    result = job("troubled", library, device, THROWS, controller=controller)
+    assert not result.hung, result.output
+    reports = result.of_ranks(2)
     for report in reports:
         assert report["states"] == ["active"]
         assert report["seen"][:FAULT] == ["2.000000"] * FAULT
     assert "Horovod has been shut down" in reports[0]["seen"][FAULT]
     assert "std::bad_alloc, plan trouble" in reports[1]["seen"][FAULT]
     # In the next round, all together; or rank 1 alone, if its script has shut down before that.
-    said = {MAIN_MEMORY: [r"[Rr]ank 1(:| could not go on:) std::bad_alloc, plan trouble"],
-            GPU: ["cannot go on: std::bad_alloc, plan trouble", "rank 1 is gone"]}
-    for text in said[device]:
-        assert re.search(text, ended.output)
+    messages = {MAIN_MEMORY: [r"[Rr]ank 1(:| could not go on:) std::bad_alloc, plan trouble"],
+                GPU: ["cannot go on: std::bad_alloc, plan trouble", "rank 1 is gone"]}
+    for text in messages[device]:
+        assert re.search(text, result.output)
 
 
 @pytest.mark.parametrize("device", [MAIN_MEMORY, GPU])
@@ -43,9 +43,9 @@ def test_a_rank_that_dies_in_a_bucket_is_missed(job, need, library, device):
     """With a tensor on a GPU beside it, rounds are entries of the ready queue, behind the bucket.
     Under Gloo, as in elastic jobs."""
     need("torch", "gloo")
-    ended = job("troubled", library, device, KILLS, controller="gloo")
-    assert not ended.hung, ended.output
-    reports = ended.reports()
+    result = job("troubled", library, device, KILLS, controller="gloo")
+    assert not result.hung, result.output
+    reports = result.reports()
     assert list(reports) == [0]
     assert reports[0]["states"] == ["active"]
     assert reports[0]["seen"][:FAULT] == ["2.000000"] * FAULT

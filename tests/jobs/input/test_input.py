@@ -38,7 +38,7 @@ def data(tmp_path) -> Path:
     return folder
 
 
-def shared_epochs(reports: list[dict]) -> None:
+def check_epochs(reports: list[dict]) -> None:
     """Each sample came once an epoch, in equally many steps."""
     for epoch in range(2):
         steps = [[step for step in rank["steps"] if step[0] == epoch] for rank in reports]
@@ -54,8 +54,8 @@ def shared_epochs(reports: list[dict]) -> None:
 def test_epochs(job, need, data, controller, ranks, workers):
     need("torch")
     reports = job("input_epochs", data, workers, ranks=ranks,
-                  controller=controller).succeeded().of_each(ranks)
-    shared_epochs(reports)
+                  controller=controller).expect_success().of_ranks(ranks)
+    check_epochs(reports)
     for epoch in range(2):
         assert sorted(number for rank in reports for number in rank["checked"][epoch]) == list(
             range(VALIDATION))
@@ -97,16 +97,16 @@ assert not any(name.startswith("horovod.") for name in sys.modules)
 def test_torch_distributed_needs_no_horovod(need, data, tmp_path):
     need("torch")
     (tmp_path / "train.py").write_text(TORCH)
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0",
          "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--tee=0", "train.py", data],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert ended.returncode == 0, ended.stderr
-    seen = [tuple(map(int, line.split())) for line in ended.stdout.splitlines() if line]
+    assert result.returncode == 0, result.stderr
+    samples = [tuple(map(int, line.split())) for line in result.stdout.splitlines() if line]
     for epoch in range(2):
-        assert sorted(number for e, _, number in seen if e == epoch) == list(range(TRAINING))
-        assert {rank for e, rank, _ in seen if e == epoch} == {0, 1}
+        assert sorted(number for e, _, number in samples if e == epoch) == list(range(TRAINING))
+        assert {rank for e, rank, _ in samples if e == epoch} == {0, 1}
 
 
 DIES = """
@@ -129,17 +129,17 @@ except hio.ReaderEnded as ended:
 """
 
 
-@pytest.mark.parametrize("dies, said", [
+@pytest.mark.parametrize("dies, message", [
     (0, "the node's leader, which reads for this rank, has ended"),
     (1, "rank 1 of this node has ended without closing its data")])
-def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, said):
+def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, message):
     """No launcher ends the other one here."""
     need("torch")
     (tmp_path / "train.py").write_text(DIES)
-    ended = GlooRanks(tmp_path, tmp_path / "train.py", data, dies, ranks=2).ended(200)
-    assert ended[dies].was_killed
-    assert ended[1 - dies].code == 5, ended
-    assert said in ended[1 - dies].output
+    ends = GlooRanks(tmp_path, tmp_path / "train.py", data, dies, ranks=2).wait(200)
+    assert ends[dies].was_killed
+    assert ends[1 - dies].code == 5, ends
+    assert message in ends[1 - dies].output
 
 
 UPSTREAMS = """
@@ -170,13 +170,13 @@ def test_upstreams_horovod(need, data, tmp_path):
         there.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, there)
     (tmp_path / "train.py").write_text(UPSTREAMS)
-    ended = subprocess.run(
+    result = subprocess.run(
         [BIN / "horovodrun", "-np", "2", sys.executable, tmp_path / "train.py", tmp_path, data],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    seen = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2)]
-    assert all(seen) and sorted(seen[0] + seen[1]) == list(range(TRAINING))
+    assert result.returncode == 0, result.stdout + result.stderr
+    numbers = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2)]
+    assert all(numbers) and sorted(numbers[0] + numbers[1]) == list(range(TRAINING))
 
 
 def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
@@ -185,20 +185,20 @@ def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
     need("tensorflow", "gloo")
     checkpoints, stop = tmp_path / "checkpoints", 13 + 5  # an epoch of two ranks has 13 steps
     before = run_job(tmp_path / "before", "input_keras", data, checkpoints, stop,
-                     controller="gloo").succeeded().of_each(2)
+                     controller="gloo").expect_success().of_ranks(2)
     assert [rank["place"] for rank in before] == [[1, 5 * 32]] * 2
-    kept, = checkpoints.iterdir()
-    assert kept.name == f"1-{4 * 32}"
+    checkpoint, = checkpoints.iterdir()
+    assert checkpoint.name == f"1-{4 * 32}"
     after = run_job(tmp_path / "after", "input_keras", data, checkpoints, 0, ranks=3,
-                    controller="gloo").succeeded().of_each(3)
+                    controller="gloo").expect_success().of_ranks(3)
     assert [rank["place"] for rank in after] == [[3, 0]] * 3
-    counted = [batch for rank in before for batch in rank["seen"][:stop - 1]]
-    counted += [batch for rank in after for batch in rank["seen"]]
+    batches = [batch for rank in before for batch in rank["batches"][:stop - 1]]
+    batches += [batch for rank in after for batch in rank["batches"]]
     for epoch in range(3):
-        numbers = [number for one, batch in counted if one == epoch for number in batch]
+        numbers = [number for when, batch in batches if when == epoch for number in batch]
         assert sorted(numbers) == list(range(TRAINING))
     assert before[0]["alone"] == [VALIDATION] and after[0]["alone"] == [VALIDATION] * 2
-    steps = {len(rank["seen"]) for rank in after}
+    steps = {len(rank["batches"]) for rank in after}
     assert len(steps) == 1
     assert after[0]["iterations"] == stop - 1 + steps.pop()
 
@@ -208,11 +208,11 @@ def test_example(need, tmp_path, framework, options):
     """On real photographs, with two ranks."""
     need(framework)
     example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework] + "_photographs.py"
-    ended = subprocess.run(
+    result = subprocess.run(
         [BIN / "horovodrun", "-np", "2", sys.executable, EXAMPLES / example,
          "--folder", tmp_path, "--images", "120", "--epochs", "2", *options],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HOROVOD_OPT_MODE": "topo"})
-    assert ended.returncode == 0, ended.stderr
-    assert "epoch 2: " in ended.stdout
-    assert "rank 0 took 240 samples, its node read" in ended.stdout
+    assert result.returncode == 0, result.stderr
+    assert "epoch 2: " in result.stdout
+    assert "rank 0 took 240 samples, its node read" in result.stdout

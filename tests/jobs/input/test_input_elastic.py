@@ -10,10 +10,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from by_hand import by_hand
 from data_sets import tfrecord
 from jobs import BIN, elastic, run_job
-from own_networks import hosts_or_skip
+from selection import by_hand, hosts_or_skip
 
 SAMPLES = 211
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -46,7 +45,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
     run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), dies,
-            "localhost", "127.0.0.1", "127.1", "127.0.1", options=options).succeeded()
+            "localhost", "127.0.0.1", "127.1", "127.0.1", options=options).expect_success()
     assert check_job(tmp_path, batch) == 1
 
 
@@ -60,16 +59,16 @@ def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
     keys.mkdir()
     with hosts_or_skip(keys, 4) as hosts:
         hosts.on_first(run_job, tmp_path, "input_elastic", pattern, framework, json.dumps(batch),
-                       1, *hosts.names, options=options, PATH=hosts.path).succeeded()
+                       1, *hosts.names, options=options, PATH=hosts.path).expect_success()
     assert check_job(tmp_path, batch) == 2
 
 
 def check_job(folder: Path, batch: dict) -> int:
     """On how many hosts it has ended."""
     assert (folder / "died").exists()
-    found = notes(folder)
+    processes = notes(folder)
     steps: dict[tuple[int, int, int], list[dict]] = defaultdict(list)
-    for line in (line for lines in found for line in lines if "numbers" in line):
+    for line in (line for lines in processes for line in lines if "numbers" in line):
         steps[line["epoch"], line["start"], line["end"]].append(line)
     in_order = sorted(steps)
     assert [steps[key][0]["ranks"] for key in in_order[:12]] == [2] * 12
@@ -78,7 +77,7 @@ def check_job(folder: Path, batch: dict) -> int:
     check_steps(steps)
     check_epochs(in_order, steps)
     check_batches(in_order, steps, batch)
-    ends = [lines[-1] for lines in found if "total" in lines[-1]]
+    ends = [lines[-1] for lines in processes if "total" in lines[-1]]
     assert len(ends) == 2 and ends[0] == ends[1]
     epochs = in_order[-1][0] + 1
     assert ends[0]["total"] == epochs * sum(range(SAMPLES))
@@ -123,7 +122,7 @@ def check_batches(in_order, steps, batch) -> None:
 def test_fit_goes_on_when_a_rank_has_died(need, tmp_path, pattern):
     need("tensorflow", "gloo")
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n127.1:1\n")
-    run_job(tmp_path, "input_elastic_keras", pattern, options=options).succeeded()
+    run_job(tmp_path, "input_elastic_keras", pattern, options=options).expect_success()
     assert (tmp_path / "died").exists()
     numbers = [number for lines in notes(tmp_path) for batches in lines for batch in batches
                for number in batch]
@@ -136,11 +135,11 @@ def test_fit_goes_on_when_a_rank_has_died(need, tmp_path, pattern):
 def test_the_position_follows_every_state(need, tmp_path, pattern):
     need("torch", "tensorflow", "gloo")
     report, = run_job(tmp_path, "input_elastic_states", pattern, ranks=1,
-                      controller="gloo").succeeded().of_each(1)
+                      controller="gloo").expect_success().of_ranks(1)
     assert list(report["positions"]) == [
         "ObjectState", "TorchState", "TensorFlowState", "TensorFlowKerasState", "KerasState"]
-    for name, found in report["positions"].items():
-        assert found == [30, 20, 2, 20, 40], name
+    for name, positions in report["positions"].items():
+        assert positions == [30, 20, 2, 20, 40], name
     assert "remedy: hio.open(..., elastic=True)" in report["refusals"]["opened together"]
     assert "remedy: a state of hvd.elastic" in report["refusals"]["none"]
 
@@ -149,16 +148,16 @@ def test_the_position_follows_every_state(need, tmp_path, pattern):
 def test_examples_show_what_the_last_batches_weigh(need, tmp_path, framework):
     need(framework, "gloo")
     example = {"torch": "pytorch", "tensorflow": "tensorflow"}[framework]
-    ended = subprocess.run(
+    result = subprocess.run(
         [BIN / "horovodrun", *map(str, elastic(tmp_path, "localhost:2\n")), sys.executable,
          EXAMPLES / f"{example}_photographs_elastic.py",
          "--folder", tmp_path, "--images", "121", "--epochs", "1"],
         cwd=tmp_path, text=True, capture_output=True, timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert ended.returncode == 0, ended.stderr
+    assert result.returncode == 0, result.stderr
     # 242 samples are 2 x 64 and 2 x 57; of 57 one rank has 29.
     for part in ("128 to 184", "185 to 241"):
         for rank, size, weight in ((0, 29, "1.018"), (1, 28, "0.982")):
             assert (f"rank {rank} of 2, epoch 1: {size} of the samples {part}, weight {weight}"
-                    in ended.stdout)
-    assert "1 epochs of 242 samples" in ended.stdout
+                    in result.stdout)
+    assert "1 epochs of 242 samples" in result.stdout

@@ -14,8 +14,7 @@ import lmdb
 import pytest
 from data_sets import environment, files, framed, tar, tfrecord
 from gloo_ranks import GlooRanks
-from input_reports import said
-from jobs import run_job
+from jobs import rank_lines, run_job
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to show each rank other files, as another user")
@@ -97,25 +96,25 @@ def make_data(root: Path) -> dict[str, dict]:
     return cases
 
 
-def make_views(root: Path, other: Path) -> tuple[dict[str, dict], dict[str, str]]:
+def make_views(root: Path, view: Path) -> tuple[dict[str, dict], dict[str, str]]:
     """Cases in which the last rank, another user's, sees other files; and what it sees."""
     cases = {}
     for case, name in {"unreadable for one": "locked", "missing for one": "missing",
                        "another size for one": "size",
                        "other contents for one": "contents"}.items():
         files(root / name, {f"{file}.tfrecord": b"".join(map(framed, RECORDS)) for file in "ab"})
-        shutil.copytree(root / name, other / name)
+        shutil.copytree(root / name, view / name)
         cases[case] = {"pattern": str(root / name / "*.tfrecord")}
     (root / "locked" / "b.tfrecord").chmod(0o600)
-    (other / "locked" / "b.tfrecord").chmod(0o600)
-    (other / "missing" / "b.tfrecord").unlink()
-    tfrecord(other / "size" / "b.tfrecord", [b"longer", *RECORDS])
-    theirs = other / "contents" / "b.tfrecord"
+    (view / "locked" / "b.tfrecord").chmod(0o600)
+    (view / "missing" / "b.tfrecord").unlink()
+    tfrecord(view / "size" / "b.tfrecord", [b"longer", *RECORDS])
+    theirs = view / "contents" / "b.tfrecord"
     status = theirs.stat()
     tfrecord(theirs, [RECORDS[0][:-1] + b"!", *RECORDS[1:]])
     assert theirs.stat().st_size == status.st_size
     os.utime(theirs, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return cases, {str(root / name): str(other / name) for name in ("missing", "size", "contents")}
+    return cases, {str(root / name): str(view / name) for name in ("missing", "size", "contents")}
 
 
 @pytest.fixture(scope="module")
@@ -138,27 +137,28 @@ def refused(need, tmp_path_factory):
             (folder / part).mkdir()
         (folder / "cache").chmod(0o777)
         cases = make_data(folder / "data")
-        views, seen = make_views(folder / "data", folder / "other")
-        told = {str(ranks - 1): {"sees": seen, "nobody": True}}
+        views, shown = make_views(folder / "data", folder / "other")
+        ranks_views = {str(ranks - 1): {"sees": shown, "nobody": True}}
         if ranks > 2:
             files(folder / "data" / "near", {"a.tfrecord": framed(b"x") * 9})
             shutil.copytree(folder / "data" / "near", folder / "member" / "near")
             views["no index for one of a node"] = {
                 "pattern": str(folder / "data" / "near" / "*.tfrecord")}
-            told["1"] = {"sees": {str(folder / "data" / "near"): str(folder / "member" / "near")}}
+            ranks_views["1"] = {
+                "sees": {str(folder / "data" / "near"): str(folder / "member" / "near")}}
         well = {"nothing wrong": {"pattern": str(folder / "data" / "good.tfrecord")}}
         (folder / "cases.json").write_text(json.dumps(
-            {"ranks": told, "cases": {**cases, **views, **well},
+            {"ranks": ranks_views, "cases": {**cases, **views, **well},
              "scratch": str(folder / "scratch.hoi")}))
         cache = {"XDG_CACHE_HOME": str(folder / "cache")}
         if framework == "torch":
-            ended = GlooRanks(folder, "input_refused", "torch", folder / "cases.json", ranks=ranks,
-                              **cache).ended(200)
-            assert [one.code for one in ended] == [0] * ranks, ended
+            ends = GlooRanks(folder, "input_refused", "torch", folder / "cases.json", ranks=ranks,
+                               **cache).wait(200)
+            assert [rank.code for rank in ends] == [0] * ranks, ends
         else:
             run_job(folder, "input_refused", "horovod", folder / "cases.json", ranks=ranks,
-                    controller=framework, **cache).succeeded()
-        reports = said(folder, ranks)
+                    controller=framework, **cache).expect_success()
+        reports = rank_lines(folder, ranks)
         return {case: [next(line for line in lines if line["case"] == case) for lines in reports]
                 for case in [line["case"] for line in reports[0]]}
 
@@ -170,7 +170,7 @@ def refused(need, tmp_path_factory):
     for case in SAID if ranks > 2 or case != "no index for one of a node"])
 def test_all_ranks_raise_the_same(refused, framework, ranks, case):
     reports = refused(framework, ranks)
-    errors = {(one["error"], one["kind"]) for one in reports[case]}
+    errors = {(line["error"], line["kind"]) for line in reports[case]}
     assert len(reports[case]) == ranks and len(errors) == 1, errors
     (error, kind), = errors
     text, expected = SAID[case]
@@ -178,4 +178,4 @@ def test_all_ranks_raise_the_same(refused, framework, ranks, case):
     if expected:
         assert "; remedy: " in error
     else:
-        assert sum(one["samples"] for one in reports[case]) == len(RECORDS)
+        assert sum(line["samples"] for line in reports[case]) == len(RECORDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from masks import assert_apart
+from assertions import assert_apart
 
 from horovod_opt import cpu_set
 
@@ -26,15 +26,15 @@ HOW = {
 
 
 @pytest.fixture
-def seen(shared_job):
+def runs(shared_job):
     """By rank; all of them are there."""
 
-    def seen(controller: str, mode: str) -> list[dict]:
+    def runs(controller: str, mode: str) -> list[dict]:
         how = HOW[controller]
         job = shared_job("cores", *MODES, controller=controller, **how)
-        return [report[mode] for report in job.succeeded().of_each(how["ranks"])]
+        return [report[mode] for report in job.expect_success().of_ranks(how["ranks"])]
 
-    return seen
+    return runs
 
 
 EACH = [(controller, mode) for controller in ("mpi", "gloo") for mode in MODES]
@@ -48,20 +48,20 @@ def assert_together(run: dict) -> None:
 
 
 @pytest.mark.parametrize("controller, mode", APART)
-def test_cores_are_apart(seen, controller, mode):
-    for run in seen(controller, mode):
+def test_cores_are_apart(runs, controller, mode):
+    for run in runs(controller, mode):
         assert_apart(run)
 
 
 @pytest.mark.parametrize("controller, mode", APART)
-def test_a_new_thread_stays_off_the_background_core(seen, controller, mode):
-    for run in seen(controller, mode):
+def test_a_new_thread_stays_off_the_background_core(runs, controller, mode):
+    for run in runs(controller, mode):
         assert run["new"] == run["during"]["rest"][0]
 
 
 @pytest.mark.parametrize("controller, mode", APART)
-def test_shutdown_restores_all_threads(seen, controller, mode):
-    for run in seen(controller, mode):
+def test_shutdown_restores_all_threads(runs, controller, mode):
+    for run in runs(controller, mode):
         everything = run["before"]["rest"][0]
         assert run["after"]["background"] == []
         assert all(cpus == everything for cpus in run["after"]["rest"])
@@ -69,21 +69,21 @@ def test_shutdown_restores_all_threads(seen, controller, mode):
 
 
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
-def test_which_core(seen, controller):
-    for of_last, of_first in zip(seen(controller, "scp"), seen(controller, "scp,0")):
+def test_which_core(runs, controller):
+    for of_last, of_first in zip(runs(controller, "scp"), runs(controller, "scp,0")):
         (last,) = of_last["during"]["background"]
         (first,) = of_first["during"]["background"]
         assert max(first) < min(last)
 
 
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
-def test_off_pins_nothing(seen, controller):
-    for run in seen(controller, "off"):
+def test_off_pins_nothing(runs, controller):
+    for run in runs(controller, "off"):
         assert_together(run)
 
 
-def test_auto_is_topo_and_scp_where_there_are_cores(seen):
-    for run in seen("gloo", "auto"):  # a rank alone plans nothing
+def test_auto_is_topo_and_scp_where_there_are_cores(runs):
+    for run in runs("gloo", "auto"):  # a rank alone plans nothing
         assert run["states"] == ["active"]
         if cpu_set.count_cores(run["before"]["rest"][0]) >= 4:
             assert_apart(run)
@@ -92,6 +92,6 @@ def test_auto_is_topo_and_scp_where_there_are_cores(seen):
 
 
 @pytest.mark.parametrize("controller, mode", EACH)
-def test_training_works(seen, controller, mode):
-    for run in seen(controller, mode):
+def test_training_works(runs, controller, mode):
+    for run in runs(controller, mode):
         assert run["losses"] == pytest.approx([64 * 0.8 ** (2 * step) for step in range(5)])

@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from by_hand import by_hand
-from checkpoints import assert_intact
+from assertions import assert_apart, assert_intact
 from jobs import WORKERS, run_job
-from masks import assert_apart
-from own_networks import hosts_or_skip
+from selection import by_hand, hosts_or_skip
 
 CONTROLLERS = ("mpi", "gloo")
 # Without what hides scikit-learn from other workers: the example needs it.
@@ -52,11 +50,11 @@ def job(hosts, need, tmp_path):
 def test_demo(hosts, job, controller):
     """It fails unless all ranks have the same weights."""
     before = hosts.received()
-    ended = job("fault_demo", "--epochs", 14, controller=controller, HOROVOD_OPT_MODE="topo",
-                HOROVOD_OPT_STATS="1", PYTHONPATH=DEMO_PATH).succeeded()
-    assert "identical weights: yes" in ended.output
-    assert "planned iterations" in ended.output
-    first, second = ended.reports().values()
+    result = job("fault_demo", "--epochs", 14, controller=controller, HOROVOD_OPT_MODE="topo",
+                 HOROVOD_OPT_STATS="1", PYTHONPATH=DEMO_PATH).expect_success()
+    assert "identical weights: yes" in result.output
+    assert "planned iterations" in result.output
+    first, second = result.reports().values()
     assert (first["host"], second["host"]) == ("h1", "h2")
     assert first["nodes"] == second["nodes"] == 2
     assert first["planned_iterations"] == second["planned_iterations"] > 500
@@ -69,7 +67,7 @@ def test_demo(hosts, job, controller):
 )
 def test_cores_are_apart_on_both_hosts(job):
     modes = ("scp", "topo+scp")
-    for report in job("cores", *modes, "auto", controller="mpi").succeeded().of_each(2):
+    for report in job("cores", *modes, "auto", controller="mpi").expect_success().of_ranks(2):
         for mode in modes:
             run = report[mode]
             assert_apart(run)
@@ -85,19 +83,19 @@ def test_benchmark(hosts, need, tmp_path):
     need("torch", "mpi")
     hosts.mend()
     before = hosts.received()
-    ended = hosts.on_first(
+    result = hosts.on_first(
         subprocess.run,
         [sys.executable, "-m", "horovod_opt.cli", "bench", "--hosts", "h1:1,h2:1", "--ranks", "2",
          "--framework", "torch", "--models", "ResNet18", "--pixels", "32", "--batch", "2",
          "--modes", "off", "--rounds", "1", "--seconds", "0.5", "--output", tmp_path],
         env={**os.environ, "PATH": hosts.path}, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    assert result.returncode == 0, result.stderr
     document = json.loads((tmp_path / "bench.json").read_text())
     assert document["settings"]["hosts"] == [["h1", 1], ["h2", 1]]
-    found = {one["series"]: one for one in document["measurements"]}
-    assert sorted(found) == ["no communication", "off"]
-    assert all(one["images_per_second"] > 0 for one in found.values())
-    least, second = (stats["data_bytes"] for stats in found["off"]["stats"])
+    series = {measurement["series"]: measurement for measurement in document["measurements"]}
+    assert sorted(series) == ["no communication", "off"]
+    assert all(measurement["images_per_second"] > 0 for measurement in series.values())
+    least, second = (stats["data_bytes"] for stats in series["off"]["stats"])
     assert least == second > 0
     for host, bytes_received in hosts.received().items():
         assert bytes_received - before[host] > least, "not through shared memory"
@@ -105,30 +103,30 @@ def test_benchmark(hosts, need, tmp_path):
 
 @pytest.mark.parametrize("mode", [by_hand("off"), "topo"])
 def test_network_drops_under_gloo(hosts, job, mode):
-    ended = job("fault_ends", "network", controller="gloo", HOROVOD_OPT_MODE=mode, **SHORT)
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
+    result = job("fault_ends", "network", controller="gloo", HOROVOD_OPT_MODE=mode, **SHORT)
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
     assert not hosts.processes()
-    for report in ended.of_each(2):
+    for report in result.of_ranks(2):
         # Which of the two depends on whether tensors were on their way.
         assert re.match(r"HorovodInternalError: (Horovod has been shut down|.*Timed out waiting)",
                         report["error"])
         assert ("active" in report["states"]) == (mode == "topo")
-    assert_intact(ended, "network")
+    assert_intact(result, "network")
 
 
 @pytest.mark.parametrize("mode", [by_hand("off"), "topo"])
 def test_network_drops_under_mpi(hosts, job, mode):
     """Open MPI's daemons notice, and end the ranks; mpirun's own status would be 0."""
-    ended = job("fault_ends", "network", controller="mpi", HOROVOD_OPT_MODE=mode, **SHORT)
-    assert not ended.hung, ended.output
-    assert ended.code == 1
-    assert "rank 1 on h2 was killed, or its host was lost" in ended.output
+    result = job("fault_ends", "network", controller="mpi", HOROVOD_OPT_MODE=mode, **SHORT)
+    assert not result.hung, result.output
+    assert result.code == 1
+    assert "rank 1 on h2 was killed, or its host was lost" in result.output
     assert re.search("mpirun has ended with status 0, but rank 0 on h1 (was killed|ended)",
-                     ended.output)
-    assert not ended.survivors
+                     result.output)
+    assert not result.survivors
     assert not hosts.processes()
-    assert ended.reports() == {}
-    assert "lost communication with a remote daemon" in " ".join(ended.output.split())
-    assert_intact(ended, "network")
+    assert result.reports() == {}
+    assert "lost communication with a remote daemon" in " ".join(result.output.split())
+    assert_intact(result, "network")

@@ -31,7 +31,7 @@ def job(tmp_path) -> Job:
 
 
 def test_ranks_have_the_interpreter_of_the_command(job, controller):
-    assert [each["prefix"] for each in job.report(controller, "-np", 2)] == [sys.prefix] * 2
+    assert [report["prefix"] for report in job.report(controller, "-np", 2)] == [sys.prefix] * 2
 
 
 def test_an_mpi_is_found_where_the_ranks_environment_has_no_path(need):
@@ -46,14 +46,14 @@ def test_an_mpi_is_found_where_the_ranks_environment_has_no_path(need):
 def test_ranks_arguments_and_environment(job, controller, ranks):
     job.environment = VALUES
     arguments = ("-bind-to", "two words", "--lr=0.1")
-    seen = job.report(controller, "-np", ranks, arguments=arguments)
-    assert [each["rank"] for each in seen] == list(range(ranks))
-    for each in seen:
-        assert each["size"] == ranks
-        assert each["prefix"] == sys.prefix
-        assert each["uid"] == os.getuid()
-        assert tuple(each["arguments"]) == arguments
-        assert {name: each["environment"].get(name) for name in VALUES} == VALUES
+    reports = job.report(controller, "-np", ranks, arguments=arguments)
+    assert [report["rank"] for report in reports] == list(range(ranks))
+    for report in reports:
+        assert report["size"] == ranks
+        assert report["prefix"] == sys.prefix
+        assert report["uid"] == os.getuid()
+        assert tuple(report["arguments"]) == arguments
+        assert {name: report["environment"].get(name) for name in VALUES} == VALUES
 
 
 @pytest.mark.skipif(not VIRTUAL, reason="only a virtual environment comes before all of PATH")
@@ -64,7 +64,7 @@ def test_other_environments_in_path_are_not_used(job, controller):
         (impostors / name).write_text("#!/bin/sh\nexit 99\n")
         (impostors / name).chmod(0o755)
     job.environment = {"PATH": os.pathsep.join([str(impostors), os.environ["PATH"]])}
-    assert [each["prefix"] for each in job.report(controller, "-np", 2)] == [sys.prefix] * 2
+    assert [report["prefix"] for report in job.report(controller, "-np", 2)] == [sys.prefix] * 2
 
 
 def test_launcher_needs_no_distutils():
@@ -96,18 +96,18 @@ def test_failing_rank_ends_the_job_under_gloo(job, need):
 def test_options_of_horovodrun_reach_mpirun(job, mpi):
     if "Open MPI" not in mpi and "OpenRTE" not in mpi:
         pytest.skip("spells its options differently")
-    seen = job.report(
+    reports = job.report(
         "--mpi", "-np", 2, "--verbose", "--network-interfaces", "lo",
         "--binding-args=-bind-to none -map-by slot:OVERSUBSCRIBE",
         "--mpi-args=-mca btl_base_verbose 0 -x LAUNCHER_ADDED=yes",
         "--output-filename", job.folder / "printed",
     )  # fmt: skip
-    for each in seen:
-        assert each["environment"]["OMPI_MCA_btl_tcp_if_include"] == "lo"
-        assert each["environment"]["OMPI_MCA_btl_base_verbose"] == "0"
-        assert each["environment"]["OMPI_MCA_pml"] == "ob1"
-        assert each["environment"]["LAUNCHER_ADDED"] == "yes"
-        assert each["environment"]["NCCL_SOCKET_IFNAME"] == "lo"
+    for report in reports:
+        assert report["environment"]["OMPI_MCA_btl_tcp_if_include"] == "lo"
+        assert report["environment"]["OMPI_MCA_btl_base_verbose"] == "0"
+        assert report["environment"]["OMPI_MCA_pml"] == "ob1"
+        assert report["environment"]["LAUNCHER_ADDED"] == "yes"
+        assert report["environment"]["NCCL_SOCKET_IFNAME"] == "lo"
     assert "slot:OVERSUBSCRIBE" in job.output
     assert_printed(job.folder)
 
@@ -115,15 +115,15 @@ def test_options_of_horovodrun_reach_mpirun(job, mpi):
 def test_options_of_horovodrun_reach_hydra(job, mpi):
     if "HYDRA" not in mpi:
         pytest.skip("spells its options differently")
-    seen = job.report(
+    reports = job.report(
         "--mpi", "-np", 2, "--verbose", "--network-interfaces", "lo",
         "--binding-args=-bind-to user:0",
         "--mpi-args=-genv LAUNCHER_ADDED yes",
         "--output-filename", job.folder / "printed.%r",
     )  # fmt: skip
-    for each in seen:
-        assert each["environment"]["LAUNCHER_ADDED"] == "yes"
-        assert each["environment"]["NCCL_SOCKET_IFNAME"] == "lo"
+    for report in reports:
+        assert report["environment"]["LAUNCHER_ADDED"] == "yes"
+        assert report["environment"]["NCCL_SOCKET_IFNAME"] == "lo"
     assert "-bind-to user:0" in job.output
     assert_printed(job.folder)
 
@@ -162,8 +162,8 @@ def test_interface_chosen_by_the_user_under_open_mpi(job, mpi):
     if "HYDRA" in mpi:
         pytest.skip("upstream prefers the interface that horovodrun found")
     job.environment = {"NCCL_SOCKET_IFNAME": "ib0"}
-    (seen,) = job.report("--mpi", "-np", 1)
-    assert seen["environment"]["NCCL_SOCKET_IFNAME"] == "ib0"
+    (report,) = job.report("--mpi", "-np", 1)
+    assert report["environment"]["NCCL_SOCKET_IFNAME"] == "ib0"
 
 
 def test_ordinary_user(controller):
@@ -174,8 +174,8 @@ def test_ordinary_user(controller):
         folder = Path(name)
         os.chown(folder, nobody, nobody)
         job = Job(folder, user=nobody)
-        seen = job.report(controller, "-np", 3)
-        assert [each["uid"] for each in seen] == [nobody] * 3
+        reports = job.report(controller, "-np", 3)
+        assert [report["uid"] for report in reports] == [nobody] * 3
 
 
 # The signal comes while the ranks run; what they end with says nothing of it.
@@ -200,7 +200,7 @@ def test_a_signal_to_the_launcher_is_no_success(need, tmp_path):
     need("gloo")
     script = tmp_path / "launch.py"
     script.write_text(ENDED_BY_A_SIGNAL)
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True,
-                           timeout=SECONDS)
-    assert ended.returncode == 1
-    assert "A signal to horovodrun has ended the job." in ended.stderr
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True,
+                            timeout=SECONDS)
+    assert result.returncode == 1
+    assert "A signal to horovodrun has ended the job." in result.stderr

@@ -1,8 +1,10 @@
-"""How many ranks `horovodrun` starts: without -np, and with more or fewer than there are slots."""
+"""How many ranks start: of `horovodrun` without -np, with more or fewer than there are slots; and
+as tasks of srun whose MPI does not know of the others."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -91,3 +93,25 @@ def test_more_ranks_than_slots_of_open_mpi(job, mpi):
     job.run("--mpi", "-np", 3, "-H", "localhost:2", "true")
     assert job.code != 0
     assert "not enough slots" in job.output
+
+
+INIT = "import horovod.torch as hvd; hvd.init({}); print(hvd.size())"
+# What srun gives to the first of four tasks.
+FIRST_TASK = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize("ranks, environment, says", [
+    ("", FIRST_TASK, True),
+    ("[0]", FIRST_TASK, False),  # the script wants it so
+    ("", {**FIRST_TASK, "SLURM_PROCID": "1"}, False),
+    ("", {}, False),
+])
+def test_it_is_said_once(need, ranks, environment, says):
+    """hvd.init() says that they train apart."""
+    need("torch", "mpi")
+    inherited = {name: text for name, text in os.environ.items() if "SLURM" not in name}
+    result = subprocess.run([sys.executable, "-c", INIT.format(ranks)], capture_output=True,
+                            text=True, env={**inherited, **environment}, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "1\n"
+    assert ("srun has started 4 tasks, but Horovod has 1 rank" in result.stderr) == says

@@ -13,9 +13,9 @@ APART = "the ranks of a node share no memory and reduce as if each had a node of
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
 def test_has_no_name(job, controller):
     """Neither in /dev/shm nor anywhere else, and no descriptor or socket stays open."""
-    ended = job("node_memory", ranks=3, controller=controller, **TOPO).succeeded()
-    reports = ended.of_each(3)
-    assert APART not in ended.output, ended.output
+    result = job("node_memory", ranks=3, controller=controller, **TOPO).expect_success()
+    reports = result.of_ranks(3)
+    assert APART not in result.output, result.output
     for report in reports:
         assert report["states"] == ["active"]
         assert report["planned_iterations"] > 0
@@ -29,10 +29,10 @@ def test_has_no_name(job, controller):
 def test_ranks_with_networks_of_their_own_share_none(job):
     if os.geteuid() != 0:
         pytest.skip("needs root, to make a network namespace")
-    ended = job("node_memory", "apart", **TOPO).succeeded()
-    assert APART + "cannot connect to the Unix socket @horovod-opt-" in ended.output
-    assert "Connection refused" in ended.output
-    reports = ended.of_each(2)
+    result = job("node_memory", "apart", **TOPO).expect_success()
+    assert APART + "cannot connect to the Unix socket @horovod-opt-" in result.output
+    assert "Connection refused" in result.output
+    reports = result.of_ranks(2)
     for report in reports:
         assert report["error"] == ""
         assert report["states"] == ["active"]

@@ -75,30 +75,30 @@ def of(operation: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "kind, variant, operation",
     [
-        pytest.param(*each.values, operation, id=f"{each.id}-{operation}")
-        for each in EACH
-        for operation in cases.operations(*each.values[0])
+        pytest.param(*row.values, operation, id=f"{row.id}-{operation}")
+        for row in EACH
+        for operation in cases.operations(*row.values[0])
     ],
 )
 def test_result(results, kind, variant, operation):
     framework, controller, size = kind
-    for rank, got in enumerate(results(kind, variant)):
+    for rank, arrays in enumerate(results(kind, variant)):
         right = of(operation, cases.expected(framework, controller, rank, size))
-        found = of(operation, got)
-        assert found.keys() == right.keys()
+        mine = of(operation, arrays)
+        assert mine.keys() == right.keys()
         for name, array in right.items():
-            assert found[name].dtype == array.dtype, f"{name} on rank {rank}"
-            np.testing.assert_array_equal(found[name], array, f"{name} on rank {rank}")
+            assert mine[name].dtype == array.dtype, f"{name} on rank {rank}"
+            np.testing.assert_array_equal(mine[name], array, f"{name} on rank {rank}")
 
 
 @pytest.mark.parametrize("kind, variant", EACH)
 def test_same_bits_as_off(results, kind, variant):
     reference = results(kind, variants(kind)[0])
-    for rank, got in enumerate(results(kind, variant)):
+    for rank, arrays in enumerate(results(kind, variant)):
         random = set() if kind[2] <= 2 else set(cases.RANDOM.values())
         same = reference[rank].keys() - random
         different = [
-            name for name in same if got[name].tobytes() != reference[rank][name].tobytes()
+            name for name in same if arrays[name].tobytes() != reference[rank][name].tobytes()
         ]
         assert not different, f"rank {rank}"
 
@@ -107,19 +107,19 @@ def test_same_bits_as_off(results, kind, variant):
 def test_random_sum_is_the_same_on_all_ranks(results, kind):
     for variant in variants(kind):
         for name in cases.RANDOM.values():
-            sums = {got[name].tobytes() for got in results(kind, variant)}
+            sums = {arrays[name].tobytes() for arrays in results(kind, variant)}
             assert len(sums) == 1, (variant, name)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] == 2])
 def test_a_sum_of_two_in_bfloat16_is_rounded_once(results, kind):
     sent = [cases.bfloat16_bits(cases.random(rank)).astype(np.uint32) << 16 for rank in range(2)]
-    one, other = (bits.view(np.float32) for bits in sent)
-    rounded = cases.bfloat16_bits(one + other)
-    assert (rounded.astype(np.uint32) << 16 != (one + other).view(np.uint32)).any()
+    first, second = (bits.view(np.float32) for bits in sent)
+    rounded = cases.bfloat16_bits(first + second)
+    assert (rounded.astype(np.uint32) << 16 != (first + second).view(np.uint32)).any()
     for variant in variants(kind):
-        for got in results(kind, variant):
-            np.testing.assert_array_equal(got[cases.RANDOM["bfloat16"]], rounded, variant)
+        for arrays in results(kind, variant):
+            np.testing.assert_array_equal(arrays[cases.RANDOM["bfloat16"]], rounded, variant)
 
 
 REFUSED = {
@@ -136,16 +136,16 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
     expected = {"mixed"} if ranks > 1 else set()
     if ranks & (ranks - 1) == 0:
         expected.add("adasum")
-    reports = job_of(kind).of_each(ranks)
+    reports = job_of(kind).of_ranks(ranks)
     for variant in JOBS[kind]:
         first, *others = (report[variant] for report in reports)
         assert first.keys() == expected
         for name, error in first.items():
-            found = re.search(REFUSED[name], error)
-            assert found and name in error, error
-            assert all(found[0] in other[name] for other in others), variant
+            match = re.search(REFUSED[name], error)
+            assert match and name in error, error
+            assert all(match[0] in errors[name] for errors in others), variant
 
 
 @pytest.mark.parametrize("kind", JOBS)
 def test_job_ends_well(job_of, kind):
-    job_of(kind).succeeded()
+    job_of(kind).expect_success()

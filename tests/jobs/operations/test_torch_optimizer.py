@@ -46,7 +46,7 @@ MODES = ("off", "topo")
 
 @pytest.fixture(params=MODES)
 def reports(request, shared_job):
-    reports = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1").succeeded().of_each(2)
+    reports = shared_job("torch_optimizer", HOROVOD_OPT_VERIFY="1").expect_success().of_ranks(2)
     assert all((report[request.param]["planned_iterations"] > 0) == (request.param == "topo")
                for report in reports)
     return [report[request.param] for report in reports]
@@ -54,7 +54,7 @@ def reports(request, shared_job):
 
 def test_does_what_one_process_does_without_horovod(reports):
     for report in reports:
-        assert {name: seen for name, seen in report["programs"].items() if seen} == {}
+        assert {name: text for name, text in report["programs"].items() if text} == {}
 
 
 def test_every_method_and_class_is_tried(reports):

@@ -15,15 +15,15 @@ SETS = (r"Mismatched tensors, .*: ranks? [^:]*: ALLREDUCE of float32 \[6\] '[^']
 
 
 def reports(job, ranks: int) -> list[dict]:
-    found = job.succeeded().reports()
-    assert list(found) == list(range(ranks))
-    return list(found.values())
+    by_rank = job.expect_success().reports()
+    assert list(by_rank) == list(range(ranks))
+    return list(by_rank.values())
 
 
-def the_error(seen: list[str]) -> str:
+def the_error(texts: list[str]) -> str:
     """The one that all ranks have, however their framework begins it."""
-    errors = {one[max(one.find("Mismatched"), 0):].partition("\n")[0].partition(" [Op:")[0]
-              for one in seen}
+    errors = {text[max(text.find("Mismatched"), 0):].partition("\n")[0].partition(" [Op:")[0]
+              for text in texts}
     (error,) = errors
     return error
 
@@ -53,7 +53,7 @@ def test_the_job_goes_on_at_once(torch_reports):
 @pytest.mark.parametrize("controller, ranks", [("mpi", 3), ("gloo", 2)])
 def test_a_function_of_tensorflow(shared_job, controller, ranks):
     job = shared_job("sparse_on_one", framework="tensorflow", controller=controller, ranks=ranks)
-    found = reports(job, ranks)
-    assert [report["wrong"] for report in found] == [[]] * ranks
-    error = the_error([report["errors"]["dense before"] for report in found])
+    of_ranks = reports(job, ranks)
+    assert [report["wrong"] for report in of_ranks] == [[]] * ranks
+    error = the_error([report["errors"]["dense before"] for report in of_ranks])
     assert re.search(SPARSE.format(last=ranks - 1), error)

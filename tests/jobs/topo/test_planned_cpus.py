@@ -8,25 +8,25 @@ import pytest
 RANKS = (2, 3)
 EACH = [(controller, ranks) for controller in ("mpi", "gloo") for ranks in RANKS]
 
-each = pytest.mark.parametrize("controller, ranks", EACH)
+each_job = pytest.mark.parametrize("controller, ranks", EACH)
 
 
 @pytest.fixture
 def reports(shared_job):
     def reports(controller: str, ranks: int) -> list[dict]:
         job = shared_job("planned_cpus", controller=controller, ranks=ranks)
-        return job.succeeded().of_each(ranks)
+        return job.expect_success().of_ranks(ranks)
 
     return reports
 
 
-@each
+@each_job
 def test_each_rank_has_its_share(reports, controller, ranks):
-    found = reports(controller, ranks)
-    cpus = found[0]["given"]
+    masks = reports(controller, ranks)
+    cpus = masks[0]["given"]
     shares = []
-    for number, one in enumerate(found):
-        threads = one["topo"]["planned"]
+    for number, rank_masks in enumerate(masks):
+        threads = rank_masks["topo"]["planned"]
         assert len(threads) == (2 if number < 2 < ranks else 1)  # one of the process set
         assert all(thread == threads[0] for thread in threads)
         shares.append(threads[0])
@@ -37,17 +37,17 @@ def test_each_rank_has_its_share(reports, controller, ranks):
     assert not set(shares[0]) & set(shares[1])
 
 
-@each
+@each_job
 @pytest.mark.parametrize("mode", ["off", "topo"])
 def test_other_threads_run_where_they_may(reports, controller, ranks, mode):
-    for one in reports(controller, ranks):
-        assert one[mode]["others"]
-        assert all(thread == one["given"] for thread in one[mode]["others"])
+    for masks in reports(controller, ranks):
+        assert masks[mode]["others"]
+        assert all(thread == masks["given"] for thread in masks[mode]["others"])
 
 
-@each
+@each_job
 def test_a_rank_that_is_bound_stays_so(reports, controller, ranks):
-    for number, one in enumerate(reports(controller, ranks)):
-        own = [one["given"][number % len(one["given"])]]
-        assert one["bound"]["planned"]
-        assert all(thread == own for thread in one["bound"]["planned"])
+    for number, masks in enumerate(reports(controller, ranks)):
+        own = [masks["given"][number % len(masks["given"])]]
+        assert masks["bound"]["planned"]
+        assert all(thread == own for thread in masks["bound"]["planned"])

@@ -16,8 +16,8 @@ MISMATCHES = {"new": "shared", "known": "shared", "shape": "max"}
 def reports(request, shared_job):
     controller, ranks, of_group = JOBS[request.param]
     job = shared_job("recurring_calls", controller=controller, ranks=ranks,
-                     HOROVOD_OPT_NODE_RANKS=str(of_group)).succeeded()
-    return job.of_each(ranks)
+                     HOROVOD_OPT_NODE_RANKS=str(of_group)).expect_success()
+    return job.of_ranks(ranks)
 
 
 def test_results(reports):

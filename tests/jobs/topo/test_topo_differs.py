@@ -29,17 +29,17 @@ PLANNED = [(controller, kind) for controller, kinds in KINDS.items() for kind in
 def reports(shared_job):
     def reports(controller: str) -> list[dict]:
         job = shared_job("topo_differs", json.dumps(KINDS[controller]), framework="tensorflow",
-                         controller=controller, ranks=RANKS).succeeded()
-        return job.of_each(RANKS)
+                         controller=controller, ranks=RANKS).expect_success()
+        return job.of_ranks(RANKS)
 
     return reports
 
 
-def said(seen: list) -> str:
+def fault_error(outcomes: list) -> str:
     """The error, which must come in the step of the fault and in no other."""
-    assert len(seen) == STEPS
-    assert [step for step, one in enumerate(seen) if isinstance(one, str)] == [FAULT]
-    return re.search(r"Mismatched.*", seen[FAULT])[0]
+    assert len(outcomes) == STEPS
+    assert [step for step, outcome in enumerate(outcomes) if isinstance(outcome, str)] == [FAULT]
+    return re.search(r"Mismatched.*", outcomes[FAULT])[0]
 
 
 def of_all(error: str) -> str:
@@ -53,8 +53,9 @@ def test_all_ranks_get_the_same_error_and_go_on(reports, controller, kind, case)
     errors = set()
     for report in reports(controller):
         planned, negotiated = report[kind][case]["seen"], report["off"][case]["seen"]
-        assert of_all(said(planned)).replace(kind, "off", 1) == of_all(said(negotiated))
-        errors.add(said(planned))
+        error = fault_error(planned)
+        assert of_all(error).replace(kind, "off", 1) == of_all(fault_error(negotiated))
+        errors.add(error)
         for step in {*range(STEPS)} - {FAULT}:
             assert planned[step] == negotiated[step]
     (error,) = errors
@@ -65,18 +66,18 @@ def test_all_ranks_get_the_same_error_and_go_on(reports, controller, kind, case)
 @pytest.mark.parametrize("controller, kind", PLANNED)
 def test_what_differs_from_the_plan_alike_everywhere_is_reduced(reports, controller, kind):
     for report in reports(controller):
-        seen = report[kind]["everywhere"]["seen"]
-        assert [one for one in seen if isinstance(one, str)] == []
-        assert len(seen) == STEPS
-        assert seen == report["off"]["everywhere"]["seen"]
+        outcomes = report[kind]["everywhere"]["seen"]
+        assert [outcome for outcome in outcomes if isinstance(outcome, str)] == []
+        assert len(outcomes) == STEPS
+        assert outcomes == report["off"]["everywhere"]["seen"]
 
 
 @pytest.mark.parametrize("controller, kind", PLANNED)
 def test_it_was_planned_until_then(reports, controller, kind):
     for report in reports(controller):
         for case in CASES:
-            seen = report[kind][case]
-            (iterations,), (state,) = seen["planned_iterations"], seen["states"]
+            training = report[kind][case]
+            (iterations,), (state,) = training["planned_iterations"], training["states"]
             assert FAULT - 5 <= iterations <= FAULT
             assert state == "negotiated"
         (reason,) = report[kind]["shape"]["reasons"]

@@ -27,13 +27,13 @@ def faults(shared_job):
         return shared_job(
             "topo_faults", json.dumps(SETTINGS[controller]),
             framework="tensorflow", controller=controller, ranks=RANKS, **VERIFY,
-        ).succeeded()
+        ).expect_success()
 
     return faults
 
 
 def of_each_rank(job, kind: str, fault: str) -> list[dict]:
-    return [report[kind][fault] for report in job.of_each(RANKS)]
+    return [report[kind][fault] for report in job.of_ranks(RANKS)]
 
 
 @pytest.mark.parametrize("fault", ["raise", "shutdown", "never"])
@@ -53,7 +53,7 @@ def test_error_everywhere(faults, controller, kind, fault):
 # Nine of these lives end by a failure. Under MPI, a request that is not complete keeps its memory:
 # only under Gloo do jobs go on after a failure.
 def test_failures_leave_nothing_behind(faults):
-    for report in faults("gloo").of_each(RANKS):
+    for report in faults("gloo").of_ranks(RANKS):
         held = [outcome["held"] for kind in SETTINGS["gloo"] for outcome in report[kind].values()]
         assert len(held) == 15
         assert {life["mapped"] for life in held} == {0}
@@ -76,9 +76,9 @@ def test_goes_on(faults, controller, kind, fault):
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_names_what_is_missing(faults, controller, kind, fault):
     report = rf"\b{kind}\.(\w+\.\w+) \(plan trained, iteration {FAULT + 1}\): (.*)"
-    said = re.findall(report, faults(controller).output)
-    assert (f"{fault}.second", "missing on rank 2") in said
-    assert not [tensor for tensor, _ in said if tensor.endswith(".first")]
+    notes = re.findall(report, faults(controller).output)
+    assert (f"{fault}.second", "missing on rank 2") in notes
+    assert not [tensor for tensor, _ in notes if tensor.endswith(".first")]
 
 
 def timeline(job, kind: str) -> list[str]:
@@ -97,22 +97,23 @@ def test_timeline_is_complete(faults, controller, kind):
                          [kind for kind in KINDS if kind != ("gloo", "gloo-operations")])
 def test_timeline_shows_iterations_and_buckets(faults, controller, kind):
     planned = re.compile(r"PLANNED_ALLREDUCE, iteration (\d+), bucket (\d+)")
-    found = [planned.fullmatch(name) for name in timeline(faults(controller), kind)]
-    iterations = {int(match[1]) for match in found if match}
+    matches = [planned.fullmatch(name) for name in timeline(faults(controller), kind)]
+    iterations = {int(match[1]) for match in matches if match}
     # Two or more are negotiated before, until the ranks have agreed on the plan.
     assert {*range(FAULT - 2, STEPS + 1)} <= iterations <= {*range(3, STEPS + 1)}
-    assert len({match[2] for match in found if match}) >= 2
+    assert len({match[2] for match in matches if match}) >= 2
 
 
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_a_rank_is_killed(need, tmp_path, controller, kind):
     need("tensorflow", controller)
     settings = {**VERIFY, **SETTINGS[controller][kind]}
-    ended = run_job(tmp_path, "topo_killed", controller=controller, ranks=RANKS, **settings)
-    assert not ended.hung, ended.output
-    assert ended.code != 0
-    assert not ended.survivors
-    reports = ended.reports()
+    result = run_job(tmp_path, "topo_faults", "killed", controller=controller, ranks=RANKS,
+                     **settings)
+    assert not result.hung, result.output
+    assert result.code != 0
+    assert not result.survivors
+    reports = result.reports()
     if controller == "gloo":  # mpirun ends those that wait inside MPI
         assert list(reports) == list(range(RANKS - 1))
     for report in reports.values():
@@ -124,7 +125,7 @@ def test_a_rank_is_killed(need, tmp_path, controller, kind):
 def test_plans_again_when_a_rank_joins(need, tmp_path):
     need("tensorflow", "gloo")
     options = elastic(tmp_path, "localhost:2\n", most=3)
-    run_job(tmp_path, "topo_elastic", options=options, **VERIFY).succeeded()
+    run_job(tmp_path, "topo_elastic", options=options, **VERIFY).expect_success()
     joined, *first = sorted(
         (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len
     )

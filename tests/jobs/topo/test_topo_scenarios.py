@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
-from by_hand import rest_by_hand
+from selection import rest_by_hand
 
 SELDOM = {"HOROVOD_OPT_HEARTBEAT_MS": "60000"}  # nothing may wait for the heartbeat
 OFTEN = {"HOROVOD_OPT_HEARTBEAT_MS": "5"}
@@ -34,14 +34,14 @@ class Kind(NamedTuple):
     environment: dict[str, str] = {}  # of the whole job
 
 
-PLAIN, FUNCTIONS, MIXED = "topo_plain", "topo_functions", "topo_mixed"
-CONTROL, RANDOM, KERAS = "topo_control", "topo_random", "topo_keras"
-FEW = tuple(f"topo_plain.{name}" for name in ("chain", "wide", "kinds", "tape"))
+PLAIN, FUNCTIONS, MIXED = "scenarios_plain", "scenarios_functions", "scenarios_mixed"
+CONTROL, RANDOM, KERAS = "scenarios_control", "scenarios_random", "scenarios_keras"
+FEW = tuple(f"scenarios_plain.{name}" for name in ("chain", "wide", "kinds", "tape"))
 KINDS = {
     "mpi-1": Kind("mpi", 1, -1, (PLAIN, FUNCTIONS, CONTROL), SELDOM),
     "mpi-2": Kind("mpi", 2, -1, (PLAIN, FUNCTIONS, CONTROL, KERAS), SELDOM),
     "mpi-3": Kind("mpi", 3, 0, (MIXED, RANDOM), OFTEN),
-    "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "topo_plain.chain", "topo_control.loop"), {}),
+    "mpi-4": Kind("mpi", 4, 3, (FUNCTIONS, "scenarios_plain.chain", "scenarios_control.loop"), {}),
     "gloo-2": Kind("gloo", 2, 1, (MIXED, CONTROL, RANDOM), NOT_REBUILT),
     "gloo-3": Kind("gloo", 3, 1, (FUNCTIONS, MIXED, *FEW), SELDOM),
     "mpi-3-nodes": Kind("mpi", 3, 1, (MIXED, RANDOM, CONTROL), {**ALONE, **BY_MPI}),
@@ -69,10 +69,10 @@ def kinds_with(module: str) -> list:
 def in_one_job(kind: Kind) -> dict[str, Kind]:
     """`kind` and those that can run in the same processes."""
 
-    def job(one: Kind) -> tuple:
-        return one.controller, one.ranks, one.environment
+    def job(kind: Kind) -> tuple:
+        return kind.controller, kind.ranks, kind.environment
 
-    return {name: other for name, other in KINDS.items() if job(other) == job(kind)}
+    return {name: candidate for name, candidate in KINDS.items() if job(candidate) == job(kind)}
 
 
 # Why what is not planned is not; everything else is planned, from the fourth step on at the latest.
@@ -93,16 +93,17 @@ def scenarios(shared_job):
     def scenarios(name: str) -> list[dict]:
         kind = KINDS[name]
         chosen = {
-            other: (run.late, run.modules, run.settings) for other, run in in_one_job(kind).items()
+            member: (run.late, run.modules, run.settings)
+            for member, run in in_one_job(kind).items()
         }
         job = shared_job(
-            "topo_scenarios", json.dumps(chosen),
+            "scenario_job", json.dumps(chosen),
             framework="tensorflow", controller=kind.controller, ranks=kind.ranks,
             HOROVOD_OPT_VERIFY="1", **kind.environment,
         )
-        seen = [report[name] for report in job.succeeded().of_each(kind.ranks)]
-        assert len({tuple(one) for one in seen}) == 1, "ranks ran other programs"
-        return seen
+        of_ranks = [report[name] for report in job.expect_success().of_ranks(kind.ranks)]
+        assert len({tuple(programs) for programs in of_ranks}) == 1, "ranks ran other programs"
+        return of_ranks
 
     return scenarios
 
@@ -115,30 +116,30 @@ def is_missing(kind: str, name: str) -> bool:
     return KINDS[kind].ranks == 1 and name in NOT_ALONE
 
 
-def of_graphs(seen: dict, kind: str = "") -> list[dict]:
+def of_graphs(run: dict, kind: str = "") -> list[dict]:
     """The plans but those of calls that recur; nor those of process sets, which are planned only
     if their ranks share memory, as in each `kind` where the ranks of a node may."""
     shares = not KINDS[kind].settings.keys() & {*ALONE, *OPERATIONS} if kind else True
-    return [plan for plan in seen["plans"]
+    return [plan for plan in run["plans"]
             if not plan["is_call"] and (shares or not plan["process_set"])]
 
 
 @pytest.mark.parametrize("kind", EACH)
 def test_same_bits_as_off(scenarios, kind):
     for rank, report in enumerate(scenarios(kind)):
-        assert {name: seen["different"] for name, seen in report.items() if seen["different"]} == {}
-        assert all(seen["results"] for seen in report.values()), f"rank {rank}"
+        assert {name: run["different"] for name, run in report.items() if run["different"]} == {}
+        assert all(run["results"] for run in report.values()), f"rank {rank}"
 
 
 @pytest.mark.parametrize("kind", EACH)
 def test_plans_what_it_can(scenarios, kind):
     for rank, report in enumerate(scenarios(kind)):
-        for name, seen in report.items():
+        for name, run in report.items():
             if name in NEGOTIATED or is_random(name) or is_missing(kind, name):
                 continue
-            states = {plan["state"] for plan in of_graphs(seen, kind)}
-            assert states == {"active"}, f"{name} on rank {rank}: {seen['plans']}"
-            assert seen["planned_iterations"] >= STEPS // 3, f"{name} on rank {rank}"
+            states = {plan["state"] for plan in of_graphs(run, kind)}
+            assert states == {"active"}, f"{name} on rank {rank}: {run['plans']}"
+            assert run["planned_iterations"] >= STEPS // 3, f"{name} on rank {rank}"
 
 
 @pytest.mark.parametrize("kind", EACH)
@@ -156,8 +157,8 @@ def test_says_why_it_does_not_plan(scenarios, kind):
 @pytest.mark.parametrize("kind", kinds_with(RANDOM))
 def test_random_programs_are_planned(scenarios, kind):
     for report in scenarios(kind):
-        programs = [seen for name, seen in report.items() if is_random(name)]
-        assert sum(seen["planned_iterations"] > 0 for seen in programs) > len(programs) // 2
+        programs = [run for name, run in report.items() if is_random(name)]
+        assert sum(run["planned_iterations"] > 0 for run in programs) > len(programs) // 2
 
 
 @pytest.mark.parametrize("kind", kinds_with(FUNCTIONS))

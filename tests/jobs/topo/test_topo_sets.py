@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from by_hand import by_hand
+from selection import by_hand
 
 CALLS = 7  # of the worker, each planned once for a set; a group is one
 
@@ -11,8 +11,8 @@ CALLS = 7  # of the worker, each planned once for a set; a group is one
 @pytest.fixture(params=["mpi-3", "gloo-4"])
 def reports(request, shared_job):
     controller, ranks = request.param[:-2], int(request.param[-1])
-    job = shared_job("set_calls", controller=controller, ranks=ranks).succeeded()
-    return job.of_each(ranks)
+    job = shared_job("set_calls", controller=controller, ranks=ranks).expect_success()
+    return job.of_ranks(ranks)
 
 
 def test_results(reports):
@@ -47,7 +47,7 @@ def test_a_rank_of_a_set_that_sends_something_else(reports):
 def test_functions_of_tensorflow(shared_job, controller, ranks):
     """`first` and `last` cannot be fused: `left` is reduced in between, by the set."""
     job = shared_job("set_functions", framework="tensorflow", controller=controller, ranks=ranks)
-    for report in job.succeeded().of_each(ranks):
+    for report in job.expect_success().of_ranks(ranks):
         assert (report["wrong"], report["rounds"]) == ([], 0)
         tensors = {process_set: [] for process_set, _, _ in report["plans"]}
         for process_set, state, buckets in report["plans"]:

@@ -27,11 +27,11 @@ SHORT = {
 
 @pytest.fixture(params=MODES)
 def features(request, shared_job) -> Job:
-    return shared_job("features", request.param, **SHORT).succeeded()
+    return shared_job("features", request.param, **SHORT).expect_success()
 
 
 def of_each_rank(job: Job, what: str) -> list:
-    return [report[what] for report in job.of_each(2)]
+    return [report[what] for report in job.of_ranks(2)]
 
 
 def test_timeline(features):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from by_hand import rest_by_hand
+from selection import rest_by_hand
 
 TORCH = rest_by_hand(
     [*(("torch", "mpi", mode) for mode in ("off", "gs", "nbcs", "gs+nbcs", "topo")),
@@ -23,7 +23,7 @@ def training_job(shared_job):
             controller=controller,
             HOROVOD_OPT_MODE=mode,
             HOROVOD_OPT_STATS="1",
-        ).succeeded()
+        ).expect_success()
 
     return training_job
 

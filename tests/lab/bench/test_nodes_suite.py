@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import pytest
-from own_networks import hosts_or_skip
+from selection import hosts_or_skip
 
 pytest.importorskip("matplotlib")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import cluster_trials
 import clusters_command
+import launch_methods
 import pytest
-import ways
 from cluster_trials import Result
 
 
 def test_all_is_tried_by_default():
-    chosen = clusters_command.chosen(clusters_command.parse_arguments([]))
+    chosen = clusters_command.choose_jobs(clusters_command.parse_arguments([]))
     assert len(chosen) == len(set(chosen))
-    assert {way for way, _, _ in chosen} == set(ways.WAYS)
-    for way in set(ways.WAYS) - {ways.ELASTIC}:
+    assert {way for way, _, _ in chosen} == set(launch_methods.WAYS)
+    for way in set(launch_methods.WAYS) - {launch_methods.ELASTIC}:
         tried = {(trial, mode) for name, trial, mode in chosen if name == way}
         assert tried == {(trial, mode)
                          for trial in set(cluster_trials.TRIALS) - {cluster_trials.LOSES_A_NODE}
@@ -21,8 +21,9 @@ def test_all_is_tried_by_default():
 
 
 def test_an_elastic_job_loses_a_node_and_nothing_else():
-    chosen = clusters_command.chosen(clusters_command.parse_arguments(["--modes", "topo"]))
-    assert [trial for way, trial, _ in chosen if way == ways.ELASTIC] == ["a node is drained"]
+    chosen = clusters_command.choose_jobs(clusters_command.parse_arguments(["--modes", "topo"]))
+    assert [trial for way, trial, _ in chosen if way == launch_methods.ELASTIC] == [
+        "a node is drained"]
 
 
 @pytest.mark.parametrize("arguments, problem", [

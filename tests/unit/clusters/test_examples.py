@@ -7,14 +7,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import launch_methods
 import mpijob
 import pytest
-import ways
 
 from horovod_opt import settings
 
-SCRIPTS = sorted(ways.EXAMPLES.glob("*.sh"))
-FILES = sorted(ways.EXAMPLES.iterdir())
+SCRIPTS = sorted(launch_methods.EXAMPLES.glob("*.sh"))
+FILES = sorted(launch_methods.EXAMPLES.iterdir())
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -26,7 +26,7 @@ def test_scripts_are_bash(script):
 
 
 def test_every_script_is_tried():
-    text = Path(ways.__file__).read_text()
+    text = Path(launch_methods.__file__).read_text()
     assert [path.name for path in SCRIPTS if f'"{path.name}"' not in text] == []
 
 
@@ -37,22 +37,22 @@ def test_settings_exist(path):
 
 
 def test_mpijob_has_what_the_operator_requires():
-    assert mpijob.problems(mpijob.read(ways.EXAMPLES / "mpijob.yaml")) == []
+    assert mpijob.problems(mpijob.read(launch_methods.EXAMPLES / "mpijob.yaml")) == []
 
 
 def test_mpijob_settings_are_valid():
-    launcher = mpijob.launcher(mpijob.read(ways.EXAMPLES / "mpijob.yaml"))
+    launcher = mpijob.launcher(mpijob.read(launch_methods.EXAMPLES / "mpijob.yaml"))
     assert settings.load(mpijob.settings(launcher)).mode == "topo"
 
 
 def test_mpijob_runs_what_the_image_has():
-    launcher = mpijob.launcher(mpijob.read(ways.EXAMPLES / "mpijob.yaml"))
-    image = (ways.EXAMPLES / "Dockerfile").read_text()
+    launcher = mpijob.launcher(mpijob.read(launch_methods.EXAMPLES / "mpijob.yaml"))
+    image = (launch_methods.EXAMPLES / "Dockerfile").read_text()
     assert f"build -t {launcher['image']} " in image
     workdir = Path(re.findall(r"^WORKDIR (\S+)$", image, re.MULTILINE)[-1])
     assert workdir == Path("/horovod-opt/examples")  # of the clone that is copied to /horovod-opt
     assert "COPY . /horovod-opt\n" in image
-    assert (ways.EXAMPLES.parent / launcher["args"][1]).is_file()
+    assert (launch_methods.EXAMPLES.parent / launcher["args"][1]).is_file()
     assert str(mpijob.HOST_FILE) in launcher["command"]
 
 
@@ -69,7 +69,7 @@ def test_mpirun_hands_on_all_settings(tmp_path, hosts):
     fake.chmod(0o755)
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     answer = subprocess.run(
-        [ways.EXAMPLES / "mpirun.sh", "python", "two words.py"], check=True, text=True,
+        [launch_methods.EXAMPLES / "mpirun.sh", "python", "two words.py"], check=True, text=True,
         capture_output=True, env={"PATH": path, "HOSTS": hosts, "HOROVOD_CYCLE_TIME": "2"})
     words = answer.stdout.splitlines()
     assert words[-2:] == ["python", "two words.py"]

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import launch_methods
 import mpijob
 import pytest
-import ways
 import yaml
 
 CHECK = Path(mpijob.__file__).parent / "check_mpijob"
-JOB = mpijob.read(ways.EXAMPLES / "mpijob.yaml")
+JOB = mpijob.read(launch_methods.EXAMPLES / "mpijob.yaml")
 LAUNCHER = ("spec", "mpiReplicaSpecs", "Launcher")
 
 # A part of the operator's, made for these tests. Enough for the example: its pods may be anything.

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import nccl_log
 import part_cores
+import part_devices
 import part_images
-import part_mixed
 import part_nccl
 import pytest
 from gpu_builds import NCCL, PLAIN
 from gpu_table import FAILED, NOT_RUN, PASSED
 from jobs import Job
-from nccl_log import Allreduce
-from part_delayed import compared
+from part_gradients import comparison_rows
 from part_images import Config
 from part_setup import NoTime, Setup, problem
 
@@ -83,7 +81,7 @@ def late(**changes) -> dict:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_late_gradients_are_right(ranks):
-    rows = [*compared(ranks, 100, [late()] * ranks)]
+    rows = [*comparison_rows(ranks, 100, [late()] * ranks)]
     assert list_failures(rows) == []
     assert ("2 ranks: topo is off, bit for bit" in outcomes(rows)) == (ranks == 2)
 
@@ -97,11 +95,11 @@ def test_late_gradients_are_right(ranks):
     ({"topo_early": 9}, "2 ranks: the thread that hands over did not wait for the data"),
 ])
 def test_one_rank_is_wrong(changes, message):
-    assert list_failures(compared(2, 100, [late(), late(**changes)])) == [message]
+    assert list_failures(comparison_rows(2, 100, [late(), late(**changes)])) == [message]
 
 
 def test_with_four_ranks_other_bits_than_in_off_are_right():
-    assert list_failures(compared(4, 100, [late(same=False)] * 4)) == []
+    assert list_failures(comparison_rows(4, 100, [late(same=False)] * 4)) == []
 
 
 # 2: NCCL
@@ -120,7 +118,8 @@ datatype 7 op 0 root 0 comm 0x77d0 [nranks=1] stream 0x5500 task 3 globalrank 0
 
 
 def test_log_of_nccl():
-    assert nccl_log.read(LOG) == [Allreduce(437, 2400, "0x55d0"), Allreduce(438, 9, "0x77d0")]
+    assert part_nccl.read_log(LOG) == [part_nccl.Allreduce(437, 2400, "0x55d0"),
+                                       part_nccl.Allreduce(438, 9, "0x77d0")]
 
 
 @pytest.mark.parametrize("counts, buckets, steps, right", [
@@ -128,8 +127,8 @@ def test_log_of_nccl():
     ([3, 2, 2, 3], [3, 2], 2, False), ([2, 3, 2], [3, 2], 2, False), ([3, 2], [2, 3], 1, False),
     ([], [], 1, False)])
 def test_order_of_the_last_steps(counts, buckets, steps, right):
-    calls = [Allreduce(1, count, "0x1") for count in counts]
-    assert nccl_log.last_steps(calls, buckets, steps) is right
+    calls = [part_nccl.Allreduce(1, count, "0x1") for count in counts]
+    assert part_nccl.ends_with_steps(calls, buckets, steps) is right
 
 
 def line(thread: int, count: int, communicator: str = "0xa") -> str:
@@ -155,14 +154,14 @@ ORDER, THREAD, COMMUNICATORS = (
 def test_what_nccl_was_asked_for(log, wrong, tmp_path):
     (tmp_path / "nccl.1").write_text(log)
     (tmp_path / "nccl.2").write_text("node:2:2 [0] NCCL INFO of a process without allreduces\n")
-    assert list_failures(part_nccl.ordered_by_nccl([REPORT], tmp_path)) == wrong
+    assert list_failures(part_nccl.nccl_order_rows([REPORT], tmp_path)) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
     ({}, []), ({"in_order": 27}, ["sums come in the plan's order"]),
     ({"by_background": 39}, ["tensors are read by one thread"])])
 def test_order_without_nccl(changes, wrong):
-    assert list_failures(part_nccl.ordered_in_memory([REPORT, {**REPORT, **changes}])) == wrong
+    assert list_failures(part_nccl.memory_order_rows([REPORT, {**REPORT, **changes}])) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
@@ -214,7 +213,7 @@ def test_jobs_of_part_2(gpus, jobs, tmp_path, monkeypatch):
 
 
 def mix(**changes) -> dict:
-    return {"step": part_mixed.STEPS, "wrong": 0, "outcome": "no error",
+    return {"step": part_devices.STEPS, "wrong": 0, "outcome": "no error",
             "states": ["active", "active", "negotiated"], **changes}
 
 
@@ -222,10 +221,10 @@ def mix(**changes) -> dict:
     ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready"]}, FAILED),
     ({"step": 3}, FAILED)])
 def test_mixed(changes, outcome, tmp_path):
-    assert part_mixed.works("", job(tmp_path, mix(), mix(**changes)), 2).outcome == outcome
+    assert part_devices.works("", job(tmp_path, mix(), mix(**changes)), 2).outcome == outcome
 
 
-SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. This was caused by"}
+SHUT_DOWN = {"step": part_devices.END, "outcome": "Horovod has been shut down. This was caused by"}
 
 
 @pytest.mark.parametrize("changes, how, outcome", [
@@ -234,12 +233,12 @@ SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. Thi
     ({}, {"hung": True}, FAILED), ({}, {"survivors": ("1 python",)}, FAILED)])
 def test_killed(changes, how, outcome, tmp_path):
     ended = job(tmp_path, mix(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
-    assert part_mixed.ends("", ended, 2).outcome == outcome
+    assert part_devices.ends("", ended, 2).outcome == outcome
 
 
 def test_the_killed_rank_has_reported(tmp_path):
     ended = job(tmp_path, mix(**SHUT_DOWN), mix(**SHUT_DOWN), code=1)
-    assert part_mixed.ends("", ended, 2).outcome == FAILED
+    assert part_devices.ends("", ended, 2).outcome == FAILED
 
 
 @pytest.mark.parametrize("build, gpus, ranks", [
@@ -253,8 +252,8 @@ def test_jobs_of_part_3(build, gpus, ranks, tmp_path, monkeypatch):
         return job(tmp_path / name, hung=True)
 
     monkeypatch.setattr(Setup, "job", run)
-    rows = [*part_mixed.rows(setup(tmp_path, build, gpus=gpus))]
-    assert ran == [("mpi", ranks, -1), ("gloo", ranks, -1), ("gloo", ranks, part_mixed.END)]
+    rows = [*part_devices.rows(setup(tmp_path, build, gpus=gpus))]
+    assert ran == [("mpi", ranks, -1), ("gloo", ranks, -1), ("gloo", ranks, part_devices.END)]
     assert [row.outcome for row in rows] == [FAILED] * 3
 
 
@@ -294,7 +293,7 @@ def images(rates: dict[Config, list[float]], *unplanned: Config) -> dict:
 def test_images_by_mode(tmp_path):
     configs = [Config("off"), Config("topo")]
     report = images({configs[0]: [90.0, 100.0, 400.0], configs[1]: [120.0, 110.0, 5.0]})
-    rows = [*part_images.measured("5", "ResNet50", configs, job(tmp_path, report, report), 2)]
+    rows = [*part_images.rate_rows("5", "ResNet50", configs, job(tmp_path, report, report), 2)]
     assert [(row.what, row.value) for row in rows] == [
         ("ResNet50: off", "100.0 images/s, 1.00 of off"),
         ("ResNet50: topo", "110.0 images/s, 1.10 of off")]
@@ -304,7 +303,7 @@ def test_images_by_mode(tmp_path):
 def test_images_of_gradients_that_one_rank_did_not_plan(tmp_path):
     config = Config("topo")
     first, second = images({config: [1.0]}), images({config: [1.0]}, config)
-    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, first, second), 2)]
+    rows = [*part_images.rate_rows("5", "ResNet50", [config], job(tmp_path, first, second), 2)]
     assert list_failures(rows) == ["ResNet50: topo"]
 
 

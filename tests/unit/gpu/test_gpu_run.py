@@ -16,7 +16,7 @@ import run_command
 from gpu_builds import NCCL, PLAIN, Build, make, variables
 from gpu_machine import Machine, check, why_not_nccl
 from gpu_table import FAILED, NOT_RUN, PASSED, Row
-from run_command import needed_builds, parse_arguments, planned
+from run_command import build_names, parse_arguments, part_builds
 from wheel_folder import Manifest, Unusable
 
 ROOT = Path(__file__).parents[3]
@@ -111,15 +111,15 @@ def test_about_the_machine():
 
 
 def test_all_parts_on_a_gpu():
-    assert planned(list("12345"), False) == [
-        ("1", "part_delayed", PLAIN), ("2", "part_nccl", NCCL), ("3", "part_mixed", PLAIN),
-        ("3", "part_mixed", NCCL), ("4", "part_cores", PLAIN), ("5", "part_images", NCCL),
+    assert part_builds(list("12345"), False) == [
+        ("1", "part_gradients", PLAIN), ("2", "part_nccl", NCCL), ("3", "part_devices", PLAIN),
+        ("3", "part_devices", NCCL), ("4", "part_cores", PLAIN), ("5", "part_images", NCCL),
         ("5", "part_images", PLAIN)]
 
 
 def test_parts_without_a_gpu():
-    assert planned(list("12345"), True) == [
-        ("1", "part_delayed", PLAIN), ("2", "part_nccl", PLAIN), ("3", "part_mixed", PLAIN),
+    assert part_builds(list("12345"), True) == [
+        ("1", "part_gradients", PLAIN), ("2", "part_nccl", PLAIN), ("3", "part_devices", PLAIN),
         ("4", "part_cores", PLAIN)]
 
 
@@ -127,7 +127,7 @@ def test_parts_without_a_gpu():
     ("12345", False, [PLAIN, NCCL]), ("12345", True, [PLAIN, NCCL]), ("14", False, [PLAIN]),
     ("2", False, [NCCL]), ("2", True, [PLAIN]), ("3", False, [PLAIN, NCCL])])
 def test_builds(parts, without_gpu, builds):
-    assert needed_builds(list(parts), without_gpu) == builds
+    assert build_names(list(parts), without_gpu) == builds
 
 
 def test_what_the_builds_are_told():
@@ -196,7 +196,7 @@ class FakePart:
         rows: list[Row] = []
         arguments = parse_arguments(["folder"])
         vars(arguments).update(options)
-        run_command.run_part("1", "part_delayed", self.build, MACHINE, arguments,
+        run_command.run_part("1", "part_gradients", self.build, MACHINE, arguments,
                              time.monotonic() + seconds, rows.append)
         return rows
 
@@ -212,7 +212,8 @@ def test_rows_of_a_part(tmp_path):
 def test_a_part_that_fails(tmp_path):
     rows = FakePart(tmp_path, PRINTS + "raise SystemExit(3)\n").rows()
     assert rows[:-1] == ROWS
-    assert rows[-1] == Row("1", "part_delayed", f"exit status 3; see {tmp_path}/part-1.log", FAILED)
+    assert rows[-1] == Row("1", "part_gradients", f"exit status 3; see {tmp_path}/part-1.log",
+                           FAILED)
 
 
 def test_a_part_that_says_nothing_has_failed(tmp_path):
@@ -222,7 +223,7 @@ def test_a_part_that_says_nothing_has_failed(tmp_path):
 
 def test_no_time_is_left_for_a_part(tmp_path):
     (row,) = FakePart(tmp_path, PRINTS).rows(seconds=1)
-    assert row == Row("1", "part_delayed", "no time was left", FAILED)
+    assert row == Row("1", "part_gradients", "no time was left", FAILED)
 
 
 @pytest.mark.parametrize("without_gpu, gpus", [(False, "1"), (True, "0")])
@@ -231,7 +232,7 @@ def test_what_a_part_is_told(without_gpu, gpus, tmp_path):
                "print(json.dumps({'part': '1', 'what': '', 'outcome': 'passed',"
                " 'value': ' '.join(sys.argv[1:])}))\n")
     (row,) = FakePart(tmp_path, program).rows(without_gpu=without_gpu, steps=7)
-    assert row.value.startswith("1 part_delayed --build plain --folder ")
+    assert row.value.startswith("1 part_gradients --build plain --folder ")
     assert f" --gpus {gpus} " in row.value
     assert " --steps 7 " in row.value
     assert " --cores 16 " in row.value

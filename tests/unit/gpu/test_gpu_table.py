@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gpu_table import FAILED, NOT_RUN, PASSED, Row, Table, judged
+from gpu_table import FAILED, NOT_RUN, PASSED, Row, Table, judge
 
 
 def table(*outcomes: str) -> Table:
@@ -39,5 +39,5 @@ def test_json_has_the_machine_and_every_row(outcomes):
 
 
 def test_what_is_judged():
-    assert judged("2", "sums", 3, True) == Row("2", "sums", "3", PASSED)
-    assert judged("2", "sums", "wrong", False) == Row("2", "sums", "wrong", FAILED)
+    assert judge("2", "sums", 3, True) == Row("2", "sums", "3", PASSED)
+    assert judge("2", "sums", "wrong", False) == Row("2", "sums", "wrong", FAILED)

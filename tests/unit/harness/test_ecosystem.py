@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import ecosystem_command
-import expect
+import job_report
 import pytest
 from ecosystem_suites import HERE, JOBS, UPSTREAM
 from environment import Unusable
@@ -17,15 +17,15 @@ from outcomes import Outcome, Run
 @pytest.fixture
 def reports(monkeypatch, tmp_path):
     """Two ranks in mode topo, as they should be."""
-    monkeypatch.setenv(expect.REFERENCES, str(tmp_path))
+    monkeypatch.setenv(job_report.REFERENCES, str(tmp_path))
     (tmp_path / "torch-2.json").write_text(json.dumps({"weights": "abc", "accuracy": 0.97}))
     return [{"rank": rank, "size": 2, "mode": "topo", "controller": "gloo", "weights": "abc",
              "steady_rounds": 0, "plans": ["resting", "active"]} for rank in range(2)]
 
 
 def test_a_job_that_went_well(reports):
-    expect.check(reports, "torch", "topo", "gloo")
-    expect.check(reports, "torch", "auto", "gloo")
+    job_report.check(reports, "torch", "topo", "gloo")
+    job_report.check(reports, "torch", "auto", "gloo")
 
 
 @pytest.mark.parametrize("change", [
@@ -35,24 +35,24 @@ def test_a_job_that_went_well(reports):
 def test_one_rank_is_enough_to_fail_a_job(reports, change):
     reports[1] |= change
     with pytest.raises(AssertionError):
-        expect.check(reports, "torch", "topo", "gloo")
+        job_report.check(reports, "torch", "topo", "gloo")
 
 
 def test_the_mode_is_given_or_the_drivers(monkeypatch):
-    monkeypatch.setenv(expect.MODE, "gs")
-    assert expect.start_without_mode(monkeypatch) == "gs"
-    assert expect.MODE not in expect.os.environ
-    assert expect.given("torch", "gs", monkeypatch) == {expect.MODE: "gs"}
-    assert expect.MODE not in expect.os.environ
-    assert expect.given("tensorflow", "gs", monkeypatch) == {}
-    assert expect.os.environ[expect.MODE] == "gs"
+    monkeypatch.setenv(job_report.MODE, "gs")
+    assert job_report.take_mode(monkeypatch) == "gs"
+    assert job_report.MODE not in job_report.os.environ
+    assert job_report.mode_variables("torch", "gs", monkeypatch) == {job_report.MODE: "gs"}
+    assert job_report.MODE not in job_report.os.environ
+    assert job_report.mode_variables("tensorflow", "gs", monkeypatch) == {}
+    assert job_report.os.environ[job_report.MODE] == "gs"
 
 
 @pytest.mark.parametrize("cores, mode, ranks", [
     (2, "topo", 2), (2, "auto", 2), (2, "scp", 1), (3, "topo+scp", 1), (4, "scp", 2)])
 def test_scp_has_fewer_ranks_on_few_cores(monkeypatch, cores, mode, ranks):
-    monkeypatch.setattr(expect.cpu_set, "count_cores", lambda _: cores)
-    assert expect.ranks_for(mode) == ranks
+    monkeypatch.setattr(job_report.cpu_set, "count_cores", lambda _: cores)
+    assert job_report.ranks_for(mode) == ranks
 
 
 def test_every_job_has_its_file():

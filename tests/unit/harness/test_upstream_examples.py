@@ -10,7 +10,7 @@ import examples_command
 import numpy as np
 import pytest
 from environment import Unusable, examine
-from example_job import ENDED, FAILED, STOPPED, Trained, of_rank_0, run, why_failed
+from example_job import ENDED, FAILED, STOPPED, TrainingRun, of_rank_0, run, why_failed
 from example_scripts import EXAMPLES, IMAGES, KERAS, PROGRESS_BAR, SAMPLES, STEPS, Example
 from launch import Column
 
@@ -65,7 +65,7 @@ def train(tmp_path, monkeypatch):
                         "sys.exit(job.wait())\n")
     monkeypatch.setattr(example_job, "HOROVODRUN", launcher)
 
-    def train(text: str, rate=STEPS, patience: float = 60) -> Trained:
+    def train(text: str, rate=STEPS, patience: float = 60) -> TrainingRun:
         monkeypatch.setattr(example_job, "PATIENCE", patience)
         (tmp_path / "script.py").write_text(text)
         return run(Example("script", "script.py", rate), Column("off", sys.executable, "off", 2),
@@ -108,8 +108,10 @@ def test_a_script_that_fails(train):
 
 
 def test_what_runs_in_off_alone_is_worse():
-    runs = {"off": {"a": Trained(ENDED), "b": Trained(FAILED), "c": Trained(STOPPED, 1.0)},
-            "topo": {"a": Trained(FAILED), "b": Trained(FAILED), "c": Trained(ENDED, 2.0)}}
+    runs = {"off": {"a": TrainingRun(ENDED), "b": TrainingRun(FAILED),
+                    "c": TrainingRun(STOPPED, 1.0)},
+            "topo": {"a": TrainingRun(FAILED), "b": TrainingRun(FAILED),
+                     "c": TrainingRun(ENDED, 2.0)}}
     assert examples_command.worse(runs) == ["a [topo]"]
 
 
@@ -130,14 +132,14 @@ def checkouts(tmp_path):
 def test_which_scripts_are_run(checkouts):
     upstream, benchmarks = checkouts
     options = examples_command.parse_arguments([str(upstream)])
-    assert [example for example, _ in examples_command.chosen(options)] == [
+    assert [example for example, _ in examples_command.choose_examples(options)] == [
         example for example in EXAMPLES if not example.tf_cnn]
     options = examples_command.parse_arguments(
         [str(upstream), "--tf-cnn-benchmarks", str(benchmarks)])
-    assert [example for example, _ in examples_command.chosen(options)] == list(EXAMPLES)
+    assert [example for example, _ in examples_command.choose_examples(options)] == list(EXAMPLES)
     (upstream / "examples" / "pytorch" / "pytorch_mnist.py").unlink()
     with pytest.raises(Unusable, match=r"there is no .*/pytorch/pytorch_mnist.py"):
-        examples_command.chosen(options)
+        examples_command.choose_examples(options)
 
 
 def test_a_python_without_what_the_scripts_import_is_refused(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from matrix_results import FAILED, PASSED, Counted, Record
+from matrix_results import FAILED, PASSED, Record, SuiteCounts
 from matrix_rows import Row
 
 
@@ -16,7 +16,7 @@ def make_record():
         if ended in (PASSED, FAILED):
             record.seconds = {"install": 30.0, "build": 200.0, "test": 100.0}
             wrong = {"test_sum": "wrong"} if ended == FAILED else {}
-            record.suites = {"operations": Counted(3, wrong, {"no GPU": 2})}
+            record.suites = {"operations": SuiteCounts(3, wrong, {"no GPU": 2})}
         return record
 
     return make

@@ -8,7 +8,7 @@ import matrix_command
 import matrix_results
 import pytest
 from matrix_page import BEGIN, END, grid, put_into, text
-from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, Counted, Matrix, Record, bounds
+from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, Matrix, Record, SuiteCounts, bounds
 from matrix_rows import MPICH, TENSORFLOW, TORCH, Row, Unusable, plan
 from outcomes import JOB, Outcome, Run
 from packaging.requirements import Requirement
@@ -22,32 +22,32 @@ def as_is(text: str) -> str:
     return text
 
 
-# Counted
+# SuiteCounts
 
 
 def test_tests_of_a_suite_are_counted():
     run = Run({"a": Outcome("passed"), "b": Outcome("passed"), "c": Outcome("failed", "why"),
                "d": Outcome("skipped", "Skipped: no GPU"), "e": Outcome("skipped", "no GPU")})
-    assert Counted.of(run, as_is) == Counted(2, {"c": "why"}, {"no GPU": 2})
-    assert Counted.of(run, lambda why: why.replace("GPU", "X")) == Counted(
+    assert SuiteCounts.of(run, as_is) == SuiteCounts(2, {"c": "why"}, {"no GPU": 2})
+    assert SuiteCounts.of(run, lambda why: why.replace("GPU", "X")) == SuiteCounts(
         2, {"c": "why"}, {"no X": 2})
 
 
 @pytest.mark.parametrize("suite, failures", [
-    (Counted(1, {}, {"no GPU": 9}), {}),
-    (Counted(1, {"a": "why"}, {}), {("it", "a"): "why"}),
-    (Counted(0, {}, {"no GPU": 9}), {("it", ""): "no test has passed"}),
-    (Counted(5, {}, {}, "the job ended early"), {("it", ""): "the job ended early"}),
-    (Counted(0, {JOB: "no test ran"}, {}), {("it", JOB): "no test ran"})])
+    (SuiteCounts(1, {}, {"no GPU": 9}), {}),
+    (SuiteCounts(1, {"a": "why"}, {}), {("it", "a"): "why"}),
+    (SuiteCounts(0, {}, {"no GPU": 9}), {("it", ""): "no test has passed"}),
+    (SuiteCounts(5, {}, {}, "the job ended early"), {("it", ""): "the job ended early"}),
+    (SuiteCounts(0, {JOB: "no test ran"}, {}), {("it", JOB): "no test ran"})])
 def test_a_suite_is_good_if_some_tests_passed_and_none_failed(suite, failures):
-    record = Record(Row(TORCH, "2.4"), suites={"good": Counted(1, {}, {}), "it": suite})
+    record = Record(Row(TORCH, "2.4"), suites={"good": SuiteCounts(1, {}, {}), "it": suite})
     assert record.failed() == failures
     assert suite.is_good() == (not failures)
 
 
 def test_a_record_has_the_sums_of_its_suites():
     record = Record(Row(TORCH, "2.4"), suites={
-        "a": Counted(2, {}, {"no GPU": 1, "no X": 1}), "b": Counted(3, {}, {"no GPU": 2})})
+        "a": SuiteCounts(2, {}, {"no GPU": 1, "no X": 1}), "b": SuiteCounts(3, {}, {"no GPU": 2})})
     assert (record.passed(), record.skipped()) == (5, {"no GPU": 3, "no X": 1})
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import matrix_rows
 import pytest
-from matrix_rows import DEBIAN, MPICH, TENSORFLOW, TORCH, Row, Unusable, chosen, newest, plan
+from matrix_rows import DEBIAN, MPICH, TENSORFLOW, TORCH, Row, Unusable, choose_rows, newest, plan
 from quick_tests import SUITES
 from row_environment import ROOT, TESTS_NEED, WHEELS, requirements, variables
 
@@ -69,13 +69,13 @@ def test_without_an_answer_of_the_index_nothing_is_run(monkeypatch):
     (["openmpi-4.1-torch", "openmpi-4.1-torch-2.15"], ["openmpi-4.1-torch-2.15"]),
     (["torch"], [f"torch-2.{minor}" for minor in (4, 7, 10, 13, 14, 15)])])
 def test_some_rows(only, expected):
-    assert names(chosen(ROWS, only)) == expected
+    assert names(choose_rows(ROWS, only)) == expected
 
 
 @pytest.mark.parametrize("unknown", ["torch-2.1", "tensorflow-2.22", "open", ""])
 def test_an_unknown_row_is_refused(unknown):
     with pytest.raises(Unusable, match=f"'{unknown}' is not one of tensorflow-2.16, .*-torch-2.15"):
-        chosen(ROWS, ["torch-2.4", unknown])
+        choose_rows(ROWS, ["torch-2.4", unknown])
 
 
 @pytest.mark.parametrize("row, framework, mpi", [

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import own_machine
 from cluster_trials import LOSES_A_NODE, TRIALS, Result
+from launch_methods import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 from own_machine import NoMachine
 from slurm_daemons import PACKAGES, Slurm
-from ways import ELASTIC, SLURM_NODES, WAYS, WORKERS, Place
 
 from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> int:
                       max(os.cpu_count() or 1, arguments.ranks // arguments.nodes))
         try:
             place = Place(hosts, slurm, arguments.nodes, arguments.ranks)
-            for way, trial, mode in chosen(arguments):
+            for way, trial, mode in choose_jobs(arguments):
                 begun = time.monotonic()
                 print(f"{way}, {trial}, {mode} ...", file=sys.stderr, flush=True)
                 result = attempt(place, way, trial, mode, jobs / str(len(rows)))
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> int:
     return 1 if any(result.wrong for *_, result in rows) else 0
 
 
-def chosen(arguments: argparse.Namespace) -> list[tuple[str, str, str]]:
+def choose_jobs(arguments: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Way, trial and mode of each job."""
     return [(way, trial, mode) for way in arguments.ways for trial in arguments.trials
             if (way == ELASTIC) == (trial == LOSES_A_NODE) for mode in arguments.modes]

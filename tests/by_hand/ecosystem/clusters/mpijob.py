@@ -54,7 +54,7 @@ def launcher(job: dict[str, Any]) -> dict[str, Any]:
 
 def settings(container: dict[str, Any]) -> dict[str, str]:
     """The environment of a container."""
-    return {each["name"]: each["value"] for each in container.get("env", [])}
+    return {variable["name"]: variable["value"] for variable in container.get("env", [])}
 
 
 def problems(job: Any, schema: dict[str, Any] = REQUIRED) -> list[str]:

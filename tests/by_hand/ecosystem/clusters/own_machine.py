@@ -49,13 +49,13 @@ def run_inside(command: Sequence[str | Path]) -> int:
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
     # unshare blocks other signals; everything inside ends with it.
-    former = {each: signal.signal(each, lambda *_: process.kill())
-              for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    former = {number: signal.signal(number, lambda *_: process.kill())
+              for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
     try:
         return process.wait()
     finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def is_inside() -> bool:
@@ -65,7 +65,7 @@ def is_inside() -> bool:
 def furnish(packages: Sequence[str]) -> Path:
     """Installs Debian's packages on this machine of its own; an empty folder in memory."""
     _call("mount", "--make-rprivate", "/")
-    for what, where in ("proc", "/proc"), *(("tmpfs", each) for each in TMPFS):
+    for what, where in ("proc", "/proc"), *(("tmpfs", folder_path) for folder_path in TMPFS):
         _call("mount", "-t", what, what, where)
     for name in OVERLAID:
         upper, work = MEMORY / "overlay" / name, MEMORY / "work" / name
@@ -87,9 +87,9 @@ def furnish(packages: Sequence[str]) -> Path:
 
 
 def _is_installed(package: str) -> bool:
-    asked = subprocess.run(["dpkg-query", "--show", "--showformat=${db:Status-Status}", package],
+    query = subprocess.run(["dpkg-query", "--show", "--showformat=${db:Status-Status}", package],
                            capture_output=True, text=True)
-    return asked.stdout == "installed"
+    return query.stdout == "installed"
 
 
 def _call(*command: object) -> None:

@@ -92,8 +92,9 @@ class Slurm:
         files = {"--key-file": key, "--socket": self._folder / "munge.socket",
                  "--log-file": self._folder / "munge.log", "--pid-file": self._folder / "munge.pid",
                  "--seed-file": self._folder / "munge.seed"}
-        subprocess.run(["munged", "--force", *(str(word) for each in files.items()
-                                               for word in each)], check=True, capture_output=True)
+        subprocess.run(["munged", "--force", *(str(word) for option in files.items()
+                                               for word in option)],
+                       check=True, capture_output=True)
 
     def _start(self, *command: str) -> subprocess.Popen:
         return self._hosts.on_first(

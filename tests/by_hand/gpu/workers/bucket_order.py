@@ -12,11 +12,11 @@ import statistics
 import sys
 
 import horovod.torch as hvd
-import late
 import own_gpu
 import torch
 from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
+from late_gradients import NO_LIBRARY, device_of, late_tensors
 
 import horovod_opt
 
@@ -44,19 +44,19 @@ def elements_of(buckets) -> list[int]:
 
 
 def observe() -> dict:
-    gpu = own_gpu.choose() if library == late.NO_LIBRARY else 0
-    tensors = late.make(library, ELEMENTS, LATE_US, [gpu] * len(ELEMENTS), BUCKETS)
+    gpu = own_gpu.choose() if library == NO_LIBRARY else 0
+    tensors = late_tensors(library, ELEMENTS, LATE_US, [gpu] * len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
     wrong, ahead, in_order, by_one = 0, [], 0, 0
     for step in range(1, steps + 1):
         mine, total = step * (1 + RANK), step * sum(range(1, 1 + hvd.size()))
         sums = tensors.sums([torch.full((elements,), float(mine)) for elements in ELEMENTS])
-        wrong += any(bool((one != total).any()) for one in sums)
+        wrong += any(bool((tensor != total).any()) for tensor in sums)
         ahead.append(tensors.ahead_ms)
         in_order += getattr(tensors, "places", None) == list(range(len(ELEMENTS)))
         by_one += all(getattr(tensors, "by_background", ()))
         # Negotiated, since it has another size in each step: through the same communicator.
-        hvd.allreduce(torch.ones(step, device=late.device(library, gpu)), name="negotiated")
+        hvd.allreduce(torch.ones(step, device=device_of(library, gpu)), name="negotiated")
     (plan,) = graph_plans()
     return {"wrong": wrong, "state": plan.state, "reason": plan.reason,
             "planned": horovod_opt.stats().planned_iterations - before,
@@ -66,8 +66,8 @@ def observe() -> dict:
 
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
-seen = {}
+reports = {}
 for name, variables in settings.items():
     with running(hvd, "topo", HOROVOD_FUSION_THRESHOLD=THRESHOLD, **variables):
-        seen[name] = observe()
-report(**seen)
+        reports[name] = observe()
+report(**reports)

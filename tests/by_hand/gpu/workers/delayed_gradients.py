@@ -11,10 +11,10 @@ import hashlib
 import sys
 
 import horovod.torch as hvd
-import late
 import torch
 from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
+from late_gradients import NO_LIBRARY, late_tensors
 
 import horovod_opt
 
@@ -47,10 +47,10 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 def run() -> tuple[list[list[torch.Tensor]], dict]:
     """All sums, and what can be said of them on this rank alone."""
-    tensors = late.make(library, ELEMENTS, LATE_US, [0 if library == late.NO_LIBRARY else -1] *
+    tensors = late_tensors(library, ELEMENTS, LATE_US, [0 if library == NO_LIBRARY else -1] *
                         len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
-    seen, digest = [], hashlib.sha256()
+    sums_by_step, digest = [], hashlib.sha256()
     inexact, error, early = 0, 0.0, 0
     for step in range(steps):
         sums = tensors.sums(values(RANK, step))
@@ -58,19 +58,19 @@ def run() -> tuple[list[list[torch.Tensor]], dict]:
         of_each = [torch.stack(of_ranks).double() for of_ranks in
                    zip(*(values(rank, step) for rank in range(hvd.size())))]
         exact = True
-        for number, (found, wanted) in enumerate(zip(sums, of_each)):
-            off_by = (found.double() - wanted.sum(0)).abs()
-            digest.update(bits(found))
+        for number, (total, parts) in enumerate(zip(sums, of_each)):
+            off_by = (total.double() - parts.sum(0)).abs()
+            digest.update(bits(total))
             if number in OF_INTEGERS:
                 exact = exact and not bool(off_by.any())
             else:
-                bound = (hvd.size() - 1) * EPSILON * wanted.abs().sum(0)
+                bound = (hvd.size() - 1) * EPSILON * parts.abs().sum(0)
                 error = max(error, float((off_by / bound).max()))
         inexact += not exact
-        seen.append(sums)
+        sums_by_step.append(sums)
     planned = horovod_opt.stats().planned_iterations - before
-    return seen, {"digest": digest.hexdigest(), "inexact": inexact, "error": error,
-                  "early": early, "planned": planned}
+    return sums_by_step, {"digest": digest.hexdigest(), "inexact": inexact, "error": error,
+                          "early": early, "planned": planned}
 
 
 torch.set_num_threads(1)
@@ -79,5 +79,6 @@ with running(hvd, "off"):
     in_off, off = run()
 with running(hvd, "topo", HOROVOD_FUSION_THRESHOLD=THRESHOLD):
     in_topo, topo = run()
-same = all(torch.equal(one, other) for step in zip(in_off, in_topo) for one, other in zip(*step))
+same = all(torch.equal(tensor, reference) for step in zip(in_off, in_topo)
+           for tensor, reference in zip(*step))
 report(off=off, topo=topo, same=same)

@@ -86,12 +86,12 @@ torch.set_num_threads(int(threads))
 torch.backends.cudnn.benchmark = True
 with running(hvd, "off"):
     hvd_size = hvd.size()
-found = [[] for _ in configs]
+rates_by_config = [[] for _ in configs]
 unplanned = []
 for _ in range(int(rounds)):
-    for config, rates in zip(configs, found):
+    for config, rates in zip(configs, rates_by_config):
         rate, planned = measure(config)
         rates.append(rate)
         unplanned += [] if planned else [config]
 report(measured=[{"config": config, "images_per_second": rates}
-                 for config, rates in zip(configs, found)], unplanned=unplanned)
+                 for config, rates in zip(configs, rates_by_config)], unplanned=unplanned)

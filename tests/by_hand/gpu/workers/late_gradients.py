@@ -11,8 +11,11 @@ from collections.abc import Sequence
 
 import horovod.torch as hvd
 import torch
-from late_tensors import MAIN_MEMORY
+from late_tensors import MAIN_MEMORY, LateTensors
 
+from horovod_opt.planning.planner import bucket_bytes
+
+NO_LIBRARY = "-"
 CALIBRATED_WITH = 20_000_000  # cycles
 
 
@@ -82,3 +85,23 @@ class LateGradients:
         torch.cuda.synchronize()
         self.ahead_ms = summed.elapsed_time(there)
         return [parameter.grad.cpu().clone() for parameter in self._parameters]
+
+
+def late_tensors(library: str, elements: Sequence[int], late_us: Sequence[int],
+                 devices: Sequence[int], buckets: Sequence[Sequence[int]], first_key: int = 1):
+    """Tensors that are summed before their data is there: on GPUs, or in main memory with events
+    that are not CUDA's. With a method sums(). `late_us`: by tensor, after the one before it.
+    `devices`: by tensor, numbers of GPUs or MAIN_MEMORY. `buckets`: of numbers of tensors; on GPUs
+    they follow from HOROVOD_FUSION_THRESHOLD. Call it in mode topo or off, after hvd.init()."""
+    if library == NO_LIBRARY:
+        return LateGradients(elements, late_us, devices, first_key)
+    since_call = [sum(late_us[:number + 1]) for number in range(len(late_us))]
+    late = LateTensors(library, elements, since_call, devices, first_key)
+    late.add_plan(buckets, bucket_bytes())
+    return late
+
+
+def device_of(library: str, number: int) -> torch.device:
+    """Where a tensor of PyTorch's own is, for that device of late_tensors()."""
+    on_gpu = library == NO_LIBRARY and number != MAIN_MEMORY
+    return torch.device("cuda", number) if on_gpu else torch.device("cpu")

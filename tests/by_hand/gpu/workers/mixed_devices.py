@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 
 import horovod.torch as hvd
-import late
 import own_gpu
 import torch
 from common import RANK, graph_plans, report, report_in_any_case
+from late_gradients import NO_LIBRARY, device_of, late_tensors
 from late_tensors import MAIN_MEMORY
 
 ELEMENTS, LATE_US = (800, 1200, 1600, 2000), (500,) * 4
@@ -24,7 +24,7 @@ def mixture(gpu: int) -> list:
     """By turns on both devices, all on the GPU, all in main memory."""
     of_both = [gpu, MAIN_MEMORY] * 2
     buckets = ((0, 2), (1, 3))
-    return [late.make(library, ELEMENTS, LATE_US, devices, buckets, first_key=1 + 10 * number)
+    return [late_tensors(library, ELEMENTS, LATE_US, devices, buckets, first_key=1 + 10 * number)
             for number, devices in enumerate((of_both, [gpu] * 4, [MAIN_MEMORY] * 4))]
 
 
@@ -35,20 +35,20 @@ def wrong_sums(step: int, kinds: list, devices: list[torch.device]) -> int:
         dies = step == end and RANK == hvd.size() - 1 and kind is kinds[-1]
         sums = kind.sums([torch.full((elements,), float(mine)) for elements in ELEMENTS],
                          dies_after=2 if dies else -1)
-        wrong += sum(bool((one != total).any()) for one in sums)
+        wrong += sum(bool((tensor != total).any()) for tensor in sums)
     for device in devices:  # of another size in each step: negotiated
         value = torch.full((1 + step,), float(mine), device=device)
-        one = hvd.allreduce(value, name=f"negotiated.{device.type}", op=hvd.Sum)
-        wrong += bool((one != total).any())
+        tensor = hvd.allreduce(value, name=f"negotiated.{device.type}", op=hvd.Sum)
+        wrong += bool((tensor != total).any())
     return wrong
 
 
 report_in_any_case()
 torch.set_num_threads(1)
 hvd.init()
-gpu = own_gpu.choose() if library == late.NO_LIBRARY else 0
+gpu = own_gpu.choose() if library == NO_LIBRARY else 0
 kinds = mixture(gpu)
-where = [late.device(library, number) for number in (gpu, MAIN_MEMORY)]
+where = [device_of(library, number) for number in (gpu, MAIN_MEMORY)]
 step, wrong, outcome = 0, 0, "no error"
 try:
     for step in range(1, steps + 1):

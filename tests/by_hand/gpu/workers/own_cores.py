@@ -36,13 +36,13 @@ def train() -> None:
         sgd.step()
 
 
-seen = {}
+reports = {}
 start_mpi(_basics.MPI_LIB_CTYPES)
 for mode in sys.argv[2:]:
     with running(hvd, mode):
         train()
         background, others = cpus_of_threads()
-        seen[mode] = {"background": background, "others": others,
-                      "states": [plan.state for plan in graph_plans()]}
+        reports[mode] = {"background": background, "others": others,
+                         "states": [plan.state for plan in graph_plans()]}
         hvd.barrier()  # the first that shuts down ends the background thread of all
-report(**seen)
+report(**reports)

@@ -32,15 +32,17 @@ class Checked:
     def __init__(self) -> None:
         self.results, self.different = 0, []
 
-    def compare(self, where: str, got: list[np.ndarray], expected: list[np.ndarray]) -> None:
-        assert len(got) == len(expected), where
-        for place, (one, other) in enumerate(zip(got, expected)):
+    def compare(self, where: str, actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+        assert len(actual) == len(expected), where
+        for place, (array, reference) in enumerate(zip(actual, expected)):
             self.results += 1
-            if (one.dtype, one.shape, one.tobytes()) != (other.dtype, other.shape, other.tobytes()):
+            if ((array.dtype, array.shape) != (reference.dtype, reference.shape)
+                    or array.tobytes() != reference.tobytes()):
                 if len(self.different) < DIFFERENCES:
                     self.different.append(
-                        f"{where}, {place}: {one.dtype}{list(one.shape)} {one.ravel()[:6]}, "
-                        f"expected {other.dtype}{list(other.shape)} {other.ravel()[:6]}")
+                        f"{where}, {place}: {array.dtype}{list(array.shape)} {array.ravel()[:6]}, "
+                        f"expected {reference.dtype}{list(reference.shape)} "
+                        f"{reference.ravel()[:6]}")
 
 
 class Runner:
@@ -65,10 +67,10 @@ class Runner:
         def run(thread: int) -> None:
             for turn, place in enumerate(phase.threads[thread]):
                 self._begin(number, thread)
-                got = functions[place](model.number(RANK, turn), turn % 2 == 0, turn)
+                arrays = functions[place](model.number(RANK, turn), turn % 2 == 0, turn)
                 self._end(thread)
                 expected = self._expected(phase.functions[place], turn, everybody)
-                self._checked.compare(f"{name}.{place}, turn {turn}", got, expected)
+                self._checked.compare(f"{name}.{place}, turn {turn}", arrays, expected)
 
         with ThreadPoolExecutor() as pool:
             for thread in [pool.submit(run, thread) for thread in range(len(phase.threads))]:
@@ -78,23 +80,23 @@ class Runner:
         function = self._compile(phase.function, name)
         for turn, present in self._until_joined(phase.calls_of_rank, phase.after):
             self._begin(number)
-            got = function(model.number(RANK, turn), turn % 2 == 0, turn)
+            arrays = function(model.number(RANK, turn), turn % 2 == 0, turn)
             self._end()
             expected = self._expected(phase.function, turn, present)
-            self._checked.compare(f"{name}, turn {turn}", got, expected)
+            self._checked.compare(f"{name}, turn {turn}", arrays, expected)
 
     def _training(self, number: int, name: str, phase: Training) -> None:
         trainer = self._framework.Trainer(phase, name, self._sets, self._trouble)
         weights = model.Weights(phase, self._size)
         for step, present in self._until_joined(phase.steps_of_rank, phase.after, weights, trainer):
             self._begin(number)
-            got = trainer.step(step)
+            arrays = trainer.step(step)
             self._end()
             weights.step(step, present)
             expected = list(weights.of_rank[RANK])
             if phase.beside is not None:
                 expected += self._expected(phase.beside, step, present)
-            self._checked.compare(f"{name}, step {step}", got, expected)
+            self._checked.compare(f"{name}, step {step}", arrays, expected)
 
     def _until_joined(self, times: tuple[int, ...], after: int, weights=None, trainer=None
                       ) -> Iterator[tuple[int, list[int]]]:
@@ -118,7 +120,7 @@ class Runner:
             yield turn, list(range(self._size))
 
     def _compile(self, function, name: str):
-        return self._framework.compiled(function, name, self._sets, self._trouble)
+        return self._framework.compile_function(function, name, self._sets, self._trouble)
 
     def _expected(self, function, turn: int, present) -> list[np.ndarray]:
         numbers = [model.number(rank, turn) for rank in range(self._size)]
@@ -133,23 +135,23 @@ class Runner:
             self._trouble.ends()
 
 
-def perform(framework, number: int, one: Round, ranks: int) -> dict:
+def perform(framework, number: int, round_: Round, ranks: int) -> dict:
     """A round; what it gave, and the error that ended it."""
     hvd, checked, error, refused, planned = framework.hvd, Checked(), "", "", 0
-    mine = one.fault if one.fault and one.fault.rank == RANK else None
-    mode = one.mode
+    mine = round_.fault if round_.fault and round_.fault.rank == RANK else None
+    mode = round_.mode
     if mine and mine.kind in REFUSED:
         mode = "off" if mode != "off" else "gs"
-    environment = {**one.settings, "HOROVOD_OPT_MODE": mode}
+    environment = {**round_.settings, "HOROVOD_OPT_MODE": mode}
     os.environ.update(environment)
     sets = {ranks: hvd.ProcessSet(list(ranks)) for ranks in process_sets(ranks)}
     try:
         hvd.init(process_sets=list(sets.values()))
         sets[()] = hvd.global_process_set
         framework.begin()
-        trouble = Trouble(mine, RANK == one.late, hvd.shutdown)
+        trouble = Trouble(mine, RANK == round_.late, hvd.shutdown)
         runner = Runner(framework, f"r{number}", sets, trouble, checked)
-        for place, phase in enumerate(one.phases):
+        for place, phase in enumerate(round_.phases):
             runner.run(place, phase)
         framework.met()
         planned = horovod_opt.stats().planned_iterations
@@ -170,13 +172,13 @@ def main() -> None:
     seed, groups, seconds = map(int, sys.argv[2:])
     faulthandler.dump_traceback_later(
         seconds, file=(FOLDER / f"stack-{RANK}.txt").open("w"))
-    one = trial(seed, bool(groups))
-    framework = importlib.import_module(f"soak_{one.framework}")
+    soak_trial = trial(seed, bool(groups))
+    framework = importlib.import_module(f"soak_{soak_trial.framework}")
     start_mpi(framework.LIBRARY)
     rounds = []
-    for number, each in enumerate(one.rounds):
-        print(f"rank {RANK}: round {number}, {each.mode} {each.settings}", flush=True)
-        rounds.append(perform(framework, number, each, one.ranks))
+    for number, round_ in enumerate(soak_trial.rounds):
+        print(f"rank {RANK}: round {number}, {round_.mode} {round_.settings}", flush=True)
+        rounds.append(perform(framework, number, round_, soak_trial.ranks))
         report(rounds=rounds)
 
 

@@ -29,17 +29,17 @@ def met() -> None:
     hvd.allreduce(tf.zeros([1]), name="met")
 
 
-def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
+def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
              ) -> Callable[[float, bool, int], list[np.ndarray]]:
     """To be called with a number, whether branches are taken, and the turn."""
 
-    def collective(place: int, number: tf.Tensor, results: list, taken: tf.Tensor) -> tf.Tensor:
+    def collective(place: int, number: tf.Tensor, results: list, branch: tf.Tensor) -> tf.Tensor:
         about = function.collectives[place]
         group = about.among or range(hvd.size())
         first = number + sum(_total(results[source]) for source in about.sources)
         size = model.length(about, RANK, len(group))
         row = tf.math.floormod(first + tf.range(size, dtype=tf.float32), 3) + 1
-        mine = _seen(tf.cast(row, about.dtype), place, trouble)
+        mine = _observe(tf.cast(row, about.dtype), place, trouble)
         mine.set_shape([size])
         if RANK not in group:
             return mine
@@ -48,17 +48,17 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
             in_loop = function.times > 1
             return _perform(about, mine, f"{name}.{place}", sets[about.among], group[0], in_loop)
 
-        return tf.cond(taken, perform, lambda: mine) if about.sometimes else perform()
+        return tf.cond(branch, perform, lambda: mine) if about.sometimes else perform()
 
-    def once(number: tf.Tensor, taken: tf.Tensor) -> list[tf.Tensor]:
+    def once(number: tf.Tensor, branch: tf.Tensor) -> list[tf.Tensor]:
         results: list[tf.Tensor] = []
         for place in range(len(function.collectives)):
-            results.append(collective(place, number, results, taken))
+            results.append(collective(place, number, results, branch))
         return results
 
-    def several(number: tf.Tensor, taken: tf.Tensor) -> list[tf.Tensor]:
+    def several(number: tf.Tensor, branch: tf.Tensor) -> list[tf.Tensor]:
         def body(turn: tf.Tensor, value: tf.Tensor) -> tuple:
-            totals = [_total(result) for result in once(value, taken)]
+            totals = [_total(result) for result in once(value, branch)]
             return turn + 1, tf.math.floormod(value + sum(totals), 5)
 
         return [tf.while_loop(lambda turn, _: turn < function.times, body, (0, number))[1]]
@@ -67,8 +67,8 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble
     if not function.eager:
         run = tf.function(run, autograph=False)
 
-    def call(number: float, taken: bool, turn: int) -> list[np.ndarray]:
-        return [_array(result) for result in run(tf.constant(number), tf.constant(taken))]
+    def call(number: float, branch: bool, turn: int) -> list[np.ndarray]:
+        return [_array(result) for result in run(tf.constant(number), tf.constant(branch))]
 
     return call
 
@@ -77,7 +77,7 @@ def _array(result: tf.Tensor) -> np.ndarray:
     return np.asarray(tf.cast(result, tf.float32) if result.dtype == tf.bfloat16 else result)
 
 
-def _seen(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:
+def _observe(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:
     def see(array: np.ndarray) -> np.ndarray:
         trouble.visit(place)
         return array

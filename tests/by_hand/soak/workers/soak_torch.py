@@ -30,10 +30,10 @@ def met() -> None:
     hvd.allreduce(torch.zeros(1), name="met")
 
 
-def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Call:
+def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble) -> Call:
     """To be called with a number, whether branches are taken, and the turn."""
 
-    def once(number: np.float32, taken: bool, order: random.Random) -> list[np.ndarray]:
+    def once(number: np.float32, branch: bool, order: random.Random) -> list[np.ndarray]:
         results: list = [None] * len(function.collectives)
         for level in _levels(function):
             waits = {}
@@ -44,7 +44,7 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Cal
                 row = torch.arange(model.length(about, RANK, len(group)), dtype=torch.float32)
                 mine = (torch.remainder(row + float(first), 3) + 1).to(getattr(torch, about.dtype))
                 trouble.visit(place)
-                if RANK in group and (taken or not about.sometimes):
+                if RANK in group and (branch or not about.sometimes):
                     waits[place] = _start(about, mine, f"{name}.{place}", sets[about.among],
                                           group[0])
                 else:
@@ -53,12 +53,12 @@ def compiled(function: Function, name: str, sets: Sets, trouble: Trouble) -> Cal
                 results[place] = _array(wait())
         return results
 
-    def call(number: float, taken: bool, turn: int) -> list[np.ndarray]:
+    def call(number: float, branch: bool, turn: int) -> list[np.ndarray]:
         order, value = random.Random(1000 * turn + RANK), np.float32(number)
         if function.times == 1:
-            return once(value, taken, order)
+            return once(value, branch, order)
         for _ in range(function.times):
-            value = np.mod(value + model.total(once(value, taken, order)), np.float32(5))
+            value = np.mod(value + model.total(once(value, branch, order)), np.float32(5))
         return [np.asarray(value)]
 
     return call
@@ -120,7 +120,7 @@ class Trainer:
             weight.register_hook(lambda _, place=place: trouble.visit(place))
         self._beside: Optional[Call] = None
         if about.beside is not None:
-            self._beside = compiled(about.beside, f"{name}.beside", sets, trouble)
+            self._beside = compile_function(about.beside, f"{name}.beside", sets, trouble)
 
     def step(self, step: int) -> list[np.ndarray]:
         """The weights after it, then what was called beside it."""
@@ -129,7 +129,7 @@ class Trainer:
             loss = sum(
                 (weight * torch.from_numpy(model.gradient(self._about, RANK, step, pass_, i))).sum()
                 for i, weight in enumerate(self._weights)
-                if self._about.branches.taken(RANK, step, i))
+                if self._about.branches.takes(RANK, step, i))
             loss.backward()
         beside = []
         if self._beside is not None:

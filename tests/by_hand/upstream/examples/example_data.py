@@ -20,17 +20,17 @@ FILES = {"train": TRAIN, "t10k": TEST}
 
 def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """As keras.datasets.mnist.load_data(): uint8 (n, 28, 28) and (n,), to train and to test."""
-    found = load_digits()
-    large = np.kron(found.images, np.ones((3, 3))) * 255 / 16
+    dataset = load_digits()
+    large = np.kron(dataset.images, np.ones((3, 3))) * 255 / 16
     images = np.pad(large, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
-    labels = found.target.astype(np.uint8)
+    labels = dataset.target.astype(np.uint8)
     test = len(images) // 5
 
-    def repeated(first: int, last: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def repeat(first: int, last: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         chosen = first + np.arange(number) % (last - first)
         return images[chosen], labels[chosen]
 
-    return repeated(test, len(images), TRAIN), repeated(0, test, TEST)
+    return repeat(test, len(images), TRAIN), repeat(0, test, TEST)
 
 
 def write(folder: Path) -> None:

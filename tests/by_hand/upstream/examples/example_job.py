@@ -25,7 +25,7 @@ _ERROR = re.compile(r"^[\w.]*(?:Error|Exception)\b.*")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingRun:
     """`status` is one of ENDED, STOPPED, FAILED; `rate` is in the example's unit, where told."""
 
     status: str
@@ -37,14 +37,14 @@ class Trained:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping) -> Trained:
+    def from_json(cls, document: Mapping) -> TrainingRun:
         return cls(**document)
 
 
 def of_rank_0(lines: Sequence[Line]) -> list[Line]:
     """Without the launcher's prefix. Lines without one are the launcher's own."""
-    found = [(when, _OF_RANK.match(text), text) for when, text in lines]
-    return [(when, text[match.end():]) for when, match, text in found
+    matches = [(when, _OF_RANK.match(text), text) for when, text in lines]
+    return [(when, text[match.end():]) for when, match, text in matches
             if match and match[1] == "0"]
 
 
@@ -52,9 +52,9 @@ def why_failed(lines: Sequence[Line]) -> str:
     """The last error of Python's on any rank, else of the launcher, else the last line."""
     texts = [_OF_RANK.sub("", text).strip() for _, text in lines]
     of_ranks = [text for text, (_, line) in zip(texts, lines) if _OF_RANK.match(line)]
-    found = (list(filter(_ERROR.match, of_ranks)) or list(filter(_ERROR.match, texts))
-             or list(filter(None, texts)))
-    return found[-1] if found else "it printed nothing"
+    errors = (list(filter(_ERROR.match, of_ranks)) or list(filter(_ERROR.match, texts))
+              or list(filter(None, texts)))
+    return errors[-1] if errors else "it printed nothing"
 
 
 def command(example: Example, column: Column, root: Path, data: Path, work: Path) -> list[str]:
@@ -66,7 +66,7 @@ def command(example: Example, column: Column, root: Path, data: Path, work: Path
         # Without the interface, horovodrun waits for a second host.
         start += ["--gloo", "--min-np", str(column.ranks), "--network-interfaces", "lo",
                   "--host-discovery-script", str(hosts)]
-    script = [str(HERE / "as_main.py"), example.prepared] if example.prepared else []
+    script = [str(HERE / "main_script.py"), example.preparation] if example.preparation else []
     script += [str(root / example.script),
                *(text.format(data=data, work=work) for text in example.arguments)]
     return [*start, column.python, *script]
@@ -92,7 +92,7 @@ class _Process:
                 self.lines.append((time.monotonic(), text.rstrip("\n")))
                 output.write(text)
 
-    def ended(self) -> int | None:
+    def status(self) -> int | None:
         return self._process.poll()
 
     def wait(self) -> None:
@@ -101,7 +101,7 @@ class _Process:
 
 
 def run(example: Example, column: Column, root: Path, data: Path, folder: Path,
-        seconds: float) -> Trained:
+        seconds: float) -> TrainingRun:
     """Lets the script below `root` train for `seconds`, longer if it has not told its rate by then.
 
     `folder` is emptied, and keeps what the job printed.
@@ -120,12 +120,12 @@ def run(example: Example, column: Column, root: Path, data: Path, folder: Path,
         job = _Process(command(example, column, root, data, folder / "work"), folder, "job",
                        environ)
         running.append(job)
-        while job.ended() is None:
+        while job.status() is None:
             time.sleep(0.5)
             after = time.monotonic() - begun
             if after > PATIENCE or (after > seconds and _rate(example, job) is not None):
                 break
-        status = job.ended()
+        status = job.status()
     finally:
         kill_marked(marker)
         for process in running:
@@ -137,12 +137,12 @@ def _rate(example: Example, job: _Process) -> float | None:
     return example.rate.of(of_rank_0(job.lines)) if example.rate else None
 
 
-def _outcome(example: Example, job: _Process, status: int | None, seconds: float) -> Trained:
+def _outcome(example: Example, job: _Process, status: int | None, seconds: float) -> TrainingRun:
     rate = _rate(example, job)
     if status:
-        return Trained(FAILED, None, seconds, why_failed(job.lines))
+        return TrainingRun(FAILED, None, seconds, why_failed(job.lines))
     if status == 0 and example.rate and rate is None:
-        return Trained(FAILED, None, seconds, "it did not say how fast it was")
+        return TrainingRun(FAILED, None, seconds, "it did not say how fast it was")
     if status is None and rate is None:
-        return Trained(FAILED, None, seconds, f"no end after {PATIENCE} s")
-    return Trained(ENDED if status == 0 else STOPPED, rate, seconds)
+        return TrainingRun(FAILED, None, seconds, f"no end after {PATIENCE} s")
+    return TrainingRun(ENDED if status == 0 else STOPPED, rate, seconds)

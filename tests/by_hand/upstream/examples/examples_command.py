@@ -16,7 +16,7 @@ from pathlib import Path
 import example_data
 from command import OFF, WIDTH, parse_modes
 from environment import Unusable, check_checkout, examine
-from example_job import FAILED, STOPPED, Trained, run
+from example_job import FAILED, STOPPED, TrainingRun, run
 from example_scripts import EXAMPLES, Example
 from launch import Column
 from results import Results
@@ -55,7 +55,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def chosen(arguments: argparse.Namespace) -> list[tuple[Example, Path]]:
+def choose_examples(arguments: argparse.Namespace) -> list[tuple[Example, Path]]:
     """The examples with the folder that their scripts are below.
 
     Raises:
@@ -65,14 +65,14 @@ def chosen(arguments: argparse.Namespace) -> list[tuple[Example, Path]]:
     tf_cnn = arguments.tf_cnn_benchmarks and arguments.tf_cnn_benchmarks.absolute() / TF_CNN
     roots = [(example, tf_cnn if example.tf_cnn else checkout / "examples")
              for example in EXAMPLES if example.name in arguments.only]
-    found = [(example, root) for example, root in roots if root]
-    if missing := [root / example.script for example, root in found
+    examples = [(example, root) for example, root in roots if root]
+    if missing := [root / example.script for example, root in examples
                    if not (root / example.script).is_file()]:
         raise Unusable(f"there is no {missing[0]}")
-    return found
+    return examples
 
 
-def cell(example: Example, trained: Trained | None) -> Text:
+def cell(example: Example, trained: TrainingRun | None) -> Text:
     """How fast it trained, or how long it took where it does not say so."""
     if trained is None:
         return Text("-")
@@ -83,7 +83,8 @@ def cell(example: Example, trained: Trained | None) -> Text:
     return Text(f"{trained.rate:.3g} {example.rate.unit}")
 
 
-def show(console: Console, examples: list[Example], runs: dict[str, dict[str, Trained]]) -> None:
+def show(console: Console, examples: list[Example],
+         runs: dict[str, dict[str, TrainingRun]]) -> None:
     table = Table("script", *runs, title=f"{RANKS} ranks")
     for example in examples:
         table.add_row(example.name, *(cell(example, of_mode.get(example.name))
@@ -95,7 +96,7 @@ def show(console: Console, examples: list[Example], runs: dict[str, dict[str, Tr
                 console.print(Text(f"{name} [{mode}]: {trained.why}"), soft_wrap=True)
 
 
-def worse(runs: dict[str, dict[str, Trained]]) -> list[str]:
+def worse(runs: dict[str, dict[str, TrainingRun]]) -> list[str]:
     """What runs in mode off and fails in another one: "script [mode]"."""
     run_in_off = [name for name, trained in runs.get(OFF, {}).items() if trained.status != FAILED]
     return [f"{name} [{mode}]" for mode, of_mode in runs.items() for name in run_in_off
@@ -109,10 +110,10 @@ def main(argv: list[str] | None = None) -> int:
         console.width = WIDTH
     folder = arguments.json.absolute().with_suffix("")
     try:
-        examples = chosen(arguments)
+        examples = choose_examples(arguments)
         needs = sorted({name for example, _ in examples for name in example.needs})
         about = {"versions": examine(sys.executable, needs, INSTALL, patched=True)}
-        results = Results(arguments.json.absolute(), about, arguments.resume, Trained)
+        results = Results(arguments.json.absolute(), about, arguments.resume, TrainingRun)
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -20,15 +20,15 @@ class Rate(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
+class LastNumber:
     """The last number that it printed."""
 
     unit: str
     pattern: str
 
     def of(self, lines: Sequence[Line]) -> float | None:
-        found = [match for _, text in lines for match in re.findall(self.pattern, text)]
-        return float(found[-1]) if found else None
+        matches = [match for _, text in lines for match in re.findall(self.pattern, text)]
+        return float(matches[-1]) if matches else None
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Bar:
     unit: str = "steps/s"
 
     def of(self, lines: Sequence[Line]) -> float | None:
-        found = [match for _, text in lines
-                 for match in re.findall(self.pattern + r".*?([\d.]+)(it/s|s/it)", text)]
-        if not found:
+        matches = [match for _, text in lines
+                   for match in re.findall(self.pattern + r".*?([\d.]+)(it/s|s/it)", text)]
+        if not matches:
             return None
-        number, unit = found[-1]
+        number, unit = matches[-1]
         return float(number) if unit == "it/s" else 1 / float(number)
 
 
@@ -58,14 +58,14 @@ class PerStep:
     unit: str = "steps/s"
 
     def of(self, lines: Sequence[Line]) -> float | None:
-        found = [float(time) * _SECONDS[unit] for _, text in lines
-                 for _, time, unit in re.findall(self.pattern, text)]
-        times = [time for time in found[1:] or found if time > 0]
+        matches = [float(time) * _SECONDS[unit] for _, text in lines
+                   for _, time, unit in re.findall(self.pattern, text)]
+        times = [time for time in matches[1:] or matches if time > 0]
         return 1 / statistics.median(times) if times else None
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountRate:
     """What it counts, by when the counts came; from the first rise to where it begins anew."""
 
     unit: str

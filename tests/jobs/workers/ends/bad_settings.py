@@ -16,11 +16,11 @@ from horovod.torch.mpi_ops import _basics
 from horovod_opt import SettingsError
 
 
-def trained() -> str:
+def train() -> str:
     """With groups, whose order rank 0 tells the others: all ranks have to ask for it."""
     weights = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(weights, lr=1.0), [(f"w{i}", one) for i, one in enumerate(weights)],
+        torch.optim.SGD(weights, lr=1.0), [(f"w{i}", weight) for i, weight in enumerate(weights)],
         op=hvd.Sum, groups=2)
     sum(((RANK + 1) * weight).sum() for weight in weights).backward()
     optimizer.step()
@@ -31,7 +31,7 @@ def attempt(environment: dict[str, str]) -> str:
     os.environ.update(environment)
     try:
         hvd.init()
-        return f"summed {hvd.allreduce(torch.tensor([RANK + 1]), op=hvd.Sum).item()}, {trained()}"
+        return f"summed {hvd.allreduce(torch.tensor([RANK + 1]), op=hvd.Sum).item()}, {train()}"
     except SettingsError as error:
         return f"SettingsError: {error}"
     finally:

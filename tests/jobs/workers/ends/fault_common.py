@@ -65,7 +65,7 @@ def train(
             in_backward()
 
     model[0].weight.register_hook(between)
-    seen = {"error": ""}
+    outcome = {"error": ""}
     try:
         while step < steps:
             data = torch.randn(5, 8, generator=torch.Generator().manual_seed(100 * step + RANK))
@@ -78,13 +78,14 @@ def train(
             if RANK == 0 and step % SAVE_EVERY == 0:
                 save(name, step, model)
     except Exception as error:
-        seen["error"] = f"{type(error).__name__}: {error}"
+        outcome["error"] = f"{type(error).__name__}: {error}"
         if started.exists():
-            seen["seconds"] = time.time() - float(started.read_text())
-    seen["step"] = step
-    seen["weights"] = digest(model.state_dict())
+            outcome["seconds"] = time.time() - float(started.read_text())
+    outcome["step"] = step
+    outcome["weights"] = digest(model.state_dict())
     plans = graph_plans()
-    seen["states"] = [plan.state for plan in plans]
-    seen["iterations"] = [plan.iterations for plan in plans]
-    seen["planned"] = [sorted(name for bucket in plan.buckets for name in bucket) for plan in plans]
-    return seen
+    outcome["states"] = [plan.state for plan in plans]
+    outcome["iterations"] = [plan.iterations for plan in plans]
+    outcome["planned"] = [sorted(name for bucket in plan.buckets for name in bucket)
+                          for plan in plans]
+    return outcome

@@ -55,6 +55,7 @@ how = sys.argv[2]
 if how in RANK_ENDS:
     report_in_any_case()
 hvd.init()
-seen = train(how, {**RANK_ENDS, **OTHERS_END}[how], steps=STEPS if how in RANK_ENDS else math.inf)
-report(**seen)
-sys.exit(seen["error"] or None)
+outcome = train(how, {**RANK_ENDS, **OTHERS_END}[how],
+                steps=STEPS if how in RANK_ENDS else math.inf)
+report(**outcome)
+sys.exit(outcome["error"] or None)

@@ -59,18 +59,18 @@ def train(name: str) -> dict:
         )
     except Exception as problem:
         error = f"{type(problem).__name__}: {problem}"
-    seen = {"error": error, "states": [plan.state for plan in graph_plans()]}
+    outcome = {"error": error, "states": [plan.state for plan in graph_plans()]}
     if RANK == 0:
-        found = network()
-        found.load_weights(save.path)
-        seen.update(saves=save.saves, found=digest(found))
-    return seen
+        again = network()
+        again.load_weights(save.path)
+        outcome.update(saves=save.saves, found=digest(again))
+    return outcome
 
 
 faulthandler.dump_traceback_later(100)
 start_mpi(_basics.MPI_LIB_CTYPES)
-seen = {}
+outcomes = {}
 for mode in sys.argv[2:]:
     with running(hvd, mode):
-        seen[mode] = train(mode)
-report(**seen)
+        outcomes[mode] = train(mode)
+report(**outcomes)

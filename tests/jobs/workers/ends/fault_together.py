@@ -71,12 +71,12 @@ FAULTS = {
 faulthandler.dump_traceback_later(120)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
-seen = {}
+outcomes = {}
 for mode in sys.argv[2:]:
     for fault, how in FAULTS.items():
         with running(hvd, mode, **(STALLS if fault == "alone" else {})):
-            seen[f"{mode} {fault}"] = train(f"{mode} {fault}", **how)
+            outcomes[f"{mode} {fault}"] = train(f"{mode} {fault}", **how)
     with running(hvd, mode):
         model = other_network() if RANK == hvd.size() - 1 else network()
-        seen[f"{mode} model"] = train(f"{mode} model", model=model)
-report(**seen)
+        outcomes[f"{mode} model"] = train(f"{mode} model", model=model)
+report(**outcomes)

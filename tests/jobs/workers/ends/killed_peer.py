@@ -28,7 +28,7 @@ def work() -> None:
 
 both = hvd.ProcessSet([0, 1])
 hvd.init(process_sets=[both, hvd.ProcessSet([1, 2])])
-seen = {"error": error_of(work)}
-seen["set"] = error_of(lambda: hvd.allreduce(torch.ones(1), process_set=both))
+errors = {"error": error_of(work)}
+errors["set"] = error_of(lambda: hvd.allreduce(torch.ones(1), process_set=both))
 hvd.shutdown()
-report(**seen)
+report(**errors)

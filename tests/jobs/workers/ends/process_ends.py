@@ -16,7 +16,7 @@ CODE = 7
 # Only a child that hangs lives so long.
 LIFE_SECONDS = 60
 libc = ctypes.CDLL(None)
-seen: dict = {}
+outcome: dict = {}
 
 
 def note() -> None:
@@ -78,7 +78,7 @@ def fork() -> None:
         if child == 0:
             act()
             os._exit(0)
-        seen[name] = status_of(child)
+        outcome[name] = status_of(child)
 
 
 ACTS = {"exit": leave, "thread": leave_in_a_thread, "lock": leave_with_the_lock, "fork": fork}
@@ -87,5 +87,5 @@ faulthandler.enable()
 torch.set_num_threads(1)
 hvd.init()
 act = ACTS[sys.argv[2]]
-seen.update(train("training", act))
-report(**seen)
+outcome.update(train("training", act))
+report(**outcome)

@@ -23,9 +23,9 @@ def late(step: tf.Tensor, mine: tf.Tensor) -> tf.Tensor:
             raise KeyError("a bug in the graph")
         return array
 
-    seen = tf.numpy_function(see, [step, mine], tf.float32)
-    seen.set_shape(mine.shape)
-    return seen
+    delayed = tf.numpy_function(see, [step, mine], tf.float32)
+    delayed.set_shape(mine.shape)
+    return delayed
 
 
 def train() -> dict:
@@ -39,7 +39,7 @@ def train() -> dict:
         for step in range(STEPS):
             sums = both(tf.constant(step), tf.fill([3], 1.0 + RANK))
             total = sum(range(1, hvd.size() + 1))
-            right &= [one.numpy().tolist() for one in sums] == [[total] * 3, [2 * total] * 3]
+            right &= [tensor.numpy().tolist() for tensor in sums] == [[total] * 3, [2 * total] * 3]
     except tf.errors.OpError as problem:
         error = str(problem)
     plans = [[plan.state, plan.reason, plan.buckets] for plan in graph_plans()]
@@ -48,8 +48,8 @@ def train() -> dict:
 
 faulthandler.dump_traceback_later(120)
 start_mpi(_basics.MPI_LIB_CTYPES)
-seen = {}
+outcomes = {}
 for mode in sys.argv[2:]:
     with running(hvd, mode):
-        seen[mode] = train()
-    report(**seen)
+        outcomes[mode] = train()
+    report(**outcomes)

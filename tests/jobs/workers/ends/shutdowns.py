@@ -1,11 +1,13 @@
 """In each mode, what calls of PyTorch get when Horovod shuts down, and what is left of it.
 
-Every case ends with Horovod shut down; reports the outcome of each by "mode case". Three ranks.
+Every case ends with Horovod shut down; reports the outcome of each by "mode case". Arguments: modes
+in one word, and which cases (those of three ranks).
 """
 
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 import threading
 import time
@@ -17,7 +19,7 @@ from common import FOLDER, RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 ONE = torch.ones(1)
-LIVES = 12
+LIVES, STARTS = 12, 50
 
 
 def error_of(call: Callable[[], object]) -> str:
@@ -81,7 +83,7 @@ def handles(mode: str) -> dict:
 def process_set(mode: str) -> dict:
     """Rank 0 shuts down; the others, who have a process set, call what there is."""
     both = hvd.ProcessSet([1, 2])
-    seen = {}
+    errors = {}
     with running(hvd, mode, [both]):
         hvd.allreduce(ONE, name="met")
         if RANK > 0:
@@ -96,9 +98,9 @@ def process_set(mode: str) -> dict:
                 "barrier": lambda: hvd.barrier(process_set=both),
                 "join": hvd.join,
             }.items():
-                seen[name] = error_of(call)
-            seen["set"] = [both.size(), both.rank(), both.included()]
-    return {"seen": seen, "sum": begin_anew(mode)}
+                errors[name] = error_of(call)
+            errors["set"] = [both.size(), both.rank(), both.included()]
+    return {"seen": errors, "sum": begin_anew(mode)}
 
 
 def stalled_set(mode: str) -> dict:
@@ -153,18 +155,40 @@ def settings(mode: str) -> dict:
     return {"fuses": RANK == 0 and "MEMCPY_IN_FUSION_BUFFER" in timeline.read_text()}
 
 
+def early(mode: str) -> dict:
+    """Rank 0 shuts down while the others still call."""
+    error = ""
+    with running(hvd, mode):
+        for _ in range(100 if RANK else 5):
+            if error := error_of(lambda: hvd.allreduce(torch.ones(4), name="step")):
+                break
+            time.sleep(0.01)
+    return {"error": error}
+
+
+def restarts(mode: str) -> dict:
+    """Many lives in one process, of any number of ranks; the threads that are there after each."""
+    sums, threads = [], []
+    for start in range(STARTS):
+        with running(hvd, mode):
+            sums.append(hvd.allreduce(torch.tensor([start]), op=hvd.Sum).item())
+        threads.append(len(os.listdir("/proc/self/task")))
+    return {"sums": sums, "threads": threads}
+
+
 CASES = (joined, waiting, handles, process_set, stalled_set, several_threads, settings)
+ON_REQUEST = (early, restarts)
 
 faulthandler.dump_traceback_later(120)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 modes = sys.argv[2].split()
-only = sys.argv[3:] or [case.__name__ for case in CASES]
-seen = {}
+names = sys.argv[3:] or [case.__name__ for case in CASES]
+outcomes = {}
 for mode in modes:
-    for case in CASES:
+    for case in CASES + ON_REQUEST:
         if case is settings and mode != modes[0]:
             continue  # read by every hvd.init(), whatever the mode
-        if case.__name__ in only:
-            seen[f"{mode} {case.__name__}"] = case(mode)
-            report(**seen)
+        if case.__name__ in names:
+            outcomes[f"{mode} {case.__name__}"] = case(mode)
+            report(**outcomes)

@@ -63,7 +63,7 @@ def waiting(mode: str) -> dict:
 def process_set(mode: str) -> dict:
     """The others have a process set, and call what there is."""
     both = hvd.ProcessSet([1, 2])
-    seen = {}
+    errors = {}
     with running(hvd, mode, [both]):
         hvd.allreduce(ONE, name="met")
         if RANK > 0:
@@ -81,9 +81,9 @@ def process_set(mode: str) -> dict:
                 "reducescatter": lambda: hvd.reducescatter(SEVERAL, process_set=both),
                 "join": hvd.join,
             }.items():
-                seen[name] = error_of(call)
-            seen["set"] = [both.size(), both.rank(), both.included()]
-    return {"seen": seen, "sum": begin_anew(mode)}
+                errors[name] = error_of(call)
+            errors["set"] = [both.size(), both.rank(), both.included()]
+    return {"seen": errors, "sum": begin_anew(mode)}
 
 
 CASES = (joined, waiting, process_set)
@@ -92,9 +92,9 @@ faulthandler.dump_traceback_later(120)
 start_mpi(_basics.MPI_LIB_CTYPES)
 modes = sys.argv[2].split()
 only = sys.argv[3:] or [case.__name__ for case in CASES]
-seen = {}
+outcomes = {}
 for mode in modes:
     for case in CASES:
         if case.__name__ in only:
-            seen[f"{mode} {case.__name__}"] = case(mode)
-            report(**seen)
+            outcomes[f"{mode} {case.__name__}"] = case(mode)
+            report(**outcomes)

@@ -63,7 +63,8 @@ def batches_of_tensorflow() -> Iterator[tuple[list[int], hio.BatchInfo]]:
     dataset = hio.tensorflow.dataset(data, **BATCH, with_info=True).prefetch(4)
     while True:
         for records, info in dataset:
-            yield [int.from_bytes(one[:4], "little") for one in records.numpy()], info_of(info)
+            numbers = [int.from_bytes(record[:4], "little") for record in records.numpy()]
+            yield numbers, info_of(info)
 
 
 def total(numbers: list[int]) -> int:

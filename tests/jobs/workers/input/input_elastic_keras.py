@@ -12,29 +12,14 @@ import sys
 
 import horovod.tensorflow.keras as hvd
 import keras
-import tensorflow as tf
 from common import FOLDER
-from keras_records import parse
+from keras_training import compiled_model, parse
 
 import horovod_opt.io as hio
 
 EPOCHS, COMMIT_EVERY, DEATH = 2, 3, 7
 died = FOLDER / "died"
-taken: list[list[int]] = []  # numbers of each batch since the last commit
-
-
-class Model(keras.Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.dense = keras.layers.Dense(1)
-        self(tf.zeros((1, 1)))
-
-    def call(self, inputs):
-        return self.dense(inputs)
-
-    def train_step(self, batch):
-        taken.append(batch[1].numpy().tolist())
-        return super().train_step(batch)
+batches: list[list[int]] = []  # of each since the last commit: its numbers
 
 
 class Commit(keras.callbacks.Callback):
@@ -57,14 +42,12 @@ def commit() -> None:
         state.commit()
     finally:  # it asks for other hosts after it has saved
         with open(FOLDER / f"notes.{os.getpid()}", "a") as file:
-            file.write(json.dumps(taken) + "\n")
-        taken.clear()
+            file.write(json.dumps(batches) + "\n")
+        batches.clear()
 
 
 hvd.init()
-keras.utils.set_random_seed(1)
-model = Model()
-model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse", run_eagerly=True)
+model = compiled_model(batches.append)
 data = hio.open(sys.argv[2], seed=1, chunk_samples=8, elastic=True)
 state = hvd.elastic.KerasState(model, step=0)
 hio.elastic.attach(state, data)
@@ -72,7 +55,7 @@ hio.elastic.attach(state, data)
 
 @hvd.elastic.run
 def train(state: hvd.elastic.KerasState) -> None:
-    taken.clear()
+    batches.clear()
     dataset = hio.tensorflow.dataset(data, 8).map(parse).prefetch(4)
     model.fit(dataset, epochs=EPOCHS, verbose=0, shuffle=False,
               callbacks=[hio.keras.Resume(data), Commit()])

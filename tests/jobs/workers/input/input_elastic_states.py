@@ -19,9 +19,9 @@ PATTERN = sys.argv[2]
 
 
 def model() -> keras.Model:
-    made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    made.compile("sgd", "mse")
-    return made
+    model_of_keras = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model_of_keras.compile("sgd", "mse")
+    return model_of_keras
 
 
 def states():
@@ -42,27 +42,27 @@ def positions(make) -> list[int]:
         state.commit()
         data.advance(0, 30)
         state.step = 3
-        found = [data.position]
+        places = [data.position]
         state.restore()
-        found += [data.position, state.step]
+        places += [data.position, state.step]
         state.on_reset()
-        found.append(data.position)
+        places.append(data.position)
         data.advance(0, 40)
         state.sync()
-        found.append(data.position)
-        return found
+        places.append(data.position)
+        return places
 
 
 def refusals() -> dict[str, str]:
     state = ObjectState(hvd.broadcast_object, hvd.rank, step=0)
-    said = {}
+    errors = {}
     with hio.open(PATTERN) as together, hio.open(PATTERN, elastic=True) as data:
         for name, arguments in (("opened together", (state, together)), ("none", ({}, data))):
             try:
                 hio.elastic.attach(*arguments)
             except hio.InputError as error:
-                said[name] = str(error)
-    return said
+                errors[name] = str(error)
+    return errors
 
 
 hvd.init()

@@ -34,9 +34,9 @@ for epoch in range(2):
         # Ranks meet, as in training.
         assert hvd.allreduce(batch.sum(), op=hvd.Sum) >= 0
         steps.append((epoch, batch.info.step, batch.tolist(), batch.info.weight))
-    checked.append([one for batch in checks for one in batch.tolist()])
+    checked.append([sample_number for batch in checks for sample_number in batch.tolist()])
     if own is not None:
-        alone.append([one for batch in own for one in batch.tolist()])
+        alone.append([sample_number for batch in own for sample_number in batch.tolist()])
 read = training.stats()
 training.close()
 validation.close()

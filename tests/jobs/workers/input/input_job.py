@@ -18,7 +18,7 @@ _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 def say(**values: object) -> None:
     """A line of this rank's report, written at once: it may be killed at any time."""
     line = json.dumps(values) + "\n"
-    with open(FOLDER / f"said-{RANK}.jsonl", "ab", buffering=0) as file:
+    with open(FOLDER / f"lines-{RANK}.jsonl", "ab", buffering=0) as file:
         file.write(line.encode())
 
 
@@ -26,14 +26,14 @@ def see_as(folders: dict[str, str]) -> None:
     """This process alone sees at each folder what is in another. Before any thread; needs root."""
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def checked(failed: int) -> None:
+    def check(failed: int) -> None:
         if failed:
             raise OSError(ctypes.get_errno(), f"cannot show {folders}")
 
-    checked(libc.unshare(_CLONE_NEWNS))
-    checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+    check(libc.unshare(_CLONE_NEWNS))
+    check(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
     for folder, shown in folders.items():
-        checked(libc.mount(shown.encode(), folder.encode(), None, _MS_BIND, None))
+        check(libc.mount(shown.encode(), folder.encode(), None, _MS_BIND, None))
 
 
 def become_nobody() -> None:

@@ -14,8 +14,8 @@ import sys
 from input_job import RANK, become_nobody, say, see_as, start
 
 with open(sys.argv[3]) as file:
-    told = json.load(file)
-own = told["ranks"].get(str(RANK), {})
+    trial = json.load(file)
+own = trial["ranks"].get(str(RANK), {})
 if own.get("sees"):
     see_as(own["sees"])
 start(sys.argv[2])
@@ -37,12 +37,12 @@ def perform(case: dict) -> int:
 
 
 if own.get("nobody"):  # with all imported before: Python itself may not be readable then
-    good = told["cases"]["nothing wrong"]["pattern"]
-    with hio.open(good, alone=True, index=told["scratch"]) as data:
+    good = trial["cases"]["nothing wrong"]["pattern"]
+    with hio.open(good, alone=True, index=trial["scratch"]) as data:
         for _ in hio.torch.loader(data, 2, epochs=1):
             pass
     become_nobody()
-for name, case in told["cases"].items():
+for name, case in trial["cases"].items():
     try:
         say(case=name, samples=perform(case), error="", kind="")
     except hio.DataError as error:

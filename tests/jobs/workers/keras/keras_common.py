@@ -29,7 +29,7 @@ def state(optimizer: object) -> list:
     return lists(variables() if callable(variables) else variables)
 
 
-def drawn(*key: int, shape: tuple[int, ...]) -> np.ndarray:
+def draw(*key: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(key).normal(size=shape).astype(np.float32)
 
 

@@ -12,7 +12,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from common import FOLDER, RANK
-from keras_common import LEGACY, SIZE, drawn, error_of, keras, network
+from keras_common import LEGACY, SIZE, draw, error_of, keras, network
 
 BATCH, STEPS, EPOCHS, WARMUP = 2, 3, 4, 2
 RATE, MOMENTUM = 0.4, 0.9
@@ -24,7 +24,7 @@ def linear(targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
 
 def data(rank: int) -> tuple[np.ndarray, np.ndarray]:
-    return drawn(rank, 0, shape=(BATCH * STEPS, 2)), drawn(rank, 1, shape=(BATCH * STEPS, 1))
+    return draw(rank, 0, shape=(BATCH * STEPS, 2)), draw(rank, 1, shape=(BATCH * STEPS, 1))
 
 
 def mean_gradient(step: int) -> np.ndarray:
@@ -142,14 +142,14 @@ def in_bfloat16() -> dict:
     keras.mixed_precision.set_global_policy("float32")
     model.fit(*data(RANK), callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)], **FIT)
     weights = weights_of(model)
-    return {"types": [str(one.dtype) for one in model.weights], "weights": weights,
+    return {"types": [str(variable.dtype) for variable in model.weights], "weights": weights,
             "moved": all(weight != 1.0 for weight in weights)}
 
 
 def compilation() -> dict:
     """jit_compile on a machine that seems to have a GPU."""
     device = mock.Mock(device_type="GPU")
-    found = {}
+    compiled = {}
     with mock.patch.object(tf.config, "list_physical_devices", lambda kind=None: [device]):
         for name, optimizer in {
             "plain": keras.optimizers.SGD(),
@@ -159,10 +159,10 @@ def compilation() -> dict:
         }.items():
             model = network(1.0)
             model.compile(optimizer, linear)
-            found[name] = bool(model.jit_compile)
+            compiled[name] = bool(model.jit_compile)
     model = network(1.0)
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), linear, jit_compile=True)
-    return {"compiled": found, "error": error_of(model.train_on_batch, *data(RANK))}
+    return {"compiled": compiled, "error": error_of(model.train_on_batch, *data(RANK))}
 
 
 def run() -> dict:

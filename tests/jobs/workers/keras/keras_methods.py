@@ -17,7 +17,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from common import RANK
-from keras_common import SIZE, drawn, error_of, keras, lists, network
+from keras_common import SIZE, draw, error_of, keras, lists, network
 
 STEPS = 4
 SHAPES = (3, 2), (2,)
@@ -36,7 +36,7 @@ class Run:
         return hvd.DistributedOptimizer(optimizer, **how) if self.distributed else optimizer
 
     def gradients(self, step: int) -> list[tf.Tensor]:
-        return [tf.constant(sum(drawn(step, rank, i, shape=shape) for rank in self.ranks)
+        return [tf.constant(sum(draw(step, rank, i, shape=shape) for rank in self.ranks)
                             / len(self.ranks)) for i, shape in enumerate(SHAPES)]
 
     def train(self, optimizer: object, steps: int = STEPS, first: int = 0) -> list:
@@ -49,15 +49,15 @@ class Run:
 
 
 def optimizer_classes() -> dict[str, Callable]:
-    found = inspect.getmembers(optimizers, inspect.isclass)
-    made = {name: lambda cls=cls: cls(0.05) for name, cls in found
-            if issubclass(cls, optimizers.Optimizer) and cls is not optimizers.Optimizer}
-    made["LossScaleOptimizer"] = lambda: optimizers.LossScaleOptimizer(
+    classes = inspect.getmembers(optimizers, inspect.isclass)
+    makers = {name: lambda cls=cls: cls(0.05) for name, cls in classes
+              if issubclass(cls, optimizers.Optimizer) and cls is not optimizers.Optimizer}
+    makers["LossScaleOptimizer"] = lambda: optimizers.LossScaleOptimizer(
         optimizers.Adam(0.05), initial_scale=2.0)
-    if "MultiOptimizer" in made:
-        made["MultiOptimizer"] = lambda: optimizers.MultiOptimizer(optimizers.OptimizerMap(
+    if "MultiOptimizer" in makers:
+        makers["MultiOptimizer"] = lambda: optimizers.MultiOptimizer(optimizers.OptimizerMap(
             optimizers.Adam(0.05), {"weight_1": optimizers.SGD(0.1)}))
-    return made
+    return makers
 
 
 class Half(optimizers.schedules.LearningRateSchedule):
@@ -93,7 +93,7 @@ def trains(make: Callable) -> Program:
         run.train(optimizer)
         optimizer.finalize_variable_values(run.weights)
         return (lists(run.weights), lists(optimizer.variables),
-                [path_of(one) for one in optimizer.variables])
+                [path_of(variable) for variable in optimizer.variables])
 
     return program
 
@@ -106,7 +106,7 @@ def path_of(variable: keras.Variable) -> str:
 def named(run: Run) -> object:
     optimizer = run.wrap(optimizers.Adam(name="mine"))
     optimizer.build(run.weights)
-    return optimizer.name, [one.path for one in optimizer.variables]
+    return optimizer.name, [variable.path for variable in optimizer.variables]
 
 
 class Own(optimizers.Optimizer):
@@ -192,14 +192,14 @@ def saved_variables(run: Run) -> object:
     store: dict = {}
     optimizer.save_own_variables(store)
     others = [run.wrap(optimizers.Adam(0.1)) for _ in range(3)]
-    for other in others:
-        other.build(run.weights)
+    for copied in others:
+        copied.build(run.weights)
     others[0].load_own_variables(store)
-    others[1].set_weights([np.array(one) for one in optimizer.variables])
+    others[1].set_weights([np.array(variable) for variable in optimizer.variables])
     folder = tempfile.mkdtemp()
     tf.train.Checkpoint(optimizer=optimizer).save(f"{folder}/saved")
     tf.train.Checkpoint(optimizer=others[2]).restore(tf.train.latest_checkpoint(folder))
-    return [run.train(other, 1, first=STEPS) for other in others]
+    return [run.train(copied, 1, first=STEPS) for copied in others]
 
 
 def wrapped_in_the_middle(run: Run) -> object:
@@ -221,8 +221,8 @@ def copied(run: Run) -> object:
     """Keras copies the configuration alone."""
     optimizer = run.wrap(optimizers.SGD(0.1, momentum=0.5))
     run.train(optimizer, 1)
-    return [run.train(again(optimizer))
-            for again in (copy.deepcopy, copy.copy, lambda one: pickle.loads(pickle.dumps(one)))]
+    ways = (copy.deepcopy, copy.copy, lambda whole: pickle.loads(pickle.dumps(whole)))
+    return [run.train(duplicate(optimizer)) for duplicate in ways]
 
 
 def update_step_and_loss(run: Run) -> object:
@@ -250,7 +250,7 @@ def fit(run: Run) -> object:
     optimizer = run.wrap(optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5,
                                          gradient_accumulation_steps=2, clipnorm=1.0))
     model.compile(optimizer, "mse")
-    inputs, targets = drawn(1, shape=(8, 2)), drawn(2, shape=(8, 1))
+    inputs, targets = draw(1, shape=(8, 2)), draw(2, shape=(8, 1))
     rows = slice(RANK, None, SIZE) if run.distributed else slice(None)
     model.fit(inputs[rows], targets[rows], batch_size=len(inputs[rows]) // 2, epochs=2,
               shuffle=False, verbose=0)
@@ -297,24 +297,24 @@ def errors() -> dict[str, str]:
     }
 
 
-def same(one: object, other: object) -> bool:
-    if isinstance(one, dict):
-        return list(one) == list(other) and same(list(one.values()), list(other.values()))
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-4 * max(1.0, abs(other))
-    return one == other
+def same(first: object, second: object) -> bool:
+    if isinstance(first, dict):
+        return list(first) == list(second) and same(list(first.values()), list(second.values()))
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return abs(first - second) <= 1e-4 * max(1.0, abs(second))
+    return first == second
 
 
 def compare(program: Program) -> str:
-    seen = []
+    results = []
     for distributed in True, False:
         try:
-            seen.append(program(Run(distributed)))
+            results.append(program(Run(distributed)))
         except Exception as error:
-            seen.append(f"{type(error).__name__}: {error}")
-    return "" if same(*seen) else f"{seen[0]} with Horovod, {seen[1]} without"
+            results.append(f"{type(error).__name__}: {error}")
+    return "" if same(*results) else f"{results[0]} with Horovod, {results[1]} without"
 
 
 def run() -> dict:

@@ -14,7 +14,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from common import RANK
-from keras_common import LEGACY, SIZE, drawn, first_rank, keras, lists, variable
+from keras_common import LEGACY, SIZE, draw, first_rank, keras, lists, variable
 
 STEPS = 3
 pairs: dict[str, list] = {}
@@ -23,7 +23,7 @@ values: dict[str, object] = {}
 
 def gradients(step: int, rank: int) -> list[np.ndarray]:
     """Small multiples of 1/8: whatever is computed from them is exact, also in 16 bits."""
-    return [np.round(8 * drawn(step, rank, i, shape=shape)) / 8
+    return [np.round(8 * draw(step, rank, i, shape=shape)) / 8
             for i, shape in enumerate(((3, 2), (2,), (2,)))]
 
 
@@ -57,22 +57,22 @@ def train_alone(optimizer, gradients_of: Callable = mean_gradients, steps: int =
 
 
 def optimizers() -> dict[str, Callable]:
-    found = keras.optimizers
-    made = {
-        "SGD": lambda: found.SGD(0.1, momentum=0.9, nesterov=True),
-        "Adam": lambda: found.Adam(0.1, amsgrad=True),
-        "RMSprop": lambda: found.RMSprop(0.1, momentum=0.5),
-        "clipped": lambda: found.SGD(0.1, global_clipnorm=0.5),
-        "schedule": lambda: found.SGD(found.schedules.ExponentialDecay(0.1, 1, 0.5)),
+    classes = keras.optimizers
+    makers = {
+        "SGD": lambda: classes.SGD(0.1, momentum=0.9, nesterov=True),
+        "Adam": lambda: classes.Adam(0.1, amsgrad=True),
+        "RMSprop": lambda: classes.RMSprop(0.1, momentum=0.5),
+        "clipped": lambda: classes.SGD(0.1, global_clipnorm=0.5),
+        "schedule": lambda: classes.SGD(classes.schedules.ExponentialDecay(0.1, 1, 0.5)),
     }
     if not LEGACY:
         names = ("AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion", "Adafactor",
                  "Lamb", "Muon", "ScheduleFreeAdamW")
-        made.update({name: lambda cls=getattr(found, name): cls(0.1)
-                     for name in names if hasattr(found, name)})
-        made["averaged"] = lambda: found.SGD(0.1, use_ema=True)
-        made["accumulated"] = lambda: found.SGD(0.1, gradient_accumulation_steps=2)
-    return made
+        makers.update({name: lambda cls=getattr(classes, name): cls(0.1)
+                       for name in names if hasattr(classes, name)})
+        makers["averaged"] = lambda: classes.SGD(0.1, use_ema=True)
+        makers["accumulated"] = lambda: classes.SGD(0.1, gradient_accumulation_steps=2)
+    return makers
 
 
 def each_optimizer() -> None:
@@ -182,19 +182,19 @@ def sparse() -> None:
         "sparse, passes": {"sparse_as_dense": True, "backward_passes_per_step": 2},
     }.items():
         optimizer = hvd.DistributedOptimizer(sgd(), **how)
-        table, other = variable(np.ones((4, 2))), variable(np.ones(2))
+        table, dense = variable(np.ones((4, 2))), variable(np.ones(2))
 
-        def loss(table=table, other=other):
+        def loss(table=table, dense=dense):
             looked_up = tf.gather(table if LEGACY else table.value, rows[RANK])
             return (RANK + 1) * (tf.reduce_sum(looked_up)
-                                 + tf.reduce_sum(tf.convert_to_tensor(other)))
+                                 + tf.reduce_sum(tf.convert_to_tensor(dense)))
 
         passes = how.get("backward_passes_per_step", 1)
         for _ in range(passes):
-            optimizer.apply_gradients(optimizer.compute_gradients(loss, [table, other]))
+            optimizer.apply_gradients(optimizer.compute_gradients(loss, [table, dense]))
         end = (expected - 1) * passes + 1
         mean = 1 - passes * sum(range(1, SIZE + 1)) / SIZE
-        pairs[name] = [lists([table, other]), lists([end, np.full(2, mean)])]
+        pairs[name] = [lists([table, dense]), lists([end, np.full(2, mean)])]
 
 
 def missing_gradients() -> None:
@@ -217,8 +217,9 @@ def partial() -> None:
     mean = sum(range(1, SIZE + 1)) / SIZE
 
     optimizer = hvd_keras.PartialDistributedOptimizer(sgd(), local_layers=layers[:1])
-    got = optimizer.compute_gradients(lambda: tf.reduce_sum(model(inputs)), weights)
-    pairs["partial optimizer"] = [lists(g for g, _ in got), [[[(RANK + 1) / SIZE]], [[mean]]]]
+    computed = optimizer.compute_gradients(lambda: tf.reduce_sum(model(inputs)), weights)
+    pairs["partial optimizer"] = [lists(gradient for gradient, _ in computed),
+                                  [[[(RANK + 1) / SIZE]], [[mean]]]]
 
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(inputs))

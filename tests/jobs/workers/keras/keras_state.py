@@ -7,7 +7,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from common import FOLDER, RANK
-from keras_common import LEGACY, SIZE, drawn, error_of, keras, lists, network, on_all_ranks, state
+from keras_common import LEGACY, SIZE, draw, error_of, keras, lists, network, on_all_ranks, state
 
 
 class Custom(keras.optimizers.SGD):
@@ -15,10 +15,10 @@ class Custom(keras.optimizers.SGD):
 
 
 def batch(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-    return drawn(rank, step, shape=(4, 2)), drawn(rank, step, 1, shape=(4, 1))
+    return draw(rank, step, shape=(4, 2)), draw(rank, step, 1, shape=(4, 1))
 
 
-def compiled(optimizer: object, *layers: object) -> object:
+def compile_model(optimizer: object, *layers: object) -> object:
     model = network(1.0, *layers)
     # Without a graph, which costs more than the few steps here.
     model.compile(optimizer, keras.losses.MeanSquaredError(), run_eagerly=True)
@@ -40,9 +40,9 @@ def saved_and_loaded() -> dict:
         del optimizers["scaled"]
     else:
         optimizers["scaled"] = keras.optimizers.LossScaleOptimizer(optimizers["scaled"])
-    found = {}
+    parts = {}
     for name, optimizer in optimizers.items():
-        model = compiled(hvd.DistributedOptimizer(optimizer))
+        model = compile_model(hvd.DistributedOptimizer(optimizer))
         for step in range(2):
             model.train_on_batch(*batch(RANK, step))
         before = whole(model)
@@ -54,7 +54,7 @@ def saved_and_loaded() -> dict:
             how = {"custom_optimizers": [Custom]} if name == "custom" else {}
             loaded = hvd.load_model(path, **how)
             plain = keras.models.load_model(path, custom_objects={"Custom": Custom})
-            found[f"{name}.{suffix}"] = {
+            parts[f"{name}.{suffix}"] = {
                 "before": before, "loaded": whole(loaded),
                 "rate": float(loaded.optimizer.learning_rate.numpy()),
                 "plain": type(plain.optimizer) is type(optimizer),
@@ -62,19 +62,19 @@ def saved_and_loaded() -> dict:
             }
             loaded.run_eagerly = True
             loaded.train_on_batch(*batch(RANK, 2))
-            found[f"{name}.{suffix}"]["after"] = whole(loaded)
+            parts[f"{name}.{suffix}"]["after"] = whole(loaded)
             if not LEGACY and RANK == 0:
                 loaded.save(path)  # as it is on rank 0, and it can be loaded once more
                 again = keras.models.load_model(path, custom_objects={"Custom": Custom})
-                found[f"{name}.{suffix}"]["again"] = lists(again.get_weights())
+                parts[f"{name}.{suffix}"]["again"] = lists(again.get_weights())
         model.train_on_batch(*batch(RANK, 2))
         for suffix in ("h5",) if LEGACY else ("keras", "h5"):
-            found[f"{name}.{suffix}"]["expected"] = whole(model)
-    return found
+            parts[f"{name}.{suffix}"]["expected"] = whole(model)
+    return parts
 
 
 def elastic_state() -> dict:
-    model = compiled(hvd.DistributedOptimizer(keras.optimizers.Adam(0.25)))
+    model = compile_model(hvd.DistributedOptimizer(keras.optimizers.Adam(0.25)))
     model.set_weights([weight + RANK for weight in model.get_weights()])
     if LEGACY:
         model.optimizer.build(model.trainable_variables)
@@ -82,52 +82,52 @@ def elastic_state() -> dict:
     created = whole(model)
     model.train_on_batch(*batch(RANK, 0))
     own.restore()
-    found = {"created": created, "restored": whole(model)}
+    part = {"created": created, "restored": whole(model)}
     model.train_on_batch(*batch(RANK, 0))
     own.commit()
     committed = whole(model)
     own.sync()
-    found["synced"] = [whole(model), own.batch, own.epoch]
+    part["synced"] = [whole(model), own.batch, own.epoch]
     model.train_on_batch(*batch(RANK, 1))
     own.batch = 5
     own.restore()
-    found["after failure"] = [whole(model), own.batch, own.epoch]
-    return {**found, "committed": on_all_ranks(committed)}
+    part["after failure"] = [whole(model), own.batch, own.epoch]
+    return {**part, "committed": on_all_ranks(committed)}
 
 
-class Seen(keras.callbacks.Callback):
+class Record(keras.callbacks.Callback):
     def __init__(self, own: object) -> None:
         super().__init__()
-        self.own, self.saved, self.seen = own, 0, []
+        self.own, self.saved, self.states = own, 0, []
         save = own.save
 
-        def counted() -> None:
+        def count() -> None:
             self.saved += 1
             save()
 
-        own.save = counted
+        own.save = count
 
     def on_train_batch_end(self, batch, logs=None):
-        self.seen.append([self.own.epoch, self.own.batch, self.saved])
+        self.states.append([self.own.epoch, self.own.batch, self.saved])
 
     def on_epoch_end(self, epoch, logs=None):
-        self.seen.append([self.own.epoch, self.own.batch, self.saved])
+        self.states.append([self.own.epoch, self.own.batch, self.saved])
 
 
 def elastic_callbacks() -> list:
     """Two epochs of three batches after a restart in epoch 4; commits every second batch."""
-    model = compiled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+    model = compile_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
     own = hvd.elastic.KerasState(model, batch=0, epoch=4)
-    seen = Seen(own)
+    record = Record(own)
     inputs, targets = (np.concatenate(parts)[:6] for parts in zip(batch(0, 0), batch(0, 1)))
     model.fit(inputs, targets, batch_size=2, epochs=2, verbose=0, callbacks=[
         hvd.elastic.UpdateEpochStateCallback(own), hvd.elastic.UpdateBatchStateCallback(own),
-        hvd.elastic.CommitStateCallback(own, batches_per_commit=2), seen])
-    return seen.seen
+        hvd.elastic.CommitStateCallback(own, batches_per_commit=2), record])
+    return record.states
 
 
 def batch_normalization() -> dict:
-    parts = [drawn(rank, 7, shape=(4, 2)) * (rank + 1) + rank for rank in range(SIZE)]
+    parts = [draw(rank, 7, shape=(4, 2)) * (rank + 1) + rank for rank in range(SIZE)]
     together = np.concatenate(parts)
     layer, alone = hvd_tf.SyncBatchNormalization(momentum=0.5), \
         keras.layers.BatchNormalization(momentum=0.5)
@@ -142,7 +142,7 @@ def batch_normalization() -> dict:
         expected = alone(whole_batch, training=True)
         whole_loss = tf.reduce_sum(expected ** 3)
     rows = slice(RANK * 4, RANK * 4 + 4)
-    found = {
+    part = {
         "outputs": lists([outputs, expected[rows]]),
         "gradients": lists([tape.gradient(loss, own),
                             reference.gradient(whole_loss, whole_batch)[rows]]),
@@ -151,16 +151,16 @@ def batch_normalization() -> dict:
         "fused": error_of(hvd_tf.SyncBatchNormalization, fused=True),
     }
     if not LEGACY:
-        model = compiled(keras.optimizers.SGD(), hvd_tf.SyncBatchNormalization(),
+        model = compile_model(keras.optimizers.SGD(), hvd_tf.SyncBatchNormalization(),
                          hvd_tf.SyncBatchNormalization())
         model.fit(*batch(RANK, 0), verbose=0)
         path = FOLDER / f"normalized-{RANK}.keras"
         model.save(path)
         loaded = keras.models.load_model(path)
-        found["loaded"] = [lists(loaded.get_weights()), lists(model.get_weights())]
-        found["kinds"] = [type(layer).__name__ for layer in loaded.layers]
-        found["names"] = len({layer.name for layer in loaded.layers})
-    return found
+        part["loaded"] = [lists(loaded.get_weights()), lists(model.get_weights())]
+        part["kinds"] = [type(layer).__name__ for layer in loaded.layers]
+        part["names"] = len({layer.name for layer in loaded.layers})
+    return part
 
 
 def run() -> dict:

@@ -49,5 +49,5 @@ report(
     sums=sums, steps=horovod_opt.stats().steps - before,
     mixed=[constant_on_one(tf.constant([float(call)])).numpy().tolist() for call in range(CALLS)],
     loops=[in_a_loop().numpy().tolist() for _ in range(CALLS)],
-    gathered=[[one.numpy().tolist() for one in in_different_orders()] for _ in range(CALLS)],
+    gathered=[[tensor.numpy().tolist() for tensor in in_different_orders()] for _ in range(CALLS)],
     plans=[plan.state for plan in graph_plans()])

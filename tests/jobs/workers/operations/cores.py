@@ -12,7 +12,7 @@ from horovod.torch.mpi_ops import _basics
 
 def masks() -> dict[str, list]:
     """CPUs by thread: of hvd-background and those it started (hvd-...), and of the others."""
-    found = {"background": [], "rest": []}
+    cpus_by_kind = {"background": [], "rest": []}
     for tid in map(int, os.listdir("/proc/self/task")):
         try:
             with open(f"/proc/self/task/{tid}/comm") as file:
@@ -20,8 +20,8 @@ def masks() -> dict[str, list]:
             cpus = sorted(os.sched_getaffinity(tid))
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread of an import that has ended meanwhile
-        found[kind].append(cpus)
-    return found
+        cpus_by_kind[kind].append(cpus)
+    return cpus_by_kind
 
 
 def of_a_new_thread() -> list[int]:

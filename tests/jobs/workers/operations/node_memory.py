@@ -23,7 +23,7 @@ def leave_network() -> None:
         raise OSError(ctypes.get_errno(), "cannot make a network namespace")
 
 
-def opened() -> list[str]:
+def open_names() -> list[str]:
     """What the descriptors of this process are."""
     names = []
     for link in Path("/proc/self/fd").iterdir():
@@ -50,13 +50,13 @@ start_mpi(_basics.MPI_LIB_CTYPES)
 if RANK == 1 and "apart" in sys.argv:
     leave_network()
 hvd.init()
-seen = train("training")
+outcome = train("training")
 files = mapped_files()
 report(
-    **seen,
+    **outcome,
     memory=[inode for inode, name in files if name == "/memfd:horovod-opt (deleted)"],
     shm=[name for _, name in files if name.startswith("/dev/shm/")],
-    opened=[name for name in opened() if "horovod-opt" in name],
+    opened=[name for name in open_names() if "horovod-opt" in name],
     planned_iterations=horovod_opt.stats().planned_iterations,
 )
 hvd.shutdown()

@@ -58,8 +58,8 @@ def reduce_everything(size: int) -> dict[str, tf.Tensor]:
         tf.constant([RANK, RANK + 1]),
         tf.constant([size + 1, 2]),
     )
-    got = hvd.allreduce(slices, name="sparse", op=hvd.Sum)
-    results["sparse/dense"] = tf.scatter_nd(got.indices[:, None], got.values, [size + 1, 2])
+    reduced = hvd.allreduce(slices, name="sparse", op=hvd.Sum)
+    results["sparse/dense"] = tf.scatter_nd(reduced.indices[:, None], reduced.values, [size + 1, 2])
     return results
 
 

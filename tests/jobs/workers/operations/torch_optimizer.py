@@ -27,17 +27,17 @@ PROGRAMS = {**torch_optimizer_methods.PROGRAMS, **torch_optimizer_schedulers.PRO
 
 def compare(name: str, program: Program) -> str:
     """Empty if the two runs give the same; otherwise what they gave, or the error."""
-    seen = []
+    results = []
     print(f"rank {RANK}: {name}", flush=True)
     for distributed in True, False:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                seen.append(program(Run(distributed)))
+                results.append(program(Run(distributed)))
         except Exception as error:
-            seen.append(f"{type(error).__name__}: {error}")
+            results.append(f"{type(error).__name__}: {error}")
         hvd.barrier()
-    return "" if same(*seen) else f"{seen[0]} with Horovod, {seen[1]} without"
+    return "" if same(*results) else f"{results[0]} with Horovod, {results[1]} without"
 
 
 def observe() -> dict:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import horovod.torch as hvd
 import torch
 from common import RANK
-from torch_optimizer_run import STEPS, Run, drawn, same
+from torch_optimizer_run import STEPS, Run, draw, same
 
 last_rank = hvd.ProcessSet([1])
 
@@ -122,7 +122,7 @@ def adasum_methods() -> dict:
         optimizer.add_param_group({"params": run.net[2].parameters(), "lr": 0.05})
         for step in range(STEPS):
             optimizer.zero_grad(set_to_none=bool(step % 2))
-            run.net(drawn(step)).square().mean().backward()
+            run.net(draw(step)).square().mean().backward()
             optimizer.step()
         weights.append([*run.weights(), torch.tensor(len(calls))])
     return {"same": same(*weights), "hook": error_of(hook_before_adasum)}
@@ -134,6 +134,6 @@ def one_process_set() -> dict:
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(run.net.parameters(), lr=0.1), process_set=last_rank)
     sgd = torch.optim.SGD(alone.net.parameters(), lr=0.1)
-    losses = [[backward_and_step(one, opt, step + RANK) for step in range(3)]
-              for one, opt in ((run, optimizer), (alone, sgd))]
+    losses = [[backward_and_step(run_here, opt, step + RANK) for step in range(3)]
+              for run_here, opt in ((run, optimizer), (alone, sgd))]
     return {"same": same([losses[0], run.weights()], [losses[1], alone.weights()])}

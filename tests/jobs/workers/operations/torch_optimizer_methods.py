@@ -25,8 +25,8 @@ class Table(torch.nn.Module):
 
 
 def optimizer_classes() -> dict[str, type]:
-    found = inspect.getmembers(torch.optim, inspect.isclass)
-    return {name: cls for name, cls in found
+    classes = inspect.getmembers(torch.optim, inspect.isclass)
+    return {name: cls for name, cls in classes
             if issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer}
 
 
@@ -100,14 +100,14 @@ def defaults(run: Run) -> object:
 
 def zero_grad(run: Run) -> object:
     optimizer = run.sgd()
-    left = []
+    are_none = []
     for step, how in enumerate([{}, {"set_to_none": True}, {"set_to_none": False}]):
         run.loss(step).backward()
         optimizer.step()
         optimizer.zero_grad(**how)
-        left += [parameter.grad is None for parameter in run.net.parameters()]
+        are_none += [parameter.grad is None for parameter in run.net.parameters()]
         optimizer.zero_grad(True)
-    return left, run.weights()
+    return are_none, run.weights()
 
 
 def step_with_closure(run: Run) -> object:
@@ -212,13 +212,13 @@ def freeze_and_unfreeze(run: Run) -> object:
     """What is frozen stays, whatever momentum and weight decay would do with a gradient of 0."""
     run.net[0].requires_grad_(False)
     optimizer = run.sgd()
-    seen = [run.train(optimizer, 2)]
+    losses = [run.train(optimizer, 2)]
     run.net[0].requires_grad_(True)
-    seen.append(run.train(optimizer, 9))
+    losses.append(run.train(optimizer, 9))
     run.net[2].requires_grad_(False)
     optimizer.zero_grad()
-    seen.append(run.train(optimizer, 2))
-    return seen, [parameter.grad is None for parameter in run.net.parameters()]
+    losses.append(run.train(optimizer, 2))
+    return losses, [parameter.grad is None for parameter in run.net.parameters()]
 
 
 def step_hooks(run: Run) -> object:
@@ -273,10 +273,10 @@ def save_and_load(run: Run) -> object:
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)
-    other = run.sgd(lr=7.0)
-    other.load_state_dict(torch.load(file))
+    restored = run.sgd(lr=7.0)
+    restored.load_state_dict(torch.load(file))
     del optimizer
-    return other.state_dict(), run.train(other, 2)
+    return restored.state_dict(), run.train(restored, 2)
 
 
 def wrapped_in_the_middle(run: Run) -> object:
@@ -293,22 +293,22 @@ def deep_copy(run: Run) -> object:
     """Model and optimizer go their own ways from then on."""
     optimizer = run.sgd()
     run.train(optimizer, 2)
-    net, other = copy.deepcopy((run.net, optimizer))
+    net, copied = copy.deepcopy((run.net, optimizer))
     run.train(optimizer, 2, first=2)
     weights, run.net = run.weights(), net
-    return weights, repr(other), other.state_dict(), run.train(other, 3, first=5)
+    return weights, repr(copied), copied.state_dict(), run.train(copied, 3, first=5)
 
 
 def pickled(run: Run) -> object:
     optimizer = run.sgd()
     run.train(optimizer, 2)
-    run.net, other = pickle.loads(pickle.dumps((run.net, optimizer)))
+    run.net, restored = pickle.loads(pickle.dumps((run.net, optimizer)))
     file = io.BytesIO()
-    torch.save((run.net, other), file)
+    torch.save((run.net, restored), file)
     file.seek(0)
-    run.net, other = torch.load(file, weights_only=False)
+    run.net, restored = torch.load(file, weights_only=False)
     del optimizer
-    return run.train(other, 2, first=2)
+    return run.train(restored, 2, first=2)
 
 
 def profiled(run: Run) -> object:

@@ -14,8 +14,8 @@ STEPS = 5
 Program = Callable[["Run"], object]
 
 
-def drawn(*key: int, shape: tuple[int, ...] = (4, 3)) -> torch.Tensor:
-    seed = sum(one * 1000 ** place for place, one in enumerate(key))
+def draw(*key: int, shape: tuple[int, ...] = (4, 3)) -> torch.Tensor:
+    seed = sum(part * 1000 ** place for place, part in enumerate(key))
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -39,7 +39,7 @@ class Run:
 
     def loss(self, step: int, net: Callable | None = None) -> torch.Tensor:
         net = net or self.net
-        return sum(net(drawn(step, rank)).square().mean() for rank in self.ranks) / len(self.ranks)
+        return sum(net(draw(step, rank)).square().mean() for rank in self.ranks) / len(self.ranks)
 
     def train(self, optimizer: torch.optim.Optimizer, steps: int = STEPS, first: int = 0) -> list:
         for step in range(first, first + steps):
@@ -52,13 +52,13 @@ class Run:
         return [parameter.detach().clone() for parameter in self.net.parameters()]
 
 
-def same(one: object, other: object) -> bool:
-    if torch.is_tensor(one):
-        return torch.allclose(one.double(), other.double(), rtol=1e-7, atol=1e-10)
-    if isinstance(one, dict):
-        return list(one) == list(other) and same(list(one.values()), list(other.values()))
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-7 * max(1.0, abs(other))
-    return one == other
+def same(first: object, second: object) -> bool:
+    if torch.is_tensor(first):
+        return torch.allclose(first.double(), second.double(), rtol=1e-7, atol=1e-10)
+    if isinstance(first, dict):
+        return list(first) == list(second) and same(list(first.values()), list(second.values()))
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return abs(first - second) <= 1e-7 * max(1.0, abs(second))
+    return first == second

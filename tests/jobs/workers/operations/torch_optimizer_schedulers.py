@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 from torch.optim import lr_scheduler, swa_utils
-from torch_optimizer_run import STEPS, Program, Run, drawn
+from torch_optimizer_run import STEPS, Program, Run, draw
 
 
 def scheduler_classes() -> dict[str, Callable]:
@@ -22,19 +22,19 @@ def scheduler_classes() -> dict[str, Callable]:
         "OneCycleLR": {"max_lr": 0.1, "total_steps": 10},
         "ReduceLROnPlateau": {"patience": 0, "threshold": 10.0},
     }
-    made = {name: lambda optimizer, name=name, how=how: getattr(lr_scheduler, name)(
+    makers = {name: lambda optimizer, name=name, how=how: getattr(lr_scheduler, name)(
         optimizer, **how) for name, how in how.items()}
     parts = lambda optimizer: [lr_scheduler.ConstantLR(optimizer),  # noqa: E731
                                lr_scheduler.ExponentialLR(optimizer, gamma=0.9)]
-    made["SequentialLR"] = lambda optimizer: lr_scheduler.SequentialLR(
+    makers["SequentialLR"] = lambda optimizer: lr_scheduler.SequentialLR(
         optimizer, parts(optimizer), milestones=[2])
-    made["ChainedScheduler"] = lambda optimizer: lr_scheduler.ChainedScheduler(parts(optimizer))
-    made["SWALR"] = lambda optimizer: swa_utils.SWALR(optimizer, swa_lr=0.01, anneal_epochs=3)
+    makers["ChainedScheduler"] = lambda optimizer: lr_scheduler.ChainedScheduler(parts(optimizer))
+    makers["SWALR"] = lambda optimizer: swa_utils.SWALR(optimizer, swa_lr=0.01, anneal_epochs=3)
     classes = {name for name, cls in inspect.getmembers(lr_scheduler, inspect.isclass)
                if issubclass(cls, lr_scheduler.LRScheduler) and cls.__module__ ==
                lr_scheduler.__name__ and not name.startswith("_")} - {"LRScheduler"}
-    assert classes <= set(made), classes - set(made)
-    return made
+    assert classes <= set(makers), classes - set(makers)
+    return makers
 
 
 def each_scheduler(make: Callable) -> Program:
@@ -128,7 +128,7 @@ def averaged_model(run: Run) -> object:
         for model in models:
             model.update_parameters(run.net)
         rates.step()
-    swa_utils.update_bn([drawn(9, step) for step in range(3)], models[0])
+    swa_utils.update_bn([draw(9, step) for step in range(3)], models[0])
     return [model.state_dict() for model in models]
 
 

@@ -55,12 +55,12 @@ class LateTensors:
         """`values`: float32, of one dimension; `dies_after`: this process ends by SIGKILL after so
         many of them are handed over. Raises RuntimeError."""
         assert [value.numel() for value in values] == self._elements.tolist()
-        given = torch.cat(list(values))
-        sums = torch.empty_like(given)
+        joined = torch.cat(list(values))
+        sums = torch.empty_like(joined)
         places = torch.zeros(len(values), dtype=torch.int32)
         by_background = torch.zeros(len(values), dtype=torch.int32)
         call = LateCall(
-            self._first_key, len(values), dies_after, given.data_ptr(), self._elements.data_ptr(),
+            self._first_key, len(values), dies_after, joined.data_ptr(), self._elements.data_ptr(),
             self._devices.data_ptr(), self._late_us.data_ptr(), sums.data_ptr(), places.data_ptr(),
             by_background.data_ptr())
         error = self._sum(ctypes.byref(call)).decode()

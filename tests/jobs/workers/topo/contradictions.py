@@ -40,8 +40,8 @@ def error_of(call, *arguments) -> str:
 
 
 def wrong(results: dict[str, tuple[torch.Tensor, int]], name: str) -> list[str]:
-    return [f"{what} of {name}: {seen.tolist()}" for what, (seen, expected) in results.items()
-            if not bool((seen == float(expected)).all())]
+    return [f"{what} of {name}: {tensor.tolist()}" for what, (tensor, expected) in results.items()
+            if not bool((tensor == float(expected)).all())]
 
 
 def wrong_sets(pair: hvd.ProcessSet, name: str) -> list[str]:
@@ -57,10 +57,10 @@ def wrong_gradients(name: str) -> list[str]:
 
 def wrong_steps(pair: hvd.ProcessSet, name: str) -> list[str]:
     """All of it, as it has to be."""
-    found = []
+    problems = []
     for _ in range(STEPS):
-        found += wrong_gradients(name) + wrong_sets(pair, name)
-    return found
+        problems += wrong_gradients(name) + wrong_sets(pair, name)
+    return problems
 
 
 def contradict(pair: hvd.ProcessSet, name: str) -> tuple[dict[str, str], list[str]]:
@@ -71,10 +71,10 @@ def contradict(pair: hvd.ProcessSet, name: str) -> tuple[dict[str, str], list[st
     if RANK == 0:
         time.sleep(0.7)
     sets = error_of(in_set, pair if last else hvd.global_process_set, name + " x")
-    found = wrong_sets(pair, name)
+    problems = wrong_sets(pair, name)
     sparse_on_one = error_of(*((sparse, "sparse " + name) if last else (dense, name)))
-    found += wrong_gradients(name)
-    return {"sets": sets, "sparse on one": sparse_on_one}, found
+    problems += wrong_gradients(name)
+    return {"sets": sets, "sparse on one": sparse_on_one}, problems
 
 
 faulthandler.dump_traceback_later(150)
@@ -83,9 +83,9 @@ start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, "topo", HOROVOD_DYNAMIC_PROCESS_SETS="1", HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
     # The first rank that is not in it is in the global set only.
     pair = hvd.add_process_set([0, hvd.size() - 1])
-    errors, found = {}, []
+    errors, problems = {}, []
     for when, name in (("first", "new"), ("planned", "known")):
         errors[when], wrong_then = contradict(pair, name)
-        found += wrong_then + wrong_steps(pair, "known")
-    found += wrong_steps(pair, "new")
-report(errors=errors, wrong=found)
+        problems += wrong_then + wrong_steps(pair, "known")
+    problems += wrong_steps(pair, "new")
+report(errors=errors, wrong=problems)

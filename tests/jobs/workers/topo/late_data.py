@@ -27,8 +27,8 @@ def observe() -> dict:
     for number in range(1, STEPS + 1):
         value, total = number * (1 + RANK), number * sum(range(1, 1 + hvd.size()))
         sums = tensors.sums([torch.full((elements,), float(value)) for elements in ELEMENTS])
-        if any(bool((one != total).any()) for one in sums):
-            wrong[number] = [float(one[0]) for one in sums]
+        if any(bool((tensor != total).any()) for tensor in sums):
+            wrong[number] = [float(tensor[0]) for tensor in sums]
         early += tensors.returned_early
         # Autotuning needs what is negotiated, under one name: no call that recurs.
         hvd.allreduce(torch.zeros(number), name="negotiated")

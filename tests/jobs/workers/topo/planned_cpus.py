@@ -11,7 +11,7 @@ from horovod.torch.mpi_ops import _basics
 
 def masks() -> dict[str, list[list[int]]]:
     """CPUs of the threads hvd-planned, and of those that are not Horovod's."""
-    found = {"planned": [], "others": []}
+    cpus_by_kind = {"planned": [], "others": []}
     for tid in map(int, os.listdir("/proc/self/task")):
         try:
             with open(f"/proc/self/task/{tid}/comm") as file:
@@ -20,31 +20,31 @@ def masks() -> dict[str, list[list[int]]]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread of an import that has ended meanwhile
         if name == "hvd-planned":
-            found["planned"].append(cpus)
+            cpus_by_kind["planned"].append(cpus)
         elif not name.startswith("hvd-"):
-            found["others"].append(cpus)
-    return found
+            cpus_by_kind["others"].append(cpus)
+    return cpus_by_kind
 
 
 def settled_masks(planned: int) -> dict[str, list[list[int]]]:
     """masks() once there are so many threads hvd-planned, which are named after they have settled;
     whatever is there after 30 s."""
     until = time.monotonic() + 30
-    while len((found := masks())["planned"]) < planned and time.monotonic() < until:
+    while len((cpus_by_kind := masks())["planned"]) < planned and time.monotonic() < until:
         time.sleep(0.01)
-    return found
+    return cpus_by_kind
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)
-given = sorted(os.sched_getaffinity(0))
-seen = {}
+allowed = sorted(os.sched_getaffinity(0))
+masks_by_run = {}
 for name, mode in (("off", "off"), ("topo", "topo"), ("bound", "topo")):
     if name == "bound":  # as a launcher can
-        os.sched_setaffinity(0, {given[RANK % len(given)]})
+        os.sched_setaffinity(0, {allowed[RANK % len(allowed)]})
     with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
         if hvd.size() > 2:
             hvd.add_process_set([0, 1])
         hvd.barrier()
-        seen[name] = settled_masks(0 if mode == "off" else 1 + (RANK < 2 < hvd.size()))
+        masks_by_run[name] = settled_masks(0 if mode == "off" else 1 + (RANK < 2 < hvd.size()))
         hvd.barrier()  # the first that shuts down ends the threads of all
-report(given=given, **seen)
+report(given=allowed, **masks_by_run)

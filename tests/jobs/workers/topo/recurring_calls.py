@@ -38,18 +38,20 @@ def rows(step: int, rank: int) -> int:
 
 def allreduces(step: int) -> dict[str, tuple]:
     """Also two under one name, in turn, as layers of one kind have."""
-    seen = {}
+    results = {}
     for size in (4, 9, 4):
-        seen[f"sum {size}"] = (
+        results[f"sum {size}"] = (
             hvd.allreduce(numbers(step, size), op=hvd.Sum, name="shared"), total(step, size))
-    seen["average"] = (hvd.allreduce(numbers(step, 6), name="average"), total(step, 6) / hvd.size())
-    seen["max"] = (hvd.allreduce(numbers(step, 6), op=hvd.Max, name="max"),
-                   numbers(step, 6, hvd.size() - 1))
-    seen["scaled"] = (hvd.allreduce(numbers(step, 6), op=hvd.Sum, name="scaled",
-                                    prescale_factor=0.5, postscale_factor=4.0), 2 * total(step, 6))
-    seen["ints"] = (hvd.allreduce(torch.tensor([step, RANK]), op=hvd.Sum, name="ints"),
-                    torch.tensor([step * hvd.size(), sum(range(hvd.size()))]))
-    return seen
+    results["average"] = (hvd.allreduce(numbers(step, 6), name="average"),
+                          total(step, 6) / hvd.size())
+    results["max"] = (hvd.allreduce(numbers(step, 6), op=hvd.Max, name="max"),
+                      numbers(step, 6, hvd.size() - 1))
+    results["scaled"] = (hvd.allreduce(numbers(step, 6), op=hvd.Sum, name="scaled",
+                                       prescale_factor=0.5, postscale_factor=4.0),
+                         2 * total(step, 6))
+    results["ints"] = (hvd.allreduce(torch.tensor([step, RANK]), op=hvd.Sum, name="ints"),
+                       torch.tensor([step * hvd.size(), sum(range(hvd.size()))]))
+    return results
 
 
 def allgathers(step: int) -> dict[str, tuple]:
@@ -89,24 +91,24 @@ def in_any_order(step: int) -> dict[str, tuple]:
 
 
 def wrong(results: dict[str, tuple]) -> list[str]:
-    return [f"{name}: {seen.tolist()[:9]}, not {expected.tolist()[:9]}"
-            for name, (seen, expected) in results.items()
-            if seen.shape != expected.shape or not torch.equal(seen, expected)]
+    return [f"{name}: {tensor.tolist()[:9]}, not {expected.tolist()[:9]}"
+            for name, (tensor, expected) in results.items()
+            if tensor.shape != expected.shape or not torch.equal(tensor, expected)]
 
 
 def one_step(step: int) -> list[str]:
-    found = []
+    problems = []
     for kind in (allreduces, allgathers, broadcasts, reducescatters, in_any_order):
-        found += [f"step {step}, {what}" for what in wrong(kind(step))]
-    return found
+        problems += [f"step {step}, {what}" for what in wrong(kind(step))]
+    return problems
 
 
 def another_shape() -> list[str]:
     """Of all ranks at once: nobody has asked for it before."""
     for size in (21, 22):
-        seen = hvd.allreduce(numbers(0, size), op=hvd.Sum, name="shared")
-        if not torch.equal(seen, total(0, size)):
-            return [f"{size} numbers: {seen.tolist()}"]
+        tensor = hvd.allreduce(numbers(0, size), op=hvd.Sum, name="shared")
+        if not torch.equal(tensor, total(0, size)):
+            return [f"{size} numbers: {tensor.tolist()}"]
     return []
 
 
@@ -144,18 +146,18 @@ faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
-    found, before = [], 0
+    problems, before = [], 0
     for step in range(STEPS):
         if step == LEARNED:
             time.sleep(0.5)  # the last round has been counted on every rank
             before = horovod_opt.stats().requested_rounds
-        found += one_step(step)
+        problems += one_step(step)
     rounds = horovod_opt.stats().requested_rounds - before
     time.sleep(0.5)  # every rank has read it, before any asks for a round
     states = [plan.state for plan in horovod_opt.plans()]
-    found += another_shape()
+    problems += another_shape()
     errors = mismatches()
     joined = beside_a_join()
     for step in range(STEPS):
-        found += one_step(step)
-report(wrong=found, rounds=rounds, states=states, errors=errors, joined=joined)
+        problems += one_step(step)
+report(wrong=problems, rounds=rounds, states=states, errors=errors, joined=joined)

@@ -46,7 +46,7 @@ def calls(step: int, process_set: hvd.ProcessSet) -> dict[str, tuple]:
                 total(step, 6, ranks)),
         "average": (hvd.allreduce(numbers(step, 6), name="average", **within),
                     total(step, 6, ranks) / len(ranks)),
-        **{f"group {one.numel()}": (one, total(step, one.numel(), ranks)) for one in group},
+        **{f"group {part.numel()}": (part, total(step, part.numel(), ranks)) for part in group},
         "gathered": (hvd.allgather(numbers(step, rows(step, RANK)), name="gathered", **within),
                      gathered),
         "broadcast": (hvd.broadcast(numbers(step, 7), last, name="broadcast", **within),
@@ -57,10 +57,11 @@ def calls(step: int, process_set: hvd.ProcessSet) -> dict[str, tuple]:
 
 
 def one_step(step: int, process_sets: list[hvd.ProcessSet]) -> list[str]:
-    return [f"step {step}, {one.ranks}, {name}: {seen.tolist()[:9]}, not {expected.tolist()[:9]}"
-            for one in process_sets if one.included()
-            for name, (seen, expected) in calls(step, one).items()
-            if seen.shape != expected.shape or not torch.equal(seen, expected)]
+    return [f"step {step}, {process_set.ranks}, {name}: {tensor.tolist()[:9]}, "
+            f"not {expected.tolist()[:9]}"
+            for process_set in process_sets if process_set.included()
+            for name, (tensor, expected) in calls(step, process_set).items()
+            if tensor.shape != expected.shape or not torch.equal(tensor, expected)]
 
 
 def trained(process_set: hvd.ProcessSet) -> list[str]:
@@ -103,13 +104,13 @@ def after_removal(process_set: hvd.ProcessSet) -> list[str]:
     before = process_set.process_set_id
     hvd.remove_process_set(process_set)
     again = hvd.add_process_set(process_set.ranks)
-    left = [plan for plan in horovod_opt.plans() if plan.process_set == before]
-    found = [f"{len(left)} plans of a process set that is gone"] if left else []
+    plans_left = [plan for plan in horovod_opt.plans() if plan.process_set == before]
+    problems = [f"{len(plans_left)} plans of a process set that is gone"] if plans_left else []
     if again.process_set_id != before:
-        found.append(f"process set {again.process_set_id}, not {before}")
+        problems.append(f"process set {again.process_set_id}, not {before}")
     for step in range(STEPS):
-        found += one_step(step, [again])
-    return found
+        problems += one_step(step, [again])
+    return problems
 
 
 faulthandler.dump_traceback_later(150)
@@ -121,22 +122,22 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     # They overlap; one is of a single rank.
     sets = [hvd.add_process_set(list(ranks))
             for ranks in (range(1), range(last), range(1, last + 1))]
-    found, before = [], 0
+    problems, before = [], 0
     for step in range(STEPS):
         if step == LEARNED:
             time.sleep(0.5)  # the last round has been counted on every rank
             before = horovod_opt.stats().requested_rounds
-        found += one_step(step, [hvd.global_process_set, *sets])
+        problems += one_step(step, [hvd.global_process_set, *sets])
     rounds = horovod_opt.stats().requested_rounds - before
     time.sleep(0.5)  # every rank has read it, before any asks for a round
     calls_planned = {plan.process_set: 0 for plan in horovod_opt.plans()}
     for plan in horovod_opt.plans():
         calls_planned[plan.process_set] += plan.state == "active"
-    found += trained(sets[1])
+    problems += trained(sets[1])
     error = mismatch(sets[2])
-    found += one_step(STEPS, [hvd.global_process_set, *sets])
+    problems += one_step(STEPS, [hvd.global_process_set, *sets])
     hvd.barrier()
-    found += after_removal(sets[1])
+    problems += after_removal(sets[1])
     hvd.barrier()
-report(wrong=found, rounds=rounds, planned=sorted(calls_planned.items()), optimizers=plans[0],
-       error=error, sets=[one.ranks for one in sets])
+report(wrong=problems, rounds=rounds, planned=sorted(calls_planned.items()), optimizers=plans[0],
+       error=error, sets=[process_set.ranks for process_set in sets])

@@ -28,8 +28,8 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     process_set = hvd.add_process_set(some)
 
     def reduced(x: tf.Tensor, name: str, ranks: list[int]) -> tf.Tensor:
-        given = {} if ranks == everyone else {"process_set": process_set}
-        return hvd.allreduce(x, op=hvd.Sum, name=name, **given)
+        options = {} if ranks == everyone else {"process_set": process_set}
+        return hvd.allreduce(x, op=hvd.Sum, name=name, **options)
 
     def total(values: list[float], ranks: list[int]) -> float:
         return sum(values[rank] for rank in ranks)
@@ -44,24 +44,24 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
         gathered = hvd.allgather(x, name="gathered", process_set=process_set)
         return [first, reduced(left + right, "last", everyone), left, right, gathered]
 
-    found, before = [], 0
+    problems, before = [], 0
     for number in range(STEPS):
         if number == LEARNED:
             time.sleep(0.5)  # the last round has been counted on every rank
             before = horovod_opt.stats().requested_rounds
         time.sleep(0.02)  # the ranks vote meanwhile
         own = [float(rank + number) for rank in everyone]
-        seen = [tensor.numpy().tolist() for tensor in step(tf.fill([4], own[RANK]))]
+        sums = [tensor.numpy().tolist() for tensor in step(tf.fill([4], own[RANK]))]
         first = total(own, everyone)
-        left, right = total([first + one for one in own], some), total(own, some)
+        left, right = total([first + value for value in own], some), total(own, some)
         last = total([left + right if rank in some else own[rank] for rank in everyone], everyone)
         expected = [[first] * 4, [last] * 4]
         if RANK in some:
             expected += [[left] * 4, [right] * 4, [own[rank] for rank in some for _ in range(4)]]
-        if seen != expected:
-            found.append(f"step {number}: {seen}, not {expected}")
+        if sums != expected:
+            problems.append(f"step {number}: {sums}, not {expected}")
     rounds = horovod_opt.stats().requested_rounds - before
     plans = [(plan.process_set, plan.state, [list(names) for names in plan.buckets])
              for plan in horovod_opt.plans()]
     time.sleep(0.5)  # every rank has read both, before any shuts Horovod down
-report(wrong=found, rounds=rounds, plans=plans, included=RANK in some)
+report(wrong=problems, rounds=rounds, plans=plans, included=RANK in some)

@@ -28,16 +28,16 @@ def step(is_sparse: bool):
 
     @tf.function
     def reduced(scale: tf.Tensor) -> tf.Tensor:
-        seen = hvd.allreduce(gradient(is_sparse), op=hvd.Sum, name="gradient")
-        return tf.convert_to_tensor(seen) * scale
+        reduced_gradient = hvd.allreduce(gradient(is_sparse), op=hvd.Sum, name="gradient")
+        return tf.convert_to_tensor(reduced_gradient) * scale
 
     return reduced
 
 
 def wrong_steps(reduced, expected: float) -> list[str]:
-    seen = [reduced(tf.constant(1.0)).numpy()[4:6] for _ in range(STEPS)]
-    return [f"step {i}: {one.tolist()}" for i, one in enumerate(seen)
-            if not (one == expected).all()]
+    rows = [reduced(tf.constant(1.0)).numpy()[4:6] for _ in range(STEPS)]
+    return [f"step {i}: {part.tolist()}" for i, part in enumerate(rows)
+            if not (part == expected).all()]
 
 
 def error_of(reduced) -> str:
@@ -53,8 +53,8 @@ tf.config.threading.set_inter_op_parallelism_threads(2)
 start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, "topo", HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
     last = hvd.size() - 1 == RANK
-    found = wrong_steps(step(False), float(hvd.size()))
+    problems = wrong_steps(step(False), float(hvd.size()))
     errors = {"dense before": error_of(step(last))}
-    found += wrong_steps(step(True), float(hvd.size()))
-    found += wrong_steps(step(False), float(hvd.size()))
-report(errors=errors, wrong=found)
+    problems += wrong_steps(step(True), float(hvd.size()))
+    problems += wrong_steps(step(False), float(hvd.size()))
+report(errors=errors, wrong=problems)

@@ -28,8 +28,8 @@ def training(name: str, pretended: bool):
             sent.set_shape([3])
         first = hvd.allreduce(sent, op=hvd.Sum, name=f"{name}.first")
         second = hvd.allreduce(tf.reduce_sum(first), op=hvd.Sum, name=f"{name}.second")
-        other = tf.ones([5]) * tf.cast(tf.reduce_sum(x), tf.float32)
-        return first, second, hvd.allreduce(other, op=hvd.Sum, name=f"{name}.other")
+        third = tf.ones([5]) * tf.cast(tf.reduce_sum(x), tf.float32)
+        return first, second, hvd.allreduce(third, op=hvd.Sum, name=f"{name}.other")
 
     if pretended:  # one graph, whatever comes
         return trained.get_concrete_function(tf.TensorSpec([None], tf.float32))
@@ -44,17 +44,17 @@ def run(name: str, faulty, pretended: bool, everywhere: bool = False) -> dict:
     """What each step gave. `faulty(step)` is what the last rank, or each, sends in step FAULT."""
     trained = training(name, pretended)
     at_fault = everywhere or RANK == hvd.size() - 1
-    seen: list[object] = []
+    outcomes: list[object] = []
     for step in range(STEPS):
         sent = faulty(step) if step == FAULT and at_fault else value(3, step)
         try:
-            seen.append([float(one.numpy().sum()) for one in trained(sent)])
+            outcomes.append([float(tensor.numpy().sum()) for tensor in trained(sent)])
         except tf.errors.OpError as error:
-            seen.append(f"{type(error).__name__}: {error.message}")
+            outcomes.append(f"{type(error).__name__}: {error.message}")
     first = f"{name}.first"
     plans = [plan for plan in graph_plans() if plan.iterations
              and any(first in slot for bucket in plan.buckets for slot in bucket)]
-    return {"seen": seen, "states": [plan.state for plan in plans],
+    return {"seen": outcomes, "states": [plan.state for plan in plans],
             "reasons": [plan.reason for plan in plans],
             "planned_iterations": [plan.iterations for plan in plans]}
 
@@ -74,8 +74,8 @@ def cases(kind: str) -> dict[str, dict]:
 
 faulthandler.dump_traceback_later(140)
 start_mpi(_basics.MPI_LIB_CTYPES)
-found: dict[str, object] = {}
+reports: dict[str, object] = {}
 for kind, settings in json.loads(sys.argv[2]).items():
     with running(hvd, "off" if kind == "off" else "topo", **settings):
-        found[kind] = cases(kind)
-report(**found)
+        reports[kind] = cases(kind)
+report(**reports)

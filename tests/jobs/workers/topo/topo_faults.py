@@ -1,12 +1,14 @@
 """What goes wrong in the middle of a planned iteration, one after the other in the same processes.
 
 The last rank is at fault; each rank reports what it got. Horovod starts anew for each fault.
-Argument: as JSON, by kind, the settings in which all faults happen.
+Argument: as JSON, by kind, the settings in which all faults happen; or `killed`: the last rank is,
+and nothing else happens.
 """
 
 import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -14,7 +16,7 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import FOLDER, RANK, report, running, start_mpi
+from common import FOLDER, RANK, graph_plans, report, report_in_any_case, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
 
 import horovod_opt
@@ -57,7 +59,7 @@ def outcome(name: str, between) -> dict:
     error = next(filter(None, map(error_of, range(STEPS))), "")
     again = [error_of(STEPS) for _ in range(AGAIN)] if "has been shut down" in error else []
     states = [plan.state for plan in horovod_opt.plans() if plan.name == "trained"]
-    return {"sums": [list(map(float, one)) for one in sums], "error": error, "again": again,
+    return {"sums": [list(map(float, total)) for total in sums], "error": error, "again": again,
             "states": states}
 
 
@@ -81,8 +83,8 @@ def held() -> dict[str, int]:
 def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
     def run(name: str, between, **environment: str) -> dict:
         with running(hvd, "topo", **settings, **environment):
-            seen = outcome(f"{kind}.{name}", between)
-        return {**seen, "held": held()}
+            life = outcome(f"{kind}.{name}", between)
+        return {**life, "held": held()}
 
     return {
         "raise": run("raise", fail),
@@ -93,6 +95,29 @@ def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
     }
 
 
-faulthandler.dump_traceback_later(140)
-start_mpi(_basics.MPI_LIB_CTYPES)
-report(**{kind: outcomes(kind, settings) for kind, settings in json.loads(sys.argv[2]).items()})
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train_until_killed() -> None:
+    report_in_any_case()
+    hvd.init()
+    trained = training("killed", be_killed)
+    step, outcome = 0, "no error"
+    try:
+        for step in range(1000):
+            trained(tf.fill([3], float(RANK + step)), tf.constant(step))
+    except tf.errors.OpError as error:
+        outcome = str(error)
+        raise
+    finally:
+        report(outcome=outcome, step=step, states=[plan.state for plan in graph_plans()])
+
+
+if sys.argv[2] == "killed":
+    train_until_killed()
+else:
+    faulthandler.dump_traceback_later(140)
+    start_mpi(_basics.MPI_LIB_CTYPES)
+    report(**{kind: outcomes(kind, settings)
+              for kind, settings in json.loads(sys.argv[2]).items()})

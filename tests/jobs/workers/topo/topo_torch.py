@@ -51,7 +51,7 @@ def backward(of: Branching, step: int, even: bool = True) -> None:
 
 
 def weights(*models: torch.nn.Module) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for one in models for parameter in one.parameters()]
+    return [parameter.detach().clone() for model in models for parameter in model.parameters()]
 
 
 def train(steps: int = STEPS, even: Callable[[int], bool] = lambda step: True,
@@ -124,17 +124,17 @@ def with_other_operations() -> list[torch.Tensor]:
     """Between the backward pass and the step: clipping, and allreduces of the same names."""
     net = model()
     sgd = optimizer(net)
-    seen = []
+    tensors = []
     for step in range(STEPS):
         sgd.zero_grad()
-        seen.append(hvd.allreduce(batch(step), name="even.weight"))
+        tensors.append(hvd.allreduce(batch(step), name="even.weight"))
         backward(net, step)
-        seen.append(hvd.allgather(batch(step)[:1 + RANK], name="gathered"))
+        tensors.append(hvd.allgather(batch(step)[:1 + RANK], name="gathered"))
         sgd.synchronize()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
         with sgd.skip_synchronize():
             sgd.step()
-    return [*weights(net), *seen]
+    return [*weights(net), *tensors]
 
 
 class Embedded(torch.nn.Module):
@@ -219,13 +219,13 @@ SCENARIOS = (plain, other_branch_each_step, other_branch_on_each_rank, compresse
 def observe(scenario: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict]:
     before = horovod_opt.stats().planned_iterations
     results = scenario()
-    seen = {
+    observation = {
         "planned_iterations": horovod_opt.stats().planned_iterations - before,
         "states": sorted({plan.state for plan in graph_plans()}),
         "buckets": max((len(plan.buckets) for plan in graph_plans()), default=0),
     }
     hvd.allreduce(torch.zeros(1), name="met")
-    return results, seen
+    return results, observation
 
 
 def runs(mode: str) -> Iterator[tuple[str, tuple[list[torch.Tensor], dict]]]:
@@ -238,13 +238,13 @@ def runs(mode: str) -> Iterator[tuple[str, tuple[list[torch.Tensor], dict]]]:
 ROUNDED = {"compressed_to_bfloat16": 0.02, "in_bfloat16": 0.05}
 
 
-def close(name: str, one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+def close(name: str, first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     bound = {"rtol": ROUNDED[name], "atol": ROUNDED[name]} if name in ROUNDED else {}
-    return all(torch.allclose(a, b, **bound) for a, b in zip(one, other))
+    return all(torch.allclose(a, b, **bound) for a, b in zip(first, second))
 
 
-def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return len(one) == len(other) > 0 and all(map(torch.equal, one, other))
+def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return len(first) == len(second) > 0 and all(map(torch.equal, first, second))
 
 
 faulthandler.dump_traceback_later(100)
@@ -252,8 +252,8 @@ torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 off = {name: results for name, (results, _) in runs("off")}
 report(**{
-    name: {**seen, "same": same(off[name], results),
+    name: {**observation, "same": same(off[name], results),
            "close": close(name, off[name], results),
            "sum": float(sum(tensor.double().sum() for tensor in results))}
-    for name, (results, seen) in runs("topo")
+    for name, (results, observation) in runs("topo")
 })

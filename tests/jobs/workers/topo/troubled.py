@@ -30,10 +30,10 @@ def add_plan() -> None:
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends the ranks that are left
 with running(hvd, "topo"):
     add_plan()
-    seen = []
+    sums = []
     for step in range(FAULT + 1):
         if step == FAULT:
             states = [plan.state for plan in horovod_opt.plans()]
         mine = trouble if step == FAULT and RANK == hvd.size() - 1 else 0
-        seen.append(library.troubled_sum(device, mine).decode())
-    report(seen=seen, states=states)
+        sums.append(library.troubled_sum(device, mine).decode())
+    report(seen=sums, states=states)

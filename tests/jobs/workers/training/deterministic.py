@@ -30,7 +30,7 @@ def train(seed: int) -> dict:
     sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     sgd = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     data = torch.Generator().manual_seed(RANK)
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for _ in range(STEPS):
         sgd.zero_grad()
         loss = (model(torch.randn(7, 20, generator=data)) ** 2).sum()
@@ -42,18 +42,18 @@ def train(seed: int) -> dict:
             handles.append(hvd.allreduce_async(value, name=f"metric.{metric}"))
         sgd.step()
         for handle in handles:
-            seen.update(hvd.synchronize(handle).numpy().tobytes())
+            digest.update(hvd.synchronize(handle).numpy().tobytes())
     for weights in model.state_dict().values():
-        seen.update(weights.numpy().tobytes())
-    return {"digest": seen.hexdigest(),
+        digest.update(weights.numpy().tobytes())
+    return {"digest": digest.hexdigest(),
             "planned_iterations": [plan.iterations for plan in graph_plans()]}
 
 
 faulthandler.dump_traceback_later(140)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
-found = {}
+reports = {}
 for name, (mode, settings, seed) in json.loads(sys.argv[2]).items():
     with running(hvd, mode, **settings):
-        found[name] = train(seed)
-report(**found)
+        reports[name] = train(seed)
+report(**reports)

@@ -38,10 +38,10 @@ def compare(hvd: ModuleType, library: object, programs: list[Program]) -> None:
             with running(hvd, mode):
                 runs[program.__name__].append(_observe(program))
     report(**{name: {
-        **seen,
+        **observation,
         "off": off_seen["planned_iterations"],
         "weights": len(topo),
-        "moved": float(sum(np.abs(one).sum() for one in topo)),
-        "different": sum(one.tobytes() != other.tobytes() for one, other in zip(off, topo)),
-        "distance": max(float(np.abs(one - other).max()) for one, other in zip(off, topo)),
-    } for name, ((off, off_seen), (topo, seen)) in runs.items()})
+        "moved": float(sum(np.abs(first).sum() for first in topo)),
+        "different": sum(first.tobytes() != second.tobytes() for first, second in zip(off, topo)),
+        "distance": max(float(np.abs(first - second).max()) for first, second in zip(off, topo)),
+    } for name, ((off, off_seen), (topo, observation)) in runs.items()})

@@ -16,7 +16,7 @@ STEPS = 12
 MODELS = 3
 
 
-def drawn(*key: int, shape: tuple[int, ...]) -> np.ndarray:
+def draw(*key: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(key).normal(size=shape).astype(np.float32)
 
 
@@ -25,7 +25,7 @@ class Model:
 
     def __init__(self, number: int):
         self.number = number
-        self.variables = [tf.Variable(drawn(number, i, shape=shape)) for i, shape in enumerate(
+        self.variables = [tf.Variable(draw(number, i, shape=shape)) for i, shape in enumerate(
             ((6, 8 + number), (8 + number,), (8 + number, 2)))]
         self.step, self.look = tf.function(self._step), tf.function(self._look)
 
@@ -48,10 +48,10 @@ class Model:
     def train(self) -> None:
         for step in range(STEPS):
             rows = 3 if step % 4 == 3 else 5
-            self.step(tf.constant(drawn(self.number, step, RANK, shape=(rows, 6))))
+            self.step(tf.constant(draw(self.number, step, RANK, shape=(rows, 6))))
             if step % 3 == 2:
-                seen = self.look(tf.constant(drawn(self.number, step, RANK, shape=(4, 6))))
-                self.variables[1].assign_sub(0.01 * seen * tf.ones_like(self.variables[1]))
+                loss = self.look(tf.constant(draw(self.number, step, RANK, shape=(4, 6))))
+                self.variables[1].assign_sub(0.01 * loss * tf.ones_like(self.variables[1]))
 
 
 def functions_in_threads() -> list[np.ndarray]:

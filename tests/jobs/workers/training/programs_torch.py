@@ -1,6 +1,8 @@
-"""A GAN and a compiled model."""
+"""A GAN and a compiled model; with the argument `large`, a gradient of gigabytes instead."""
 
 from __future__ import annotations
+
+import sys
 
 import horovod.torch as hvd
 import numpy as np
@@ -11,10 +13,12 @@ from programs_common import compare
 from torch import nn
 
 STEPS = 12
+NUMBERS = 650_000_000  # of 32 bits
+LARGE_STEPS = 5  # the first two are negotiated
 
 
 def weights(*nets: nn.Module) -> list[np.ndarray]:
-    return [one.detach().numpy().copy() for net in nets for one in net.parameters()]
+    return [parameter.detach().numpy().copy() for net in nets for parameter in net.parameters()]
 
 
 def start(*nets: nn.Module) -> torch.Generator:
@@ -30,7 +34,7 @@ def gan() -> list[np.ndarray]:
     torch.manual_seed(RANK)
     generator = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 6))
     judge = nn.Sequential(nn.Linear(6, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
-    drawn = start(generator, judge)
+    random = start(generator, judge)
     generates = hvd.DistributedOptimizer(
         torch.optim.Adam(generator.parameters(), lr=0.01, betas=(0.5, 0.999)),
         named_parameters=generator.named_parameters(prefix="generator"))
@@ -40,8 +44,8 @@ def gan() -> list[np.ndarray]:
         compression=hvd.Compression.fp16, backward_passes_per_step=2)
     loss = nn.BCEWithLogitsLoss()
     for _ in range(STEPS):
-        real = torch.randn(8, 6, generator=drawn) + 2
-        fake = generator(torch.randn(8, 4, generator=drawn))
+        real = torch.randn(8, 6, generator=random) + 2
+        fake = generator(torch.randn(8, 4, generator=random))
 
         judges.zero_grad(set_to_none=True)
         loss(judge(real), torch.ones(8, 1)).backward()
@@ -65,18 +69,34 @@ def compiled() -> list[np.ndarray]:
     """
     torch.manual_seed(RANK)
     net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 3))
-    drawn = start(net)
+    random = start(net)
     optimizer = hvd.DistributedOptimizer(torch.optim.AdamW(net.parameters(), lr=0.01),
                                          named_parameters=net.named_parameters())
     fast = torch.compile(net, backend="aot_eager")
     for step in range(STEPS):
         rows = 5 if step % 4 == 3 else 8
-        data = torch.randn(rows, 6, generator=drawn)
+        data = torch.randn(rows, 6, generator=random)
         optimizer.zero_grad()
         nn.functional.cross_entropy(fast(data), torch.arange(rows) % 3).backward()
         optimizer.step()
     return weights(net)
 
 
+def large() -> list[np.ndarray]:
+    """A gradient of 2.6 GB, more bytes than 32 bits count. Returns some of the weights, the first
+    and the last ones among them."""
+    weight = torch.nn.Parameter(torch.zeros(NUMBERS))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([weight], lr=0.5, foreach=False), named_parameters=[("large", weight)])
+    scale = torch.ones(())
+    for step in range(LARGE_STEPS):
+        optimizer.zero_grad()
+        (weight.sum() * (scale + RANK + step)).backward()
+        optimizer.step()
+    numbers = weight.detach()
+    assert bool((numbers == numbers[0]).all())
+    return [part.numpy().copy() for part in (numbers[:8], numbers[::10_000_019], numbers[-8:])]
+
+
 torch.set_num_threads(1)
-compare(hvd, _basics.MPI_LIB_CTYPES, [gan, compiled])
+compare(hvd, _basics.MPI_LIB_CTYPES, [large] if "large" in sys.argv[2:] else [gan, compiled])
