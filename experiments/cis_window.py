@@ -94,7 +94,7 @@ class RealRuns:
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """On real input. Times are means over the ranks."""
     result = run(Series("topo", "topo"), [
-        "train_window.py", "--model", name, "--pixels", str(options.pixels), "--threads", "1",
+        "train_cis_window.py", "--model", name, "--pixels", str(options.pixels), "--threads", "1",
         "--batch", str(options.batch), "--seconds", str(options.seconds),
         "--images", str(IMAGES)], options.ranks, options.timeout)
     metrics, per_rank = result["metrics"], result["per_rank"]

@@ -24,8 +24,7 @@ def measure(workload: str, ranks: int, series: Series, options: argparse.Namespa
     seconds = SECONDS[workload] / (2 if options.quick else 1)
     started = time.monotonic()
     try:
-        program = PROGRAMS.get(workload, (f"{workload}.py",))
-        result = worker_job.run(series, [*program, "--seconds", str(seconds)], ranks,
+        result = worker_job.run(series, [*PROGRAMS[workload], "--seconds", str(seconds)], ranks,
                                 options.timeout)
         result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
     except launch.JobFailed as failure:

@@ -56,7 +56,7 @@ class Sizes(Benchmark):
         self.options = options
 
     def measure(self, job: Job) -> dict[str, Any]:
-        program = ["sizes.py", "--seconds", str(self.options.seconds),
+        program = ["allreduces.py", "sizes", "--seconds", str(self.options.seconds),
                    "--bytes", *map(str, self.options.bytes)]
         result = worker_job.run(job.series, program, job.ranks, self.options.timeout)
         return {**result["metrics"], "mpi": result["mpi"]}

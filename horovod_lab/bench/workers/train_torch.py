@@ -55,8 +55,8 @@ def main() -> None:
         optimizer.step()
         return loss.item()
 
-    window = rank.measure(step, WARM_UP)
-    training.report(rank, window)
+    timing = rank.measure(step, WARM_UP)
+    training.report(rank, timing)
 
 
 if __name__ == "__main__":

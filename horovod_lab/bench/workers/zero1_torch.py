@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import inputs
+import dense_torch
 import steps
 import torch
-import torch_layers
 from rank import Rank
 from torch.nn.functional import cross_entropy
 from training import LEARNING_RATE
@@ -36,12 +35,12 @@ def flatten(parameters: list[torch.nn.Parameter], parts: int) -> tuple[torch.Ten
 
 
 def build(rank: Rank) -> Callable[[], Any]:
-    torch_layers.start()
-    model = torch_layers.dense(inputs.DENSE_WIDTHS)
+    dense_torch.start()
+    model = dense_torch.dense(steps.DENSE_WIDTHS)
     values, gradients = flatten(list(model.parameters()), rank.size)
     part = values.chunk(rank.size)[rank.rank]
     velocity = torch.zeros_like(part)
-    data, classes = map(torch.from_numpy, inputs.rows(rank.rank))
+    data, classes = map(torch.from_numpy, steps.rows(rank.rank))
 
     def step() -> float:
         gradients.zero_()

@@ -42,7 +42,7 @@ def test_every_size_is_measured_in_each_job_shown_and_kept(answers, tmp_path, ca
     answers += [result(1.0, 2.0), result(90.0, 110.0), result(40.0, 44.0)]
     assert sizes(*QUICK, "--output", tmp_path) == 0
     assert [(series.name, program, ranks) for series, program, ranks, _ in answers.seen] == [
-        (name, ["sizes.py", "--seconds", "0.5", "--bytes", "1024", "4096"], 2)
+        (name, ["allreduces.py", "sizes", "--seconds", "0.5", "--bytes", "1024", "4096"], 2)
         for name in (LIMIT, BASE, "topo")]
     saved = documents.load(tmp_path / "sizes.json", "sizes")
     assert [one["microseconds"] for one in saved["measurements"]] == [

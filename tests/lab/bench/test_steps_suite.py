@@ -288,7 +288,7 @@ def test_a_benchmark_is_measured_shown_and_kept(answers, tmp_path, capsys):
     answers += [result(10.0), result(20.0), result(30.0, rounds=4)]
     assert steps(*QUICK, "--timeout", 9, "--output", tmp_path) == 0
     series, *job = answers.seen[0]
-    assert (series.name, job) == (BASE, [["text.py", "--seconds", "0.5"], 2, 9.0])
+    assert (series.name, job) == (BASE, [["dense.py", "text", "--seconds", "0.5"], 2, 9.0])
     saved = documents.load(tmp_path / "steps.json", "steps")
     assert [(one["series"], one["steps_per_second"], one["rounds"])
             for one in saved["measurements"]] == [

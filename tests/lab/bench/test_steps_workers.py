@@ -9,25 +9,25 @@ import pytest
 
 
 @pytest.fixture
-def inputs(worker):
-    return worker("inputs")
+def steps(worker):
+    return worker("steps")
 
 
-def test_a_rank_has_the_same_inputs_in_every_job_and_others_than_its_peer(inputs):
-    for made in (inputs.texts, inputs.rows):
+def test_a_rank_has_the_same_inputs_in_every_job_and_others_than_its_peer(steps):
+    for made in (steps.texts, steps.rows):
         for mine, again, other in zip(made(0), made(0), made(1)):
             assert np.array_equal(mine, again) and not np.array_equal(mine, other)
-    tokens, classes = inputs.texts(0)
+    tokens, classes = steps.texts(0)
     assert tokens.shape == (64, 50) and classes.shape == (64,)
     assert 0 <= tokens.min() and tokens.max() < 20_000
 
 
-def test_the_text_model_is_an_embedding_and_14_layers(worker, inputs):
+def test_the_text_model_is_an_embedding_and_14_layers(worker, steps):
     torch = pytest.importorskip("torch")
-    model = worker("text_torch").Text()
+    model = worker("dense_torch").Text()
     assert model.table.weight.shape == (20_000, 128)
     assert sum(isinstance(layer, torch.nn.Linear) for layer in model.layers) == 14
-    tokens, _ = inputs.texts(0)
+    tokens, _ = steps.texts(0)
     model(torch.from_numpy(tokens)).sum().backward()
     assert model.table.weight.grad.is_sparse
 
@@ -38,7 +38,7 @@ def test_the_text_model_is_an_embedding_and_14_layers(worker, inputs):
 @pytest.fixture
 def operators(worker):
     torch = pytest.importorskip("torch")
-    kept = worker("batch_norm_cpu").register()
+    kept = worker("sync_batch_norm_torch").register_on_cpu()
     yield torch
     del kept
     gc.collect()

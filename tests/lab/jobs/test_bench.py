@@ -67,7 +67,7 @@ def step(name: str, series: Series) -> dict:
     return steps_suite.measure(kinds.Job(0, kinds.KINDS[name], 2, series), 0.2, 300.0)
 
 
-DENSE = 24 * (256 * 256 + 256)  # parameters of inputs.DENSE_WIDTHS
+DENSE = 24 * (256 * 256 + 256)  # parameters of steps.DENSE_WIDTHS
 
 
 def test_groups_of_gradients_are_planned_and_steps_do_not_negotiate():
@@ -91,10 +91,10 @@ def test_a_model_over_process_sets_reduces_all_its_gradients():
 def test_one_allreduce_of_each_size_is_planned():
     pytest.importorskip("tensorflow")
     result = worker_job.run(
-        Series("topo", "topo"), ["sizes.py", "--seconds", "0.2", "--bytes", "1024", "400000"], 2,
-        300.0)
+        Series("topo", "topo"), ["allreduces.py", "sizes", "--seconds", "0.2", "--bytes", "1024",
+                                   "400000"], 2, 300.0)
     assert set(result["metrics"]["microseconds"]) == {"1024", "400000"}
     assert min(result["metrics"]["microseconds"].values()) > 0
-    for windows in result["per_rank"]["counters"]:
-        assert sum(one["planned_iterations"] for one in windows) == result["metrics"]["steps"]
-        assert [one["data_bytes"] / one["planned_iterations"] for one in windows] == [1024, 400000]
+    for timings in result["per_rank"]["counters"]:
+        assert sum(one["planned_iterations"] for one in timings) == result["metrics"]["steps"]
+        assert [one["data_bytes"] / one["planned_iterations"] for one in timings] == [1024, 400000]
