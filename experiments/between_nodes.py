@@ -16,7 +16,7 @@ from tools import Tool
 
 from horovod_lab.bench.nodes.results import cells
 from horovod_lab.bench.nodes.rows import OTHERS, TOPO
-from horovod_lab.measuring.dissertation import GAIN
+from horovod_lab.measuring.literature import GAIN
 from horovod_lab.report.source import Beside
 
 

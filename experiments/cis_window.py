@@ -28,14 +28,14 @@ from horovod_lab.bench.training.jobs import SMALLEST
 from horovod_lab.bench.training.run_job import make_images
 from horovod_lab.bench.worker_job import Series, run
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.dissertation import (
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
+from horovod_lab.measuring.literature import (
     CIS_WINDOW,
+    CIS_WINDOW_SHARE,
     IMAGENET_IMAGES,
     TABLE_6_1,
     TRAVERSAL_PERCENT,
-    WINDOW,
 )
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_lab.measuring.present import Grid, Picture, Section, number, show
 from horovod_lab.report.source import Beside
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
@@ -155,8 +155,9 @@ def picture(document: dict[str, Any]) -> Picture:
 def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
     rows = [(document, row) for document in found for row in document["networks"]]
     return [
-        *(Beside(WINDOW[row["network"]], row["window"], f"{document['ranks']} ranks, real input")
-          for document, row in rows if row["network"] in WINDOW),
+        *(Beside(CIS_WINDOW_SHARE[row["network"]], row["window"],
+                 f"{document['ranks']} ranks, real input")
+          for document, row in rows if row["network"] in CIS_WINDOW_SHARE),
         *(Beside(TRAVERSAL_PERCENT[row["network"]], of_an_epoch(row),
                  f"{row['nodes']:,} nodes, {1e3 * row['plan_seconds']:.0f} ms, "
                  f"{sum(row['buckets'])} buckets") for _, row in rows)]

@@ -18,7 +18,7 @@ from study import Study
 from tools import horovod_opt
 
 from horovod_lab.bench.worker_job import BASE, WORKERS, Series, of_modes
-from horovod_lab.measuring.dissertation import BACKGROUND_CPU
+from horovod_lab.measuring.literature import BACKGROUND_CPU
 from horovod_lab.profile.classes import BACKGROUND
 from horovod_lab.profile.profile_pictures import cpu
 from horovod_lab.report.source import Beside

@@ -16,8 +16,8 @@ from tools import training
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.training.results import Row
 from horovod_lab.bench.worker_job import interval
-from horovod_lab.measuring.comparison import Interval
-from horovod_lab.measuring.dissertation import GS_INTERVAL
+from horovod_lab.measuring.comparison import ConfidenceInterval
+from horovod_lab.measuring.literature import GS_INTERVAL
 from horovod_lab.report.source import Beside
 
 
@@ -37,7 +37,7 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     return compared
 
 
-def _overlap(slower: Interval, faster: Interval) -> bool:
+def _overlap(slower: ConfidenceInterval, faster: ConfidenceInterval) -> bool:
     return slower.high is not None and slower.high >= faster.low
 
 

@@ -17,7 +17,7 @@ from tools import ROOT, Tool
 from horovod_lab.io.suites.lmdb.results import SPEED, LadderCell
 from horovod_lab.measuring.comparison import Spread, by_round, ratio
 from horovod_lab.measuring.comparison import compare as in_pairs
-from horovod_lab.measuring.dissertation import LADDER, LADDER_SWITCHES
+from horovod_lab.measuring.literature import LADDER, LADDER_SWITCHES
 from horovod_lab.report.source import Beside
 
 

@@ -17,7 +17,7 @@ from study import Study, whole_steps
 from tools import training
 
 from horovod_lab.bench.training.results import Row
-from horovod_lab.measuring.dissertation import NETWORK_GAIN, RESNETS_GAIN
+from horovod_lab.measuring.literature import NETWORK_GAIN, RESNETS_GAIN
 from horovod_lab.report.source import Beside, largest, of_series
 
 

@@ -61,11 +61,11 @@ and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/imag
 
 What the source did not measure is elsewhere:
 
-- one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/bench-sizes.md)
-- steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/bench-steps.md)
-- several nodes, and a slow network: [bench-nodes.md](../docs/bench-nodes.md)
+- one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/lab/bench-sizes.md)
+- steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/lab/bench-steps.md)
+- several nodes, and a slow network: [bench-nodes.md](../docs/lab/bench-nodes.md)
 - what the background thread costs where nothing is trained: [README](../README.md#measured)
-- the input side beside others: [io-bench.md](../docs/io-bench.md)
+- the input side beside others: [io-bench.md](../docs/lab/io-bench.md)
 """
 
 

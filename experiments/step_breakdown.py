@@ -20,7 +20,7 @@ from study import Study, benchmark_rows
 from tools import training
 
 from horovod_lab.bench.training.results import Row
-from horovod_lab.measuring.dissertation import ALLREDUCE, IDLE, OVERHEAD
+from horovod_lab.measuring.literature import ALLREDUCE, IDLE, OVERHEAD
 from horovod_lab.report.source import Beside
 
 

@@ -21,7 +21,7 @@ from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
+from horovod_lab.measuring.literature import TABLE_6_1, TRAVERSAL_MS
 from horovod_lab.measuring.present import show
 from horovod_lab.report.source import Beside
 from horovod_lab.report.traversal_section import section

@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from horovod_lab.bench.suite_options import add_length, add_output
 from horovod_lab.io.ladder.place import MEMORY, WINDOWS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.stream import options as stream_options
 from horovod_lab.io.suites.stream.jobs import LABELS
 from horovod_lab.io.suites.training.jobs import SOURCES
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
-from horovod_lab.measuring.suite_options import add_length, add_output
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_opt.arguments import above_zero, positive, some_of
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_lab.measuring.present import Section, show
 from horovod_opt.arguments import INTERRUPTED, Refused
 

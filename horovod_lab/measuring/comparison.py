@@ -76,7 +76,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """Mean of `n` values and its 95 % confidence interval by Student's t, as if they were normally
     distributed; `low` and `high` are None if nothing is known of the noise."""
 
@@ -86,7 +86,7 @@ class Interval:
     n: int
 
     @classmethod
-    def of(cls, values: Sequence[float], noise: Noise | None) -> Interval:
+    def of(cls, values: Sequence[float], noise: Noise | None) -> ConfidenceInterval:
         mean, n = statistics.fmean(values), len(values)
         if noise is None:
             return cls(mean, None, None, n)
@@ -95,9 +95,9 @@ class Interval:
         half = float(t.ppf(0.975, noise.freedom)) * noise.relative * abs(mean) / n**0.5
         return cls(mean, mean - half, mean + half, n)
 
-    def minus(self, amount: float) -> Interval:
+    def minus(self, amount: float) -> ConfidenceInterval:
         ends = (end if end is None else end - amount for end in (self.low, self.high))
-        return Interval(self.mean - amount, *ends, self.n)
+        return ConfidenceInterval(self.mean - amount, *ends, self.n)
 
 
 def ratio(value: float, base: float) -> float | None:

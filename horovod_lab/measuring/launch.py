@@ -1,11 +1,13 @@
-"""Runs processes beside each other and ends them when they take too long."""
+"""Runs processes beside each other; they end when they take too long, or by a signal."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -84,3 +86,16 @@ def _last_lines(errors) -> str:
     errors.seek(0)
     lines = errors.read().splitlines()[-STDERR_LINES:]
     return "".join(f"\n    {line}" for line in lines)
+
+
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Meanwhile SIGTERM, and SIGINT also in the background, where shells have it ignored, raise
+    KeyboardInterrupt, so that jobs and what was made for them end."""
+    before = {ending: signal.signal(ending, signal.default_int_handler)
+              for ending in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.profile.classes import BACKGROUND
 from horovod_lab.profile.profile_pictures import classes_of, cpu, mode, over_classes, rate
-from horovod_lab.profile.style import SMALL, SYSTEM, USER, class_colour, finish
+from horovod_lab.style import SMALL_LETTERS, SYSTEM, USER, class_colour, finish
 
 
 def comparison(names: Sequence[str], documents: Sequence[Mapping]) -> Section:
@@ -80,11 +80,11 @@ def _cpu(profiles: Sequence[tuple[str, Mapping]]) -> Picture:
         axis.plot([place] * len(dots), dots, "o", markersize=4, color="white",
                   markeredgecolor="black", label="single ranks" if place == 0 else None)
         axis.text(place, max(dots), f"{user[place] + system[place]:.3g} %\n", ha="center",
-                  va="bottom", fontsize=SMALL, linespacing=0.5)
+                  va="bottom", fontsize=SMALL_LETTERS, linespacing=0.5)
     _label(axis, profiles)
     axis.set_ylabel("background thread, % of a core")
     axis.set_ylim(0, 1.35 * max(top, 0.1))
-    axis.legend(frameon=False, fontsize=SMALL, ncols=3, loc="upper center")
+    axis.legend(frameon=False, fontsize=SMALL_LETTERS, ncols=3, loc="upper center")
     finish(axis)
     return Picture(
         "compared-background", "CPU of the background thread",
@@ -104,13 +104,13 @@ def _by_class(profiles: Sequence[tuple[str, Mapping]], name: str, title: str, la
                  color=class_colour(one))
         bottom = [a + b for a, b in zip(bottom, heights)]
     for place, height in enumerate(bottom):
-        axis.text(place, height, _short(height), ha="center", va="bottom", fontsize=SMALL)
+        axis.text(place, height, _short(height), ha="center", va="bottom", fontsize=SMALL_LETTERS)
     _label(axis, profiles)
     axis.set_ylabel(label)
     axis.set_ylim(0, 1.1 * max(*bottom, 1e-3))
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False,
-                  fontsize=SMALL)
+                  fontsize=SMALL_LETTERS)
     finish(axis)
     return Picture(name, title, caption, figure)
 

@@ -12,7 +12,7 @@ from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.profile.classes import BACKGROUND, CLASSES
 from horovod_lab.profile.cycle_pictures import draw_cycles, draw_oversleeps
 from horovod_lab.profile.live import SHOWN
-from horovod_lab.profile.style import RANKS, SYSTEM, USER, class_colour, finish
+from horovod_lab.style import RANK_COLOURS, SYSTEM, USER, class_colour, finish
 
 
 def section(document: Mapping) -> Section:
@@ -88,7 +88,7 @@ def _background(document: Mapping) -> Picture:
     for number, rank in enumerate(ranks):
         samples = rank["samples"]
         over_time.plot(samples["seconds"], [100 * one for one in samples["cpu"][BACKGROUND]],
-                       color=RANKS[number % len(RANKS)], linewidth=1.1,
+                       color=RANK_COLOURS[number % len(RANK_COLOURS)], linewidth=1.1,
                        label=f"rank {rank['rank']}")
     over_time.set_xlabel("time since the start of the job, s")
     over_time.set_ylabel("background thread, % of a core")

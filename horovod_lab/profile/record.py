@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
-from horovod_lab.profile import windows
+from horovod_lab.profile import excerpts
 from horovod_lab.profile.bursts import Bursts
 from horovod_lab.profile.classes import BACKGROUND, CLASSES, Classes
 from horovod_lab.profile.sampler import SampledRank, Sampler, Usage
@@ -71,7 +71,7 @@ def describe(ranks: Ranks, began: float, stats: Mapping[int, dict], bursts: Burs
         "steady": {"from_seconds": round(ranks.times[first] - began, 3),
                    "to_seconds": round(ranks.times[last] - began, 3), "rule": STEADY},
         "ranks": [_rank(ranks, rank, began, (first, last), stats) for rank in ranks.ranks],
-        "cycles": windows.summarize(
+        "cycles": excerpts.summarize(
             [burst.only(background) for burst in bursts.bursts], pids, began,
             ranks.times[first], cycle_time(environ)),
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.training.results import Row, rows
-from horovod_lab.measuring import dissertation
-from horovod_lab.measuring.dissertation import Reported
+from horovod_lab.measuring import literature
+from horovod_lab.measuring.literature import Reported
 from horovod_lab.measuring.present import Grid, Section
 
 
@@ -60,12 +60,12 @@ def of_series(found: Sequence[Row], series: str) -> list[Row]:
 
 
 def gains(found: Sequence[Row]) -> list[Beside]:
-    return [beside for mode, reported in dissertation.GAIN.items()
+    return [beside for mode, reported in literature.GAIN.items()
             for beside in largest(of_series(found, mode), "gain", reported)]
 
 
 def background_cpu(found: Sequence[Row]) -> list[Beside]:
-    return [beside for mode, reported in dissertation.BACKGROUND_CPU.items()
+    return [beside for mode, reported in literature.BACKGROUND_CPU.items()
             for beside in largest(of_series(found, mode), "background", reported)]
 
 
@@ -77,8 +77,8 @@ def switches(found: Sequence[Row]) -> list[Beside]:
                 and vars(other[0]) == {**vars(cell), "input": "synthetic"}]
     by_mode = [(of[cell, "off"] / switches, cell) for (cell, series), switches in of.items()
                if series == "topo" and (cell, "off") in of]
-    return [*_largest(by_input, dissertation.SWITCHES_BY_INPUT),
-            *_largest(by_mode, dissertation.SWITCHES_BY_MODE)]
+    return [*_largest(by_input, literature.SWITCHES_BY_INPUT),
+            *_largest(by_mode, literature.SWITCHES_BY_MODE)]
 
 
 def efficiency(found: Sequence[Row]) -> list[Beside]:
@@ -86,4 +86,4 @@ def efficiency(found: Sequence[Row]) -> list[Beside]:
     off = [row for row in of_series(found, "off") if row.efficiency]
     most = max((row.cell.ranks for row in off), default=0)
     return largest([row for row in off if row.cell.ranks == most], "efficiency",
-                   dissertation.EFFICIENCY)
+                   literature.EFFICIENCY)

@@ -14,7 +14,7 @@ from typing import Any
 from horovod_lab.bench.nodes.rows import ONE_NODE, PAIR, SIZE_LARGE, TOPO, Layout
 from horovod_lab.bench.worker_job import LIMIT
 from horovod_lab.simulate import calibrate, costs, summit
-from horovod_lab.simulate.exchange_costs import exchange
+from horovod_lab.simulate.nonblocking_allreduce import nonblocking_allreduce
 from horovod_lab.simulate.parameters import ParameterError, Setup
 
 UNLIMITED = 1e15  # bytes/s
@@ -78,7 +78,7 @@ def from_nodes(document: dict[str, Any]) -> Setup:
     poll = calibrate.COMMON["poll_seconds"][0]
     within = median(WITHIN, horovods_cpu) - poll * costs.barriers(ONE_NODE.ranks, SIZE_LARGE)
     a_message = median(LITTLE, horovods_cpu) / 2  # one is sent, and one received
-    parts = exchange(PAIR.hosts, SIZE_LARGE)
+    parts = nonblocking_allreduce(PAIR.hosts, SIZE_LARGE)
     between = median(BETWEEN, horovods_cpu) - 2 * a_message * parts.exposed
     setup = Setup.of("nodes", {
         **calibrate.COMMON,

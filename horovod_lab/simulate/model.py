@@ -12,7 +12,7 @@ from horovod_lab.simulate.modes.nbcs import Naps
 from horovod_lab.simulate.modes.off import Off
 from horovod_lab.simulate.modes.scp import PartitionedCores
 from horovod_lab.simulate.modes.topo import Topo
-from horovod_lab.simulate.modes.topo_exchanges import Exchanged
+from horovod_lab.simulate.modes.topo_internode import InternodeTopo
 from horovod_lab.simulate.parameters import ParameterError, Parameters
 from horovod_lab.simulate.processor_sharing import Cores
 from horovod_lab.simulate.training import Result, Training
@@ -44,7 +44,7 @@ def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bo
     """The training that `simulate` runs: what happens in a cycle, how ranks wait, and which cores
     they have, as the parts of the mode say."""
     parts = set(mode.split("+"))
-    topo = Exchanged if costs.exchanges(p, ranks) else Topo
+    topo = InternodeTopo if costs.is_internode(p, ranks) else Topo
     kind = topo if "topo" in parts else GlobalSleep if "gs" in parts else Off
     naps = Naps(p) if parts & {"nbcs", "topo"} else None
     cores = (PartitionedCores if "scp" in parts else Cores)(

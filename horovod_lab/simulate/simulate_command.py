@@ -163,7 +163,7 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from horovod_lab.measuring import documents, present
-    from horovod_lab.simulate import study, summit, summit_messages
+    from horovod_lab.simulate import study, summit
     from horovod_lab.simulate.simulation_pictures import section
 
     started = time.process_time()
@@ -197,7 +197,7 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
                 document["source"] = summit.compare(results)
                 if {"off", "topo"} <= set(modes):
                     progress.update(task, description="other messages between nodes")
-                    document["ways"] = summit_messages.ways(results, options.steps, options.seed)
+                    document["ways"] = summit.message_ways(results, options.steps, options.seed)
                     progress.update(task, description="other networks")
                     document["networks"] = summit.networks(options.seed)
             if benchmark:

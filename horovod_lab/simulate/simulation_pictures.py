@@ -10,10 +10,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
-from horovod_lab.measuring.colours import MARKERS, TIMELINE, mode_colour
 from horovod_lab.measuring.present import Picture, Section
 from horovod_lab.simulate import summit, tables
 from horovod_lab.simulate.validation_picture import validation
+from horovod_lab.style import MARKERS, TIMELINE, mode_colour
 
 PARTS = {"compute": ("#B8BEC6", "compute"),
          "overhead": (VERMILION, "overhead: negotiation, agreement, cycles"),

@@ -61,7 +61,7 @@ def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
     no communication, and the first of CALIBRATING that was measured. They are marked.
     """
     points, setups, calibrated_on = [], {}, []
-    slots = [host[1] for host in document["settings"]["hosts"]]
+    capacities = [host[1] for host in document["settings"]["hosts"]]
     threads = document["settings"]["threads"]
     for cell, steps in cells(document):
         batch = cell[3]
@@ -74,14 +74,14 @@ def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
             used = {(LIMIT, ranks), (mode, ranks)}
             done(f"{name}: calibrates on {mode}")
             setup = calibrate.from_two_points(
-                document["machine"]["cores"], min([ranks, *slots]), threads, ranks, batch,
+                document["machine"]["cores"], min([ranks, *capacities]), threads, ranks, batch,
                 statistics.median(steps[LIMIT, ranks]), mode,
                 statistics.median(steps[mode, ranks]), 4e6 * SIZES[cell[0]], seed)
             calibrated_on.append(f"{LIMIT} and {mode} at {ranks} ranks")
         setups[name] = setup.to_json()
         for (series, ranks), measured in sorted(steps.items(), key=lambda item: item[0][::-1]):
             p = dataclasses.replace(setup.parameters, batch=batch,
-                                    ranks_per_node=min([ranks, *slots]))
+                                    ranks_per_node=min([ranks, *capacities]))
             if ranks % p.ranks_per_domain or not study.possible(p, series):
                 continue
             done(f"{name}: {series}, {ranks} ranks")

@@ -9,8 +9,8 @@ from matplotlib.ticker import FuncFormatter
 
 from graph_analysis.palette import GREY
 from horovod_lab.bench.worker_job import LIMIT
-from horovod_lab.measuring.colours import MARKERS, mode_colour
 from horovod_lab.measuring.present import Picture
+from horovod_lab.style import MARKERS, mode_colour
 
 
 def validation(document: dict[str, Any]) -> Picture:

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 
 from horovod_lab.bench.nodes.results import Cell, cells, verdicts
 from horovod_lab.bench.nodes.rows import OFF_GLOO, OTHERS, TOPO_BF16, TOPO_GLOO, WAYS
-from horovod_lab.bench.series_colours import series_colour
-from horovod_lab.measuring.colours import mode_colour
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import in_two_lines
+from horovod_lab.style import mode_colour, series_colour
 
 TITLE = "Between nodes"
 COLOURS = {OFF_GLOO: mode_colour("off"), TOPO_GLOO: mode_colour("nbcs"),

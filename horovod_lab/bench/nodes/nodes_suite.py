@@ -42,8 +42,8 @@ def measure(job: Job, hosts: VirtualHosts, seconds: float, timeout: float) -> di
     """What the file holds of the job beside its key. Raises launch.JobFailed."""
     series = dataclasses.replace(
         job.way.series, environment={**job.way.series.environment, "PATH": hosts.path})
-    slots = ",".join(f"{name}:{job.layout.per_host}" for name in hosts.names)
-    launcher = (job.way.controller, "-H", slots, "--disable-cache")
+    hosts_and_ranks = ",".join(f"{name}:{job.layout.per_host}" for name in hosts.names)
+    launcher = (job.way.controller, "-H", hosts_and_ranks, "--disable-cache")
     try:
         result = hosts.on_first(
             worker_job.run, series, [*job.workload.program, "--seconds", str(seconds)],

@@ -9,9 +9,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from horovod_lab.bench.overhead.results import Metric, Row, grid, rows
-from horovod_lab.bench.series_colours import series_colour
 from horovod_lab.bench.worker_job import LIMIT
 from horovod_lab.measuring.present import Picture, Section, number
+from horovod_lab.style import series_colour
 
 
 def section(document: dict[str, Any]) -> Section:

@@ -1,20 +1,46 @@
-"""The table and the picture of the suite sizes, from its JSON alone."""
+"""The curves, the table and the picture of the suite sizes, from its JSON alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from horovod_lab.bench.series_colours import series_colour, series_line
-from horovod_lab.bench.sizes.results import Curve, curves
-from horovod_lab.bench.worker_job import LIMIT
-from horovod_lab.measuring.colours import MARKERS
+from horovod_lab.bench.worker_job import LIMIT, limit_and_base_first
+from horovod_lab.measuring.comparison import Spread, by_round
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import in_two_lines
+from horovod_lab.style import MARKERS, series_colour, series_line
 
 TITLE = "One allreduce by its size"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of a series at a number of ranks: microseconds by the bytes of an allreduce; `failed` jobs
+    have none."""
+
+    ranks: int
+    series: str
+    microseconds: Mapping[int, Spread]
+    failed: int
+
+
+def curves(measurements: Sequence[dict[str, Any]]) -> Iterator[Curve]:
+    """By ranks; in each the limit and off first, the others as they were first measured."""
+    for ranks in dict.fromkeys(one["ranks"] for one in measurements):
+        mine = [one for one in measurements if one["ranks"] == ranks]
+        names = dict.fromkeys(one["series"] for one in mine)
+        for name in sorted(names, key=limit_and_base_first):
+            jobs = by_round(mine, name, lambda one: one["microseconds"]).values()
+            sizes = sorted({int(size) for job in jobs for size in job})
+            yield Curve(
+                ranks, name,
+                {size: Spread.of([job[str(size)] for job in jobs if str(size) in job])
+                 for size in sizes},
+                sum("failed" in one for one in mine if one["series"] == name))
 
 
 def section(document: dict[str, Any]) -> Section:

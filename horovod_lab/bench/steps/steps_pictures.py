@@ -8,12 +8,12 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from horovod_lab.bench.series_colours import series_colour
 from horovod_lab.bench.steps.results import Cell, cells, verdicts
 from horovod_lab.bench.worker_job import LIMIT, limit_and_base_first
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import Verdict, in_two_lines
+from horovod_lab.style import series_colour
 
 TITLE = "Kinds of training step"
 OF = "off, off with mpi_yield_when_idle, gs and nbcs"

@@ -9,7 +9,7 @@ from typing import Any
 
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.worker_job import BASE, LIMIT, limit_and_base_first
-from horovod_lab.measuring.comparison import Interval, Noise, by_round, pairs, ratio
+from horovod_lab.measuring.comparison import ConfidenceInterval, Noise, by_round, pairs, ratio
 
 FIELDS = tuple(Cell.__dataclass_fields__)
 PARTS = ("computation", "waiting", "negotiation", "data")
@@ -24,9 +24,9 @@ class Row:
 
     cell: Cell
     series: str
-    images_per_second: Interval | None
-    gain: Interval | None
-    efficiency: Interval | None
+    images_per_second: ConfidenceInterval | None
+    gain: ConfidenceInterval | None
+    efficiency: ConfidenceInterval | None
     background: float | None
     switches: float | None
     breakdown: dict[str, float] | None  # seconds a step
@@ -66,11 +66,12 @@ def rows(measurements: Sequence[dict[str, Any]]) -> Iterator[Row]:
                 failed=sum("failed" in one for one in mine if one["series"] == name))
 
 
-def _intervals(samples: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+def _intervals(samples: Mapping[str, Sequence[float]]) -> dict[str, ConfidenceInterval]:
     """Of the series of a cell that have values. Few rounds say little about a series' noise alone,
     so it is estimated from all of them together: a machine is as noisy for one as for another."""
     noise = Noise.of(list(samples.values()))
-    return {name: Interval.of(values, noise) for name, values in samples.items() if values}
+    return {name: ConfidenceInterval.of(values, noise)
+            for name, values in samples.items() if values}
 
 
 def _mean(measurements: Sequence[dict[str, Any]],

@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
-from horovod_lab.bench.series_colours import series_colour, series_line
 from horovod_lab.bench.training.results import PARTS, Row, rows
 from horovod_lab.bench.worker_job import BASE, interval
-from horovod_lab.measuring.colours import MARKERS, MODES, mode_colour
-from horovod_lab.measuring.comparison import Interval
+from horovod_lab.measuring.comparison import ConfidenceInterval
 from horovod_lab.measuring.present import Grid, Picture, Section, number
+from horovod_lab.style import MARKERS, MODE_COLOURS, mode_colour, series_colour, series_line
 
 COLUMNS = 4  # that a page can show
 
@@ -70,7 +69,7 @@ def model_of(row: Row) -> str:
 
 
 def _summary(found: Sequence[Row]) -> str:
-    gains = [row for row in found if row.gain and row.series in MODES]
+    gains = [row for row in found if row.gain and row.series in MODE_COLOURS]
     if not gains:
         return "No mode was measured beside off."
     best = max(gains, key=lambda row: row.gain.mean)
@@ -78,7 +77,7 @@ def _summary(found: Sequence[Row]) -> str:
             f"{best.cell}.")
 
 
-def _with_interval(interval: Interval | None, scale: float = 1.0, form: str = "") -> str:
+def _with_interval(interval: ConfidenceInterval | None, scale: float = 1.0, form: str = "") -> str:
     if interval is None:
         return ""
     show = (lambda value: f"{scale * value:{form}}") if form else number
@@ -196,7 +195,7 @@ def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, ser
 
 def _intervals(name: str, found: Sequence[Row]) -> Picture | None:
     """The gain of gs over off by the cycles between two agreements; a line a model and ranks."""
-    lines: dict[str, list[tuple[int, Interval]]] = {}
+    lines: dict[str, list[tuple[int, ConfidenceInterval]]] = {}
     for row in found:
         cycles = interval(row.series)
         if cycles and row.gain:

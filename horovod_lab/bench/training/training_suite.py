@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         cells, series, setup = prepare(options)
         document = begin(path, "bench", {
             "scaling": "strong" if options.global_batch else "weak", "seconds": setup.seconds,
-            "threads": setup.threads, "hosts": [list(host) for host in setup.hosts.slots]})
+            "threads": setup.threads, "hosts": [list(host) for host in setup.hosts.capacities]})
     except (Refused, HostsError, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_lab.simulate.exchange_costs import power_of_two
+from horovod_lab.simulate.nonblocking_allreduce import power_of_two
 from horovod_lab.simulate.parameters import Parameters
 
 NAP_PART = 100  # of the time since something has come

@@ -64,12 +64,12 @@ class Off(Training):
         """When all leave the negotiation; nobody does before the last has come."""
         if self.naps:
             return self.naps.meet(arrivals, self.hops, self.allreduce)
-        return spin(arrivals, self.allreduce + self.turns())
+        return spin(arrivals, self.allreduce + self.answer_delay())
 
-    def turns(self) -> float:
+    def answer_delay(self) -> float:
         """Seconds until ranks that share their cores have answered each other in every hop.
 
-        A rank that spins answers when it is its turn: with a share s of a core, in slices of
+        A rank that spins answers when it gets the core: with a share s of a core, in slices of
         `run_delay_seconds`, it waits for 1 - s of the time, and then half of slice (1 / s - 1) on
         average. One that yields or has a core of its own is not kept waiting."""
         cores = self.cores

@@ -29,7 +29,7 @@ from report import show
 from results import Results
 from rich.console import Console
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, some_of
 
 PACKAGES = HERE / "packages.txt"

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from row_environment import DEBIAN_PACKAGES, RowEnvironment, Stopped
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_lab.measuring.present import WIDTH, rich_table
 from horovod_opt.arguments import INTERRUPTED
 

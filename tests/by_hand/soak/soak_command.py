@@ -33,7 +33,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, above_zero
 from horovod_opt.launcher import built as build
 

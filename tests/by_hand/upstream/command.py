@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import ended_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
 from horovod_opt.settings import SettingsError, load
 

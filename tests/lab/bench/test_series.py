@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("matplotlib")
 from matplotlib.colors import to_rgba
 
-from horovod_lab.bench.series_colours import OTHERS, series_colour, series_line
 from horovod_lab.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, interval, of_modes
+from horovod_lab.style import OTHER_SERIES, series_colour, series_line
 from horovod_opt import cli
 
 
@@ -51,7 +51,7 @@ def test_a_mode_and_how_mpi_waits_keep_apart_in_a_picture():
     for one, other in itertools.combinations(names, 2):
         assert drawn[one] != drawn[other], (one, other)
     assert YIELDING.name in names and series_line("gs") == "-" != series_line("gs, not yielding")
-    assert all(to_rgba(colour) for colour in OTHERS.values())
+    assert all(to_rgba(colour) for colour in OTHER_SERIES.values())
 
 
 @pytest.mark.parametrize("suite", ["training", "steps", "overhead"])

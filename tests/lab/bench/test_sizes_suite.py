@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_lab.bench.sizes.results import curves
-from horovod_lab.bench.sizes.sizes_pictures import bytes_text, section
+from horovod_lab.bench.sizes.sizes_pictures import bytes_text, curves, section
 from horovod_lab.bench.sizes.sizes_suite import order
 from horovod_lab.bench.worker_job import BASE, LIMIT, Series, of_modes
 from horovod_lab.measuring import documents, launch

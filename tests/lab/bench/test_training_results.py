@@ -15,7 +15,7 @@ from horovod_lab.bench.training.results import rows
 from horovod_lab.bench.training.scaling_pictures import section
 from horovod_lab.bench.worker_job import BASE, LIMIT
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.comparison import Interval, Noise
+from horovod_lab.measuring.comparison import ConfidenceInterval, Noise
 from horovod_lab.measuring.present import rich_table, save_pictures
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
@@ -53,8 +53,8 @@ def row(series: str, **changed: object):
 def test_gain_and_efficiency_are_of_pairs_of_a_round():
     # The machine became twice as fast in round 1: each pair says the same nevertheless.
     topo = row("topo")
-    assert topo.gain == Interval(0.5, 0.5, 0.5, 2)
-    assert topo.efficiency == Interval(0.75, 0.75, 0.75, 2)
+    assert topo.gain == ConfidenceInterval(0.5, 0.5, 0.5, 2)
+    assert topo.efficiency == ConfidenceInterval(0.75, 0.75, 0.75, 2)
     assert topo.failed == 1
     assert (topo.background, topo.switches) == (0.5, 2.0)
 
@@ -77,7 +77,7 @@ def test_confidence_interval_is_students():
 
 
 def test_one_value_has_no_interval():
-    assert row("topo", ranks=4).images_per_second == Interval(25.0, None, None, 1)
+    assert row("topo", ranks=4).images_per_second == ConfidenceInterval(25.0, None, None, 1)
 
 
 def test_what_is_missing_is_none():

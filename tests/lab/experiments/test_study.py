@@ -13,7 +13,7 @@ import study
 import tools
 
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.dissertation import EFFICIENCY, GAIN
+from horovod_lab.measuring.literature import EFFICIENCY, GAIN
 from horovod_lab.report.source import Beside
 
 COMPARED = [Beside(EFFICIENCY, 0.5, "2 ranks"), Beside(GAIN["gs"], -0.04, "4 ranks", fitted=True)]

@@ -22,7 +22,7 @@ from horovod_lab.profile.cycles import (
     oversleeps,
     share,
 )
-from horovod_lab.profile.windows import summarize
+from horovod_lab.profile.excerpts import summarize
 
 TICK = 0.004  # s, as with CONFIG_HZ=250
 STEP = 0.0005

@@ -224,10 +224,10 @@ def test_who_spins_on_a_shared_core_answers_when_it_is_its_turn(ranks, hops):
     off, gs = (model.build(p, mode, ranks, 1, 0) for mode in ("off", "gs"))
     off.cores.begin(0.0, off.draws)
     share = 2 / (2 * ranks)
-    assert off.turns() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
-    assert gs.turns() == 0.0  # it yields
+    assert off.answer_delay() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
+    assert gs.answer_delay() == 0.0  # it yields
     alone = dataclasses.replace(p, shared_cores=0, cores=1)
-    assert model.build(alone, "off", ranks, 1, 0).turns() == 0.0
+    assert model.build(alone, "off", ranks, 1, 0).answer_delay() == 0.0
 
 
 def test_moving_data_takes_cpu_from_the_computation():

@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
 from horovod_lab.measuring import documents, present
-from horovod_lab.simulate import model, simulation_pictures, summit, summit_messages, tables
+from horovod_lab.simulate import model, simulation_pictures, summit, tables
 from horovod_opt import cli
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
@@ -153,14 +153,14 @@ def test_topo_is_predicted_for_other_messages_between_nodes(tmp_path, monkeypatc
     assert run(tmp_path, *QUICK, "--modes", "off,topo") == 0
     document = result(tmp_path)
     ways = {one["messages"]: one["simulated"] for one in document["ways"]}
-    assert set(ways) == {text for text, _ in summit_messages.WAYS}
+    assert set(ways) == {text for text, _ in summit.MESSAGE_WAYS}
     topo = next(row for row in document["results"] if (row["mode"], row["ranks"]) == ("topo", 12))
     assert ways["by MPI, tested with naps"] == pytest.approx(topo["improvement_over_off"])
     assert ways["over TCP, 20 us a message"] >= ways["over TCP, 50 us a message"] > 0
     grid = next(grid for grid in simulation_pictures.section(document).grids
                 if grid.title.startswith("topo by the way of messages"))
     assert [row[-1] for row in grid.rows] == ["predicted"] * len(ways)
-    assert summit_messages.ways(document["results"][:1], 2, 0) == []  # of six ranks alone
+    assert summit.message_ways(document["results"][:1], 2, 0) == []  # of six ranks alone
 
 
 def test_files_that_do_not_say_what_was_fitted_are_read():

@@ -1,5 +1,5 @@
-"""Messages between nodes in the simulation: of what an exchange consists, and when they are
-noticed."""
+"""Messages between nodes in the simulation: of what a nonblocking allreduce consists, and when
+they are noticed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horovod_lab.simulate import summit
-from horovod_lab.simulate.exchange_costs import Exchange, copied, exchange
 from horovod_lab.simulate.modes.messages import Messages
+from horovod_lab.simulate.nonblocking_allreduce import (
+    NonblockingAllreduce,
+    copied,
+    nonblocking_allreduce,
+)
 
 KIB = 2**10
 
@@ -26,38 +30,39 @@ TCP = {"tcp_messages": 1, "hop_inter_seconds": 1e-4}
 MPI = {"tcp_messages": 0, "hop_inter_seconds": 1e-4}
 
 
-# Of what an exchange consists: bytes, hops, exposed
+# Of what a nonblocking allreduce consists: bytes, hops, exposed
 
 @pytest.mark.parametrize("groups, size, expected", [
-    (2, 1 * KIB, Exchange(1 * KIB, 1, 1)),  # recursive doubling
-    (8, 1 * KIB, Exchange(3 * KIB, 3, 3)),
-    (3, 1 * KIB, Exchange(2 * KIB, 3, 3)),  # one of a pair stands back
-    (5, 32 * KIB, Exchange(96 * KIB, 4, 4)),
+    (2, 1 * KIB, NonblockingAllreduce(1 * KIB, 1, 1)),  # recursive doubling
+    (8, 1 * KIB, NonblockingAllreduce(3 * KIB, 3, 3)),
+    (3, 1 * KIB, NonblockingAllreduce(2 * KIB, 3, 3)),  # one of a pair stands back
+    (5, 32 * KIB, NonblockingAllreduce(96 * KIB, 4, 4)),
     # The first chunk, and eight others, four at a time, with two steps of a ring of two.
-    (2, 4096 * KIB, Exchange(4096 * KIB, 1 + 2 * 2, 3)),
+    (2, 4096 * KIB, NonblockingAllreduce(4096 * KIB, 1 + 2 * 2, 3)),
     # 992 KiB in two chunks go round in quarters.
-    (4, 1024 * KIB, Exchange(64 * KIB + 1.5 * 992 * KIB, 2 + 6, 8)),
+    (4, 1024 * KIB, NonblockingAllreduce(64 * KIB + 1.5 * 992 * KIB, 2 + 6, 8)),
     # One KiB is left for a chunk of its own, which is doubled.
-    (4, 545 * KIB, Exchange((64 + 1.5 * 512 + 2) * KIB, 8, 8)),
-    (64, 544 * KIB, Exchange(192 * KIB + 2 * 63 / 64 * 512 * KIB, 18, 18)),  # halved
-    (20, 544 * KIB, Exchange(160 * KIB + (2 * 15 / 16 + 1) * 512 * KIB, 6 + 10, 16)),
+    (4, 545 * KIB, NonblockingAllreduce((64 + 1.5 * 512 + 2) * KIB, 8, 8)),
+    (64, 544 * KIB, NonblockingAllreduce(192 * KIB + 2 * 63 / 64 * 512 * KIB, 18, 18)),  # halved
+    (20, 544 * KIB, NonblockingAllreduce(160 * KIB + (2 * 15 / 16 + 1) * 512 * KIB, 6 + 10, 16)),
 ])
 def test_an_exchange_by_hand(groups, size, expected):
-    found = exchange(groups, size)
+    found = nonblocking_allreduce(groups, size)
     assert found.bytes == pytest.approx(expected.bytes)
     assert (found.hops, found.exposed) == (expected.hops, expected.exposed)
 
 
 @given(st.integers(2, 5000), st.floats(4, 1e8))
 def test_no_exchange_sends_less_than_an_allreduce_must(groups, size):
-    found = exchange(groups, size)
+    found = nonblocking_allreduce(groups, size)
     assert found.bytes >= 2 * (groups - 1) / groups * size * (1 - 1e-12)
     assert 0 < found.exposed <= found.hops
 
 
 @given(st.integers(2, 64), st.integers(1, 200))
 def test_more_chunks_are_more_bytes_and_hops(groups, chunks):
-    less, more = (exchange(groups, (32 + 512 * number) * KIB) for number in (chunks, chunks + 1))
+    less, more = (nonblocking_allreduce(groups, (32 + 512 * number) * KIB)
+                  for number in (chunks, chunks + 1))
     assert more.bytes > less.bytes and more.hops >= less.hops and more.exposed == less.exposed
 
 

@@ -8,8 +8,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from horovod_lab.simulate import costs, model, summit
-from horovod_lab.simulate.modes.topo import Topo
-from horovod_lab.simulate.modes.topo_rounds import Listening
+from horovod_lab.simulate.modes.topo import Listening, Topo
 from horovod_lab.simulate.parameters import Parameters
 
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
@@ -123,10 +122,10 @@ def test_a_barrier_costs_a_wake_up():
 # Rounds of negotiation
 
 def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
-    alone, several = (Listening(0.1, groups, rings=False) for groups in (1, 2))
+    alone, several = (Listening(0.1, groups, notifies=False) for groups in (1, 2))
     assert [one.wait(now) for one in (alone, several) for now in (0.0, 1.0)] == [0.1] * 4
     for one in (alone, several):
-        one.asked(5.0)
+        one.note_request(5.0)
     assert [alone.wait(now) for now in (5.0, 6.0)] == [0.1] * 2
     assert [several.wait(5.0) for _ in range(6)] == [1e-3, 2e-3, 4e-3, 8e-3, 10e-3, 10e-3]
     # One more of the last length; from then on each may be a twentieth of the quiet time.
@@ -135,20 +134,20 @@ def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
 
 
 def test_where_messages_ring_a_request_is_heard_and_heartbeats_are_rare():
-    listening = Listening(0.1, 4, rings=True)
+    listening = Listening(0.1, 4, notifies=True)
     assert listening.hears and [listening.wait(now) for now in (0.0, 1.0)] == [1.0, 1.0]
-    listening.asked(5.0)
+    listening.note_request(5.0)
     assert listening.wait(5.0) == 1.0
-    assert not Listening(0.1, 4, rings=False).hears
+    assert not Listening(0.1, 4, notifies=False).hears
     asked = topo(gpus(request_seconds=0.5, tcp_messages=1, heartbeat_seconds=60), 12, steps=20)
     assert asked.rounds == pytest.approx(sum(asked.steps) / 0.5, abs=1)
 
 
 def test_the_last_group_hears_of_a_round_after_as_many_messages_as_it_is_away():
     p = gpus(tcp_messages=1, hop_inter_seconds=1e-3)
-    assert planned(p, 6).ring() == 0
-    assert planned(p, 96).ring() == pytest.approx(4e-3)
-    assert planned(gpus(hop_inter_seconds=1e-3), 96).ring() == 0
+    assert planned(p, 6).notify() == 0
+    assert planned(p, 96).notify() == pytest.approx(4e-3)
+    assert planned(gpus(hop_inter_seconds=1e-3), 96).notify() == 0
 
 
 def test_a_round_comes_after_each_heartbeat_and_costs_cpu_time():

@@ -1,9 +1,10 @@
-"""What the source measured: each number with the place where it stands.
+"""What the sources measured: each number with the place where it stands.
 
-The source is S. Pumma, "Scalability Analysis and Optimization for Large-Scale Deep Learning",
-Virginia Tech, 2019. Chapter 6: TensorFlow 1.14 and Horovod 0.16.3 on Summit, a GPU and seven cores
-for each rank, up to 24,576 ranks; ResNet50 unless it says otherwise. Chapters 3 to 5: LMDBIO on
-Bebop, 36 cores a node, GPFS; the micro-benchmark, which reads and does not train.
+The source, where nothing else is said, is S. Pumma, "Scalability Analysis and Optimization for
+Large-Scale Deep Learning", Virginia Tech, 2019. Chapter 6: TensorFlow 1.14 and Horovod 0.16.3 on
+Summit, a GPU and seven cores for each rank, up to 24,576 ranks; ResNet50 unless it says otherwise.
+Chapters 3 to 5: LMDBIO on Bebop, 36 cores a node, GPFS; the micro-benchmark, which reads and does
+not train.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ IMAGENET_IMAGES = 1_281_167  # of the training set of ILSVRC 2012
 # Of a step: graph scheduling and input pipeline are active, transfers have not begun (6.4.2).
 CIS_WINDOW = {"ResNet18": 0.46, "ResNet34": 0.55, "ResNet50": 0.48, "ResNet101": 0.30,
               "ResNet152": 0.23, "GoogLeNet": 0.56, "Inception-v3": 0.42, "VGG16": 0.32}
-WINDOW = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
+CIS_WINDOW_SHARE = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
           for name, share in CIS_WINDOW.items()}
 
 
@@ -138,3 +139,28 @@ LADDER = {
 }
 LADDER_SWITCHES = Reported("context switches, LMDB over LMM", "Figure 3.8, p. 50", 83, 83, ".2g", 1,
                            "up to more than {}")
+
+
+# TensorFlow's input: S. W. D. Chien et al., "Characterizing Deep-Learning I/O Workloads in
+# TensorFlow", PDSW-DISCS 2018: TensorFlow 1.10; a workstation of eight cores with a hard disk, an
+# SSD and an Optane card, and a cluster's node with Lustre. Its curves are pictures; these are the
+# numbers of the text. It does not say whether those of threads are of Figure 4, with preprocessing,
+# or of Figure 5, without.
+
+HDD, LUSTRE = "HDD", "Lustre"
+
+
+def _threads(device: str, threads: int, times: float, given: str = "{}") -> Reported:
+    return Reported(f"images/s on {device}, {threads} threads over 1", "VII; Figures 4 and 5",
+                    times, times, ".3g", 1, given)
+
+
+# By device and number of threads.
+SPEEDUP = {
+    HDD: {threads: _threads(HDD, threads, times)
+          for threads, times in ((2, 1.65), (4, 1.95), (8, 2.3))},
+    LUSTRE: {8: _threads(LUSTRE, 8, 7.8, "up to {}")},
+}
+# With one batch of prefetching, whatever device and number of threads.
+WAITING = Reported("of the time steps wait for input with prefetch 1, %", "V-B; Figure 6", 0, 0,
+                   ".1f", given="{} (complete overlap)")
