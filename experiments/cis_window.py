@@ -28,7 +28,7 @@ from horovod_lab.bench.training.jobs import SMALLEST
 from horovod_lab.bench.training.run_job import make_images
 from horovod_lab.bench.worker_job import Series, run
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.launch import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import (
     CIS_WINDOW,
     CIS_WINDOW_SHARE,
@@ -72,7 +72,7 @@ class RealRuns:
                      "networks": []}
         started = time.monotonic()
         try:
-            with ended_as_by_ctrl_c():
+            with end_as_by_ctrl_c():
                 make_images(IMAGES)
                 for name in options.only:
                     row = measure(name, options)

@@ -15,7 +15,7 @@ from tools import training
 
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.training.results import Row
-from horovod_lab.bench.worker_job import interval
+from horovod_lab.bench.worker_job import gs_interval
 from horovod_lab.measuring.comparison import ConfidenceInterval
 from horovod_lab.measuring.literature import GS_INTERVAL
 from horovod_lab.report.source import Beside
@@ -25,15 +25,15 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """The fastest of each number of ranks, and which the noise does not tell from it."""
     by_cell: dict[Cell, list[Row]] = {}
     for row in whole_steps(documents):
-        if interval(row.series) and row.gain:
+        if gs_interval(row.series) and row.gain:
             by_cell.setdefault(row.cell, []).append(row)
     compared = []
     for cell, found in by_cell.items():
         fastest = max(found, key=lambda row: row.gain.mean)
-        alike = [str(interval(row.series)) for row in found
+        alike = [str(gs_interval(row.series)) for row in found
                  if row is not fastest and _overlap(row.gain, fastest.gain)]
         also = f"; no slower within the intervals: {', '.join(alike)}" if alike else ""
-        compared.append(Beside(GS_INTERVAL, interval(fastest.series), f"{cell}{also}"))
+        compared.append(Beside(GS_INTERVAL, gs_interval(fastest.series), f"{cell}{also}"))
     return compared
 
 

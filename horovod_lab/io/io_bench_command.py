@@ -13,7 +13,7 @@ from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.stream import options as stream_options
 from horovod_lab.io.suites.stream.jobs import LABELS
 from horovod_lab.io.suites.training.jobs import SOURCES
-from horovod_lab.measuring.launch import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import above_zero, positive, some_of
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
@@ -109,7 +109,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def _run_until_ended(options: argparse.Namespace) -> int:
-    with ended_as_by_ctrl_c():
+    with end_as_by_ctrl_c():
         return _run(options)
 
 

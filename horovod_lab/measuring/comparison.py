@@ -29,16 +29,16 @@ def in_rounds(cells: Sequence[C], series: Callable[[C], Sequence[T]], rounds: in
 
     By round first: an interrupted benchmark has then measured everything equally often.
     """
-    jobs = [(number, cell, one) for cell in cells
-            for number, one in interleave(series(cell), rounds)]
+    jobs = [(number, cell, item) for cell in cells
+            for number, item in interleave(series(cell), rounds)]
     return sorted(jobs, key=lambda job: job[0])
 
 
 def by_round(measurements: Sequence[dict[str, Any]], series: str,
              value: Callable[[dict[str, Any]], float]) -> dict[int, float]:
     """The values of the jobs of a series that did not fail."""
-    return {one["round"]: value(one) for one in measurements
-            if one["series"] == series and "failed" not in one}
+    return {measurement["round"]: value(measurement) for measurement in measurements
+            if measurement["series"] == series and "failed" not in measurement}
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,13 @@ def difference(value: float, base: float) -> float:
 def pairs(values: Mapping[int, float], base: Mapping[int, float],
           how: Callable[[float, float], float | None]) -> list[float]:
     """`how` of each round's pair of values, where a round has both and it is a number."""
-    both = (how(values[number], base[number]) for number in sorted(values.keys() & base.keys()))
-    return [pair for pair in both if pair is not None]
+    answers = (how(values[number], base[number])
+               for number in sorted(values.keys() & base.keys()))
+    return [pair for pair in answers if pair is not None]
 
 
 def compare(values: Mapping[int, float], base: Mapping[int, float],
             how: Callable[[float, float], float | None]) -> Spread | None:
     """Of `pairs`; None where there is none."""
-    compared = pairs(values, base, how)
-    return Spread.of(compared) if compared else None
+    quotients = pairs(values, base, how)
+    return Spread.of(quotients) if quotients else None

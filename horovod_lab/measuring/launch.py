@@ -31,7 +31,7 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         processes: list[subprocess.Popen] = []
         try:
             for command in commands:
-                processes.append(_started(
+                processes.append(_start(
                     command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=errors, start_new_session=True))
             _wait(processes, timeout, meanwhile)
@@ -44,7 +44,7 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         return output.read()
 
 
-def _started(command: Sequence[str], **options: Any) -> subprocess.Popen:
+def _start(command: Sequence[str], **options: Any) -> subprocess.Popen:
     try:
         return subprocess.Popen(command, **options)
     except OSError as error:
@@ -89,7 +89,7 @@ def _last_lines(errors) -> str:
 
 
 @contextmanager
-def ended_as_by_ctrl_c() -> Iterator[None]:
+def end_as_by_ctrl_c() -> Iterator[None]:
     """Meanwhile SIGTERM, and SIGINT also in the background, where shells have it ignored, raise
     KeyboardInterrupt, so that jobs and what was made for them end."""
     before = {ending: signal.signal(ending, signal.default_int_handler)

@@ -49,7 +49,7 @@ class Classes:
     def of(self, name: str) -> str:
         if name not in self._known:
             self._known[name] = next(
-                (one for pattern, one in self._rows if fnmatchcase(name, pattern)), REST)
+                (class_ for pattern, class_ in self._rows if fnmatchcase(name, pattern)), REST)
         return self._known[name]
 
 
@@ -66,7 +66,7 @@ def read_classes(path: Path) -> Classes:
         raise ClassesError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ClassesError(f"{path} is not JSON: {error}") from error
-    if not isinstance(rows, dict) or not all(isinstance(one, str) for one in rows.values()):
+    if not isinstance(rows, dict) or not all(isinstance(class_, str) for class_ in rows.values()):
         raise ClassesError(
             f'{path}: wanted an object of patterns and classes, as in {{"my-reader-*": "{INPUT}"}}')
     return Classes(tuple(rows.items()))

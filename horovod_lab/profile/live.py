@@ -70,12 +70,12 @@ def live_table(ranks: Sequence[tuple[SampledRank, Callable[[str], Usage]]], seco
     table.add_column("host")
     for title in (*SHOWN.values(), "switches", "waiting"):
         table.add_column(title, justify="right")
-    for rank, used in ranks[:most]:
-        total = sum((used(name) for name in CLASSES), Usage())
+    for rank, usage in ranks[:most]:
+        total = sum((usage(name) for name in CLASSES), Usage())
         number = rank.process.rank
         table.add_row(
             "" if number is None else str(number), host,
-            *(f"{100 * used(name).cpu / seconds:.1f}" for name in SHOWN),
+            *(f"{100 * usage(name).cpu / seconds:.1f}" for name in SHOWN),
             f"{total.involuntary / seconds:,.0f}", f"{100 * total.run_delay / seconds:.1f}")
     if len(ranks) > most:
         table.add_row("...", f"{len(ranks) - most} more")

@@ -22,8 +22,8 @@ FREED_AT_ONCE = 16 * 2**20  # bytes
 
 
 def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
-             done: Callable[[], None] = lambda: None) -> Result:
-    """`steps` steps after a few that are not counted; `done` is called after each.
+             report: Callable[[], None] = lambda: None) -> Result:
+    """`steps` steps after a few that are not counted; `report` is called after each.
 
     Draws of the computation depend on the seed and the number of ranks alone, so that all modes
     compute under the same luck. With `trace` the last step is in `Result.trace` as (rank, what,
@@ -36,11 +36,11 @@ def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace:
     # glibc keeps freed memory once so much was freed at a time, instead of getting each array's
     # pages from the kernel anew: a third of the time at 24,576 ranks. See mallopt(3).
     np.empty(FREED_AT_ONCE, np.uint8)
-    return build(p, mode, ranks, steps, seed, trace, done).run()
+    return build(p, mode, ranks, steps, seed, trace, report).run()
 
 
 def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
-          done: Callable[[], None] = lambda: None) -> Training:
+          report: Callable[[], None] = lambda: None) -> Training:
     """The training that `simulate` runs: what happens in a cycle, how ranks wait, and which cores
     they have, as the parts of the mode say."""
     parts = set(mode.split("+"))
@@ -49,8 +49,8 @@ def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bo
     naps = Naps(p) if parts & {"nbcs", "topo"} else None
     cores = (PartitionedCores if "scp" in parts else Cores)(
         p, ranks, yields=bool(p.yields) and mode != "off" and naps is None,
-        wanted=naps.share if naps else 1.0)
-    return kind(p, ranks, cores, naps, steps, seed, trace, done)
+        waiting_share=naps.share if naps else 1.0)
+    return kind(p, ranks, cores, naps, steps, seed, trace, report)
 
 
 def check(p: Parameters, mode: str, ranks: int) -> None:

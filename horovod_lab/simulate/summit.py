@@ -136,8 +136,8 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
     """The source's figures beside the results' at LARGEST ranks, if those were simulated."""
     rows = []
     for figure in FIGURES:
-        mine = [row for row in results if row["mode"] == figure.mode]
-        row = next((row for row in mine if row["ranks"] == LARGEST), None)
+        of_mode = [row for row in results if row["mode"] == figure.mode]
+        row = next((row for row in of_mode if row["ranks"] == LARGEST), None)
         if row is None or _value(row, figure.kind) is None:
             continue
         value = _value(row, figure.kind)
@@ -145,7 +145,7 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
             "figure": figure.text, "section": figure.where,
             "source": list(figure.reported.bounds),
             "simulated": value, "fitted": figure.fitted,
-            "largest": max(_value(one, figure.kind) for one in mine)
+            "largest": max(_value(row_of_mode, figure.kind) for row_of_mode in of_mode)
             if figure.kind == "improvement" else None,
             "met": is_met(value, *figure.reported.bounds)})
     return rows
@@ -154,22 +154,22 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
 def complete(rows: Sequence[dict] | None) -> list[dict]:
     """Rows of `compare` or `networks`, as files have them: older ones do not say what was used for
     fitting, nor whether a figure is met."""
-    return [{"fitted": one.get("network") == FITTED_NETWORK
-             or any(figure.text == one.get("figure") and figure.fitted for figure in FIGURES),
-             "met": is_met(one["simulated"], *one["source"])
-             if one.get("source") else None, **one}
-            for one in rows or ()]
+    return [{"fitted": row.get("network") == FITTED_NETWORK
+             or any(figure.text == row.get("figure") and figure.fitted for figure in FIGURES),
+             "met": is_met(row["simulated"], *row["source"])
+             if row.get("source") else None, **row}
+            for row in rows or ()]
 
 
 def counts(rows: Sequence[dict]) -> str:
     """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
-    def met(fitted: bool) -> tuple[int, int]:
-        mine = [row["met"] for row in rows if row["source"] and row["fitted"] == fitted]
-        return sum(mine), len(mine)
+    def count_met(is_fitted: bool) -> tuple[int, int]:
+        answers = [row["met"] for row in rows if row["source"] and row["fitted"] == is_fitted]
+        return sum(answers), len(answers)
 
-    (predicted, predictions), (near, fitted) = met(False), met(True)
+    (predicted, predictions), (near, fits) = count_met(False), count_met(True)
     return (f"Of {predictions} figures that were not used for fitting, {predicted} are met; of "
-            f"{fitted} that were, {near}.")
+            f"{fits} that were, {near}.")
 
 
 def _value(row: dict, kind: str) -> float | None:
@@ -186,23 +186,24 @@ def _value(row: dict, kind: str) -> float | None:
 def networks(seed: int) -> list[dict[str, Any]]:
     """topo's gain over off for each network: its computation is as much longer than ResNet50's as
     it has more to compute, its gradients and its CIS window are its own, all else is the same."""
-    base = next(one for one in NETWORKS if one.name == FITTED_NETWORK)
+    base = next(network for network in NETWORKS if network.name == FITTED_NETWORK)
     rows = []
-    for one in NETWORKS:
+    for network in NETWORKS:
         p = setup().changed(
-            "published", cis_window=literature.CIS_WINDOW[one.name],
-            gradient_bytes=4e6 * one.parameters,
-            compute_seconds=TABLE["compute_seconds"][0] * one.multiply_adds / base.multiply_adds,
+            "published", cis_window=literature.CIS_WINDOW[network.name],
+            gradient_bytes=4e6 * network.parameters,
+            compute_seconds=TABLE["compute_seconds"][0] * network.multiply_adds
+            / base.multiply_adds,
         ).parameters
         off, topo = (statistics.fmean(
             model.simulate(p, mode, NETWORKS_RANKS, NETWORKS_STEPS, seed).steps)
             for mode in ("off", "topo"))
         gain = off / topo - 1
-        reported = literature.NETWORK_GAIN.get(one.name)
+        reported = literature.NETWORK_GAIN.get(network.name)
         source = reported.bounds if reported else None
-        rows.append({"network": one.name, "ranks": NETWORKS_RANKS,
-                     "window": literature.CIS_WINDOW[one.name], "source": source,
-                     "simulated": gain, "fitted": one is base,
+        rows.append({"network": network.name, "ranks": NETWORKS_RANKS,
+                     "window": literature.CIS_WINDOW[network.name], "source": source,
+                     "simulated": gain, "fitted": network is base,
                      "met": is_met(gain, *source) if source else None})
     return rows
 

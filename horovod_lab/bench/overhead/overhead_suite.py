@@ -22,7 +22,7 @@ from horovod_opt.arguments import INTERRUPTED
 def measure(workload: str, ranks: int, series: Series, options: argparse.Namespace) -> dict:
     """One measurement: the job's result, or the reason why there is none."""
     seconds = SECONDS[workload] / (2 if options.quick else 1)
-    started = time.monotonic()
+    start = time.monotonic()
     try:
         result = worker_job.run(series, [*PROGRAMS[workload], "--seconds", str(seconds)], ranks,
                                 options.timeout)
@@ -30,7 +30,7 @@ def measure(workload: str, ranks: int, series: Series, options: argparse.Namespa
     except launch.JobFailed as failure:
         result = {"failed": str(failure)}
     return {**result, "workload": workload, "ranks": ranks, "series": series.name,
-            "job_seconds": round(time.monotonic() - started, 1)}
+            "job_seconds": round(time.monotonic() - start, 1)}
 
 
 def outcome(measurement: dict) -> str:

@@ -76,4 +76,4 @@ def order(names: Sequence[str], modes: Sequence[Series], ranks: Sequence[int], r
                   if mode.name != YIELDING.name and mode.fits(count, cores))]
 
     cells = [(KINDS[name], count) for count in ranks for name in names]
-    return [Job(number, *cell, one) for number, cell, one in in_rounds(cells, series, rounds)]
+    return [Job(number, *cell, way) for number, cell, way in in_rounds(cells, series, rounds)]

@@ -29,14 +29,15 @@ def run(options: argparse.Namespace) -> int:
     except (Refused, HostsError, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = jobs.order(cells, series, options.rounds, document["machine"]["cores"],
+    planned_jobs = jobs.order(cells, series, options.rounds, document["machine"]["cores"],
                          options.peers)
-    return Training(planned, setup, document, path).run()
+    return Training(planned_jobs, setup, document, path).run()
 
 
 class Training(Benchmark):
-    def __init__(self, planned: list[Job], setup: Setup, document: dict[str, Any], path: Path):
-        super().__init__(planned, document, path, section)
+    def __init__(self, planned_jobs: list[Job], setup: Setup, document: dict[str, Any],
+                 path: Path):
+        super().__init__(planned_jobs, document, path, section)
         self.setup = setup
 
     def prepare(self) -> None:

@@ -34,7 +34,7 @@ class Dense(tf.Module):
         return values
 
 
-def one_thread() -> None:
+def use_one_thread() -> None:
     """Before the first operation: no second one to hide the background thread's CPU use behind."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
 
@@ -64,7 +64,7 @@ def training_step(rank: Rank, model: Callable[[tf.Tensor], tf.Tensor],
 
 
 def text(rank: Rank) -> Callable[[], Any]:
-    one_thread()
+    use_one_thread()
     table = tf.Variable(tf.random.stateless_normal((steps.VOCABULARY, steps.EMBEDDING), (1, 0)))
     layers = Dense(steps.TEXT_WIDTHS)
 
@@ -76,7 +76,7 @@ def text(rank: Rank) -> Callable[[], Any]:
 
 
 def groups(rank: Rank) -> Callable[[], Any]:
-    one_thread()
+    use_one_thread()
     model = Dense(steps.DENSE_WIDTHS)
     return training_step(
         rank, model, model.trainable_variables, *steps.rows(rank.rank), num_groups=GROUPS)

@@ -42,9 +42,9 @@ def optimizer(rank: Rank, model: nn.Module, prefix: str = "", **options: Any
               ) -> torch.optim.Optimizer:
     """Plain SGD; `options` are for DistributedOptimizer, `prefix` tells the parameters of one model
     from those of another."""
-    named = [(prefix + name, parameter) for name, parameter in model.named_parameters()]
+    parameters = [(prefix + name, parameter) for name, parameter in model.named_parameters()]
     return rank.hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), named, **options)
+        torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), parameters, **options)
 
 
 def training_step(loss: Callable[[], torch.Tensor], *optimizers: torch.optim.Optimizer

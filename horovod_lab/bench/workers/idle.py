@@ -47,11 +47,12 @@ def main() -> None:
 
     threads = thread_ids()
     new = threads - before
-    used = {thread: cpu_seconds(thread) for thread in threads}
-    started = time.perf_counter()
+    cpu_before = {thread: cpu_seconds(thread) for thread in threads}
+    start = time.perf_counter()
     time.sleep(rank.seconds)
-    seconds = time.perf_counter() - started
-    percent = {thread: 100 * (cpu_seconds(thread) - used[thread]) / seconds for thread in threads}
+    seconds = time.perf_counter() - start
+    percent = {thread: 100 * (cpu_seconds(thread) - cpu_before[thread]) / seconds
+               for thread in threads}
 
     background, process = sum(percent[thread] for thread in new), sum(percent.values())
     rank.report({"background_percent": max(rank.allgather(background)),

@@ -123,10 +123,10 @@ class Rank:
 
 
 def _time(step: Callable[[], Any], times: int) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(times):
         step()
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def _mpi_library() -> str | None:

@@ -94,8 +94,8 @@ def build(rank: Rank) -> Callable[[], Any]:
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                           nn.Linear(CHANNELS, CLASSES))
     optimizer = dense_torch.optimizer(rank, model)
-    own = torch.Generator().manual_seed(rank.rank)
-    images = torch.rand(IMAGES, 3, PIXELS, PIXELS, generator=own)
+    generator = torch.Generator().manual_seed(rank.rank)
+    images = torch.rand(IMAGES, 3, PIXELS, PIXELS, generator=generator)
     classes = torch.arange(IMAGES)
     return dense_torch.training_step(
         lambda: nn.functional.cross_entropy(model(images), classes), optimizer)

@@ -37,9 +37,9 @@ def place(rank: Rank) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(rank.options.threads)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
-        mine = gpus[rank.local_rank % len(gpus)]
-        tf.config.set_visible_devices(mine, "GPU")
-        tf.config.experimental.set_memory_growth(mine, True)
+        gpu = gpus[rank.local_rank % len(gpus)]
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def build(rank: Rank) -> tf.keras.Model:
@@ -48,10 +48,10 @@ def build(rank: Rank) -> tf.keras.Model:
     tf.keras.utils.set_random_seed(0)
     model = NETWORKS[options.model](*([options.pixels] if options.pixels else []))
     values = sum(layer.count_params() for layer in model.layers)
-    kept = sum(tf.TensorShape(layer.output.shape[1:]).num_elements()
+    activations = sum(tf.TensorShape(layer.output.shape[1:]).num_elements()
                for layer in model.layers if layer.trainable_weights)
     # Weights, gradients and their sums; of the activations those that the gradients need.
-    training.require_memory(rank, options.model, 4 * (3 * values + options.batch * kept))
+    training.require_memory(rank, options.model, 4 * (3 * values + options.batch * activations))
     return model
 
 
@@ -130,9 +130,9 @@ def use_strategy(rank: Rank) -> None:
 
             def reduce() -> list[tf.Tensor]:
                 # The strategy reduces what was made on a device of its own.
-                mine = [tf.identity(gradient) for gradient in gradients]
+                on_device = [tf.identity(gradient) for gradient in gradients]
                 return tf.distribute.get_replica_context().all_reduce(
-                    tf.distribute.ReduceOp.MEAN, mine)
+                    tf.distribute.ReduceOp.MEAN, on_device)
 
             return strategy.run(reduce)
 
@@ -154,20 +154,20 @@ def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Timing, dic
         computed = time.monotonic()
         reduced = trainer.reduce(gradients)
         tf.test.experimental.sync_devices()
-        ended = time.monotonic()
+        end = time.monotonic()
         trainer.update(reduced)
         tf.test.experimental.sync_devices()
-        ends.append((computed, ended))
+        ends.append((computed, end))
 
     timing = rank.measure(step, WARM_UP)
-    measured = ends[-timing.steps:]
+    ends_of_steps = ends[-timing.steps:]
     # Clocks are the same on one host only.
-    times = rank.allgather([socket.gethostname(), [computed for computed, _ in measured]])
+    times = rank.allgather([socket.gethostname(), [computed for computed, _ in ends_of_steps]])
     last = [max(step) for step in zip(*(of_rank for host, of_rank in times
                                         if host == socket.gethostname()))]
-    reduction = sum(reduced - computed for computed, reduced in measured) / timing.steps
+    reduction = sum(reduced - computed for computed, reduced in ends_of_steps) / timing.steps
     waiting = sum(max(0.0, latest - computed)
-                  for latest, (computed, _) in zip(last, measured)) / timing.steps
+                  for latest, (computed, _) in zip(last, ends_of_steps)) / timing.steps
     data_seconds = (timing.counters or {}).get("data_seconds", 0.0) / timing.steps
     return timing, {
         "computation": timing.seconds - reduction, "waiting": waiting, "data": data_seconds,

@@ -28,9 +28,9 @@ class Timed:
         self.results: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
+        start = time.perf_counter()
         result = self._function(*args, **kwargs)
-        self.seconds += time.perf_counter() - started
+        self.seconds += time.perf_counter() - start
         self.results.append(result)
         return result
 
@@ -59,8 +59,8 @@ def main() -> None:
     waits = []
 
     def step() -> None:
-        begun = time.time()
-        waits.append(float(trainer.step(*next(data))) - begun)
+        begin = time.time()
+        waits.append(float(trainer.step(*next(data))) - begin)
 
     timing = rank.measure(step, WARM_UP)
     largest = max(analyze.results, key=lambda analysis: analysis.nodes)

@@ -17,7 +17,7 @@ from training import WARM_UP
 INPUT_WARM_UP = 64  # batches: more than what was ready
 
 
-def measured(rank: Rank, step: Callable[[], Any], warm_up: int) -> tuple[Timing, float]:
+def measure_with_cpu(rank: Rank, step: Callable[[], Any], warm_up: int) -> tuple[Timing, float]:
     """A timing, and the processor seconds of this process in it for an image."""
     cpu: list[float] = []
 
@@ -40,9 +40,9 @@ def main() -> None:
     data = iter(SOURCES[rank.options.source](Place(
         rank.options.folder, rank.options.batch, model.input_shape[1], rank.rank, rank.size)))
     step = train.Trainer(rank, model).step
-    timing, used = measured(rank, lambda: step(*next(data)).numpy(), WARM_UP)
-    _, alone = measured(rank, lambda: next(data), INPUT_WARM_UP)
-    training.report(rank, timing, cpu_seconds=used, input_cpu_seconds=alone)
+    timing, cpu_seconds = measure_with_cpu(rank, lambda: step(*next(data)).numpy(), WARM_UP)
+    _, alone = measure_with_cpu(rank, lambda: next(data), INPUT_WARM_UP)
+    training.report(rank, timing, cpu_seconds=cpu_seconds, input_cpu_seconds=alone)
 
 
 if __name__ == "__main__":

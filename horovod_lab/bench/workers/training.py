@@ -44,10 +44,10 @@ def available_bytes(meminfo: str | None = None, cgroup: Path = Path("/sys/fs/cgr
     free = int(fields["MemAvailable"].split()[0]) * 1024
     try:
         limit = (cgroup / "memory.max").read_text().strip()
-        used = int((cgroup / "memory.current").read_text())
+        occupied = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):
         return free
-    return free if limit == "max" else min(free, int(limit) - used)
+    return free if limit == "max" else min(free, int(limit) - occupied)
 
 
 def require_memory(rank: Rank, model: str, bytes_each: int) -> None:

@@ -26,11 +26,11 @@ def flatten(parameters: list[torch.nn.Parameter], parts: int) -> tuple[torch.Ten
     gradients = torch.zeros_like(values)
     start = 0
     for parameter in parameters:
-        mine = slice(start, start + parameter.numel())
-        values[mine] = parameter.detach().reshape(-1)
-        parameter.data = values[mine].view_as(parameter)
-        parameter.grad = gradients[mine].view_as(parameter)
-        start = mine.stop
+        place = slice(start, start + parameter.numel())
+        values[place] = parameter.detach().reshape(-1)
+        parameter.data = values[place].view_as(parameter)
+        parameter.grad = gradients[place].view_as(parameter)
+        start = place.stop
     return values, gradients
 
 

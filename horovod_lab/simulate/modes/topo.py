@@ -86,14 +86,14 @@ class Topo(Training):
     def perform(self, complete: np.ndarray, now: float, size: float) -> float:
         """A bucket of `size` bytes, from where each rank has it complete."""
         ordered = self.order(complete)
-        begun = np.full(self.cores.shape, max(ordered, self.free))
+        begin = np.full(self.cores.shape, max(ordered, self.free))
         if ordered > self.free:
-            begun += self.wake_up()
+            begin += self.wake_up()
         self.record("asleep", self.data_end if self.moves else self.step_start, ordered)
         if self.shared_thread:
-            begun += self.hand_over(self.ranks)
-        self.record("overslept", ordered, begun)
-        start = max(now, float(begun.max()))
+            begin += self.hand_over(self.ranks)
+        self.record("overslept", ordered, begin)
+        start = max(now, float(begin.max()))
         self.compute(now, start)
         while self.shared_thread and self.round_begin < ordered:  # the round was there first
             end = max(start, self.event)

@@ -26,7 +26,7 @@ Then = Callable[[float], None]  # is told the time
 
 @dataclass
 class Job:
-    left: float  # CPU seconds
+    remaining: float  # CPU seconds
     then: Then
 
 
@@ -38,7 +38,7 @@ class Thread:
 
     def end(self, now: float, rate: float) -> float:
         """When the first job is done, by a thread that gets `rate` of a core."""
-        return now + self.jobs[0].left / rate if self.jobs else math.inf
+        return now + self.jobs[0].remaining / rate if self.jobs else math.inf
 
 
 class InternodeTopo(Topo):
@@ -55,8 +55,8 @@ class InternodeTopo(Topo):
 
     def train(self) -> None:
         cores, now = self.cores, self.step_start
-        complete = self.ended = 0
-        while self.ended < self.buckets:
+        complete = self.buckets_through = 0
+        while self.buckets_through < self.buckets:
             running, rate = self.running()
             busy = rate > 0
             end = min(self.event, now + cores.until_leaving(running, busy),
@@ -96,7 +96,7 @@ class InternodeTopo(Topo):
             if thread.end(now, rate) <= end + TOLERANCE:
                 over.append(thread.jobs.popleft().then)
             elif thread.jobs:
-                thread.jobs[0].left -= rate * (end - now)
+                thread.jobs[0].remaining -= rate * (end - now)
         while self.coming and self.coming[0][0] <= end + TOLERANCE:
             over.append(heapq.heappop(self.coming)[-1])
         for then in over:
@@ -130,30 +130,30 @@ class InternodeTopo(Topo):
 
     def reduce_between_nodes(self, now: float) -> None:
         """The link of a node carries what all of its ranks send, one bucket after the other."""
-        sent = self.part.bytes * self.group / self.p.link_bandwidth
-        self.wire = through = max(self.wire, now) + sent
+        seconds = self.part.bytes * self.group / self.p.link_bandwidth
+        self.wire = through = max(self.wire, now) + seconds
         self.give(self.of_messages, self.work_of_messages(),
-                  lambda done: self.under_way(now, max(done, through)), now)
+                  lambda end: self.under_way(now, max(end, through)), now)
 
-    def under_way(self, begun: float, moved: float) -> None:
+    def under_way(self, begin: float, moved: float) -> None:
         """Messages that wait for each other take `hop` each, however little they carry."""
         hop = self.messages.hop
-        end = max(moved + self.part.exposed * hop, begun + self.part.hops * hop)
-        self.at(end, lambda now: self.show_sums(begun, now))
+        end = max(moved + self.part.exposed * hop, begin + self.part.hops * hop)
+        self.at(end, lambda now: self.show_sums(begin, now))
 
-    def show_sums(self, begun: float, now: float) -> None:
+    def show_sums(self, begin: float, now: float) -> None:
         _, after = costs.halves(self.group, self.size)
         if self.group == 1:
-            self.end(begun, now)
+            self.end(begin, now)
         else:
-            self.give(self.of_node, self.work_of(after), lambda now: self.end(begun, now), now)
+            self.give(self.of_node, self.work_of(after), lambda now: self.end(begin, now), now)
 
-    def end(self, begun: float, now: float) -> None:
-        self.ended += 1
+    def end(self, begin: float, now: float) -> None:
+        self.buckets_through += 1
         self.result.cycles += 1
-        self.moves.append((max(begun, self.data_end), now))
+        self.moves.append((max(begin, self.data_end), now))
         self.data_end = max(self.data_end, now)
-        self.record("data", begun, now)
+        self.record("data", begin, now)
 
     def work_of_messages(self) -> float:
         """CPU seconds of a rank. It is woken where it has no other chunk to go on with."""

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("matplotlib")
 from matplotlib.colors import to_rgba
 
-from horovod_lab.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, interval, of_modes
+from horovod_lab.bench.worker_job import LIMIT, MODES, MPI_YIELD, YIELDING, gs_interval, of_modes
 from horovod_lab.style import OTHER_SERIES, series_colour, series_line
 from horovod_opt import cli
 
@@ -37,7 +37,7 @@ def test_how_often_gs_agrees_is_part_of_a_series(monkeypatch):
     found = {one.name: one.environ()["HOROVOD_OPT_GS_INTERVAL"]
              for one in of_modes("gs,gs/5,gs/50,gs+nbcs/2")}
     assert found == {"gs": "7", "gs, every 5": "5", "gs, every 50": "50", "gs+nbcs, every 2": "2"}
-    assert [interval(name) for name in found] == [1, 5, 50, None]
+    assert [gs_interval(name) for name in found] == [1, 5, 50, None]
 
 
 def test_who_does_not_say_how_mpi_waits_has_what_the_environment_says(monkeypatch):
