@@ -41,7 +41,7 @@ def cpu_model(cpuinfo: str | None = None) -> str:
     if "model name" not in fields:
         return platform.machine()
     numbers = [f"{word} {fields[name]}" for word, name in (("family", "cpu family"),
-                                                          ("model", "model")) if name in fields]
+                                                           ("model", "model")) if name in fields]
     vectors = [name for name in VECTORS if name in fields.get("flags", "").split()]
     return ", ".join([fields["model name"], *numbers, *vectors[:1]])
 

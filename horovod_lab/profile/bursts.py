@@ -36,7 +36,7 @@ class Burst:
     def only(self, background: Mapping[int, Collection[int]]) -> Burst:
         """Without what turned out to be no background thread: `background` by a rank's pid."""
         threads = {pid: [thread for thread in self.threads.get(pid, ()) if thread.tid in tids]
-                for pid, tids in background.items()}
+                   for pid, tids in background.items()}
         return Burst(self.start, {pid: readings for pid, readings in threads.items() if readings})
 
 

@@ -49,7 +49,7 @@ def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
     """Those that anything was measured of, in the order of CELLS."""
     for (workload, layout), names in CELLS.items():
         of_cell = [job for job in measurements
-                if (job["workload"], job["layout"]) == (workload, layout.name)]
+                   if (job["workload"], job["layout"]) == (workload, layout.name)]
         if not of_cell:
             continue
         of_steps = [job for job in of_cell if "step_seconds" in job]

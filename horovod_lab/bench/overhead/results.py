@@ -59,7 +59,7 @@ def rows(measurements: Sequence[dict]) -> Iterator[Row]:
             cell = [m for m in of_workload if m["ranks"] == ranks]
             names = dict.fromkeys(m["series"] for m in cell)
             by_series = {name: by_round(cell, name, lambda m: m["metrics"][metric.key])
-                     for name in names}
+                         for name in names}
             for series in sorted(names, key=limit_and_base_first):
                 values = by_series[series]
                 against = compare(values, by_series.get(BASE, {}), metric.against)

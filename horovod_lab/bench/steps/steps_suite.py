@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     jobs = order(options.only, options.modes, options.ranks, options.rounds,
-                    document["machine"]["cores"])
+                 document["machine"]["cores"])
     return Steps(jobs, document, path, options).run()
 
 

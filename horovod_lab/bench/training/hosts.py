@@ -83,7 +83,7 @@ def from_slurm(environ: Mapping[str, str]) -> Hosts:
                          "remedy: name them with --hosts") from error
     tasks = environ.get("SLURM_TASKS_PER_NODE") or environ.get("SLURM_JOB_CPUS_PER_NODE", "")
     capacities = [int(match[1]) for match in re.finditer(r"(\d+)(?:\(x(\d+)\))?", tasks)
-             for _ in range(int(match[2] or 1))]
+                  for _ in range(int(match[2] or 1))]
     if len(capacities) != len(names):
         raise HostsError(f"Slurm has {len(names)} hosts, but tasks for {len(capacities)} "
                          f"({tasks!r}); remedy: name them with --hosts")

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     planned_jobs = jobs.order(cells, series, options.rounds, document["machine"]["cores"],
-                         options.peers)
+                              options.peers)
     return Training(planned_jobs, setup, document, path).run()
 
 

@@ -49,7 +49,7 @@ def build(rank: Rank) -> tf.keras.Model:
     model = NETWORKS[options.model](*([options.pixels] if options.pixels else []))
     values = sum(layer.count_params() for layer in model.layers)
     activations = sum(tf.TensorShape(layer.output.shape[1:]).num_elements()
-               for layer in model.layers if layer.trainable_weights)
+                      for layer in model.layers if layer.trainable_weights)
     # Weights, gradients and their sums; of the activations those that the gradients need.
     training.require_memory(rank, options.model, 4 * (3 * values + options.batch * activations))
     return model
