@@ -22,13 +22,13 @@ from horovod_lab.report.source import Beside
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """One for each layout in which nothing limits the network."""
-    compared = []
-    for cell in (cell for one in documents for cell in cells(one["measurements"])):
+    besides = []
+    for cell in (cell for document in documents for cell in cells(document["measurements"])):
         best = cell.best(OTHERS)
         speed = best and cell.speed(TOPO, best)
         if cell.workload.name == "resnet50" and cell.layout.megabits is None and speed:
-            compared.append(Beside(GAIN[TOPO], speed.median - 1, f"{cell.layout}, over {best}"))
-    return compared
+            besides.append(Beside(GAIN[TOPO], speed.median - 1, f"{cell.layout}, over {best}"))
+    return besides
 
 
 STUDY = Study(

@@ -70,7 +70,7 @@ class RealRuns:
         document = documents.new("cis-window", ["python", "experiments/cis_window.py"])
         document |= {"ranks": options.ranks, "pixels": options.pixels, "batch": options.batch,
                      "networks": []}
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             with end_as_by_ctrl_c():
                 make_images(IMAGES)
@@ -85,7 +85,7 @@ class RealRuns:
         except KeyboardInterrupt:
             console.print("Interrupted: nothing is kept.")
             return INTERRUPTED
-        document["seconds"] = round(time.monotonic() - started, 1)
+        document["seconds"] = round(time.monotonic() - start, 1)
         documents.save(folder / f"{FILE}.json", document)
         show(section(document), folder)
         return 0
@@ -99,8 +99,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "--images", str(IMAGES)], options.ranks, options.timeout)
     metrics, per_rank = result["metrics"], result["per_rank"]
 
-    def mean(what: str) -> float:
-        return statistics.fmean(per_rank[what])
+    def mean(name: str) -> float:
+        return statistics.fmean(per_rank[name])
 
     buckets, = {tuple(of_rank) for of_rank in per_rank["buckets"]}
     return {"network": name, "nodes": per_rank["nodes"][0], "edges": per_rank["edges"][0],
@@ -152,8 +152,8 @@ def picture(document: dict[str, Any]) -> Picture:
     return Picture(FILE, STUDY.title, "Chapter 6.4.2 of the source.", figure)
 
 
-def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
-    rows = [(document, row) for document in found for row in document["networks"]]
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    rows = [(document, row) for document in documents for row in document["networks"]]
     return [
         *(Beside(CIS_WINDOW_SHARE[row["network"]], row["window"],
                  f"{document['ranks']} ranks, real input")

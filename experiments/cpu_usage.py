@@ -52,10 +52,10 @@ class Profiles:
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """Means over ranks."""
-    return [Beside(BACKGROUND_CPU[one["label"]],
-                   statistics.fmean(cpu(rank, BACKGROUND) for rank in one["ranks"]) / 100,
-                   f"ResNet50, {one['job']['ranks']} ranks")
-            for one in documents if one["label"] in BACKGROUND_CPU]
+    return [Beside(BACKGROUND_CPU[document["label"]],
+                   statistics.fmean(cpu(rank, BACKGROUND) for rank in document["ranks"]) / 100,
+                   f"ResNet50, {document['job']['ranks']} ranks")
+            for document in documents if document["label"] in BACKGROUND_CPU]
 
 
 STUDY = Study(

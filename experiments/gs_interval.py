@@ -27,14 +27,14 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     for row in whole_steps(documents):
         if gs_interval(row.series) and row.gain:
             by_cell.setdefault(row.cell, []).append(row)
-    compared = []
-    for cell, found in by_cell.items():
-        fastest = max(found, key=lambda row: row.gain.mean)
-        alike = [str(gs_interval(row.series)) for row in found
+    besides = []
+    for cell, rows in by_cell.items():
+        fastest = max(rows, key=lambda row: row.gain.mean)
+        alike = [str(gs_interval(row.series)) for row in rows
                  if row is not fastest and _overlap(row.gain, fastest.gain)]
         also = f"; no slower within the intervals: {', '.join(alike)}" if alike else ""
-        compared.append(Beside(GS_INTERVAL, gs_interval(fastest.series), f"{cell}{also}"))
-    return compared
+        besides.append(Beside(GS_INTERVAL, gs_interval(fastest.series), f"{cell}{also}"))
+    return besides
 
 
 def _overlap(slower: ConfidenceInterval, faster: ConfidenceInterval) -> bool:

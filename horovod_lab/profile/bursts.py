@@ -46,7 +46,7 @@ class Bursts:
         self.seconds = 0.0  # in all bursts, also those that were given up
         self._proc = proc
         self._next: float | None = None
-        self._taken = 0
+        self._count = 0
         self._every = 1
 
     def due(self, now: float, complete: bool) -> bool:
@@ -65,8 +65,8 @@ class Bursts:
         now = time.monotonic()
         self.seconds += now - burst.start
         self._next = now + cost / BUDGET
-        self._taken += 1
-        if (self._taken - 1) % self._every == 0:
+        self._count += 1
+        if (self._count - 1) % self._every == 0:
             self.bursts.append(burst)
         if len(self.bursts) > MOST_BURSTS:
             self.bursts = self.bursts[::2]

@@ -44,13 +44,13 @@ class Classes:
 
     def __init__(self, before: Sequence[tuple[str, str]] = ()):
         self._rows = (*before, *TABLE)
-        self._known: dict[str, str] = {}
+        self._by_name: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        if name not in self._known:
-            self._known[name] = next(
+        if name not in self._by_name:
+            self._by_name[name] = next(
                 (class_ for pattern, class_ in self._rows if fnmatchcase(name, pattern)), REST)
-        return self._known[name]
+        return self._by_name[name]
 
 
 def read_classes(path: Path) -> Classes:

@@ -23,7 +23,7 @@ class Screen:
         self._console = console
         self._lock = threading.Lock()
         self._text = ""
-        self._drawn = 0  # lines
+        self._lines = 0
         self._at_line_start = True
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -45,14 +45,14 @@ class Screen:
             self._draw()
 
     def _erase(self) -> None:
-        if self._drawn:
-            _write_all(self._console.file.fileno(), f"\x1b[{self._drawn}A\r\x1b[J".encode())
-            self._drawn = 0
+        if self._lines:
+            _write_all(self._console.file.fileno(), f"\x1b[{self._lines}A\r\x1b[J".encode())
+            self._lines = 0
 
     def _draw(self) -> None:
         if self._text and self._at_line_start:
             _write_all(self._console.file.fileno(), self._text.encode())
-            self._drawn = self._text.count("\n")
+            self._lines = self._text.count("\n")
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

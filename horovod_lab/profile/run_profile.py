@@ -59,7 +59,7 @@ class Profile:
             self._sample()
         finally:
             self._seconds = time.monotonic() - self._began
-            self._used = time.process_time() - cpu_before
+            self._cpu_seconds = time.process_time() - cpu_before
             self.status = self.job.end()
             if self._screen:
                 self._screen.show(None)
@@ -135,8 +135,9 @@ class Profile:
                                 if name.startswith(SETTINGS)},
             },
             "label": label, "interval_seconds": self._interval,
-            "sampler": {"cpu_percent": round(100 * self._used / self._seconds, 3),
-                        "cpu_seconds": round(self._used, 3), "samples": self._sampler.samples,
+            "sampler": {"cpu_percent": round(100 * self._cpu_seconds / self._seconds, 3),
+                        "cpu_seconds": round(self._cpu_seconds, 3),
+                        "samples": self._sampler.samples,
                         "burst_seconds": round(self._bursts.seconds, 3)},
             **describe(ranks, self._began, self._joined(), self._bursts),
         }

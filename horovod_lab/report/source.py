@@ -33,7 +33,7 @@ def beside_the_source(documents: Sequence[dict[str, Any]]) -> Section:
         "Beside the source", "What the dissertation measured on Summit, and this machine.",
         [Grid("The source's figures, and those of this machine",
               ("", "source", "here", "where here"),
-              [(beside.reported.what, beside.reported.text(),
+              [(beside.reported.label, beside.reported.text(),
                 beside.reported.show(beside.here), beside.at) for beside in besides],
               "Source: Pumma 2019, Chapters 6.2.3 to 6.4.1, up to 24,576 GPUs. CPU training on few "
               "cores is another case than GPUs with seven cores each: expect the direction, not "

@@ -36,7 +36,7 @@ class Cores:
         per_domain = min(p.ranks_per_domain, ranks)
         self.shape = (ranks // per_domain, per_domain)
         self.parameters, self.yields, self.waiting_share = p, yields, waiting_share
-        self.cores = self.left_to_share()
+        self.cores = self.cores_to_share()
         self.pool = round(p.input_threads * self.cores / p.cores)
         self.demand = p.compute_threads + self.pool * p.input_duty
         # By the number of ranks of a domain that are in their window.
@@ -52,7 +52,7 @@ class Cores:
         self.working = False
         self.background_seconds = 0.0  # CPU time of all background threads
 
-    def left_to_share(self) -> float:
+    def cores_to_share(self) -> float:
         """How many cores of a domain all threads share."""
         return self.parameters.cores
 

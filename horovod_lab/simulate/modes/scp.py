@@ -26,7 +26,7 @@ class PartitionedCores(Cores):
 
     taken_by_spinner = 0
 
-    def left_to_share(self) -> float:
+    def cores_to_share(self) -> float:
         ranks = self.shape[1]
         cores = self.parameters.cores - ranks
         if cores < ranks:

@@ -85,14 +85,14 @@ def test_ranks_read_different_records_without_end(images):
     module, folder = images
     labels = []
     for rank in range(2):
-        seen = set()
+        classes = set()
         data = module.training_images(folder, 2, 32, rank, 2)
         for _ in range(6):  # 12 images of 4 that this rank has
             batch, numbers = next(data)
             assert batch.shape == (2, 32, 32, 3)
             assert 0.0 <= float(batch.numpy().min()) < float(batch.numpy().max()) <= 1.0
-            seen |= set(numbers.numpy().tolist())
-        labels.append(seen)
+            classes |= set(numbers.numpy().tolist())
+        labels.append(classes)
     assert not labels[0] & labels[1]
     assert labels[0] | labels[1] == set(range(8))
 

@@ -76,10 +76,10 @@ def test_a_failing_job_shows_the_end_of_its_stderr():
 
 
 def test_a_failing_process_ends_the_others_of_its_job():
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(launch.JobFailed, match="exit code 1"):
         run_python("import time; time.sleep(60)", "raise SystemExit(1)")
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - start < 30
 
 
 def test_a_hanging_job_is_killed_with_all_that_it_started(tmp_path):
@@ -229,14 +229,14 @@ def test_cpu_model_of_cpuinfo():
     assert machine.cpu_model("Hardware\t: a board\n") == platform.machine()
 
 
-def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:
+def entry(series: str, number: int, images: float, ranks: int = 2) -> dict:
     return {"workload": "resnet50", "ranks": ranks, "series": series, "round": number,
             "metrics": {"images_per_second": images, "memory_mib": 1000.0}}
 
 
 MEASUREMENTS = [
-    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(LIMIT, 0, 30.0),
-    measured("gs", 1, 12.0), measured("off", 1, 8.0),
+    entry("gs", 0, 20.0), entry("off", 0, 10.0), entry(LIMIT, 0, 30.0),
+    entry("gs", 1, 12.0), entry("off", 1, 8.0),
     {"workload": "resnet50", "ranks": 2, "series": "gs", "round": 2, "failed": "killed"},
     {"workload": "resnet50", "ranks": 2, "series": "nbcs", "round": 0, "failed": "killed"},
     {"workload": "idle", "ranks": 2, "series": "off", "round": 0, "metrics": {

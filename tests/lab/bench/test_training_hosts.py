@@ -55,8 +55,8 @@ def scontrol(tmp_path, monkeypatch):
 @pytest.mark.parametrize("tasks, capacities", [("6(x3)", (6, 6, 6)), ("6(x2),1", (6, 6, 1)),
                                                ("1,2,3", (1, 2, 3))])
 def test_slurms_allocation(scontrol, tasks, capacities):
-    found = hosts.from_slurm({"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": tasks})
-    assert found.capacities == tuple(zip(("n1", "n2", "n3"), capacities))
+    allocation = hosts.from_slurm({"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": tasks})
+    assert allocation.capacities == tuple(zip(("n1", "n2", "n3"), capacities))
 
 
 def test_slurm_without_tasks(scontrol):

@@ -19,10 +19,10 @@ CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
 def native(file: str, name: str) -> int:
     """The value of a constant: a whole number, shifted or not, or a duration in its unit."""
     kind = r"(?:constexpr [\w:]+ (?:\w+\(\d+\), )?|int64_t )"
-    found = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
+    match = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
                       (CSRC / file).read_text())
-    assert found, f"{file} has no {name}"
-    return int(found[1]) << int(found[2] or 0)
+    assert match, f"{file} has no {name}"
+    return int(match[1]) << int(match[2] or 0)
 
 
 @pytest.mark.parametrize("file, name, number", [

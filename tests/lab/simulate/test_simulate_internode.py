@@ -62,8 +62,8 @@ def test_messages_that_cost_nothing_leave_the_computation(hosts, per_host, cores
 @pytest.mark.parametrize("hosts, per_host", [(2, 1), (4, 1), (2, 2)])
 def test_a_full_link_carries_what_all_ranks_of_a_node_send(hosts, per_host):
     p = virtual_hosts(hosts, per_host, 8, link_bandwidth=1e8)
-    sent = 4 * per_host * nonblocking_allreduce(hosts, 4 * MIB / per_host).bytes
-    assert step(p, hosts * per_host) == pytest.approx(COMPUTE + sent / 1e8)
+    bytes_sent = 4 * per_host * nonblocking_allreduce(hosts, 4 * MIB / per_host).bytes
+    assert step(p, hosts * per_host) == pytest.approx(COMPUTE + bytes_sent / 1e8)
 
 
 def test_a_full_link_is_busy_while_the_framework_computes():
@@ -162,9 +162,9 @@ def test_two_threads_of_a_rank_share_the_core_that_scp_gives_them():
     ("message_cpu_seconds_per_byte", (0, 1e-9, 1e-8)), ("link_bandwidth", (1e15, 1e9, 1e8, 1e7)),
     ("gradient_bytes", (8 * MIB, 16 * MIB, 64 * MIB))])
 def test_what_costs_more_takes_longer(hosts, per_host, name, values):
-    others = {"message_cpu_seconds_per_byte": 1e-9, "hop_inter_seconds": 1e-4,
-              "gradient_window": 0.5, "data_cpu_seconds_per_byte": 1e-10}
-    steps = [step(virtual_hosts(hosts, per_host, 2, **{**others, name: value}), hosts * per_host)
+    rest = {"message_cpu_seconds_per_byte": 1e-9, "hop_inter_seconds": 1e-4,
+            "gradient_window": 0.5, "data_cpu_seconds_per_byte": 1e-10}
+    steps = [step(virtual_hosts(hosts, per_host, 2, **{**rest, name: value}), hosts * per_host)
              for value in values]
     assert all(a <= b + 1e-9 for a, b in zip(steps, steps[1:])), steps
     assert steps[0] < steps[-1]
