@@ -16,7 +16,6 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 from building import BuildError, environment, native, source_tree
-from building.tensorflow_flags import find_tensorflow
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
@@ -29,8 +28,8 @@ def say(text: str) -> None:
         print(f"horovod-opt: {line}", flush=True)
 
 
-def _has_horovod(found) -> bool:
-    return isinstance(found, environment.Environment)
+def _has_horovod(host) -> bool:
+    return isinstance(host, environment.Environment)
 
 
 class Build(build):
@@ -39,10 +38,10 @@ class Build(build):
     def run(self):
         try:
             shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left behind
-            found = self._look_around()
-            self.distribution.environment = found
-            say(found.summary())
-            if _has_horovod(found):
+            host = self._look_around()
+            self.distribution.environment = host
+            say(host.summary())
+            if _has_horovod(host):
                 say("fetching and patching upstream")
                 source_tree.prepare(UPSTREAM)
             super().run()
@@ -75,31 +74,31 @@ class BuildExt(build_ext):
     """Compiles the native libraries and records what was built for `horovod-opt doctor`."""
 
     def run(self):
-        found = self.distribution.environment
+        host = self.distribution.environment
         target = Path(self.build_lib)
         say("compiling the input side's library")
-        native.compile_reader(found.compiler, found.variables, BUILD, target)
-        _compile_kernel(found, target)
-        built = {"horovod": _has_horovod(found), "compiler": found.compiler}
-        if _has_horovod(found):
-            native.compile_libraries(found, UPSTREAM, BUILD, target, say)
-            built.update(frameworks=found.frameworks, mpicxx=str(found.mpicxx or ""),
-                         gloo=found.gloo,
-                         gpu_operations=found.variables.get("HOROVOD_GPU_OPERATIONS", ""))
+        native.compile_reader(host.compiler, host.variables, BUILD, target)
+        _compile_kernel(host, target)
+        built = {"horovod": _has_horovod(host), "compiler": host.compiler}
+        if _has_horovod(host):
+            native.compile_libraries(host, UPSTREAM, BUILD, target, say)
+            built.update(frameworks=host.frameworks, mpicxx=str(host.mpicxx or ""),
+                         gloo=host.gloo,
+                         gpu_operations=host.variables.get("HOROVOD_GPU_OPERATIONS", ""))
         (target / "horovod_opt" / "build.json").write_text(json.dumps(built, indent=2))
         say("built for:")
-        say(found.summary())
+        say(host.summary())
 
 
-def _compile_kernel(found, target: Path) -> None:
+def _compile_kernel(host, target: Path) -> None:
     """For the TensorFlow that is there. What has none goes on in Python."""
-    tensorflow = find_tensorflow(found.variables)
+    tensorflow = native.find_tensorflow(host.variables)
     if tensorflow is None:
         say("no TensorFlow, so no kernel: batches for one that comes later will be made in Python")
         return
     say(f"compiling the input side's kernel for TensorFlow {tensorflow.version}")
     try:
-        native.compile_kernel(tensorflow, found.compiler, found.variables, BUILD, target)
+        native.compile_kernel(tensorflow, host.compiler, host.variables, BUILD, target)
     except BuildError as error:
         say(f"no kernel: {error}; batches for TensorFlow will be made in Python")
 

@@ -20,13 +20,13 @@ class Toolkit:
 
 def find_toolkit(variables: Mapping[str, str]) -> Toolkit | None:
     """By what nvcc says of itself: it may be called through a link or a script from elsewhere."""
-    named = [f"{variables[name]}/bin/nvcc" for name in HOMES if variables.get(name)]
-    for name in [*named, "nvcc", "/usr/local/cuda/bin/nvcc"]:
+    candidates = [f"{variables[name]}/bin/nvcc" for name in HOMES if variables.get(name)]
+    for name in [*candidates, "nvcc", "/usr/local/cuda/bin/nvcc"]:
         nvcc = shutil.which(name, path=variables.get("PATH"))
         if nvcc is None:
             continue
-        version = re.search(r"release (\d+\.\d+)", _said(nvcc, "--version"))
-        top = re.search(r"^#\$ TOP=(.+)$", _said(nvcc, "--dryrun", "-x", "cu", "-c", "/dev/null"),
+        version = re.search(r"release (\d+\.\d+)", _ask(nvcc, "--version"))
+        top = re.search(r"^#\$ TOP=(.+)$", _ask(nvcc, "--dryrun", "-x", "cu", "-c", "/dev/null"),
                         re.MULTILINE)
         if version and top:
             return Toolkit(version[1], str(Path(top[1].strip()).resolve()))
@@ -45,7 +45,7 @@ def major(version: str) -> int:
     return int(version.partition(".")[0])
 
 
-def _said(*command: str) -> str:
+def _ask(*command: str) -> str:
     result = subprocess.run(command, check=False, text=True, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return result.stdout

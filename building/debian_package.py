@@ -20,7 +20,7 @@ class NotAvailable(Exception):
     """The package is not to be had here. The message says why."""
 
 
-def unpacked(package: str, cache: Path) -> Path:
+def unpack(package: str, cache: Path) -> Path:
     """The folder under which the package's files lie as they would under /.
 
     `cache` is created when it is needed. Raises NotAvailable.
@@ -70,6 +70,6 @@ def _apt(folder: Path, *arguments: str) -> str:
 
 if __name__ == "__main__":
     try:
-        unpacked(sys.argv[1], Path(sys.argv[2]))
+        unpack(sys.argv[1], Path(sys.argv[2]))
     except NotAvailable as error:
         sys.exit(str(error))

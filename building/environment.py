@@ -79,7 +79,7 @@ class Environment:
     def summary(self) -> str:
         frameworks = ", ".join(f"{name} {version}" for name, version in self.frameworks.items())
         lines = [f"frameworks   {frameworks}",
-                 *(f"not tested   {each}" for each in self.untested),
+                 *(f"not tested   {framework}" for framework in self.untested),
                  f"MPI          {self.mpicxx or 'no (no mpicxx, or HOROVOD_WITHOUT_MPI=1)'}",
                  f"Gloo         {'yes' if self.gloo else 'no (HOROVOD_WITHOUT_GLOO=1)'}",
                  f"compiler     {self.compiler}",
@@ -115,15 +115,15 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
     `supported`: the extras of pyproject.toml, which say which versions of the frameworks are.
     """
     variables = _variables(environ)
-    installed = _installed(variables)
+    installed = _list_installed(variables)
     if "horovod" in installed:
         version, folder = installed["horovod"]
         raise BuildError(f"horovod {version} is already installed in {folder}; horovod-opt brings "
                          f"its own horovod: run '{sys.executable} -m pip uninstall horovod' first")
     frameworks = _frameworks(installed, variables)
-    untested = []
+    warnings = []
     for framework in frameworks:
-        untested += _untested(framework, installed, supported or {}, variables)
+        warnings += _check_version(framework, installed, supported or {}, variables)
         # CMake then fails if it cannot find one, instead of building without it.
         variables[f"HOROVOD_WITH_{FRAMEWORKS[framework][1]}"] = "1"
     mpicxx = _mpicxx(variables)
@@ -143,7 +143,7 @@ def discover(environ=os.environ, supported: Mapping[str, Sequence[str]] | None =
         frameworks=frameworks, mpicxx=mpicxx, gloo=gloo,
         compiler=_compiler(_standard(frameworks), variables),
         python_include=_python_include(installed) if "PyTorch" in frameworks else None,
-        nccl_home=nccl_home, variables=variables, untested=tuple(untested),
+        nccl_home=nccl_home, variables=variables, untested=tuple(warnings),
         without_cuda=without_cuda)
 
 
@@ -163,14 +163,14 @@ def _without_isolation(environ) -> dict[str, str]:
     return variables
 
 
-def _installed(variables) -> dict[str, list]:
+def _list_installed(variables) -> dict[str, list]:
     output = subprocess.run([sys.executable, "-c", INSPECT], env=variables, check=True,
                             stdout=subprocess.PIPE, text=True, cwd="/").stdout
     return json.loads(output)
 
 
 def _frameworks(installed, variables) -> dict[str, str]:
-    found = {}
+    versions = {}
     for framework, (distributions, name) in FRAMEWORKS.items():
         version = next((installed[d][0] for d in distributions if d in installed), None)
         required = variables.get(f"HOROVOD_WITH_{name}") == "1"
@@ -179,40 +179,40 @@ def _frameworks(installed, variables) -> dict[str, str]:
             raise BuildError(f"HOROVOD_WITH_{name}=1, but {framework} is not installed in "
                              f"{sys.prefix}: pip install {distributions[0]} first")
         if version is not None and not excluded:
-            found[framework] = version
-    if not found:
+            versions[framework] = version
+    if not versions:
         raise BuildError(f"no framework found in {sys.prefix}: install tensorflow, tensorflow-cpu "
                          "or torch there first, by a pip command of its own (or unset "
                          "HOROVOD_WITHOUT_TENSORFLOW, HOROVOD_WITHOUT_PYTORCH), then install "
                          "horovod-opt")
-    return found
+    return versions
 
 
-def _untested(framework: str, installed, supported: Mapping[str, Sequence[str]], variables
-              ) -> list[str]:
+def _check_version(framework: str, installed, supported: Mapping[str, Sequence[str]], variables
+                   ) -> list[str]:
     """In words, the versions out of bounds that HOROVOD_OPT_ANY_VERSION=1 lets through; raises
     BuildError without it. A release candidate or a build of a release counts as that release."""
     distributions, name = FRAMEWORKS[framework]
-    distribution = next(each for each in distributions if each in installed)
-    found = installed[distribution][0]
-    version = Version(Version(found).base_version)
-    through = []
+    distribution = next(candidate for candidate in distributions if candidate in installed)
+    number = installed[distribution][0]
+    version = Version(Version(number).base_version)
+    warnings = []
     for requirement in map(Requirement, supported.get(distributions[0], ())):
         if version in requirement.specifier:
             continue
         if variables.get("HOROVOD_OPT_ANY_VERSION") == "1":
-            through.append(f"{framework} {found}; tested: {requirement}")
+            warnings.append(f"{framework} {number}; tested: {requirement}")
             continue
-        bounds = {each.operator: Version(each.version) for each in requirement.specifier}
+        bounds = {bound.operator: Version(bound.version) for bound in requirement.specifier}
         nearest = bounds[">="]
         if version > nearest:  # the last minor release below the upper bound
             nearest = f"{bounds['<'].major}.{bounds['<'].minor - 1}"
-        raise BuildError(f"{framework} {found} is installed, but horovod-opt can be built with "
+        raise BuildError(f"{framework} {number} is installed, but horovod-opt can be built with "
                          f"{requirement} only; the nearest version that works is {nearest}: pip "
                          f"install '{distribution}=={nearest}.*' first, or leave {framework} out "
                          f"(HOROVOD_WITHOUT_{name}=1), or try it untested "
                          "(HOROVOD_OPT_ANY_VERSION=1)")
-    return through
+    return warnings
 
 
 def _mpicxx(variables) -> Path | None:
@@ -251,34 +251,34 @@ def _compiler(standard: Standard, variables) -> str:
 
 def _python_include(installed) -> Path:
     """Folder of Python.h, which PyTorch's headers need. TensorFlow's wheel carries a copy."""
-    own = Path(sysconfig.get_path("include"))
+    include = Path(sysconfig.get_path("include"))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     sites = {entry[1] for name, entry in installed.items() if name.startswith("tensorflow")}
-    carried = [path for site in sites for path in
-               Path(site, "tensorflow/include/external").glob(f"python_*/include/python{version}")]
-    for folder in [own, *carried]:
+    copies = [path for site in sites for path in
+              Path(site, "tensorflow/include/external").glob(f"python_*/include/python{version}")]
+    for folder in [include, *copies]:
         if (folder / "Python.h").is_file():
             return folder
-    raise BuildError(f"PyTorch is installed, but {own}/Python.h is missing: install your system's "
-                     "python3-dev, or build without PyTorch (HOROVOD_WITHOUT_PYTORCH=1)")
+    raise BuildError(f"PyTorch is installed, but {include}/Python.h is missing: install your "
+                     "system's python3-dev, or build without PyTorch (HOROVOD_WITHOUT_PYTORCH=1)")
 
 
 def _settle_cuda(installed, variables) -> str:
     """Names the toolkit, if PyTorch is for CUDA. Returns why CUDA is left out; empty: it is not, or
     PyTorch is for CPUs. Raises BuildError if CUDA is asked for and cannot be used."""
     version, folder = installed["torch"]
-    wanted = cuda.version_of_pytorch(folder)
-    if wanted is None:
+    cuda_version = cuda.version_of_pytorch(folder)
+    if cuda_version is None:
         return ""
     toolkit = cuda.find_toolkit(variables)
-    if toolkit and cuda.major(toolkit.version) == cuda.major(wanted):
+    if toolkit and cuda.major(toolkit.version) == cuda.major(cuda_version):
         variables.setdefault("HOROVOD_CUDA_HOME", toolkit.home)
         return ""
-    found = f"nvcc is {toolkit.version}" if toolkit else "there is no nvcc"
-    reason = f"{found}, and PyTorch {version} is for CUDA {wanted}"
+    compiler = f"nvcc is {toolkit.version}" if toolkit else "there is no nvcc"
+    reason = f"{compiler}, and PyTorch {version} is for CUDA {cuda_version}"
     if any(variables.get(name) for name in (*GPU_VARIABLES, "HOROVOD_CUDA_HOME")):
         raise BuildError(f"{reason}: let HOROVOD_CUDA_HOME name a toolkit of CUDA "
-                         f"{cuda.major(wanted)}, or, to build without GPUs, unset it and "
+                         f"{cuda.major(cuda_version)}, or, to build without GPUs, unset it and "
                          "HOROVOD_GPU_OPERATIONS")
     return f"{reason}; tensors on GPUs end in an error (HOROVOD_CUDA_HOME names a toolkit)"
 

@@ -19,7 +19,7 @@ def make(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            files = debian_package.unpacked("python3-pip-whl", Path(scratch) / "pip")
+            files = debian_package.unpack("python3-pip-whl", Path(scratch) / "pip")
         except debian_package.NotAvailable as error:
             sys.exit(f"{sys.executable} has no ensurepip, and {error}\n"
                      "Install your system's python3-venv.")

@@ -1,19 +1,49 @@
 """Configures and compiles the native libraries with CMake and Ninja, incrementally."""
 
+from __future__ import annotations
+
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from building import BuildError
 from building.environment import Environment
-from building.tensorflow_flags import TensorFlow
 
 ROOT = Path(__file__).parent.parent
 PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
+ASK_TENSORFLOW = """
+import json
+import tensorflow as tf
+print(json.dumps([tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))
+"""
+
+
+@dataclass(frozen=True)
+class TensorFlow:
+    """What a kernel for it is compiled with, in its own words, of tf.sysconfig."""
+
+    version: str
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+
+def find_tensorflow(variables: Mapping[str, str]) -> TensorFlow | None:
+    """None: there is none that can be imported, or HOROVOD_WITHOUT_TENSORFLOW=1."""
+    if variables.get("HOROVOD_WITHOUT_TENSORFLOW") == "1":
+        return None
+    answer = subprocess.run([sys.executable, "-c", ASK_TENSORFLOW], env=dict(variables),
+                            check=False, cwd="/", stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True)
+    if answer.returncode != 0:
+        return None
+    version, compile_flags, link_flags = json.loads(answer.stdout.splitlines()[-1])
+    return TensorFlow(version, tuple(compile_flags), tuple(link_flags))
 
 
 def compile_libraries(env: Environment, source: Path, build: Path, output: Path, say) -> None:
@@ -64,6 +94,7 @@ def _compile_input_side(target: str, version: str, compiler: str, variables: Map
     _call([_tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
            f"-DCMAKE_CXX_COMPILER={_compiler_argument(compiler, variables)}",
+           f"-DPython3_EXECUTABLE={sys.executable}",
            "-DCMAKE_BUILD_TYPE="
            + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"),
            *arguments], variables)
@@ -122,13 +153,13 @@ def _tool(name: str) -> str:
 
 def _run(command, env: Environment, say) -> None:
     """Runs a tool, echoing its output and saying how far Ninja is in steps of a tenth."""
-    said = 0
+    reached = 0
     for line in _output(command, env.variables):
         match = PROGRESS.match(line)
         if match:
             tenth = 10 * int(match[1]) // int(match[2])
-            if tenth > said:
-                said = tenth
+            if tenth > reached:
+                reached = tenth
                 say(f"compiled {match[1]} of {match[2]}")
 
 

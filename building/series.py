@@ -60,9 +60,9 @@ def read_folder(folder: Path) -> list[Path]:
         if name not in present:
             raise BuildError(f"{series} names {name}, which does not exist in its folder; remove "
                              "the line or bring the file back")
-    unnamed = sorted(present - set(names))
-    if unnamed:
-        raise BuildError(f"{series} does not name {', '.join(unnamed)}; add a line for each at its "
+    strays = sorted(present - set(names))
+    if strays:
+        raise BuildError(f"{series} does not name {', '.join(strays)}; add a line for each at its "
                          "place, or remove the file")
     return [folder / name for name in names]
 

@@ -54,13 +54,13 @@ def obtain(environ=os.environ, pin: Pin = None) -> Path:
     if the package index cannot be reached and nothing is cached, or if nothing can be cached.
     """
     pin = pin or read_pin()
-    named = environ.get(FILE_SETTING)
-    if named:
-        return _verified_file(Path(named).expanduser().absolute(), pin)
-    cached = cache_dir(environ) / pin.file_name
-    if not (cached.is_file() and sha256(cached) == pin.sha256):
-        _download(cached, pin, environ)
-    return cached
+    path = environ.get(FILE_SETTING)
+    if path:
+        return _verified_file(Path(path).expanduser().absolute(), pin)
+    archive = cache_dir(environ) / pin.file_name
+    if not (archive.is_file() and sha256(archive) == pin.sha256):
+        _download(archive, pin, environ)
+    return archive
 
 
 def _verified_file(path: Path, pin: Pin) -> Path:
@@ -87,13 +87,13 @@ def _download(target: Path, pin: Pin, environ) -> None:
         result = subprocess.run(command, env=environ, check=False, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
-        downloaded = Path(folder) / pin.file_name
+        archive = Path(folder) / pin.file_name
         if "DO NOT MATCH THE HASHES" in result.stdout:
             raise BuildError(f"the package index serves another {pin.file_name} than the pinned "
                              f"one (SHA-256 {pin.sha256}):\n{result.stdout.strip()}")
-        if result.returncode != 0 or not downloaded.is_file():
+        if result.returncode != 0 or not archive.is_file():
             raise BuildError(
                 f"cannot get {pin.file_name} from the package index that pip is configured for; "
                 f"without an index, set {FILE_SETTING}=/path/to/{pin.file_name}. pip said:\n"
                 + "\n".join(result.stdout.strip().splitlines()[-8:]))
-        shutil.move(downloaded, target)
+        shutil.move(archive, target)

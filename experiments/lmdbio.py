@@ -25,8 +25,8 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     besides = []
     for document in documents:
         nodes, batch = (document["settings"][name] for name in ("nodes", "batch"))
-        for cell in LadderCell.each(document):
-            spreads = [(reported, cell.compared(name, "lmdb", SPEED, ratio))
+        for cell in LadderCell.by_ranks(document):
+            spreads = [(reported, cell.compare(name, "lmdb", SPEED, ratio))
                        for name, reported in LADDER.items()]
             at = f"{cell.ranks} ranks, {nodes} nodes, batch {batch}"
             besides += [Beside(reported, spread.median, at) for reported, spread

@@ -18,8 +18,7 @@ from typing import Any
 from study import Study
 from tools import ROOT, horovod_opt
 
-from horovod_lab.io.suites.stream.jobs import LABELS
-from horovod_lab.io.suites.stream.results import STEP_SECONDS, Kind, StreamCell, cells
+from horovod_lab.io.suites.stream.results import LABELS, STEP_SECONDS, Kind, StreamCell, cells
 from horovod_lab.measuring.literature import HDD, LUSTRE, SPEEDUP, WAITING
 from horovod_lab.report.source import Beside
 

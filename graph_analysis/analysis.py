@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from graph_analysis.bucket_sizes import fuse
-from graph_analysis.concurrency import concurrent_calls, totally_ordered
+from graph_analysis.concurrency import concurrent_calls, find_unordered_pair
 from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
 from graph_analysis.folding import Scalar
-from graph_analysis.gc_pause import collector_paused
-from graph_analysis.graph import Collective, Graph, GraphError
+from graph_analysis.graph import Collective, Graph, GraphError, pause_collector
 from graph_analysis.order import Order
 from graph_analysis.plan import Negotiated, Plan, Slot, nbytes
 from graph_analysis.reductions import ADASUM, DTYPES, REDUCE_OPS
@@ -55,10 +54,10 @@ class Options(NamedTuple):
     threshold: int
     values: Mapping[str, Scalar]
     inline_calls: bool
-    decided: Decisions
+    decisions: Decisions
 
 
-@collector_paused
+@pause_collector
 def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
             values: Optional[Mapping[str, Scalar]] = None,
             inline_calls: bool = True) -> Analysis:
@@ -74,7 +73,7 @@ def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
     regions: list[Region] = []
     options = Options(graph, threshold, values or {}, inline_calls, {})
     counts = _analyze(regions, graph.name, (graph,), "", False, options)
-    return Analysis(tuple(regions), concurrent_calls(graph, options.decided), *counts)
+    return Analysis(tuple(regions), concurrent_calls(graph, options.decisions), *counts)
 
 
 def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negotiated: str,
@@ -83,7 +82,7 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
     those nested in it. `negotiated`: why nothing in it can be planned, if so. `in_loop`: whether
     one of the graphs is part of a loop. Returns how many nodes and edges run."""
     graph = nested[-1]
-    expansion = expand(graph, options.values, options.inline_calls, options.decided)
+    expansion = expand(graph, options.values, options.inline_calls, options.decisions)
     order = Order(expansion)
     constant = constant_collectives(expansion, order.collectives) if in_loop else frozenset()
     # By collective: the process set in whose plan it is, None if it is negotiated.
@@ -96,18 +95,18 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
         process_sets.append(None if reason else collective.process_set)
         if reason:
             unplanned.append(Negotiated(number, instance, reason))
-    planned = sorted({one for one in process_sets if one is not None})
-    for process_set in planned:
-        chosen = [one == process_set for one in process_sets]
-        after = order.nearest(chosen)
+    sets = sorted({number for number in process_sets if number is not None})
+    for process_set in sets:
+        members = [number == process_set for number in process_sets]
+        after = order.nearest(members)
         slots = [_slot(number, *expansion.collectives[node][1:], after[number])
-                 for number, node in enumerate(order.collectives) if chosen[number]]
-        buckets = fuse(slots, order.latest(chosen), options.threshold)
+                 for number, node in enumerate(order.collectives) if members[number]]
+        buckets = fuse(slots, order.latest(members), options.threshold)
         title = f"{name}, process set {process_set}" if process_set else name
-        negotiated_here = tuple(unplanned) if process_set == planned[0] else ()
+        negotiated_here = tuple(unplanned) if process_set == sets[0] else ()
         regions.append(Region(
             title, Plan(title, buckets, negotiated_here, process_set), negotiated_here, ""))
-    if not planned and (unplanned or not regions):
+    if not sets and (unplanned or not regions):
         reason = negotiated or (
             "none of its collectives can be planned" if unplanned else "it has no collectives")
         regions.append(Region(name, None, tuple(unplanned), reason))
@@ -115,9 +114,9 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
     inside = f"{name}/" if graph is not options.main else ""
     sites = {site.node: site for site in expansion.sites}
     running = [sites[node] for node in order.topological if node in sites]
-    unordered = totally_ordered(order.topological, expansion.preds, list(sites))
-    if unordered:
-        first, second = (sites[node].name for node in unordered)
+    pair = find_unordered_pair(order.topological, expansion.preds, list(sites))
+    if pair:
+        first, second = (sites[node].name for node in pair)
         negotiated = f"neither of {first} and {second} waits for the other"
     for site in running:
         for role, body in site.bodies:

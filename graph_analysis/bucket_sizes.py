@@ -18,32 +18,32 @@ def fuse(slots: Sequence[Slot], latest: Mapping[int, int], threshold: int) -> tu
     that is larger has one for itself.
 
     `latest` maps an ID to the largest ID of a slot that it depends on, or -1."""
-    buckets, current, filled = [], [], 0
+    buckets, current, nbytes = [], [], 0
     for slot in slots:
-        reason = current and _closes(current, filled, slot, latest[slot.id], threshold)
+        reason = current and _closes(current, nbytes, slot, latest[slot.id], threshold)
         if reason:
             buckets.append(Bucket(tuple(current), reason))
-            current, filled = [], 0
+            current, nbytes = [], 0
         current.append(slot)
-        filled += slot.nbytes
+        nbytes += slot.nbytes
     if current:
         buckets.append(Bucket(tuple(current), "there is no other tensor"))
     return tuple(buckets)
 
 
-def _closes(current: Sequence[Slot], filled: int, slot: Slot, latest: int,
+def _closes(current: Sequence[Slot], nbytes: int, slot: Slot, latest: int,
             threshold: int) -> Optional[str]:
     first = current[0]
     if latest >= first.id:
-        on, = [other.name for other in current if other.id == latest]
-        return f"{slot.name} depends on {on}"
+        name, = [member.name for member in current if member.id == latest]
+        return f"{slot.name} depends on {name}"
     for field, words in COMMON.items():
-        ours, theirs = getattr(first, field), getattr(slot, field)
-        if ours != theirs:
+        value, next_value = getattr(first, field), getattr(slot, field)
+        if value != next_value:
             if field == "reduce_op":
-                ours, theirs = REDUCE_OPS[ours], REDUCE_OPS[theirs]
-            return f"{slot.name} has another {words}: {theirs or 'none'}, not {ours or 'none'}"
-    if filled + slot.nbytes > threshold:
+                value, next_value = REDUCE_OPS[value], REDUCE_OPS[next_value]
+            return f"{slot.name} has another {words}: {next_value or 'none'}, not {value or 'none'}"
+    if nbytes + slot.nbytes > threshold:
         return (f"{slot.name} ({size(slot.nbytes)}) would make it "
-                f"{size(filled + slot.nbytes)}, over the threshold of {size(threshold)}")
+                f"{size(nbytes + slot.nbytes)}, over the threshold of {size(threshold)}")
     return None

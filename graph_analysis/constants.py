@@ -18,35 +18,35 @@ NEVER = ("Variable", "Random", "Iterator", "Read", "Stateful", "PartitionedCall"
 def constant_collectives(expansion: Expansion, running: Iterable[int]) -> set[int]:
     """The nodes of `running` collectives all of whose inputs may be constants. O(V + E) for all of
     them."""
-    known: dict[int, bool] = {}
+    answers: dict[int, bool] = {}
     bases = [frame.base for frame in expansion.frames]
 
     def inputs(node: int) -> list[int]:
         frame = expansion.frames[bisect_right(bases, node) - 1]
-        own = node - frame.base
-        if own == len(frame.graph):  # the entry of a branch
+        local = node - frame.base
+        if local == len(frame.graph):  # the entry of a branch
             return []
-        op = frame.graph.ops[own]
+        op = frame.graph.ops[local]
         if op == "Const" or op in OF_SHAPES:
-            known[node] = True
-        elif any(part in op for part in NEVER) or not frame.graph.inputs[own]:
-            known[node] = False
+            answers[node] = True
+        elif any(part in op for part in NEVER) or not frame.graph.inputs[local]:
+            answers[node] = False
         else:
-            return [origin(frame, own, k) for k in range(len(frame.graph.inputs[own]))]
+            return [origin(frame, local, k) for k in range(len(frame.graph.inputs[local]))]
         return []
 
     def constant(start: int) -> bool:
         path = [(start, inputs(start))]
         while path:
             node, waiting = path[-1]
-            while waiting and known.get(waiting[-1]):
+            while waiting and answers.get(waiting[-1]):
                 waiting.pop()
-            if node not in known and waiting and waiting[-1] not in known:
+            if node not in answers and waiting and waiting[-1] not in answers:
                 path.append((waiting[-1], inputs(waiting[-1])))
                 continue
-            known.setdefault(node, not waiting)  # what is left is not constant
+            answers.setdefault(node, not waiting)  # what is left is not constant
             path.pop()
-        return known[start]
+        return answers[start]
 
     return {node for node in running if (reads := expansion.reads[node])
-            and all(known[read] if read in known else constant(read) for read in reads)}
+            and all(answers[read] if read in answers else constant(read) for read in reads)}

@@ -59,29 +59,29 @@ def _graph(name: str, source: Mapping, library: Library) -> Graph:
     if len(numbers) < len(nodes):
         raise GraphError(f"{name}: two nodes have the same name.")
 
-    def resolve(owner: Mapping, field: str, where: str) -> Iterator[tuple[int, int]]:
+    def resolve(owner: Mapping, field: str, place: str) -> Iterator[tuple[int, int]]:
         """Node and port of each "node" or "node:port"."""
         for text in owner.get(field, ()):
             producer, colon, port = str(text).rpartition(":")
             if not colon or not re.fullmatch("[0-9]{1,9}", port):
                 producer, port = str(text), "0"
             if producer not in numbers:
-                raise GraphError(f"{name}: {where}{field}: there is no node {text!r}.")
+                raise GraphError(f"{name}: {place}{field}: there is no node {text!r}.")
             yield numbers[producer], int(port)
 
     for number, node in enumerate(nodes):
-        where = f"{node['name']}: "
-        inputs = list(resolve(node, "inputs", where))
+        place = f"{node['name']}: "
+        inputs = list(resolve(node, "inputs", place))
         graph.inputs.append(tuple(producer for producer, _ in inputs))
         graph.ports.update(((number, position), port)
                            for position, (_, port) in enumerate(inputs) if port)
-        graph.controls.append(tuple(before for before, _ in resolve(node, "controls", where)))
+        graph.controls.append(tuple(before for before, _ in resolve(node, "controls", place)))
         for callee in node.get("calls", ()):
             if not isinstance(callee, str):
-                raise GraphError(f"{name}: {where}calls: {callee!r} is not the name of a function.")
+                raise GraphError(f"{name}: {place}calls: {callee!r} is not the name of a function.")
             graph.calls[number] = (*graph.calls.get(number, ()), callee)
         if is_collective(node["op"]):
-            graph.collectives[number] = _collective(node, f"{name}: {where}collective")
+            graph.collectives[number] = _collective(node, f"{name}: {place}collective")
     graph.args = [node for node, _ in resolve(source, "args", "")]
     for field in ("fetches", "outputs"):
         graph.outputs += resolve(source, field, "")
@@ -90,9 +90,9 @@ def _graph(name: str, source: Mapping, library: Library) -> Graph:
     return graph
 
 
-def _collective(node: Mapping, where: str) -> Collective:
+def _collective(node: Mapping, place: str) -> Collective:
     about = dict(node.get("collective", {}))
-    _check(about, COLLECTIVE, where)
+    _check(about, COLLECTIVE, place)
     shape = about.pop("shape", [None])
     static = all(type(dim) is int and 0 <= dim < 2**63 for dim in shape)
     about.setdefault("dtype", "float32")
@@ -100,19 +100,19 @@ def _collective(node: Mapping, where: str) -> Collective:
         try:
             about[field] = float(about[field])
         except OverflowError:
-            raise GraphError(f"{where}: {field} is too large.") from None
+            raise GraphError(f"{place}: {field} is too large.") from None
     if "Allreduce" in node["op"] or "Reducescatter" in node["op"]:
         about = {"reduce_op": SUM, "prescale": 1.0, "postscale": 1.0, **about}
     return Collective(tuple(shape) if static else None, **about)
 
 
-def _check(value: object, fields: Mapping, where: str) -> None:
+def _check(value: object, fields: Mapping, place: str) -> None:
     if not isinstance(value, Mapping):
-        raise GraphError(f"{where}: {value!r} is not an object.")
+        raise GraphError(f"{place}: {value!r} is not an object.")
     for field, content in value.items():
         if field not in fields:
-            raise GraphError(f"{where}: {field!r} is unknown; there are {', '.join(fields)}.")
+            raise GraphError(f"{place}: {field!r} is unknown; there are {', '.join(fields)}.")
         types = fields[field]
         boolean = isinstance(content, bool) and types in (int, (int, float))
         if boolean or not isinstance(content, types):
-            raise GraphError(f"{where}: {field}: {content!r} has the wrong type.")
+            raise GraphError(f"{place}: {field}: {content!r} has the wrong type.")

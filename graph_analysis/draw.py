@@ -10,7 +10,7 @@ from graph_analysis.analysis import Analysis
 from graph_analysis.palette import COLOURS
 from graph_analysis.plan import Bucket, Plan, Slot, size
 
-NAMED = 24  # tensors up to which the picture says names beside IDs
+MOST_NAMES = 24  # tensors up to which the picture says names beside IDs
 # All lengths are in inches.
 GAP, LABEL, MARGIN, TITLE = 0.3, 0.2, 0.15, 0.4
 BESIDE = 1.4  # for what is written beside a bucket
@@ -59,7 +59,7 @@ def draw(source: Union[Plan, Analysis], path: Union[str, PathLike]) -> None:
     for plan in plans:
         boxes = _flow(plan, top + TITLE)
         pictures.append((plan, top, boxes))
-        beside = BESIDE if len(plan.slots) <= NAMED else 0.0
+        beside = BESIDE if len(plan.slots) <= MOST_NAMES else 0.0
         width = max([width, *[box.x + box.width + beside + MARGIN for box in boxes]])
         top = max(box.y + box.height for box in boxes) + GAP
     figure = Figure(figsize=(width, top))
@@ -73,20 +73,20 @@ def draw(source: Union[Plan, Analysis], path: Union[str, PathLike]) -> None:
 def _flow(plan: Plan, top: float) -> list[Box]:
     """The buckets from left to right in lines below each other; a bucket a line if there are few
     tensors."""
-    few = len(plan.slots) <= NAMED
+    few = len(plan.slots) <= MOST_NAMES
     cell = (max(0.5, 0.085 * max(len(_short(slot)) for slot in plan.slots) + 0.15), 0.45) if few \
         else (0.36, 0.28)
     boxes = [Box(bucket, 0, 0, _columns(len(bucket.slots)), cell) for bucket in plan.buckets]
     area = sum((box.width + GAP) * (box.height + GAP + LABEL) for box in boxes)
     line = 0.0 if few else max(math.sqrt(PROPORTION * area), *[box.width for box in boxes], 0.0)
-    placed, x, y, tallest = [], MARGIN, top + LABEL, 0.0
+    result, x, y, tallest = [], MARGIN, top + LABEL, 0.0
     for box in boxes:
         if x > MARGIN and x + box.width > MARGIN + line:
             x, y, tallest = MARGIN, y + tallest + GAP + LABEL, 0.0
-        placed.append(box._replace(x=x, y=y))
+        result.append(box._replace(x=x, y=y))
         x += box.width + GAP
         tallest = max(tallest, box.height)
-    return placed
+    return result
 
 
 def _columns(tensors: int) -> int:
@@ -100,7 +100,7 @@ def _draw(axis, plan: Plan, top: float, boxes: list[Box]) -> None:
               f"{count} bucket{'s' * (count != 1)}", fontsize=10, va="center")
     places = {slot.id: box.centre(number)
               for box in boxes for number, slot in enumerate(box.bucket.slots)}
-    few = len(plan.slots) <= NAMED
+    few = len(plan.slots) <= MOST_NAMES
     for number, box in enumerate(boxes):
         colour = COLOURS[number % len(COLOURS)]
         axis.add_patch(Rectangle((box.x, box.y), box.width, box.height, facecolor=colour,

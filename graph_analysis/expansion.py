@@ -26,7 +26,7 @@ class Frame:
         # Input 0 of control flow chooses the branch, which gets the others.
         first = 1 if caller and caller.graph.ops[site] in CONTROL_FLOW else 0
         self.arguments = {node: position for position, node in enumerate(graph.args, first)}
-        self.inlined: dict[int, Frame] = {}
+        self.callees: dict[int, Frame] = {}
         self.conditional = self.dead = False
 
     def source(self, node: int, position: int) -> int:
@@ -36,8 +36,8 @@ class Frame:
 
     def output(self, node: int, port: int) -> int:
         frame = self
-        while node in frame.inlined and frame.inlined[node].entry is None:
-            callee = frame.inlined[node]
+        while node in frame.callees and frame.callees[node].entry is None:
+            callee = frame.callees[node]
             if port >= len(callee.graph.outputs):
                 raise GraphError(f"{frame.instance(node)} has no output {port}.")
             frame, (node, port) = callee, callee.graph.outputs[port]
@@ -92,9 +92,9 @@ class Expansion(NamedTuple):
 
 
 def expand(graph: Graph, values: Mapping[str, Scalar], inline_calls: bool,
-           decided: Decisions) -> Expansion:
-    """Adds to `decided` what the branches taken are."""
-    frames, sites = _frames(graph, values, inline_calls, decided)
+           decisions: Decisions) -> Expansion:
+    """Adds to `decisions` which branches are taken."""
+    frames, sites = _frames(graph, values, inline_calls, decisions)
     preds: list[tuple[int, ...]] = []
     notation: set[int] = set()
     collectives, reads = {}, {}
@@ -105,7 +105,7 @@ def expand(graph: Graph, values: Mapping[str, Scalar], inline_calls: bool,
         body, base = frame.graph, frame.base
         dead, maybe = v1_control_flow.classify(
             body, lambda node, frame=frame: fold(frame, node, values))
-        for node, child in frame.inlined.items():
+        for node, child in frame.callees.items():
             child.dead = frame.dead or node in dead
             child.conditional = frame.conditional or node in maybe
         gone.update(range(base, base + len(body)) if frame.dead else [base + k for k in dead])
@@ -123,7 +123,7 @@ def expand(graph: Graph, values: Mapping[str, Scalar], inline_calls: bool,
 
 
 def _frames(graph: Graph, values: Mapping[str, Scalar], inline_calls: bool,
-            decided: Decisions) -> tuple[list[Frame], list[Site]]:
+            decisions: Decisions) -> tuple[list[Frame], list[Site]]:
     frames = [Frame(graph, 0, "")]
     sites = []
     size = len(graph)
@@ -132,33 +132,33 @@ def _frames(graph: Graph, values: Mapping[str, Scalar], inline_calls: bool,
         for node, names in body.calls.items():
             strict = body.ops[node] in CONTROL_FLOW
             if strict:
-                taken = _taken(frame, node, values)
-                if taken is None:
+                branch = _choose_branch(frame, node, values)
+                if branch is None:
                     if body.library.communicating(names):
                         sites.append(_site(frame, node))
                     continue
-                decided.setdefault((body.name, node), set()).add(taken)
-                if not body.library.communicating([taken]):
+                decisions.setdefault((body.name, node), set()).add(branch)
+                if not body.library.communicating([branch]):
                     continue
             elif inline_calls:
-                taken, = names
+                branch, = names
             else:
                 continue
-            callee = body.library[taken]
-            if callee is None or taken in frame.functions():
+            callee = body.library[branch]
+            if callee is None or branch in frame.functions():
                 continue
             if len(callee.args) + strict != len(body.inputs[node]):
-                raise GraphError(f"{frame.instance(node)} gives {taken} another number of "
+                raise GraphError(f"{frame.instance(node)} gives {branch} another number of "
                                  f"arguments than the {len(callee.args)} it takes.")
             prefix = frame.instance(node) + "/"
             child = Frame(callee, size, prefix, frame, node, size + len(callee) if strict else None)
-            frame.inlined[node] = child
+            frame.callees[node] = child
             frames.append(child)
             size += len(callee) + strict
     return frames, sites
 
 
-def _taken(frame: Frame, node: int, values: Mapping[str, Scalar]) -> Optional[str]:
+def _choose_branch(frame: Frame, node: int, values: Mapping[str, Scalar]) -> Optional[str]:
     """The branch that always runs, if that is known."""
     graph = frame.graph
     names, op = graph.calls[node], graph.ops[node]
@@ -166,13 +166,13 @@ def _taken(frame: Frame, node: int, values: Mapping[str, Scalar]) -> Optional[st
         return None
     if not graph.inputs[node]:
         raise GraphError(f"{frame.instance(node)} has no predicate.")
-    chosen = fold(frame, graph.inputs[node][0], values)
-    if chosen is None:
+    number = fold(frame, graph.inputs[node][0], values)
+    if number is None:
         return None
     if op in IFS:
-        return names[0 if chosen else 1]
+        return names[0 if number else 1]
     places = range(len(names))
-    return names[places.index(chosen) if chosen in places else -1]
+    return names[places.index(number) if number in places else -1]
 
 
 def _site(frame: Frame, node: int) -> Site:
@@ -205,7 +205,7 @@ def _preds(frame: Frame, notation: set[int]) -> list[tuple[int, ...]]:
     if base:
         preds = [tuple([base + node for node in waits]) for waits in preds]
     # Readers of a call's outputs read what the callee returns.
-    calls = {node for node, child in frame.inlined.items() if child.entry is None}
+    calls = {node for node, child in frame.callees.items() if child.entry is None}
     if calls:
         for node, inputs in enumerate(graph.inputs):
             if not calls.isdisjoint(inputs):
@@ -213,7 +213,7 @@ def _preds(frame: Frame, notation: set[int]) -> list[tuple[int, ...]]:
                                *[base + control for control in graph.controls[node]])
     if frame.caller:
         _connect_to_caller(frame, preds, notation)
-    for node, child in frame.inlined.items():
+    for node, child in frame.callees.items():
         notation.add(base + node)
         # What starts the body is behind all of its nodes; only an empty one has to name it.
         preds[node] = (

@@ -53,7 +53,7 @@ def fold(frame, node: int, values: Mapping[str, Scalar], depth: int = 0) -> Opti
 
 def _logical(operands: Sequence[Optional[Scalar]], decisive: bool) -> Optional[bool]:
     """And (decisive: False) or or (decisive: True): one decisive operand is enough."""
-    known = [bool(operand) for operand in operands if operand is not None]
-    if decisive in known:
+    values = [bool(operand) for operand in operands if operand is not None]
+    if decisive in values:
         return decisive
-    return None if len(known) < 2 else not decisive
+    return None if len(values) < 2 else not decisive

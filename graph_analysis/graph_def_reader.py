@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
 
-from graph_analysis.gc_pause import collector_paused
 from graph_analysis.graph import (
     Graph,
     GraphError,
     Library,
     check,
     is_collective,
+    pause_collector,
     special_types,
 )
 from graph_analysis.tensorflow_nodes import (
@@ -31,7 +31,7 @@ Infer = Callable[[str], tuple[Optional[tuple[int, ...]], str]]  # of a node's fi
 SAME_SHAPE = frozenset({"Cast", "Identity", "HorovodAllreduce", "HorovodBroadcast"})
 
 
-@collector_paused
+@pause_collector
 def read_graph_def(source, fetches: Optional[Iterable[str]] = None) -> Graph:
     """A GraphDef with its function library: the message, or the path of a .pb or .pbtxt file or of
     a SavedModel's directory.
@@ -188,10 +188,10 @@ def _load(path: Path):
         path = path / "saved_model.pb"
     try:
         if path.name == "saved_model.pb":
-            saved = SavedModel.FromString(path.read_bytes())
-            if not saved.meta_graphs:
+            model = SavedModel.FromString(path.read_bytes())
+            if not model.meta_graphs:
                 raise GraphError(f"{path} has no graph.")
-            return saved.meta_graphs[0].graph_def
+            return model.meta_graphs[0].graph_def
         if path.suffix == ".pbtxt":
             return text_format.Parse(path.read_text(), GraphDef())
         return GraphDef.FromString(path.read_bytes())

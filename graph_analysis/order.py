@@ -39,26 +39,26 @@ class Order:
             depths[node] = deepest + (node not in notation)
         return depths
 
-    def latest(self, chosen: Sequence[bool]) -> list[int]:
+    def latest(self, members: Sequence[bool]) -> list[int]:
         """For each ID the largest chosen ID that it depends on, or NONE.
 
         A parent's ID is smaller than its child's. So a collective is concurrent with all chosen
         ones between that ID and itself: no other question needs to be asked for buckets."""
         result: list[int] = []
         for before in self.after:
-            result.append(max([b if chosen[b] else result[b] for b in before], default=NONE))
+            result.append(max([b if members[b] else result[b] for b in before], default=NONE))
         return result
 
-    def nearest(self, chosen: Sequence[bool]) -> list[tuple[int, ...]]:
+    def nearest(self, members: Sequence[bool]) -> list[tuple[int, ...]]:
         """For each ID the chosen IDs that it depends on without another chosen one in between."""
         result: list[tuple[int, ...]] = []
         for before in self.after:
-            if all(chosen[b] for b in before):
+            if all(members[b] for b in before):
                 result.append(before)
             else:
-                found = {b for b in before if chosen[b]}
-                found.update(*[result[b] for b in before if not chosen[b]])
-                result.append(tuple(sorted(found)))
+                ids = {b for b in before if members[b]}
+                ids.update(*[result[b] for b in before if not members[b]])
+                result.append(tuple(sorted(ids)))
         return result
 
     def _nearest(self) -> list[tuple[int, ...]]:
@@ -67,50 +67,50 @@ class Order:
         quadratic time and memory."""
         ids = {node: number for number, node in enumerate(self.collectives)}
         first_meeting = len(ids)
-        handed = [NONE] * len(self._preds)
+        marks = [NONE] * len(self._preds)
         above = [NONE] * len(self.collectives)
         meetings: dict[int, set[int]] = {}
         for node in self.topological:
-            passed = NONE
+            mark = NONE
             for pred in self._preds[node]:
-                if handed[pred] != passed and handed[pred] != NONE:
-                    if passed != NONE:
-                        passed = first_meeting + node
-                        meetings[passed] = {handed[p] for p in self._preds[node]} - {NONE}
+                if marks[pred] != mark and marks[pred] != NONE:
+                    if mark != NONE:
+                        mark = first_meeting + node
+                        meetings[mark] = {marks[p] for p in self._preds[node]} - {NONE}
                         break
-                    passed = handed[pred]
+                    mark = marks[pred]
             if node in ids:
-                above[ids[node]] = passed
-                passed = ids[node]
-            handed[node] = passed
-        resolved: dict[int, tuple[int, ...]] = {NONE: ()}
+                above[ids[node]] = mark
+                mark = ids[node]
+            marks[node] = mark
+        resolutions: dict[int, tuple[int, ...]] = {NONE: ()}
         for start in above:
-            if start not in resolved:
-                resolved[start] = _resolve(start, meetings)
-        return [resolved[start] for start in above]
+            if start not in resolutions:
+                resolutions[start] = _resolve(start, meetings)
+        return [resolutions[start] for start in above]
 
 
 def _resolve(start: int, meetings: dict[int, set[int]]) -> tuple[int, ...]:
-    seen, stack, found = {start}, [start], []
+    places, stack, ids = {start}, [start], []
     while stack:
         place = stack.pop()
         if place not in meetings:
-            found.append(place)
+            ids.append(place)
             continue
-        fresh = meetings[place] - seen
-        seen |= fresh
+        fresh = meetings[place] - places
+        places |= fresh
         stack.extend(fresh)
-    return tuple(sorted(found))
+    return tuple(sorted(ids))
 
 
 def _sort(depths: Sequence[int], expansion: Expansion) -> list[int]:
     """By depth. Siblings read the same nodes, so they are equally deep: they keep the order in
     which they were added; strangers of equal depth are sorted by name."""
-    reached = [node for node in expansion.collectives if depths[node] != NONE]
+    nodes = [node for node in expansion.collectives if depths[node] != NONE]
     family = {}
-    for node in reached:
+    for node in nodes:
         name = expansion.collectives[node][1]
         reads = frozenset(expansion.reads[node]) or node
         family[reads] = min(name, family.get(reads, name))
-    return sorted(reached, key=lambda node: (
+    return sorted(nodes, key=lambda node: (
         depths[node], family[frozenset(expansion.reads[node]) or node], node))

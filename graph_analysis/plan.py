@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from graph_analysis.reductions import DTYPES
 
-SHOWN = 4  # runs of IDs up to which a list of them is shown whole
+MOST_RUNS = 4  # runs of IDs up to which a list of them is shown whole
 
 class Slot(NamedTuple):
     """A tensor in a bucket. `after`: IDs of the planned collectives on which it depends without
@@ -137,6 +137,6 @@ def _ranges(numbers: Iterable[int]) -> str:
     runs = [[number for _, number in run]
             for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
     texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    if len(texts) > SHOWN:
-        texts[SHOWN - 1:-1] = ["..."]
+    if len(texts) > MOST_RUNS:
+        texts[MOST_RUNS - 1:-1] = ["..."]
     return ", ".join(texts)

@@ -8,14 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Optional
 
-from graph_analysis.gc_pause import collector_paused
-from graph_analysis.graph import SWITCHES, Graph, Library, is_collective, special_types
+from graph_analysis.graph import (
+    SWITCHES,
+    Graph,
+    Library,
+    is_collective,
+    pause_collector,
+    special_types,
+)
 from graph_analysis.tensorflow_nodes import callees, collective, scalar
 
 Bodies = Callable[[str], object]  # function name -> FuncGraph, FunctionDef or None
 
 
-@collector_paused
+@pause_collector
 def read_func_graph(func_graph, bodies: Optional[Bodies] = None) -> Graph:
     """The graph of a tf.function, with its outputs and control outputs as fetches.
 
@@ -23,7 +29,7 @@ def read_func_graph(func_graph, bodies: Optional[Bodies] = None) -> Graph:
     return _read_func_graph(func_graph, _library(bodies or _known_to(func_graph)))
 
 
-@collector_paused
+@pause_collector
 def read_graph(graph, fetches: Iterable, bodies: Optional[Bodies] = None) -> Graph:
     """A tf.Graph with `fetches`, tf.Tensor or tf.Operation, as in tf.compat.v1.Session.run()."""
     result, numbers = _read(graph, "graph", _library(bodies or _known_to(graph)))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from horovod_opt.runtime import plans, stats
     from horovod_opt.settings import SettingsError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["PlanStatus", "SettingsError", "Stats", "plans", "stats"]
 
 # Imported on first use: every Python of a job starts through horovod_opt.guard, which

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
-class Refused(ValueError):
+class Refusal(ValueError):
     """What the user has to change; the text says it."""
 
 
@@ -46,10 +46,10 @@ def some_of(possible: Collection[str]) -> Callable[[str], list[str]]:
     """Some of these names, separated by commas."""
 
     def names(text: str) -> list[str]:
-        chosen = list(dict.fromkeys(text.split(",")))
-        for name in chosen:
+        choices = list(dict.fromkeys(text.split(",")))
+        for name in choices:
             if name not in possible:
                 raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(possible)}")
-        return chosen
+        return choices
 
     return names

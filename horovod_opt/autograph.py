@@ -21,21 +21,21 @@ COMPRESSORS = ("horovod.tensorflow.compression", "horovod_opt.bfloat16.tensorflo
 
 def unconverted(function: Callable, compressor: Any = None) -> Callable:
     """The function as autograph leaves it, unless it calls a compressor that is not Horovod's."""
-    return tf.autograph.experimental.do_not_convert(function) if _ours(compressor) else function
+    return tf.autograph.experimental.do_not_convert(function) if _is_own(compressor) else function
 
 
-def _ours(compressor: Any) -> bool:
+def _is_own(compressor: Any) -> bool:
     return compressor is None or getattr(compressor, "__module__", None) in COMPRESSORS
 
 
 def compressing(function: Callable) -> Callable:
     """Decorates an operation with an argument `compression`."""
     place = list(inspect.signature(function).parameters).index("compression")
-    left = unconverted(function)
+    plain = unconverted(function)
 
     @functools.wraps(function)
     def operation(*args: Any, **kwargs: Any) -> Any:
-        given = args[place] if len(args) > place else kwargs.get("compression")
-        return (left if _ours(given) else function)(*args, **kwargs)
+        compressor = args[place] if len(args) > place else kwargs.get("compression")
+        return (plain if _is_own(compressor) else function)(*args, **kwargs)
 
     return operation

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from horovod_lab.io import io_bench_command
 from horovod_lab.profile import profile_command as profile
 from horovod_lab.report import report_command as report
 from horovod_lab.simulate import simulate_command as simulate
-from horovod_opt import __version__
+from horovod_opt import __version__, doctor
 from horovod_opt.arguments import positive
 from horovod_opt.io.commands import io_command
 
@@ -28,21 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"horovod-opt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    doctor = commands.add_parser(
-        "doctor",
-        help="show versions, builds, cores and settings, and what is wrong with them",
-        description="Shows versions, what was built, the MPI library, cores and settings, and what "
-        "would be wrong with them in a job. Exit status 1 if there is a problem, 0 otherwise.",
-    )
-    doctor.add_argument(
-        "-np",
-        type=positive,
-        dest="ranks",
-        metavar="N",
-        help="ranks on this node (default: those of the job that this runs in, else 1)",
-    )
-    doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    doctor.set_defaults(run=_doctor)
+    doctor.add(commands)
     _add_plan(commands)
     bench_command.add(commands)
     profile.add(commands)
@@ -98,7 +82,8 @@ def _plan(options: argparse.Namespace) -> int:
         print(f"horovod-opt plan: {error}", file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps([json.loads(one.plan.to_json()) for one in regions if one.plan], indent=1))
+        print(json.dumps([json.loads(region.plan.to_json()) for region in regions if region.plan],
+                         indent=1))
         return 0
     plan_command.show(regions, options.explain, Console(highlight=False))
     if options.svg and any(region.plan for region in regions):
@@ -108,26 +93,6 @@ def _plan(options: argparse.Namespace) -> int:
         print(f"horovod-opt plan: {options.svg} is not written: nothing is planned",
               file=sys.stderr)
     return 0
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from horovod_opt.doctor import inspection, tables
-    from horovod_opt.doctor.findings import examine
-
-    with Console(stderr=True).status("Loading each framework once ..."):
-        facts = inspection.gather(os.environ, options.ranks)
-    findings = examine(facts)
-    if options.json:
-        report = {
-            **dataclasses.asdict(facts),
-            "findings": [dataclasses.asdict(finding) for finding in findings],
-        }
-        print(json.dumps(report, indent=2))
-    else:
-        tables.show(facts, findings, Console(highlight=False))
-    return int(any(finding.problem for finding in findings))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ that has HOROVOD_OPT_MODE in its environment, and refuses every horovod if that 
 import os
 import sys
 
-# Part of our horovod.__version__, as in 0.28.1+opt.0.1.0.
+# Part of our horovod.__version__, as in 0.28.1+opt.0.2.0.
 MARK = "+opt."
 
 
@@ -20,8 +20,8 @@ def version_of(spec) -> str:
         source = spec.loader.get_source("horovod")
     except (AttributeError, ImportError, SyntaxError):
         source = None
-    found = re.search(r"^__version__\s*=\s*['\"]([^'\"]*)['\"]", source or "", re.MULTILINE)
-    return found.group(1) if found else "unknown"
+    match = re.search(r"^__version__\s*=\s*['\"]([^'\"]*)['\"]", source or "", re.MULTILINE)
+    return match.group(1) if match else "unknown"
 
 
 def location_of(spec) -> str:
@@ -44,7 +44,7 @@ def refusal(spec) -> str:
     )
 
 
-class _Refuse:
+class _RefusingLoader:
     """A loader, because looking for horovod is fine and only importing it is an error."""
 
     def __init__(self, reason: str) -> None:
@@ -66,7 +66,7 @@ class _Guard:
         spec = find_horovod()
         reason = refusal(spec) if spec else ""
         if reason:
-            spec.loader = _Refuse(reason)
+            spec.loader = _RefusingLoader(reason)
         return spec
 
 

@@ -15,13 +15,12 @@ from horovod_opt import counters, xla
 from horovod_opt.launcher import slurm_step
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
-from horovod_opt.planning import first_step, pytorch_gradients
+from horovod_opt.planning import plan_folder, pytorch_gradients
 from horovod_opt.planning.planner import Planner
-from horovod_opt.planning.region_file import PLANS
 from horovod_opt.settings import Settings, SettingsError, load
 
-# A rank that still blocks in MPI, mostly to move data, offers its core to others at each turn: Open
-# MPI reads this when it starts. A value that the user has set wins. MPICH does so by itself.
+# A rank that still blocks in MPI, mostly to move data, offers its core to others whenever it looks:
+# Open MPI reads this when it starts. A value that the user has set wins. MPICH does so by itself.
 MPI_YIELD = ("OMPI_MCA_mpi_yield_when_idle", "1")
 
 # Upstream has operations of its own for XLA, to which plans give no keys.
@@ -38,11 +37,11 @@ class _Native:
 
     lib: ctypes.CDLL
     table: bool = True  # whether the counters are printed, once they were gathered
-    reported: bool = False
+    is_reported: bool = False
 
 
 # By framework; the one initialised last comes last.
-_initialized: dict[str, _Native] = {}
+_libraries: dict[str, _Native] = {}
 
 
 def framework_of(lib: ctypes.CDLL) -> str:
@@ -52,14 +51,7 @@ def framework_of(lib: ctypes.CDLL) -> str:
 
 def check_abi(lib: ctypes.CDLL) -> None:
     """Raises ImportError unless `lib` was built with this package's structs and prototypes."""
-    built = prototypes.built_hash(lib)
-    if built != header.HASH:
-        raise ImportError(
-            f"{lib._name} does not belong to this horovod_opt ({Path(__file__).parent}): its "
-            f"native interface is {'none' if built is None else built}, Python's is {header.HASH}. "
-            "They are from different builds; remedy: pip install --force-reinstall horovod-opt (in "
-            "a developer's tree: make build)."
-        )
+    prototypes.check(lib, header.HASH)
 
 
 def configure(lib: ctypes.CDLL) -> None:
@@ -85,10 +77,10 @@ def configure(lib: ctypes.CDLL) -> None:
     lib.horovod_opt_configure(structs.to_native(settings), settings.text.encode(), error)
 
     framework = framework_of(lib)
-    _initialized.pop(framework, None)
-    _initialized[framework] = _Native(lib, table)
-    if settings.plans and first_step.is_wanted():
-        first_step.announce()
+    _libraries.pop(framework, None)
+    _libraries[framework] = _Native(lib, table)
+    if settings.plans and plan_folder.stops_before_step():
+        plan_folder.announce()
     if framework == "tensorflow" and settings.plans:
         _capture_graphs(lib)
     elif framework == "torch":
@@ -102,8 +94,8 @@ def _capture_graphs(lib: ctypes.CDLL) -> None:
     from horovod_opt.planning import tensorflow_hooks
 
     planner = Planner(lib)
-    before_step = first_step.stop if first_step.is_wanted() else None
-    capture = tensorflow_hooks.Capture(planner, os.environ.get(PLANS, ""), before_step)
+    before_step = plan_folder.stop if plan_folder.stops_before_step() else None
+    capture = tensorflow_hooks.Capture(planner, os.environ.get(plan_folder.PLANS, ""), before_step)
     tensorflow_hooks.install(capture)
 
 
@@ -125,14 +117,14 @@ def warn_if_alone(size: int) -> None:
 def report(lib: ctypes.CDLL) -> None:
     """Prints the table of all ranks to stderr, once, where they were gathered, and writes them to
     the file that HOROVOD_OPT_STATS_JSON names."""
-    native = _initialized.get(framework_of(lib))
-    if native is None or native.reported:
+    native = _libraries.get(framework_of(lib))
+    if native is None or native.is_reported:
         return
     ranks = lib.horovod_opt_gathered_ranks()
     if ranks == 0:
         return
-    native.reported = True
-    stats = [_gathered(lib, rank) for rank in range(ranks)]
+    native.is_reported = True
+    stats = [_read_gathered(lib, rank) for rank in range(ranks)]
     if os.environ.get(STATS_JSON):
         _write(stats, Path(os.environ[STATS_JSON]))
     if native.table:
@@ -152,7 +144,7 @@ def _write(stats: Sequence[counters.Stats], path: Path) -> None:
               file=sys.stderr, flush=True)
 
 
-def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
+def _read_gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
     out = structs.NativeStats()
     if lib.horovod_opt_gathered_stats(rank, ctypes.byref(out)) != 0:
         raise RuntimeError(f"the counters of rank {rank} were not gathered")
@@ -162,13 +154,13 @@ def _gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
 def _read(framework: str | None, function: str) -> tuple[_Native, structs.NativeStats]:
     """The native library of the framework, for `function` of this package, and its counters."""
     out = structs.NativeStats()
-    name = framework or next(reversed(_initialized), None)
-    native = _initialized.get(name)
+    name = framework or next(reversed(_libraries), None)
+    native = _libraries.get(name)
     if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
         raise ValueError(
             f"horovod_opt.{function}({'' if framework is None else repr(framework)}) needs "
             "hvd.init() first; initialised in this process: "
-            f"{', '.join(_initialized) or 'nothing'}." + _foreign_horovod()
+            f"{', '.join(_libraries) or 'nothing'}." + _foreign_horovod()
         )
     return native, out
 
@@ -185,7 +177,7 @@ def set_input(values: Mapping[str, float]) -> None:
     """What stats() and the table say of the input side: the counters whose names begin with
     input_, since the process began."""
     out = structs.NativeStats(**values)
-    for native in _initialized.values():
+    for native in _libraries.values():
         native.lib.horovod_opt_set_input(ctypes.byref(out))
 
 
@@ -194,11 +186,11 @@ def plans(framework: str | None = None) -> list[PlanStatus]:
 
     `framework` as in stats(). Empty in another mode. Raises ValueError before hvd.init()."""
     native, _ = _read(framework, "plans")
-    found = parse_status(native.lib.horovod_opt_plans().decode())
-    if framework_of(native.lib) != "tensorflow" or not xla.wanted():
-        return found
+    statuses = parse_status(native.lib.horovod_opt_plans().decode())
+    if framework_of(native.lib) != "tensorflow" or not xla.is_enabled():
+        return statuses
     return [dataclasses.replace(plan, reason=NEVER_BY_XLA)
-            if plan.state == "warming up" and not plan.reason else plan for plan in found]
+            if plan.state == "warming up" and not plan.reason else plan for plan in statuses]
 
 
 stats.__doc__ = f"""The counters of this rank since hvd.init(), during the run or after shutdown.

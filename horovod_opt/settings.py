@@ -252,7 +252,7 @@ def mode_name(bits: int) -> str:
 
 def load(environ: Mapping[str, str]) -> Settings:
     """Settings from environment variables. Raises SettingsError that lists all problems."""
-    problems = _misspelt(environ)
+    problems = _find_misspelt(environ)
     values = {}
     for row in TABLE:
         try:
@@ -301,8 +301,8 @@ def _quote(value: str) -> str:
     return ascii(value if len(value) <= 60 else value[:57] + "...")
 
 
-def _did_you_mean(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
+def _did_you_mean(word: str, words: list[str]) -> str:
+    near = difflib.get_close_matches(word, words, n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 
@@ -324,19 +324,19 @@ def _parse_modes(text: str) -> str:
             if len(parts) > 1:
                 raise error(f"'{alone}' combines with no other mode.")
             return alone
-    for other in ("gs", "nbcs"):
-        if "topo" in parts and other in parts:
-            raise error(f"'{other}' does not combine with 'topo', which has no cycles to pace.")
+    for mode in ("gs", "nbcs"):
+        if "topo" in parts and mode in parts:
+            raise error(f"'{mode}' does not combine with 'topo', which has no cycles to pace.")
     return "+".join(mode for mode in MODES if mode in parts)
 
 
-def _misspelt(environ: Mapping[str, str]) -> list[str]:
-    known = [row.name for row in TABLE]
+def _find_misspelt(environ: Mapping[str, str]) -> list[str]:
+    names = [row.name for row in TABLE]
     return [
         f"{name}={_quote(environ[name])}: there is no such setting."
-        f"{_did_you_mean(name, known)} Valid: {', '.join(known)}. Unset it."
+        f"{_did_you_mean(name, names)} Valid: {', '.join(names)}. Unset it."
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known and name not in OTHER_SETTINGS
+        if name.startswith(PREFIX) and name not in names and name not in OTHER_SETTINGS
     ]
 
 

@@ -18,10 +18,10 @@ def two_ranks() -> Iterator[None]:
     def included() -> bool:
         return True
 
-    pretended = {"size": size, "included": included}
-    vars(hvd.global_process_set).update(pretended)
+    methods = {"size": size, "included": included}
+    vars(hvd.global_process_set).update(methods)
     try:
         yield
     finally:
-        for name in pretended:
+        for name in methods:
             delattr(hvd.global_process_set, name)

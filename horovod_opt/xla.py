@@ -9,7 +9,7 @@ import re
 FOR_XLA = "horovod_allreduce"
 
 
-def wanted() -> bool:
+def is_enabled() -> bool:
     """Whether the user wants XLA to compile that, as upstream reads it when TensorFlow's native
     library is loaded."""
     number = re.match(r"\s*[+-]?[0-9]+", os.environ.get("HOROVOD_ENABLE_XLA_OPS", ""))
@@ -25,7 +25,7 @@ def refuse(operation: str, remedy: str = "call it outside of the function with j
 
     if not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
         return
-    if operation == FOR_XLA and wanted() and tf.config.list_physical_devices("GPU"):
+    if operation == FOR_XLA and is_enabled() and tf.config.list_physical_devices("GPU"):
         return
     only = ("; on GPUs HOROVOD_ENABLE_XLA_OPS=1 lets XLA compile it" if operation == FOR_XLA
             else "")

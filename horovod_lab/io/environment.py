@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 FOLDER = Path(".venv-peers")  # where `make peers` makes it
 ELSEWHERE = "/"  # python -m takes packages of the folder that it is run in before its own
@@ -20,36 +20,36 @@ ELSEWHERE = "/"  # python -m takes packages of the folder that it is run in befo
 
 @dataclass(frozen=True)
 class Environment:
-    """`lacks` says why a distribution that it does not have is missing."""
+    """`absence` says why a distribution that it does not have is missing."""
 
     python: str
     version: str
     versions: dict[str, str]
-    lacks: str
+    absence: str
 
-    def missing(self, needs: Iterable[str]) -> str:
+    def explain_absence(self, needs: Iterable[str]) -> str:
         """Why something that needs these distributions cannot run; "" if it can."""
         absent = [name for name in needs if name not in self.versions]
-        return f"no {', '.join(absent)}: {self.lacks}" if absent else ""
+        return f"no {', '.join(absent)}: {self.absence}" if absent else ""
 
 
 def find(folder: Path = FOLDER) -> Environment:
-    """Raises Refused if the one in `folder` cannot be used."""
+    """Raises Refusal if the one in `folder` cannot be used."""
     python = folder.absolute() / "bin" / "python"
     if not python.exists():
-        lacks = f"no {folder}; remedy: make peers"
-        return Environment(sys.executable, platform.python_version(), _versions(), lacks)
-    ended = subprocess.run([python, "-m", __name__], cwd=ELSEWHERE, stdin=subprocess.DEVNULL,
-                           capture_output=True, text=True)
+        absence = f"no {folder}; remedy: make peers"
+        return Environment(sys.executable, platform.python_version(), _versions(), absence)
+    process = subprocess.run([python, "-m", __name__], cwd=ELSEWHERE, stdin=subprocess.DEVNULL,
+                             capture_output=True, text=True)
     try:
-        told = json.loads(ended.stdout.splitlines()[-1])
+        report = json.loads(process.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        reason = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise Refused(f"{python} cannot be used: {reason}; remedy: make peers") from None
-    if told["source"] != source():
-        raise Refused(f"{folder} has another horovod_opt.io than this command, so it would measure "
+        reason = (process.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise Refusal(f"{python} cannot be used: {reason}; remedy: make peers") from None
+    if report["source"] != source():
+        raise Refusal(f"{folder} has another horovod_opt.io than this command, so it would measure "
                       "that one; remedy: make peers")
-    return Environment(str(python), told["version"], told["versions"],
+    return Environment(str(python), report["version"], report["versions"],
                        f"it is not in {folder}; remedy: make peers")
 
 
@@ -65,8 +65,8 @@ def source() -> str:
 
 def _versions() -> dict[str, str]:
     """By name, as it is normalized in pip's lists."""
-    return {one.metadata["Name"].lower().replace("_", "-"): one.version
-            for one in metadata.distributions() if one.metadata["Name"]}
+    return {distribution.metadata["Name"].lower().replace("_", "-"): distribution.version
+            for distribution in metadata.distributions() if distribution.metadata["Name"]}
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from horovod_lab.bench.suite_options import add_length, add_output
-from horovod_lab.io.ladder.place import MEMORY, WINDOWS
+from horovod_lab.io.data.jpegs import BYTES
+from horovod_lab.io.ladder.place import MEMORY, SHARED_BUFFERS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.suites.stream import options as stream_options
-from horovod_lab.io.suites.stream.jobs import LABELS
+from horovod_lab.io.suites.stream.results import LABELS, PREPROCESSING
 from horovod_lab.io.suites.training.jobs import SOURCES
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
-from horovod_opt.arguments import above_zero, positive, some_of
+from horovod_opt.arguments import above_zero, not_negative, positive, some_of
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
 # By suite: what options that were not given are.
@@ -24,9 +24,9 @@ DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": [64]},
             LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": [2]},
             STREAM: {"only": list(LABELS), "ranks": [1], "nodes": 1, "batch": [64], "rounds": 6,
                      "seconds": 0.5, "pixels": 224, "timeout": 3600.0}}
-WARM, DISK, PARALLEL = STANDS = ("warm", "disk", "parallel")
-# Of a suite, by stand.
-ON_STANDS = {RECORDS: {
+WARM, DISK, PARALLEL = TESTBEDS = ("warm", "disk", "parallel")
+# Of a suite, by testbed.
+ON_TESTBEDS = {RECORDS: {
     WARM: {"only": [name for name in PEERS if name not in ("py-lmdb-strided", "torch-files")],
            "ranks": [2, 4, 8], "nodes": 1, "seconds": 3.0},
     DISK: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb", "torch-files", "webdataset", "mosaicml"],
@@ -34,6 +34,7 @@ ON_STANDS = {RECORDS: {
     PARALLEL: {"only": ["hio-tfrecord", "hio-lmdb", "py-lmdb-strided", "tf-data"], "ranks": [8],
                "nodes": 4, "seconds": 10.0}},
     STREAM: {WARM: {"files": 1024}, DISK: {"files": 512}, PARALLEL: {"files": 512}}}
+THREADS = [1, 2, 4, 8]  # the source's
 OF_ALL = {"rounds": 3, "timeout": 300.0}
 
 
@@ -60,7 +61,7 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
                         f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)}; of stream "
                         f"{','.join(LABELS)})")
-    parser.add_argument("--stand", choices=STANDS, default=WARM,
+    parser.add_argument("--stand", choices=TESTBEDS, default=WARM,
                         help="of all suites but training: warm, the page cache; disk, 200 "
                         "requests a second; parallel, one server of several simulated nodes. The "
                         "latter two are made by root, and read from for the first time "
@@ -88,8 +89,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--pixels", type=positive, metavar="N",
                         help="of training and stream: height and width of images (96; of stream "
                         "224)")
-    stream_options.add(parser)
-    parser.add_argument("--window", choices=WINDOWS, default=MEMORY,
+    _add_stream(parser)
+    parser.add_argument("--window", choices=SHARED_BUFFERS, default=MEMORY,
                         help="of lmdb: whose memory the ranks of a node share (%(default)s)")
     parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",
                         help="of lmdb: of a read of strategies coal and stag (%(default)s)")
@@ -108,6 +109,26 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=_run_until_ended)
 
 
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    """Of suite stream only."""
+    parser.add_argument("--threads", type=positive, nargs="+", default=THREADS, metavar="N",
+                        help="of stream: that read, and decode (1 2 4 8)")
+    parser.add_argument("--prefetch", type=not_negative, nargs="+", default=[0, 1], metavar="N",
+                        help="of stream: batches that are made ahead (0 1)")
+    parser.add_argument("--files", type=positive, metavar="N",
+                        help="of stream: JPEGs (1024; on stands disk and parallel 512; the source "
+                        "has 16384)")
+    parser.add_argument("--file-bytes", type=positive, default=BYTES, metavar="BYTES",
+                        help="of stream: the median of their sizes (%(default)s)")
+    parser.add_argument("--preprocessing", choices=PREPROCESSING, nargs="+",
+                        default=list(PREPROCESSING),
+                        help="of stream: with: JPEGs are decoded and resized; without: only read "
+                        "(without with)")
+    parser.add_argument("--step-seconds", type=above_zero("seconds"), default=0.0, metavar="S",
+                        help="of stream: that the process sleeps after each batch, as it does "
+                        "while a GPU trains on it (0)")
+
+
 def _run_until_ended(options: argparse.Namespace) -> int:
     with end_as_by_ctrl_c():
         return _run(options)
@@ -115,14 +136,15 @@ def _run_until_ended(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     defaults = {**OF_ALL, **DEFAULTS[options.suite]}
-    of_stand = ON_STANDS.get(options.suite, {}).get(options.stand, {})
-    for name, value in {**defaults, **of_stand}.items():
+    of_testbed = ON_TESTBEDS.get(options.suite, {}).get(options.stand, {})
+    for name, value in {**defaults, **of_testbed}.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    others = [name for name in options.only if name not in defaults["only"]]
-    if others:
-        print(f"horovod-opt io bench: --only: suite {options.suite} has no {', '.join(others)}; "
-              f"remedy: some of {', '.join(defaults['only'])}", file=sys.stderr)
+    foreign_names = [name for name in options.only if name not in defaults["only"]]
+    if foreign_names:
+        print(f"horovod-opt io bench: --only: suite {options.suite} has no "
+              f"{', '.join(foreign_names)}; remedy: some of {', '.join(defaults['only'])}",
+              file=sys.stderr)
         return 2
     if options.suite == TRAINING and options.stand != WARM:
         print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from horovod_lab.measuring import documents, launch
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.present import Section, show
-from horovod_opt.arguments import INTERRUPTED, Refused
+from horovod_opt.arguments import INTERRUPTED, Refusal
 
 NAME = "horovod-opt bench"
 
@@ -36,7 +36,7 @@ def begin(path: Path, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The document with what was measured before, or a new one.
 
     Raises:
-        Refused: the folder cannot be made, or holds measurements with other settings.
+        Refusal: the folder cannot be made, or holds measurements with other settings.
         DocumentError: the file is there, but cannot be read.
     """
     document = documents.new(kind, ["horovod-opt"])
@@ -44,7 +44,7 @@ def begin(path: Path, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"--output: {path.parent} cannot be made: {error.strerror}") from error
+        raise Refusal(f"--output: {path.parent} cannot be made: {error.strerror}") from error
     if not path.exists():
         return document
     earlier = documents.load(path, kind)
@@ -52,7 +52,7 @@ def begin(path: Path, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     then = {**earlier["settings"], "versions": earlier["machine"]["versions"]}
     different = [name for name in now if now[name] != then.get(name)]
     if different:
-        raise Refused(f"{path} was measured with other {', '.join(different)}; remedy: another "
+        raise Refusal(f"{path} was measured with other {', '.join(different)}; remedy: another "
                       "--output, or the same settings")
     return {**earlier, "command": document["command"]}
 

@@ -105,7 +105,7 @@ IMAGENET_IMAGES = 1_281_167  # of the training set of ILSVRC 2012
 CIS_WINDOW = {"ResNet18": 0.46, "ResNet34": 0.55, "ResNet50": 0.48, "ResNet101": 0.30,
               "ResNet152": 0.23, "GoogLeNet": 0.56, "Inception-v3": 0.42, "VGG16": 0.32}
 CIS_WINDOW_SHARE = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
-          for name, share in CIS_WINDOW.items()}
+                    for name, share in CIS_WINDOW.items()}
 
 
 def _network(name: str, low: float, high: float, wording: str = "{}") -> Reported:

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from horovod_opt.usable_cores import allowed_cpus, count_cores
+from horovod_opt.cpu_set import allowed_cpus, count_cores
 
 DISTRIBUTIONS = ("horovod-opt", "horovod", "tensorflow", "tensorflow-cpu", "keras", "torch",
                  "numpy")

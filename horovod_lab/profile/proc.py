@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from horovod_opt import cpu_ranges
+from horovod_opt import cpu_set
 
 TICKS = os.sysconf("SC_CLK_TCK")
 _SWITCHES = re.compile(rb"\nvoluntary_ctxt_switches:\s*(\d+)\nnonvoluntary_ctxt_switches:\s*(\d+)")
@@ -64,7 +64,7 @@ class Proc:
     def cpus(self, pid: int) -> list[int]:
         """The CPUs that the main thread may use."""
         match = _CPUS.search(_read(self.path(pid, pid, "status")))
-        return cpu_ranges.parse(match[1].decode()) if match else []
+        return cpu_set.parse_list(match[1].decode()) if match else []
 
     def waits_in(self, pid: int, tid: int) -> str:
         """The kernel's function that the thread sleeps in; "" if it does not, or if we may not

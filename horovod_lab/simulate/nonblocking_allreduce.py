@@ -10,7 +10,7 @@ from functools import lru_cache
 
 LITTLE = 32 * 2**10  # bytes up to which recursive doubling adds up
 FIRST_CHUNK, CHUNK = 32 * 2**10, 512 * 2**10  # bytes
-CHUNKS_UNDER_WAY = 4  # chunks under way at a time
+CHANNELS = 4  # chunks under way at a time
 LONGEST_RING = 16  # groups
 
 
@@ -81,7 +81,7 @@ def nonblocking_allreduce(groups: int, size: float) -> NonblockingAllreduce:
     longest = whole.hops if chunks > 1 else last.hops
     return NonblockingAllreduce(
         first.bytes + (chunks - 1) * whole.bytes + last.bytes,
-        first.hops + math.ceil(chunks / CHUNKS_UNDER_WAY) * longest, first.hops + longest)
+        first.hops + math.ceil(chunks / CHANNELS) * longest, first.hops + longest)
 
 
 def copied(tensor_bytes: float) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod_lab.bench.worker_job import BASE
-from horovod_opt.arguments import INTERRUPTED, Refused, positive
+from horovod_opt.arguments import INTERRUPTED, Refusal, positive
 
 if TYPE_CHECKING:
     from horovod_lab.simulate.parameters import Setup
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     options.steps = options.steps or (PROFILE_STEPS if options.profile else SUMMIT_STEPS)
     try:
         if options.seed < 0:
-            raise Refused(f"--seed {options.seed} is not a number of at least 0")
+            raise Refusal(f"--seed {options.seed} is not a number of at least 0")
         setup, profiled = prepare(options)
         modes = choose_modes(options.modes, setup)
         counts = choose_ranks(options, setup)
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
         try:
             options.output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Refused(f"--output {options.output}: {error.strerror}") from error
+            raise Refusal(f"--output {options.output}: {error.strerror}") from error
         return simulate(options, setup, profiled, modes, counts, benchmark)
-    except (Refused, DocumentError, ParameterError) as error:
+    except (Refusal, DocumentError, ParameterError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
 
@@ -121,14 +121,14 @@ def _complete(path: Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError) as error:
-        raise Refused(f"{path} lacks {error}; remedy: measure it again") from error
+        raise Refusal(f"{path} lacks {error}; remedy: measure it again") from error
 
 
 def choose_modes(text: str, setup: Setup) -> list[str]:
     """In the user's order, off first if it is among them: the others are compared with it.
 
     Raises:
-        ParameterError, Refused: one is unknown, or none is possible.
+        ParameterError, Refusal: one is unknown, or none is possible.
     """
     from horovod_lab.simulate import model, study
 
@@ -140,19 +140,19 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
         print(f"Left out: {', '.join(left_out)}. scp needs two cores for each rank.",
               file=sys.stderr)
     if not modes:
-        raise Refused("--modes: none of them is possible")
+        raise Refusal("--modes: none of them is possible")
     return sorted(modes, key=lambda mode: mode != BASE)
 
 
 def choose_ranks(options: argparse.Namespace, setup: Setup) -> list[int]:
-    """Ascending. Raises Refused."""
+    """Ascending. Raises Refusal."""
     node = int(setup.parameters.ranks_per_node)
     default = ",".join(str(node * nodes) for nodes in PROFILE_NODES)
     text = options.ranks or (default if options.profile else SUMMIT_RANKS)
     counts = set()
     for setting in text.split(","):
         if not setting.strip().isdigit() or not 1 <= int(setting) <= 1_000_000:
-            raise Refused(f"--ranks: {setting!r} is not a whole number from 1 to 1000000")
+            raise Refusal(f"--ranks: {setting!r} is not a whole number from 1 to 1000000")
         counts.add(int(setting))
     return sorted(counts)
 

@@ -21,8 +21,8 @@ class BF16Compressor:
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
         """What is sent, and the type that decompress() needs."""
-        sent = tensor.to(torch.bfloat16) if tensor.dtype.is_floating_point else tensor
-        return sent, tensor.dtype
+        payload = tensor.to(torch.bfloat16) if tensor.dtype.is_floating_point else tensor
+        return payload, tensor.dtype
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: torch.dtype) -> torch.Tensor:

@@ -12,8 +12,8 @@ class BF16Compressor:
     def compress(tensor: tf.Tensor) -> tuple[tf.Tensor, tf.DType]:
         """What is sent, and the type that decompress() needs."""
         tensor = tf.convert_to_tensor(tensor)
-        sent = tf.cast(tensor, tf.bfloat16) if tensor.dtype.is_floating else tensor
-        return sent, tensor.dtype
+        payload = tf.cast(tensor, tf.bfloat16) if tensor.dtype.is_floating else tensor
+        return payload, tensor.dtype
 
     @staticmethod
     def decompress(tensor: tf.Tensor, ctx: tf.DType) -> tf.Tensor:

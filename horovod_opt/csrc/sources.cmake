@@ -2,82 +2,56 @@
 
 # The ideas: without Horovod, frameworks, MPI.
 set(HOROVOD_OPT_CORE_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/core/base/ranges.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/base/settings_agreement.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/share.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/short_slice.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/cycle_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/step_count.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/groups.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/bitwise_and.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/trial_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/arrival_times.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/gpu_data_wait.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/contradictions.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/learned_tensors.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/place_allocator.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_reports.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_votes.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/tensor_view.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/doorbell.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/flat_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/node_barrier.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/presence.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/tensor_view.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/backoff.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/sleep.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/base/node_masks.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/rank_rows.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/base/say.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/base/state.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/background_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/enqueue.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mismatch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/process_end.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/wait_timer.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/gs_minimum.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/round_work.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/arithmetic.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/back_to_negotiation.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc
@@ -90,43 +64,35 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_round_work.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mismatch_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
 set(HOROVOD_OPT_MPI_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mpi_bfloat16.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/mpi_transport.cc)
-set(HOROVOD_OPT_GLOO_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/gloo_sleep.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/gloo_address.cc)
 
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
 set(HOROVOD_OPT_IO_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/io/api/byte_lists.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/crc32c.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/gather.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/guarded_copy.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/gather.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/load_check.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/loader.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/page_cache.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/peer_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/order/permutation.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/order/queue_numbers.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/read_extent.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/request_bytes.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/read_extent.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/order/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_queue.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 set(HOROVOD_OPT_IO_API
-    ${CMAKE_CURRENT_LIST_DIR}/io/api/c_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/api/general_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/api/node_cache_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/api/queue_api.cc)
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/api/exported.map)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.

@@ -1,1 +1,48 @@
-"""`horovod-opt doctor`."""
+"""The command `horovod-opt doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+
+from horovod_opt.arguments import positive
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="show versions, builds, cores and settings, and what is wrong with them",
+        description="Shows versions, what was built, the MPI library, cores and settings, and what "
+        "would be wrong with them in a job. Exit status 1 if there is a problem, 0 otherwise.",
+    )
+    parser.add_argument(
+        "-np",
+        type=positive,
+        dest="ranks",
+        metavar="N",
+        help="ranks on this node (default: those of the job that this runs in, else 1)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from horovod_opt.doctor import inspection, tables
+    from horovod_opt.doctor.findings import examine
+
+    with Console(stderr=True).status("Loading each framework once ..."):
+        facts = inspection.gather(os.environ, options.ranks)
+    findings = examine(facts)
+    if options.json:
+        report = {
+            **dataclasses.asdict(facts),
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+        }
+        print(json.dumps(report, indent=2))
+    else:
+        tables.show(facts, findings, Console(highlight=False))
+    return int(any(finding.problem for finding in findings))

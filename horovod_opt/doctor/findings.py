@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from horovod_opt import guard, without_horovod
+from horovod_opt import guard
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
+from horovod_opt.launcher import built
 from horovod_opt.native import header
 
 # Open MPI 5 maps that much of /dev/shm for each rank (btl_sm_segment_size).
@@ -63,18 +64,18 @@ def _horovod_problems(facts: Facts) -> list[str]:
     return []
 
 
-def _built(facts: Facts) -> list[Framework]:
+def _built_frameworks(facts: Facts) -> list[Framework]:
     return [framework for framework in facts.frameworks if framework.library]
 
 
 def _framework_problems(facts: Facts) -> list[str]:
     problems = []
-    if guard.MARK in facts.horovod and not _built(facts):
+    if guard.MARK in facts.horovod and not _built_frameworks(facts):
         names = ", ".join(framework.name for framework in facts.frameworks) or "none installed"
         problems.append(
             f"Horovod was built for no framework ({names}). Remedy: install one, then {REINSTALL}."
         )
-    for framework in _built(facts):
+    for framework in _built_frameworks(facts):
         versions = f"{framework.name} {framework.installed or '(not installed)'}"
         against = framework.built_against
         if framework.error:
@@ -97,7 +98,7 @@ def _framework_problems(facts: Facts) -> list[str]:
 
 
 def _mpi_problems(facts: Facts) -> list[str]:
-    with_mpi = [framework for framework in _built(facts) if framework.parts.get("MPI")]
+    with_mpi = [framework for framework in _built_frameworks(facts) if framework.parts.get("MPI")]
     if with_mpi and not facts.mpirun:
         return [
             (
@@ -108,19 +109,19 @@ def _mpi_problems(facts: Facts) -> list[str]:
         ]
     problems = []
     for framework in with_mpi:
-        linked = mpi_name(framework.mpi_version)
-        if linked and linked.split()[0] != facts.mpirun_version.split(" ")[0]:
+        library = mpi_name(framework.mpi_version)
+        if library and library.split()[0] != facts.mpirun_version.split(" ")[0]:
             problems.append(
-                f"Horovod for {framework.name} uses {linked} ({framework.libmpi}), but "
+                f"Horovod for {framework.name} uses {library} ({framework.libmpi}), but "
                 f"{facts.mpirun} is {facts.mpirun_version or 'of an unknown MPI'}: each rank would "
-                f"be a job of its own. Remedy: put the mpirun of {linked} first on PATH."
+                f"be a job of its own. Remedy: put the mpirun of {library} first on PATH."
             )
     if with_mpi and facts.shm_free_mib is not None:
-        needed = SHM_MIB_PER_RANK * facts.ranks
-        if facts.shm_free_mib < needed:
+        minimum = SHM_MIB_PER_RANK * facts.ranks
+        if facts.shm_free_mib < minimum:
             problems.append(
                 f"/dev/shm has {facts.shm_free_mib} MiB free; {facts.ranks} ranks need up to "
-                f"{needed} MiB ({SHM_MIB_PER_RANK} each). Remedy: enlarge it "
+                f"{minimum} MiB ({SHM_MIB_PER_RANK} each). Remedy: enlarge it "
                 "(docker run --shm-size) or use fewer ranks."
             )
     return problems
@@ -151,7 +152,7 @@ def _mode_problems(facts: Facts) -> list[str]:
             f"HOROVOD_OPT_MODE={facts.settings.mode}: nbcs changes nothing for {framework.name}, "
             "which was built without MPI. Remedy: install an MPI (pip install 'horovod-opt[mpi]'), "
             f"then HOROVOD_WITH_MPI=1 {REINSTALL}."
-            for framework in _built(facts)
+            for framework in _built_frameworks(facts)
             if framework.parts and not framework.parts["MPI"]
         ]
     return problems
@@ -170,18 +171,18 @@ def _notes(facts: Facts) -> list[str]:
         if not framework.library
     ]
     if facts.built_without_horovod and not facts.horovod:
-        notes.append(f"Built without Horovod ({without_horovod.VARIABLE}=1): the input side, "
-                     f"graph_analysis and the tools work. For the rest: {without_horovod.REMEDY}.")
+        notes.append(f"Built without Horovod ({built.WITHOUT_HOROVOD}=1): the input side, "
+                     f"graph_analysis and the tools work. For the rest: {built.REMEDY}.")
     if _plans(facts):
         notes += _planning_notes(facts)
     if facts.ranks > facts.cores:
-        slots = (
+        remark = (
             f" Open MPI's own mpirun offers {facts.cores} slots and needs --oversubscribe; "
             "horovodrun asks for enough."
             if facts.mpirun_version.startswith("Open MPI")
             else ""
         )
-        notes.append(f"{facts.ranks} ranks share {facts.cores} cores.{slots}")
+        notes.append(f"{facts.ranks} ranks share {facts.cores} cores.{remark}")
     return notes
 
 
@@ -189,7 +190,7 @@ def _planning_notes(facts: Facts) -> list[str]:
     notes = [
         f"HOROVOD_OPT_MODE={facts.settings.mode}: the tensors of {framework.name} are negotiated; "
         "only those of TensorFlow and PyTorch are planned."
-        for framework in _built(facts)
+        for framework in _built_frameworks(facts)
         if framework.name not in PLANNED_FRAMEWORKS
     ]
     if facts.ranks > 1 and facts.memfd_error:

@@ -16,8 +16,8 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from horovod_opt import __version__, guard, usable_cores, without_horovod
-from horovod_opt.launcher import slurm_step
+from horovod_opt import __version__, cpu_set, guard
+from horovod_opt.launcher import built, slurm_step
 from horovod_opt.settings import Settings, SettingsError, ineffective, load
 
 # Framework: (native library, key in Horovod's metadata.json, distributions that bring it).
@@ -83,7 +83,7 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
     except SettingsError as error:
         settings_error = str(error)
     spec = guard.find_horovod()
-    cpus = usable_cores.allowed_cpus()
+    cpus = cpu_set.allowed_cpus()
     mpirun = find_mpirun()
     return Facts(
         ranks=ranks or local_size(environ),
@@ -94,13 +94,13 @@ def gather(environ: Mapping[str, str], ranks: int | None = None) -> Facts:
         mpirun=mpirun,
         mpirun_version=_mpirun_version(mpirun),
         cpus=tuple(cpus),
-        cores=usable_cores.count_cores(cpus),
+        cores=cpu_set.count_cores(cpus),
         shm_free_mib=_shm_free_mib(),
         memfd_error=_memfd_error(),
         settings=settings,
         settings_error=settings_error,
         ineffective=tuple(ineffective(settings, environ)) if settings else (),
-        built_without_horovod=without_horovod.is_built_without(),
+        built_without_horovod=built.is_without_horovod(),
     )
 
 
@@ -169,15 +169,15 @@ def _frameworks(spec: object | None) -> tuple[Framework, ...]:
     against = {}
     if folder and (folder / "metadata.json").exists():
         against = json.loads((folder / "metadata.json").read_text())
-    found = []
+    frameworks = []
     for name, (library, key, distributions) in FRAMEWORKS.items():
-        installed = next(filter(None, map(_distribution, distributions)), "")
+        version = next(filter(None, map(_distribution, distributions)), "")
         file = folder and folder / name / (library + sysconfig.get_config_var("EXT_SUFFIX"))
         if file and file.exists():
-            found.append(_probe(Framework(name, installed, against.get(key, ""), str(file))))
-        elif installed:
-            found.append(Framework(name, installed))
-    return tuple(found)
+            frameworks.append(_probe(Framework(name, version, against.get(key, ""), str(file))))
+        elif version:
+            frameworks.append(Framework(name, version))
+    return tuple(frameworks)
 
 
 def _probe(framework: Framework) -> Framework:
@@ -192,8 +192,8 @@ def _probe(framework: Framework) -> Framework:
         cwd=Path(__file__).parent.parent,
     )
     if answer.returncode < 0:
-        died = f"Python died of {signal.Signals(-answer.returncode).name}"
-        return dataclasses.replace(framework, error=died)
+        end = f"Python died of {signal.Signals(-answer.returncode).name}"
+        return dataclasses.replace(framework, error=end)
     if answer.returncode > 0:
         lines = answer.stderr.strip().splitlines()
         return dataclasses.replace(framework, error=lines[-1] if lines else "no answer")

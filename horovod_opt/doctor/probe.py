@@ -50,13 +50,13 @@ def _flag(lib: ctypes.CDLL, function: str) -> bool:
 def _mpi() -> dict:
     """The MPI library that came with the native library: its file and its own description."""
     with open("/proc/self/maps") as maps:
-        found = re.search(r"(/\S*/libmpi(?:ch)?\.so\S*)", maps.read())
-    if not found:
+        match = re.search(r"(/\S*/libmpi(?:ch)?\.so\S*)", maps.read())
+    if not match:
         return {"libmpi": "", "mpi_version": ""}
     text, length = ctypes.create_string_buffer(_MPI_TEXT), ctypes.c_int()
     # One of the few functions that MPI allows before MPI_Init.
-    ctypes.CDLL(found.group(1)).MPI_Get_library_version(text, ctypes.byref(length))
-    return {"libmpi": found.group(1), "mpi_version": text.value.decode(errors="replace")}
+    ctypes.CDLL(match.group(1)).MPI_Get_library_version(text, ctypes.byref(length))
+    return {"libmpi": match.group(1), "mpi_version": text.value.decode(errors="replace")}
 
 
 if __name__ == "__main__":

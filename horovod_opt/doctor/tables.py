@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from horovod_opt import cpu_ranges, settings
+from horovod_opt import cpu_set, settings
 from horovod_opt.doctor.findings import Finding
 from horovod_opt.doctor.inspection import Facts, Framework, mpi_name
 
@@ -48,13 +48,13 @@ def _builds(facts: Facts) -> Table:
             framework.name,
             framework.installed or "[red]missing[/]",
             framework.built_against or "-",
-            _built_with(framework),
+            _describe_parts(framework),
             escape(f"{mpi_name(framework.mpi_version)} {framework.libmpi}".strip()) or "-",
         )
     return table
 
 
-def _built_with(framework: Framework) -> str:
+def _describe_parts(framework: Framework) -> str:
     if not framework.library:
         return "not built"
     if framework.error:
@@ -65,7 +65,7 @@ def _built_with(framework: Framework) -> str:
 def _machine(facts: Facts) -> Table:
     table = _table(f"This node, for {facts.ranks} ranks", "", "")
     table.add_row("mpirun", escape(f"{facts.mpirun_version} {facts.mpirun}".strip()) or "missing")
-    table.add_row("CPUs allowed", f"{len(facts.cpus)} ({cpu_ranges.write(facts.cpus)})")
+    table.add_row("CPUs allowed", f"{len(facts.cpus)} ({cpu_set.format_list(facts.cpus)})")
     table.add_row("cores", f"{facts.cores}, {facts.cores / facts.ranks:.3g} for each rank")
     if facts.shm_free_mib is not None:
         table.add_row("/dev/shm free", f"{facts.shm_free_mib:,} MiB")

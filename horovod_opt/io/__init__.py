@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from horovod_opt.io import elastic, keras, tensorflow, torch
     from horovod_opt.io.batch import BatchInfo
     from horovod_opt.io.data import Data
-    from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, Stale
+    from horovod_opt.io.data_opener import open
+    from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, ReaderEnded, Stale
     from horovod_opt.io.job.communication import Communication
-    from horovod_opt.io.node_reader.errors import ReaderEnded
-    from horovod_opt.io.opening import open
     from horovod_opt.io.sample import Sample
     from horovod_opt.io.sample_batch import SampleBatch
 
@@ -30,9 +29,9 @@ __all__ = ["BatchInfo", "Communication", "Damaged", "Data", "DataError", "InputE
            "tensorflow", "torch"]
 
 _MODULES = {"BatchInfo": "batch", "Communication": "job.communication", "Data": "data",
-            "ReaderEnded": "reader.errors", "Sample": "sample", "SampleBatch": "sample_batch",
-            "open": "opening",
-            **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "Stale"), "errors")}
+            "Sample": "sample", "SampleBatch": "sample_batch", "open": "data_opener",
+            **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "ReaderEnded",
+                             "Stale"), "errors")}
 _ADAPTERS = ("elastic", "keras", "tensorflow", "torch")
 
 

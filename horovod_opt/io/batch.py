@@ -39,18 +39,18 @@ def with_info(batch: Any, info: BatchInfo) -> Any:
         pass
     kind = type(batch)
     try:
-        known = _with_attributes(kind)
+        derived = _with_attributes(kind)
         if isinstance(batch, np.ndarray):
-            made = batch.view(known)
+            result = batch.view(derived)
         else:
-            made = known._make(batch) if hasattr(kind, "_make") else known(batch)
+            result = derived._make(batch) if hasattr(kind, "_make") else derived(batch)
     except TypeError:  # such as of None
-        made = Anything(batch)
-    made.info = info
-    return made
+        result = BatchWrapper(batch)
+    result.info = info
+    return result
 
 
-class Anything(NamedTuple("Anything", [("data", Any)])):
+class BatchWrapper(NamedTuple("BatchWrapper", [("data", Any)])):
     """A batch of a type that can take no attribute and cannot be derived from, such as None."""
 
 

@@ -8,19 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from horovod_opt.io import batch as batches
-from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.agreement import equal
-from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.state import check_state, state_of
 
 if TYPE_CHECKING:
-    from horovod_opt.io.counting import Counter
+    from horovod_opt.io.batch_counter import BatchCounter
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
     from horovod_opt.io.node_reader.member import Member
-    from horovod_opt.io.reading import Reading
+    from horovod_opt.io.step_source import StepSource
 
 BAD = ("raise", "skip")
 
@@ -41,17 +40,17 @@ class Data:
         self.epoch_end = order.samples  # the position; before that with last="drop"
         self.holes: dict[int, list[int]] = {}
         self.is_resumed = False
-        self.counter: Optional[Counter] = None  # who counts batches, where loaders cannot
+        self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
         # What the end of a rank becomes for elastic training, instead of ReaderEnded.
         self.interruption: Optional[type[Exception]] = None
         self._is_closed = False
-        self._readings: list[Reading] = []
+        self._sources: list[StepSource] = []
         self.members: list[Member] = []  # by the number of the loader that reads through it
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_readings": [], "counter": None,
+        return {**self.__dict__, "_sources": [], "counter": None,
                 "ranks": replace(self.ranks, allgather=None)}
 
     def __len__(self) -> int:
@@ -97,25 +96,25 @@ class Data:
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0
 
-    def add(self, reading: Reading, member: Member) -> int:
+    def add(self, source: StepSource, member: Member) -> int:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
-        self._readings.append(reading)
+        self._sources.append(source)
         self.members.append(member)
         return len(self.members) - 1
 
     def meet(self, ranks: Communication, node: Node) -> None:
         """Collective: these ranks read it from now on. Raises InputError on all of them if they
         have opened different data, or with different arguments."""
-        equal(ranks, {**state_of(self.order, 0, 0), "memory": self.memory, "bad": self.bad},
-              "call open() with the same arguments on every rank, on the same files")
+        require_equal(ranks, {**state_of(self.order, 0, 0), "memory": self.memory, "bad": self.bad},
+                      "call open() with the same arguments on every rank, on the same files")
         self.ranks, self.node, self.has_met = ranks, node, True
 
     def part(self) -> None:
         """The ranks are about to change, in an elastic job: its loaders end, and the next ones go
         on here. Needs no other rank."""
-        for reading in self._readings:
-            reading.part()
-        self._readings, self.members, self.counter = [], [], None
+        for source in self._sources:
+            source.part()
+        self._sources, self.members, self.counter = [], [], None
         self.has_met = False
         self.is_resumed = self.position > 0
 
@@ -139,16 +138,16 @@ class Data:
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
         `node_cached_bytes` of chunks that were left in the page cache: of the node."""
         total: dict[str, float] = {}
-        for reading in self._readings:
-            for name, value in reading.stats().items():
+        for source in self._sources:
+            for name, value in source.stats().items():
                 total[name] = total.get(name, 0) + value
         return total
 
     def close(self) -> None:
         """Ends all reading; open loaders then raise. Ranks may close at different times."""
         self._is_closed = True
-        for reading in self._readings:
-            reading.close()
+        for source in self._sources:
+            source.close()
 
     def __enter__(self) -> Data:
         return self

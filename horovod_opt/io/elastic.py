@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.agreement import together
+from horovod_opt.io.job.agreement import run_together
 from horovod_opt.io.job.communication import find
 
 
@@ -69,5 +69,5 @@ class _Attached:
         """What rank 0 has, which has been in the job before if any has."""
         self._sync()
         data, state = self._data, self._bcast_object(self._data.state_dict())
-        together(find(), lambda: data.load_state_dict(state))
+        run_together(find(), lambda: data.load_state_dict(state))
         self._saved = data.state_dict()

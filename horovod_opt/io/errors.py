@@ -25,3 +25,13 @@ class Damaged(DataError):
 
 class DamagedRecords(UserWarning):
     """The index was built, but some records do not match the checksums that their file holds."""
+
+
+class ReaderEnded(DataError):
+    """The node's reader has ended, or its process or a rank has died. The text says which."""
+
+
+def reader_failed(reason: str, prefix: str = "") -> DataError:
+    """The same error on every rank of the node, that of the reader's own process among them."""
+    return DataError(f"{prefix}the node's leader, which reads for this rank, cannot go on: "
+                     f"{reason}")

@@ -35,7 +35,7 @@ def show(size: int) -> str:
 
 def limit() -> int | None:
     """Bytes that the control groups of this process allow, or the machine has; None: unknown."""
-    found = []
+    limits = []
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
@@ -45,10 +45,10 @@ def limit() -> int | None:
                     continue
                 folder += "/memory"
             name = "memory.max" if number == "0" else "memory.limit_in_bytes"
-            here = Path(folder, path.lstrip("/"))
-            for one in (here, *here.parents):
+            own_group = Path(folder, path.lstrip("/"))
+            for group in (own_group, *own_group.parents):
                 with suppress(OSError, ValueError):
-                    found.append(int((one / name).read_text()))
+                    limits.append(int((group / name).read_text()))
     with suppress(OSError, IndexError, ValueError):
-        found.append(int(Path("/proc/meminfo").read_text().split()[1]) << 10)
-    return min(found, default=None)
+        limits.append(int(Path("/proc/meminfo").read_text().split()[1]) << 10)
+    return min(limits, default=None)

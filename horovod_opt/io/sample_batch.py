@@ -1,4 +1,5 @@
-"""The samples of a rank in one step, as they are stored: what `decode_batch` is given."""
+"""The samples of a rank in one step, as they are stored: what `decode_batch` gets, or nobody
+decodes."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class SampleBatch:
 
     def __iter__(self) -> Iterator[memoryview]:
         view, begin = memoryview(self.buffer), self.begin[:, 0].tolist()
-        return (view[one:after] for one, after in zip(begin, [*begin[1:], len(view)]))
+        return (view[first:after] for first, after in zip(begin, [*begin[1:], len(view)]))
 
     def stacked(self) -> np.ndarray:
         """The buffer as uint8[k, bytes of a sample]. Raises DataError if their sizes differ."""
@@ -99,7 +100,7 @@ class SampleBatch:
         if len(self) and self._are_equal and len(self.buffer):
             data = self.buffer.view(f"V{len(self.buffer) // len(self)}").tolist()
         else:
-            data = [one.tobytes() for one in self]
+            data = [sample_bytes.tobytes() for sample_bytes in self]
         labels = self.labels
         return data if labels is None else list(zip(data, labels.tolist()))
 
@@ -117,3 +118,23 @@ class SampleBatch:
     def _are_equal(self) -> bool:
         """Whether parts are of the same sizes in all samples."""
         return self._known_equal or bool((self.size == self.size[:1]).all())
+
+
+class PlainSamples:
+    """k samples of one part that nothing is decoded of, as bytes objects. `numbers`: int64[k], in
+    the data set."""
+
+    def __init__(self, index: Index, numbers: np.ndarray, data: list[bytes]):
+        self._index, self.numbers, self._data = index, numbers, data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def plain(self) -> list[Any]:
+        """As SampleBatch.plain() has it."""
+        label = self._index.label
+        return self._data if label is None else list(zip(self._data, label[self.numbers].tolist()))
+
+    def chosen(self, which: Sequence[int]) -> PlainSamples:
+        """Some of them."""
+        return PlainSamples(self._index, self.numbers[which], [self._data[i] for i in which])

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 
-# By the counter of horovod_opt.Stats: the name in Reading.stats().
+# By the counter of horovod_opt.Stats: the name in StepSource.stats().
 COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
             "input_samples_from_storage": "samples_from_storage",
             "input_wait_seconds": "training_wait_seconds", "input_node_bytes": "node_bytes_read",
@@ -34,13 +34,13 @@ def publish(number: int, stats: Mapping[str, float]) -> None:
         runtime = sys.modules.get("horovod_opt.runtime")
         if runtime is None:
             return
-        runtime.set_input({counter: sum(one.get(name, 0) for one in _stats)
+        runtime.set_input({counter: sum(loader_stats.get(name, 0) for loader_stats in _stats)
                            for counter, name in COUNTERS.items()})
 
 
 def refresh() -> None:
     """Asks all loaders for their latest."""
     for publisher in list(_publishers):
-        publish_one = publisher()
-        if publish_one is not None:
-            publish_one()
+        publish = publisher()
+        if publish is not None:
+            publish()

@@ -41,7 +41,7 @@ def install() -> None:
 
     @functools.wraps(resolve)
     def _resolve_auto_jit_compile(self: Any) -> bool:
-        if reducer_of(getattr(self, "optimizer", None)) is not None and not xla.wanted():
+        if reducer_of(getattr(self, "optimizer", None)) is not None and not xla.is_enabled():
             return False
         return resolve(self)
 

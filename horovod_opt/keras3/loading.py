@@ -29,15 +29,15 @@ def load_model(keras: Any, wrap_optimizer: Callable, filepath: Any, custom_optim
 
     is_hdf5 = is_open or str(filepath).endswith((".h5", ".hdf5"))
     # From HDF5 Keras builds it for no variables at all, and drops what the file says about them.
-    made = type(optimizer).from_config(optimizer.get_config()) if is_hdf5 else optimizer
-    distributed = wrap_optimizer(lambda: made)()
+    inner = type(optimizer).from_config(optimizer.get_config()) if is_hdf5 else optimizer
+    distributed = wrap_optimizer(lambda: inner)()
     optimizer.__class__ = type(distributed)
     if is_hdf5:
         vars(optimizer).clear()
         vars(optimizer).update(vars(distributed))
         optimizer.build(model.trainable_variables)
-        opened = contextlib.nullcontext(filepath) if is_open else h5py.File(filepath)
-        with opened as file:
+        source = contextlib.nullcontext(filepath) if is_open else h5py.File(filepath)
+        with source as file:
             if "optimizer_weights" in file:
                 weights = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
                 for variable, weight in zip(optimizer.variables, weights):

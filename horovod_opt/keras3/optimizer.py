@@ -37,7 +37,7 @@ class Reducer:
         self.process_set = process_set
         self._scale_local = scale_local_gradients
         self._local: set = set()
-        self._reduced: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+        self._results: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
         self._allreduce = hvd._make_allreduce_grads_fn(
             name, device_dense, device_sparse, compression, sparse_as_dense, op,
             gradient_predivide_factor, groups, process_set=process_set)
@@ -63,26 +63,26 @@ class Reducer:
         """
         result = list(gradients)
         places = [place for place, gradient in enumerate(result) if gradient is not None]
-        wanted = [result[place] for place in places]
-        if not wanted or all(self._reduced.get(id(gradient)) is gradient for gradient in wanted):
+        inputs = [result[place] for place in places]
+        if not inputs or all(self._results.get(id(gradient)) is gradient for gradient in inputs):
             return result
-        of = [tf_variable(variables[place]) for place in places]
+        owners = [tf_variable(variables[place]) for place in places]
         reduce = self.helper.compute_gradients if self.helper else self._reduce_shared
-        for place, gradient in zip(places, reduce(wanted, of)):
+        for place, gradient in zip(places, reduce(inputs, owners)):
             result[place] = gradient
-            self._reduced[id(gradient)] = gradient
+            self._results[id(gradient)] = gradient
         return result
 
     def _reduce_shared(self, gradients: list, variables: list) -> list:
         shared = [place for place, variable in enumerate(variables)
                   if variable.ref() not in self._local]
-        reduced = dict(zip(shared, self._allreduce([gradients[place] for place in shared],
-                                                   [variables[place] for place in shared])
-                           if shared else ()))
-        return [reduced[place] if place in reduced else self._scaled(gradient)
+        sums = dict(zip(shared, self._allreduce([gradients[place] for place in shared],
+                                                [variables[place] for place in shared])
+                        if shared else ()))
+        return [sums[place] if place in sums else self._scale(gradient)
                 for place, gradient in enumerate(gradients)]
 
-    def _scaled(self, gradient: Any) -> Any:
+    def _scale(self, gradient: Any) -> Any:
         """A local variable's gradient, divided as if averaged with zeros of the other ranks."""
         if not self._scale_local:
             return gradient
@@ -112,7 +112,7 @@ def distribute(optimizer: Any, *arguments: Any) -> Any:
         raise ValueError("hvd.DistributedOptimizer: another one has been made of this optimizer "
                          "and has its variables: make an optimizer for each")
     make_reducer = functools.partial(Reducer, *arguments)
-    cls = _reducing(type(optimizer), make_reducer)
+    cls = _make_class(type(optimizer), make_reducer)
     distributed = cls.__new__(cls)
     vars(distributed).update(vars(optimizer))
     distributed._use(make_reducer())
@@ -124,7 +124,7 @@ def _distribute_unpickled(unpickle: Callable, file: Any, arguments: tuple) -> An
     return distribute(unpickle(file), *arguments)
 
 
-def _reducing(base: type, make_reducer: Callable[[], Reducer]) -> type:
+def _make_class(base: type, make_reducer: Callable[[], Reducer]) -> type:
     base = getattr(base, "_reduces_for", base)
 
     class Distributed(base):

@@ -1,6 +1,7 @@
-"""What the installed Horovod was built with, from the notes of its build.
+"""What this package and the installed Horovod were built with, from the notes of the build.
 
-Upstream imports a framework to ask its library, seconds before each job starts.
+Upstream imports a framework to ask its library, seconds before each job starts. Where the build
+left Horovod out, this says what to do.
 """
 
 from __future__ import annotations
@@ -11,25 +12,46 @@ import json
 from pathlib import Path
 from typing import Any
 
+WITHOUT_HOROVOD = "HOROVOD_OPT_WITHOUT_HOROVOD"
+REMEDY = (f"install TensorFlow or PyTorch, unset {WITHOUT_HOROVOD}, then pip install "
+          "--force-reinstall horovod-opt")
+_FILE = Path("horovod_opt", "build.json")  # written by building/commands.py
+
 
 @functools.cache
 def notes() -> dict[str, Any] | None:
-    """As building/commands.py wrote them; None without Horovod, or where they cannot be read."""
+    """Those beside Horovod; None without Horovod, or where they cannot be read."""
     horovod = importlib.util.find_spec("horovod")
     if horovod is None or not horovod.origin:
         return None
     # Beside Horovod: in a source tree, Python may find a horovod_opt without notes first.
-    file = Path(horovod.origin).parents[1] / "horovod_opt" / "build.json"
     try:
-        return json.loads(file.read_text())
+        return json.loads((Path(horovod.origin).parents[1] / _FILE).read_text())
     except (OSError, ValueError):
         return None
 
 
 def controllers() -> frozenset[str] | None:
     """"MPI" and "Gloo", if it was built with them; None if the notes do not say."""
-    built = notes()
-    if built is None or not {"mpicxx", "gloo"} <= built.keys():
+    build = notes()
+    if build is None or not {"mpicxx", "gloo"} <= build.keys():
         return None
-    named = {"MPI": built["mpicxx"], "Gloo": built["gloo"]}
-    return frozenset(name for name, found in named.items() if found)
+    parts = {"MPI": build["mpicxx"], "Gloo": build["gloo"]}
+    return frozenset(name for name, value in parts.items() if value)
+
+
+def is_without_horovod() -> bool:
+    """Whether this package's build left Horovod out. False in a checkout that was not built."""
+    try:
+        return not json.loads((Path(__file__).parents[2] / _FILE).read_text()).get("horovod", True)
+    except FileNotFoundError:
+        return False
+
+
+def explain_absence(activity: str) -> str:
+    """Why `activity` cannot be done here, and the remedy; "" where there is a horovod."""
+    if importlib.util.find_spec("horovod") is not None:
+        return ""
+    cause = (f"this horovod-opt was built without it ({WITHOUT_HOROVOD}=1)"
+             if is_without_horovod() else "no horovod can be imported")
+    return f"{activity} needs Horovod, but {cause}. Remedy: {REMEDY}."

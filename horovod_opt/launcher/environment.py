@@ -34,12 +34,12 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
     is often started by its full path. Another interpreter's directory is added only when it
     is missing from PATH: /usr/bin must not hide an MPI that the user put before it.
     """
-    own = os.path.dirname(os.path.abspath(sys.executable))
+    directory = os.path.dirname(os.path.abspath(sys.executable))
     path = env.get("PATH", os.defpath).split(os.pathsep)
     if sys.prefix != sys.base_prefix:
-        path = [own] + [entry for entry in path if entry != own]
-    elif own not in path:
-        path.insert(0, own)
+        path = [directory] + [entry for entry in path if entry != directory]
+    elif directory not in path:
+        path.insert(0, directory)
     return {**env, "PATH": os.pathsep.join(path)}
 
 
@@ -49,5 +49,6 @@ def mpirun_environment(env: Mapping[str, str]) -> dict[str, str]:
     That is this process' PATH as in environment(), PYTHONPATH and HOME; Open MPI 5 refuses to start
     without HOME.
     """
-    own = environment(os.environ)
-    return {**{name: own[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in own}, **env}
+    current = environment(os.environ)
+    return {**{name: current[name] for name in ("PATH", "PYTHONPATH", "HOME")
+               if name in current}, **env}

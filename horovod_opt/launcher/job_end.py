@@ -38,14 +38,14 @@ class JobEnd(socketserver.ThreadingTCPServer):
     def __init__(self):
         super().__init__(("", 0), _Listener)
         self.key = secrets.token_hex(16)
-        self.heard = threading.Condition()
+        self.condition = threading.Condition()
         self.hosts: dict[str, str] = {}  # by rank: those that have started
         self.codes: dict[str, int] = {}  # by rank: those that have ended; less than 0 for a signal
 
     def environment(self, env: Mapping[str, str], nics: Iterable[str] | None) -> dict[str, str]:
         """With what rank_end.py needs; `nics` are interfaces that all hosts have in common."""
-        where = [self.key, str(self.server_address[1]), *_addresses(nics)]
-        return {**env, rank_end.LAUNCHER: ",".join(where)}
+        parts = [self.key, str(self.server_address[1]), *_addresses(nics)]
+        return {**env, rank_end.LAUNCHER: ",".join(parts)}
 
     @staticmethod
     def watched(command: Sequence[str]) -> list[str]:
@@ -58,20 +58,20 @@ class JobEnd(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
         process = subprocess.Popen(  # which ends the job if horovodrun is killed
             mpirun, env=dict(env), preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
-        for each in FORWARDED:
-            signal.signal(each, lambda number, _: process.send_signal(number))
+        for kind in FORWARDED:
+            signal.signal(kind, lambda number, _: process.send_signal(number))
         code = process.wait()
         if code:
             return code if code > 0 else 128 - code
-        failed = self._failed()
-        for what in failed:
-            print(f"horovodrun: mpirun has ended with status 0, but {what}", file=sys.stderr)
-        return 1 if failed else 0
+        failures = self._find_failures()
+        for failure in failures:
+            print(f"horovodrun: mpirun has ended with status 0, but {failure}", file=sys.stderr)
+        return 1 if failures else 0
 
-    def _failed(self) -> list[str]:
+    def _find_failures(self) -> list[str]:
         """What happened to each rank that has started and not ended with 0."""
-        with self.heard:
-            self.heard.wait_for(lambda: len(self.codes) == len(self.hosts), LAST_WORDS_SECONDS)
+        with self.condition:
+            self.condition.wait_for(lambda: len(self.codes) == len(self.hosts), LAST_WORDS_SECONDS)
             return [f"rank {rank} on {host} {_end(self.codes.get(rank))}"
                     for rank, host in sorted(self.hosts.items()) if self.codes.get(rank) != 0]
 
@@ -92,19 +92,19 @@ class _Listener(socketserver.StreamRequestHandler):
             return
         if not hmac.compare_digest(key.encode(), self.server.key.encode()):
             return
-        with self.server.heard:
+        with self.server.condition:
             if word == "starts":
                 self.server.hosts[rank] = host
             else:
                 self.server.codes[rank] = int(word)
-            self.server.heard.notify_all()
+            self.server.condition.notify_all()
         self.wfile.write(b".")
 
 
 def _addresses(nics: Iterable[str] | None) -> list[str]:
     """This host's for the others: those of `nics`, if it has any of them."""
-    found = {name: [entry.address for entry in entries if entry.family == socket.AF_INET]
-             for name, entries in psutil.net_if_addrs().items()}
-    common = [address for name in sorted(nics or ()) for address in found.get(name, [])]
-    every = [address for name in sorted(found) for address in found[name]]
-    return common or [address for address in every if not address.startswith("127.")]
+    addresses = {name: [entry.address for entry in entries if entry.family == socket.AF_INET]
+                 for name, entries in psutil.net_if_addrs().items()}
+    common = [address for name in sorted(nics or ()) for address in addresses.get(name, [])]
+    candidates = [address for name in sorted(addresses) for address in addresses[name]]
+    return common or [address for address in candidates if not address.startswith("127.")]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_opt import usable_cores
+from horovod_opt import cpu_set
 from horovod_opt.launcher import slurm_step
 
 CPUS_PER_RANK = 4
@@ -49,10 +49,10 @@ def complete(args: argparse.Namespace, hosts: str | None) -> None:
 def choose(hosts: str | None, environ: Mapping[str, str]) -> Choice:
     """By the slots of the hosts or of the Slurm allocation, else by GPUs, else by CPUs."""
     if hosts:
-        return Choice(_slots(hosts), f"the slots of the hosts {hosts}")
+        return Choice(_count_ranks(hosts), f"the slots of the hosts {hosts}")
     if environ.get("SLURM_JOB_NODELIST") and environ.get("SLURM_TASKS_PER_NODE"):
         hosts = slurm_hosts(environ["SLURM_JOB_NODELIST"], environ["SLURM_TASKS_PER_NODE"])
-        return Choice(_slots(hosts), f"the tasks of Slurm's allocation, {hosts}", hosts)
+        return Choice(_count_ranks(hosts), f"the tasks of Slurm's allocation, {hosts}", hosts)
     gpus = count_gpus(environ)
     if gpus:
         return Choice(gpus, "one for each GPU")
@@ -67,7 +67,7 @@ def ranks_for(cpus: int) -> int:
     return cpus // CPUS_PER_RANK if cpus >= 2 * CPUS_PER_RANK else min(cpus, 2)
 
 
-def _slots(hosts: str) -> int:
+def _count_ranks(hosts: str) -> int:
     """Of name:slots,name:slots. Raises SystemExit with the entry that is not of that form."""
     for host in hosts.split(","):
         if not re.fullmatch(r"[\w.-]+:\d+", host.strip()):
@@ -83,33 +83,34 @@ def slurm_hosts(nodes: str, tasks: str) -> str:
     """name:slots,... from SLURM_JOB_NODELIST, n[1-2], and SLURM_TASKS_PER_NODE, 4(x2)."""
     names = expand_nodes(nodes)
     try:
-        slots = slurm_step.tasks_by_node(tasks)
+        counts = slurm_step.tasks_by_node(tasks)
     except ValueError:
         sys.exit(f"horovodrun: SLURM_TASKS_PER_NODE={tasks} cannot be read; use -np and -H")
-    if len(names) != len(slots):
+    if len(names) != len(counts):
         sys.exit(f"horovodrun: SLURM_JOB_NODELIST={nodes} names {len(names)} hosts, and "
-                 f"SLURM_TASKS_PER_NODE={tasks} is for {len(slots)}; use -np and -H")
-    return ",".join(f"{name}:{number}" for name, number in zip(names, slots))
+                 f"SLURM_TASKS_PER_NODE={tasks} is for {len(counts)}; use -np and -H")
+    return ",".join(f"{name}:{number}" for name, number in zip(names, counts))
 
 
 def expand_nodes(nodes: str) -> list[str]:
     """n[08-10,12],login: n08, n09, n10, n12, login; zeros in front are kept."""
-    found = []
+    hosts = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", nodes):
         names = [""]
         for fixed, ranges in re.findall(r"([^\[]+)|\[([^\]]*)\]", word):
-            names = [name + end for name in names for end in ([fixed] if fixed else _all(ranges))]
-        found += names
-    return found
+            ends = [fixed] if fixed else _expand(ranges)
+            names = [name + end for name in names for end in ends]
+        hosts += names
+    return hosts
 
 
-def _all(ranges: str) -> list[str]:
-    found = []
-    for one in ranges.split(","):
-        first, _, last = one.partition("-")
-        found += [str(number).zfill(len(first)) for number in range(int(first),
-                                                                    int(last or first) + 1)]
-    return found
+def _expand(ranges: str) -> list[str]:
+    numbers = []
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        numbers += [str(number).zfill(len(first)) for number in range(int(first),
+                                                                      int(last or first) + 1)]
+    return numbers
 
 
 # GPUs
@@ -117,14 +118,14 @@ def _all(ranges: str) -> list[str]:
 
 def count_gpus(environ: Mapping[str, str]) -> int:
     """Those that nvidia-smi lists and CUDA_VISIBLE_DEVICES leaves."""
-    installed = _installed_gpus(environ)
+    total = _installed_gpus(environ)
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if not installed or visible is None:
-        return installed
+    if not total or visible is None:
+        return total
     count = 0
     for device in visible.split(","):  # CUDA stops at the first that it does not know
         number = re.fullmatch(r"\d+", device.strip())
-        if int(device) >= installed if number else not re.match("GPU-|MIG-", device.strip()):
+        if int(device) >= total if number else not re.match("GPU-|MIG-", device.strip()):
             break
         count += 1
     return count
@@ -135,11 +136,11 @@ def _installed_gpus(environ: Mapping[str, str]) -> int:
     if not command:
         return 0
     try:
-        listed = subprocess.run([command, "-L"], stdin=subprocess.DEVNULL, capture_output=True,
+        answer = subprocess.run([command, "-L"], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE)) * (listed.returncode == 0)
+    return len(re.findall(r"^GPU \d+:", answer.stdout, re.MULTILINE)) * (answer.returncode == 0)
 
 
 # CPUs
@@ -147,7 +148,7 @@ def _installed_gpus(environ: Mapping[str, str]) -> int:
 
 def usable_cpus(root: Path = Path("/")) -> int:
     """CPUs of this process' affinity, or fewer if its control group may not use them all."""
-    cpus = len(usable_cores.allowed_cpus())
+    cpus = len(cpu_set.allowed_cpus())
     quota = cpu_quota(root)
     return cpus if quota is None else max(1, min(cpus, int(quota)))
 
@@ -168,7 +169,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
             continue
         # In a container the group's own path may be missing, and its top is the container's group.
         folder = top / group.lstrip("/")
-        limits += [read(each) for each in (folder, *folder.parents) if each.is_relative_to(top)]
+        limits += [read(place) for place in (folder, *folder.parents) if place.is_relative_to(top)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 

@@ -20,7 +20,8 @@ SECONDS = 2  # longest wait for one address
 def main(program):
     key, port, *addresses = os.environ.pop(LAUNCHER, ",").split(",")
     about = f"{key} {os.environ.get('OMPI_COMM_WORLD_RANK', '?')} {socket.gethostname()}"
-    launcher = next((each for each in addresses if _tell(each, port, f"{about} starts")), None)
+    launcher = next((address for address in addresses
+                     if _tell(address, port, f"{about} starts")), None)
     ready, go = os.pipe()
     child = os.fork()
     if child == 0:

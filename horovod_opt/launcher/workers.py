@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from horovod_opt.settings import PREFIX
 
 
-def environment(given: Mapping[str, str] | None) -> dict[str, str]:
-    """This process' HOROVOD_OPT_*, and what the user has `given` for the workers, which wins.
+def environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    """This process' HOROVOD_OPT_*, and `extra` that the user has named for the workers, which wins.
 
     A misspelt name is taken along: hvd.init() refuses it on every worker, as under horovodrun.
     """
-    own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-    return {**own, **(given or {})}
+    settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return {**settings, **(extra or {})}

@@ -1,14 +1,12 @@
-"""The C header of what Python and the native libraries exchange, generated from tables in Python.
+"""The C header of what Python and Horovod's native libraries exchange, generated from tables.
 
     python -m horovod_opt.native.header > horovod_opt_abi.h
 """
 
 from __future__ import annotations
 
-import hashlib
-
 from graph_analysis.reductions import DTYPES, REDUCE_OPS
-from horovod_opt.native import prototypes, structs
+from horovod_opt.native import c_interface, prototypes, structs
 
 
 def _reductions() -> str:
@@ -26,26 +24,20 @@ def _reductions() -> str:
 
 
 def _declarations() -> str:
-    return (
-        f"{_reductions()}\n{structs.declarations()}\n"
-        "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
-        f"{prototypes.declarations()}\n#ifdef __cplusplus\n}}\n#endif\n"
-    )
+    return (f"{_reductions()}\n{structs.declarations()}\n"
+            f"{c_interface.for_c_and_cpp(prototypes.declarations())}")
 
 
-# Python and a native library with the same hash have the same structs and functions.
-HASH = hashlib.sha256(_declarations().encode()).hexdigest()[:16]
+HASH = c_interface.hash_of(_declarations())
 
 
 def header() -> str:
     """The text of horovod_opt_abi.h, for C and C++."""
-    return (
-        "// Written by `python -m horovod_opt.native.header`; edit the tables in\n"
+    return c_interface.header(
+        "horovod_opt_abi", _declarations(),
+        "Written by `python -m horovod_opt.native.header`; edit the tables in\n"
         "// graph_analysis/reductions.py and in horovod_opt/settings.py, counters.py and\n"
-        "// native/prototypes.py instead.\n"
-        "#ifndef HOROVOD_OPT_ABI_H_\n#define HOROVOD_OPT_ABI_H_\n\n#include <stdint.h>\n\n"
-        f'#define HOROVOD_OPT_ABI "{HASH}"\n\n{_declarations()}\n#endif  // HOROVOD_OPT_ABI_H_\n'
-    )
+        "// native/prototypes.py instead.")
 
 
 if __name__ == "__main__":

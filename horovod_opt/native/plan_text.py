@@ -10,7 +10,7 @@ from graph_analysis.reductions import DTYPES
 
 
 def native_text(plan: Plan, threshold: int) -> str:
-    """The plan as horovod_opt/csrc/core/plan/parse_plan.h reads it; `threshold` in bytes."""
+    """The plan as horovod_opt/csrc/core/plan/parse_plan.cc reads it; `threshold` in bytes."""
     number = {slot.id: place for place, slot in enumerate(plan.slots)}
     lines = [f"plan\t{plan.hash}\t{threshold}\t{plan.process_set}\t{_field(plan.name)}"]
     for slot in plan.slots:

@@ -3,40 +3,40 @@ counters."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 from horovod_opt import counters, settings
+from horovod_opt.native.c_interface import Struct, fields, struct_declaration, structure
 
 _C_TYPES = {"i": "int64_t", "d": "double"}
-_CTYPES = {"i": ctypes.c_int64, "d": ctypes.c_double}
 
 
-class NativeSettings(ctypes.Structure):
-    """HorovodOptSettings."""
-
-    _fields_ = [(row.field, ctypes.c_int64) for row in settings.TABLE]
+def _settings() -> Struct:
+    return Struct("HorovodOptSettings", fields("int64_t", *(row.field for row in settings.TABLE)))
 
 
-class NativeStats(ctypes.Structure):
-    """HorovodOptStats."""
+def _stats() -> Struct:
+    return Struct("HorovodOptStats",
+                  tuple(f"{_C_TYPES[row.kind]} {row.field}" for row in counters.TABLE))
 
-    _fields_ = [(row.field, _CTYPES[row.kind]) for row in counters.TABLE]
+
+NativeSettings = structure(_settings())
+NativeStats = structure(_stats())
 
 
 def to_native(values: settings.Settings) -> NativeSettings:
     """The settings as the native side takes them."""
-    fields = {row.field: getattr(values, row.field) for row in settings.TABLE}
-    return NativeSettings(**{**fields, "mode": values.mode_bits})
+    by_field = {row.field: getattr(values, row.field) for row in settings.TABLE}
+    return NativeSettings(**{**by_field, "mode": values.mode_bits})
 
 
 def from_native(native: NativeStats) -> counters.Stats:
     """The counters as users see them."""
-    fields = {row.field: getattr(native, row.field) for row in counters.TABLE}
-    fields["mode"] = settings.mode_name(native.mode)
-    fields["controller"] = counters.CONTROLLERS[native.controller]
-    fields["messages"] = counters.MESSAGES[native.messages]
-    return counters.Stats(**fields)
+    by_field = {row.field: getattr(native, row.field) for row in counters.TABLE}
+    by_field["mode"] = settings.mode_name(native.mode)
+    by_field["controller"] = counters.CONTROLLERS[native.controller]
+    by_field["messages"] = counters.MESSAGES[native.messages]
+    return counters.Stats(**by_field)
 
 
 def _enumerators(kind: str, names: Sequence[str]) -> str:
@@ -50,10 +50,7 @@ def declarations() -> str:
     )
     controllers = _enumerators("CONTROLLER", counters.CONTROLLERS)
     messages = _enumerators("MESSAGES", counters.MESSAGES)
-    fields = "".join(f"  int64_t {row.field};\n" for row in settings.TABLE)
-    counts = "".join(f"  {_C_TYPES[row.kind]} {row.field};\n" for row in counters.TABLE)
     return (
         f"enum {{\n{modes}}};\n\nenum {{\n{controllers}}};\n\nenum {{\n{messages}}};\n\n"
-        f"typedef struct {{\n{fields}}} HorovodOptSettings;\n\n"
-        f"typedef struct {{\n{counts}}} HorovodOptStats;\n"
+        f"{struct_declaration(_settings())}\n{struct_declaration(_stats())}"
     )

@@ -29,10 +29,9 @@ from graph_analysis import (
 from graph_analysis.draw import draw as draw_analysis
 from graph_analysis.plan import kinds
 from graph_analysis.plan_views import plan_table
-from horovod_opt import without_horovod
-from horovod_opt.planning import first_step
+from horovod_opt.launcher.built import explain_absence
+from horovod_opt.planning import plan_folder
 from horovod_opt.planning.planner import bucket_bytes
-from horovod_opt.planning.region_file import PLANS, read_region
 from horovod_opt.settings import SettingsError
 
 QUIET_SECONDS = 5.0  # without another sign after the first: the script has shown what it does
@@ -51,11 +50,11 @@ class Job(NamedTuple):
     train: bool = False
 
     def warning(self, path: Path) -> str:
-        on = f"{path} is run on {self.ranks} rank{'s' * (self.ranks != 1)}"
+        run = f"{path} is run on {self.ranks} rank{'s' * (self.ranks != 1)}"
         if self.train:
-            return (f"{on} and trains until it has shown no new plan for {QUIET_SECONDS:g} s; it "
+            return (f"{run} and trains until it has shown no new plan for {QUIET_SECONDS:g} s; it "
                     "may overwrite its checkpoints.")
-        return (f"{on} and ended before its first planned step. What it does until then is done; "
+        return (f"{run} and ended before its first planned step. What it does until then is done; "
                 "if nothing in it can be planned, it runs to its end and may overwrite its "
                 "checkpoints.")
 
@@ -98,13 +97,13 @@ def _of_file(path: Path, fetches: Sequence[str], threshold: int) -> Sequence[Reg
 
 def _of_script(path: Path, threshold: Optional[int], job: Job) -> list[Region]:
     """Starts a job that writes its plans to a folder, and ends it when no more come."""
-    missing = without_horovod.missing(f"running {path}")
-    if missing:
-        raise CommandError(missing)
+    absence = explain_absence(f"running {path}")
+    if absence:
+        raise CommandError(absence)
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "output.txt"
-        environment = {**os.environ, "HOROVOD_OPT_MODE": "topo", PLANS: name,
-                       first_step.STOP: str(int(not job.train))}
+        environment = {**os.environ, "HOROVOD_OPT_MODE": "topo", plan_folder.PLANS: name,
+                       plan_folder.STOP: str(int(not job.train))}
         if threshold:
             environment["HOROVOD_FUSION_THRESHOLD"] = str(threshold)
         with log.open("w") as output:
@@ -116,11 +115,11 @@ def _of_script(path: Path, threshold: Optional[int], job: Job) -> list[Region]:
             try:
                 _wait_for_plans(process, folder, job)
             finally:
-                first_step.kill(folder)
+                plan_folder.kill(folder)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGTERM)
                     process.wait()
-        regions = [read_region(file) for file in sorted(folder.glob("*.json"))]
+        regions = [plan_folder.read_region(file) for file in sorted(folder.glob("*.json"))]
         if not regions:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
             raise CommandError(
@@ -134,9 +133,9 @@ def _wait_for_plans(process: subprocess.Popen, folder: Path, job: Job) -> None:
     first sign: plans if it trains, otherwise ranks that have stopped."""
     signs, since = 0, time.monotonic()
     while process.poll() is None:
-        now = len(list(folder.glob("*.json"))) if job.train else first_step.stopped(folder)
-        if now > signs:
-            signs, since = now, time.monotonic()
+        count = len(list(folder.glob("*.json"))) if job.train else plan_folder.count_stopped(folder)
+        if count > signs:
+            signs, since = count, time.monotonic()
         if signs and time.monotonic() - since > QUIET_SECONDS:
             return
         if signs == job.ranks and not job.train:

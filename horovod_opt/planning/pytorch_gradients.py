@@ -20,9 +20,8 @@ from typing import Any
 import graph_analysis
 from graph_analysis.reductions import AVERAGE, DTYPES
 from horovod_opt.native.plan_text import native_text
-from horovod_opt.planning import first_step
+from horovod_opt.planning import plan_folder
 from horovod_opt.planning.planner import Planner, bucket_bytes
-from horovod_opt.planning.region_file import PLANS, write_region
 
 planner: Planner | None = None  # in mode topo
 _keys = itertools.count(1)
@@ -49,7 +48,7 @@ class GradientPlan:
             self._native.add(text)
             # It lives as long as the optimizer that holds it.
             weakref.finalize(self, self._native.remove, text).atexit = False
-        self._stop = first_step.is_wanted()
+        self._stop = plan_folder.stops_before_step()
 
     def extend(self, optimizer: Any, parameters: Iterable[Any]) -> None:
         """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
@@ -67,7 +66,7 @@ class GradientPlan:
 
     def _is_planned(self, name: str) -> bool:
         if name in self._keys and self._stop:
-            first_step.stop()
+            plan_folder.stop()
         return name in self._keys
 
 
@@ -83,9 +82,9 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
         "fetches": [node["name"] for node in nodes[1:]],
     })
     (region,) = graph_analysis.analyze(graph, bucket_bytes()).regions
-    folder = os.environ.get(PLANS, "")
+    folder = os.environ.get(plan_folder.PLANS, "")
     if folder and native.is_first_rank():
-        write_region(region, Path(folder))
+        plan_folder.write_region(region, Path(folder))
     return region.plan
 
 
@@ -106,9 +105,9 @@ def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Rec
     gradients = []
     for parameter in parameters:
         if parameter.requires_grad:
-            sent, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+            payload, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
             gradients.append((optimizer._parameter_names.get(parameter), {
-                "shape": list(parameter.shape), "dtype": str(sent.dtype).partition(".")[2],
+                "shape": list(parameter.shape), "dtype": str(payload.dtype).partition(".")[2],
                 "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
                 "process_set": optimizer.process_set.process_set_id,
             }))

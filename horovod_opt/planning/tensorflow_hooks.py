@@ -19,8 +19,8 @@ from typing import Any
 import graph_analysis
 from graph_analysis.analysis import BY_ITSELF
 from horovod_opt.native.plan_text import native_text
+from horovod_opt.planning.plan_folder import write_region
 from horovod_opt.planning.planner import Planner, bucket_bytes
-from horovod_opt.planning.region_file import write_region
 
 KEY = "opt_key"
 PLANNED_OP = "HorovodAllreduce"
@@ -40,8 +40,8 @@ class Capture:
         self._lock = threading.RLock()
         self._functions: dict[str, list[str]] = {}  # function name -> hashes of its plans
         self._runs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # graph -> fetches
-        self._keyed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # graph -> version
-        self._said: set[str] = set()
+        self._versions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # graph -> version
+        self._messages: set[str] = set()
         self._has_keys = False
         self._folder = folder
         self.before_step = before_step
@@ -50,12 +50,12 @@ class Capture:
     def give_keys(self, graph: Any) -> None:
         """Names the allreduces of a tf.Graph that have no name yet."""
         with self._lock:
-            if self._keyed.get(graph) == graph.version:
+            if self._versions.get(graph) == graph.version:
                 return
             for operation in graph.get_operations():
                 if operation.type == PLANNED_OP and operation.get_attr(KEY) == 0:
                     self._give_key(operation)
-            self._keyed[graph] = graph.version
+            self._versions[graph] = graph.version
 
     def _give_key(self, operation: Any) -> None:
         from tensorflow.core.framework import attr_value_pb2
@@ -72,11 +72,11 @@ class Capture:
     def run(self, graph: Any, fetches: list) -> None:
         """A tf.Graph that is about to be run for `fetches`, tensors or operations."""
         with self._lock:
-            seen = self._runs.setdefault(graph, set())
+            runs = self._runs.setdefault(graph, set())
             run = tuple(sorted(fetch.name for fetch in fetches))
-            if run in seen or not self._has_keys:
+            if run in runs or not self._has_keys:
                 return
-            seen.add(run)
+            runs.add(run)
             name = f"run of {', '.join(run)}"
             short = name if len(name) <= 80 else name[:77] + "..."
             self._plan(short, graph, lambda: graph_analysis.read_graph(graph, fetches))
@@ -96,7 +96,8 @@ class Capture:
             return
         for region in analysis.regions:
             self._write(region)
-            reasons = {one.reason for one in region.unplanned if not one.reason.endswith(BY_ITSELF)}
+            reasons = {tensor.reason for tensor in region.unplanned
+                       if not tensor.reason.endswith(BY_ITSELF)}
             if reasons:
                 self._say(f"in {region.name}, some tensors stay negotiated: "
                           f"{'; '.join(sorted(reasons))}")
@@ -106,8 +107,8 @@ class Capture:
             text = native_text(region.plan, bucket_bytes())
             self._planner.add(text)
             weakref.finalize(owner, self._planner.remove, text).atexit = False
-        called = graph.library.communicating(itertools.chain(*graph.calls.values()))
-        if name in self._functions or not called.isdisjoint(self._functions):
+        callees = graph.library.communicating(itertools.chain(*graph.calls.values()))
+        if name in self._functions or not callees.isdisjoint(self._functions):
             self._steps.add(name)
         for function, reason in analysis.concurrent_calls:
             for plan in self._functions.get(function, ()):
@@ -124,9 +125,9 @@ class Capture:
             write_region(region, Path(self._folder))
 
     def _say(self, text: str) -> None:
-        if text not in self._said and self._planner.is_first_rank():
+        if text not in self._messages and self._planner.is_first_rank():
             print(f"horovod-opt: {text}", file=sys.stderr, flush=True)
-        self._said.add(text)
+        self._messages.add(text)
 
 
 # Predicates of upstream's own branches around each allreduce: in a graph that is worth planning

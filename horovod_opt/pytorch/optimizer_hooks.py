@@ -38,9 +38,9 @@ class Reducing:
         new = group["params"]
         names = group.get("param_names") or [f"allreduce.noname.{number}.{i}"
                                              for i in range(len(new))]
-        taken = {name: parameter for parameter, name in self._parameter_names.items()}
+        owners = {name: parameter for parameter, name in self._parameter_names.items()}
         for name, parameter in zip(names, new):
-            if taken.get(name, parameter) is not parameter:
+            if owners.get(name, parameter) is not parameter:
                 self.param_groups.pop()
                 raise ValueError(f"add_param_group: another parameter is called {name!r} already; "
                                  "its gradient is reduced under that name")
@@ -54,9 +54,9 @@ class Reducing:
         and PyTorch makes new ones."""
         groups = self.param_groups
         super().load_state_dict(state_dict)
-        for group, loaded in zip(groups, self.param_groups):
+        for group, source in zip(groups, self.param_groups):
             group.clear()
-            group.update(loaded)
+            group.update(source)
         self.param_groups = groups
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -79,10 +79,10 @@ class Reducing:
         as a script may train a model with one optimizer after the other."""
         reducers = _reducers.setdefault(parameter, weakref.WeakSet())
         reducers.add(self)
-        this = weakref.ref(self)
+        reference = weakref.ref(self)
 
         def hook(*_: Any) -> None:
-            optimizer = this()
+            optimizer = reference()
             if optimizer is None:
                 return
             if len(reducers) > 1:
@@ -133,10 +133,10 @@ class Reducing:
         from horovod.torch.mpi_ops import Sum, allgather
 
         scalar = isinstance(loss, Real) or torch.is_tensor(loss) and loss.numel() == 1
-        own = [float(loss) if scalar else 0.0, scalar, bool(self._handles), self._steps]
-        rows = allgather(torch.tensor([own], dtype=torch.float64), process_set=self.process_set,
+        row = [float(loss) if scalar else 0.0, scalar, bool(self._handles), self._steps]
+        rows = allgather(torch.tensor([row], dtype=torch.float64), process_set=self.process_set,
                          name="DistributedOptimizer.step.closure")
-        losses, scalars, computed, steps = rows.T.tolist()
+        losses, scalars, flags, steps = rows.T.tolist()
         if len(set(steps)) > 1:
             raise RuntimeError(
                 "hvd.DistributedOptimizer: ranks have evaluated the closure a different number of "
@@ -147,7 +147,7 @@ class Reducing:
             kinds = ["a number" if flag else "none" for flag in scalars]
             raise RuntimeError("hvd.DistributedOptimizer: the closure has to return the loss on "
                                f"all ranks or on none: {_by_rank(self, kinds)}")
-        if any(computed):
+        if any(flags):
             if not self._should_synchronize:
                 raise RuntimeError(
                     "hvd.DistributedOptimizer: step(closure) was called in skip_synchronize(), but "
@@ -170,15 +170,15 @@ class Reducing:
         """
         from horovod.torch.optimizer import DistributedOptimizer, global_process_set
 
-        wrapped = _class_of(self).__new__(_class_of(self))
-        vars(wrapped).update((name, value) for name, value in vars(self).items()
-                             if name not in self._ours and name != "step")
+        inner = _class_of(self).__new__(_class_of(self))
+        vars(inner).update((name, value) for name, value in vars(self).items()
+                           if name not in self._own_names and name != "step")
         arguments = {**self._arguments, "named_parameters":
                      [(name, parameter) for parameter, name in self._parameter_names.items()],
                      "backward_passes_per_step": self.backward_passes_per_step}
         if arguments["process_set"] is global_process_set:
             del arguments["process_set"]  # the default, which is one object
-        return _wrap_again, (DistributedOptimizer, wrapped, arguments)
+        return _wrap_again, (DistributedOptimizer, inner, arguments)
 
 
 NO_PRE_HOOKS = ("op=hvd.Adasum: a hook before step() would come too late, as the steps of single "
@@ -228,13 +228,13 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
         raise ValueError("hvd.DistributedOptimizer: the optimizer is one already")
     _install()
     parameters = inspect.signature(methods.__init__).parameters
-    between = ReducingAdasum if "op" not in parameters else Reducing
-    cls = type(type(optimizer).__name__, (between, type(optimizer)), dict(vars(methods)))
-    known = {name: value for name, value in arguments.items() if name in parameters}
-    distributed = cls(optimizer, **known)
+    mixin = ReducingAdasum if "op" not in parameters else Reducing
+    cls = type(type(optimizer).__name__, (mixin, type(optimizer)), dict(vars(methods)))
+    options = {name: value for name, value in arguments.items() if name in parameters}
+    distributed = cls(optimizer, **options)
     distributed._arguments = {name: value for name, value in arguments.items()
                               if name != "named_parameters"}
-    distributed._ours = vars(distributed).keys() - vars(optimizer).keys() | {"_ours"}
+    distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
     return distributed
 
 

@@ -63,10 +63,10 @@ struct LateTensor {
   void Write(const float* values, std::chrono::microseconds late) {
     const auto end = Clock::now() + late;
     for (float garbage = -1e6f; Clock::now() < end; garbage -= 1.0f) {
-      for (volatile float& one : tensor->values()) one = garbage;
+      for (volatile float& value : tensor->values()) value = garbage;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    for (volatile float& one : tensor->values()) one = *values++;
+    for (volatile float& value : tensor->values()) value = *values++;
     written = Clock::now();
     event->Set();
   }
@@ -82,7 +82,7 @@ struct LateTensor {
 }  // namespace
 }  // namespace horovod_opt
 
-// Returns the error of one that has an error, or "".
+// Returns the error of a tensor that has an error, or "".
 extern "C" const char* late_data_sum(LateCall* call) {
   using namespace horovod_opt;
   static std::string error;
@@ -92,33 +92,33 @@ extern "C" const char* late_data_sum(LateCall* call) {
   const float* values = call->values;
   for (int i = 0; i < call->tensors; ++i) {
     if (i == call->dies_after) kill(getpid(), SIGKILL);
-    LateTensor& one = all.emplace_back(call->elements[i]);
-    one.writer =
-        std::thread(&LateTensor::Write, &one, values, std::chrono::microseconds(call->late_us[i]));
+    LateTensor& late = all.emplace_back(call->elements[i]);
+    late.writer =
+        std::thread(&LateTensor::Write, &late, values, std::chrono::microseconds(call->late_us[i]));
     values += call->elements[i];
     horovod::common::ReadyEventList events;
-    events.AddReadyEvent(one.event);
+    events.AddReadyEvent(late.event);
     const auto enqueued = EnqueueTensorAllreduce(
-        call->first_key + i, std::make_shared<FakeContext>(), one.tensor, one.tensor, events,
+        call->first_key + i, std::make_shared<FakeContext>(), late.tensor, late.tensor, events,
         "key." + std::to_string(call->first_key + i), call->devices[i],
-        [&one, &called_back](const Status& status) {
-          one.called_back = Clock::now();
-          one.place = called_back++;
-          one.done.set_value(status);
+        [&late, &called_back](const Status& status) {
+          late.called_back = Clock::now();
+          late.place = called_back++;
+          late.done.set_value(status);
         },
         horovod::common::SUM, 1.0, 1.0, 0);
-    if (!enqueued.ok()) one.done.set_value(enqueued);
+    if (!enqueued.ok()) late.done.set_value(enqueued);
   }
   call->returned_early = !all.back().event->opt_ready_now();
   float* sums = call->sums;
   for (int i = 0; i < call->tensors; ++i) {
-    LateTensor& one = all[i];
-    const Status status = one.done.get_future().get();
+    LateTensor& late = all[i];
+    const Status status = late.done.get_future().get();
     if (!status.ok()) error = status.reason();
-    one.writer.join();
-    call->places[i] = one.place;
-    call->by_background[i] = one.tensor->ByBackgroundAlone();
-    std::memcpy(sums, one.tensor->values().data(), one.tensor->size());
+    late.writer.join();
+    call->places[i] = late.place;
+    call->by_background[i] = late.tensor->ByBackgroundAlone();
+    std::memcpy(sums, late.tensor->values().data(), late.tensor->size());
     sums += call->elements[i];
   }
   const std::chrono::duration<double, std::milli> ahead =

@@ -1,4 +1,4 @@
-// What PlannedOperations asks upstream to perform, and what upstream's own controller would have
+// What HorovodOps asks upstream to perform, and what upstream's own controller would have
 // asked for the same tensors: its coordinator is given the requests that the ranks would send.
 #include <cstdint>
 #include <map>
@@ -60,7 +60,7 @@ TensorTableEntry Entry(int rank, const Allreduce& allreduce) {
   return entry;
 }
 
-Request RequestOf(const Case& one, int rank, const Allreduce& allreduce) {
+Request RequestOf(const Case& scenario, int rank, const Allreduce& allreduce) {
   Request request;
   request.set_request_rank(rank);
   request.set_request_type(Request::ALLREDUCE);
@@ -68,20 +68,20 @@ Request RequestOf(const Case& one, int rank, const Allreduce& allreduce) {
   request.set_tensor_name(allreduce.name);
   request.set_device(allreduce.devices[rank]);
   request.add_tensor_shape(allreduce.elements);
-  request.set_prescale_factor(one.prescale);
-  request.set_postscale_factor(one.postscale);
-  request.set_reduce_op(one.reduce_op);
+  request.set_prescale_factor(scenario.prescale);
+  request.set_postscale_factor(scenario.postscale);
+  request.set_reduce_op(scenario.reduce_op);
   return request;
 }
 
 // The coordinator, rank 0. All other ranks send what the case says.
 class Coordinator : public horovod::common::Controller {
  public:
-  Coordinator(HorovodGlobalState& horovod, ProcessSet& process_set, const Case& one)
+  Coordinator(HorovodGlobalState& horovod, ProcessSet& process_set, const Case& scenario)
       : Controller(process_set.response_cache, process_set.tensor_queue, horovod.timeline,
                    horovod.parameter_manager, process_set.group_table, horovod.timeline_controller),
-        case_(one) {
-    size_ = local_size_ = one.ranks();
+        case_(scenario) {
+    size_ = local_size_ = scenario.ranks();
     is_coordinator_ = is_initialized_ = true;
     for (int rank = 0; rank < size_; ++rank) global_ranks_.push_back(rank);
   }
@@ -112,38 +112,38 @@ class Coordinator : public horovod::common::Controller {
   const Case& case_;
 };
 
-PlannedOperations* operations = nullptr;
+HorovodOps* operations = nullptr;
 std::vector<Response> performed;
-std::vector<std::string> taken;
+std::vector<std::string> entry_names;
 
 void Perform(Response response, ProcessSet&) {
   std::vector<TensorTableEntry> entries;
   operations->TakeEntries(response, entries);
-  for (const TensorTableEntry& entry : entries) taken.push_back(entry.tensor_name);
+  for (const TensorTableEntry& entry : entries) entry_names.push_back(entry.tensor_name);
   performed.push_back(std::move(response));
 }
 
-Plan PlanOf(const Case& one) {
+Plan PlanOf(const Case& scenario) {
   Plan plan;
   plan.hash = plan.name = "p";
   plan.buckets.emplace_back();
-  for (std::size_t i = 0; i < one.allreduces.size(); ++i) {
+  for (std::size_t i = 0; i < scenario.allreduces.size(); ++i) {
     Slot slot;
     slot.key = kKey + static_cast<std::int64_t>(i);
-    slot.bytes = one.allreduces[i].elements * static_cast<std::int64_t>(sizeof(float));
-    slot.reduction = {kFloat32, one.reduce_op, one.prescale, one.postscale};
-    slot.name = one.allreduces[i].name;
+    slot.bytes = scenario.allreduces[i].elements * static_cast<std::int64_t>(sizeof(float));
+    slot.reduction = {kFloat32, scenario.reduce_op, scenario.prescale, scenario.postscale};
+    slot.name = scenario.allreduces[i].name;
     plan.slots.push_back(slot);
     plan.buckets[0].push_back(static_cast<int>(i));
   }
   return plan;
 }
 
-void Arrive(PlanTable& plans, const Case& one, int rank) {
-  for (std::size_t i = 0; i < one.allreduces.size(); ++i) {
+void Arrive(PlanTable& plans, const Case& scenario, int rank) {
+  for (std::size_t i = 0; i < scenario.allreduces.size(); ++i) {
     auto tensor = std::make_unique<PlannedTensor>();
-    tensor->entry = Entry(rank, one.allreduces[i]);
-    tensor->reduction = {kFloat32, one.reduce_op, one.prescale, one.postscale,
+    tensor->entry = Entry(rank, scenario.allreduces[i]);
+    tensor->reduction = {kFloat32, scenario.reduce_op, scenario.prescale, scenario.postscale,
                          tensor->entry.device};
     const std::int64_t bytes = tensor->entry.tensor->size();
     const Reduction reduction = tensor->reduction;
@@ -153,36 +153,36 @@ void Arrive(PlanTable& plans, const Case& one, int rank) {
 }
 
 // Rank 0's bucket of the first planned iteration.
-void PerformPlanned(HorovodGlobalState& horovod, const Case& one) {
+void PerformPlanned(HorovodGlobalState& horovod, const Case& scenario) {
   std::vector<int> ready;
   std::vector<std::unique_ptr<PlanTable>> tables;
-  for (int rank = 0; rank < one.ranks(); ++rank) {
+  for (int rank = 0; rank < scenario.ranks(); ++rank) {
     const auto complete = [rank, &ready](const CompleteBucket& bucket) {
       if (rank == 0) ready.push_back(bucket.turn.bucket_id);
     };
     tables.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
-    tables[rank]->Add(PlanOf(one));
+    tables[rank]->Add(PlanOf(scenario));
   }
   for (int iteration = 1; iteration <= kIterations; ++iteration) {
-    for (int rank = 0; rank < one.ranks(); ++rank) Arrive(*tables[rank], one, rank);
+    for (int rank = 0; rank < scenario.ranks(); ++rank) Arrive(*tables[rank], scenario, rank);
     TextByRank rows;
-    for (int rank = 0; rank < one.ranks(); ++rank) {
+    for (int rank = 0; rank < scenario.ranks(); ++rank) {
       rows[rank] = tables[rank]->VoteRow(rank == 0, false);
     }
     for (const auto& table : tables) table->Apply(rows);
   }
   PathCounters counters;
-  PlannedOperations planned(horovod, Perform, *tables[0], counters, true, false);
+  HorovodOps planned(horovod, Perform, *tables[0], counters, true, false);
   operations = &planned;
   for (int bucket_id : ready) planned.Hand(tables[0]->Take(bucket_id));
   planned.PerformUntilRound();
 }
 
-std::vector<Response> Negotiated(HorovodGlobalState& horovod, const Case& one) {
+std::vector<Response> Negotiated(HorovodGlobalState& horovod, const Case& scenario) {
   ProcessSet& process_set = horovod.process_set_table.Get(0);
-  for (const Allreduce& allreduce : one.allreduces) {
+  for (const Allreduce& allreduce : scenario.allreduces) {
     auto entry = Entry(0, allreduce);
-    auto request = RequestOf(one, 0, allreduce);
+    auto request = RequestOf(scenario, 0, allreduce);
     process_set.tensor_queue.AddToTensorQueue(entry, request);
   }
   return process_set.controller->ComputeResponseList(false, horovod, process_set).responses();
@@ -218,36 +218,36 @@ std::string Described(const Response& response) {
 
 // `text`: "reduce_op prescale postscale threshold ranks", then for each tensor of a bucket "name
 // elements" and its device on each rank. Returns lines "negotiated response", "planned response"
-// and "taken name", in the order of events.
+// and "entry name", in the order of events.
 extern "C" const char* planned_responses(const char* text) {
   using namespace horovod_opt;
   std::istringstream words(text);
-  Case one;
+  Case scenario;
   int reduce_op = 0, ranks = 0;
-  words >> reduce_op >> one.prescale >> one.postscale >> one.threshold >> ranks;
-  one.reduce_op = static_cast<ReduceOp>(reduce_op);
+  words >> reduce_op >> scenario.prescale >> scenario.postscale >> scenario.threshold >> ranks;
+  scenario.reduce_op = static_cast<ReduceOp>(reduce_op);
   for (Allreduce next; words >> next.name >> next.elements;) {
     next.devices.resize(ranks);
     for (int& device : next.devices) words >> device;
-    one.allreduces.push_back(next);
+    scenario.allreduces.push_back(next);
   }
 
   const auto state = std::make_unique<HorovodGlobalState>();  // too large for a stack
   HorovodGlobalState& horovod = *state;
   ProcessSet& process_set = horovod.process_set_table.Get(0);
-  process_set.controller = std::make_shared<Coordinator>(horovod, process_set, one);
+  process_set.controller = std::make_shared<Coordinator>(horovod, process_set, scenario);
   horovod.global_controller = process_set.controller;
-  horovod.parameter_manager.SetTensorFusionThresholdBytes(one.threshold);
+  horovod.parameter_manager.SetTensorFusionThresholdBytes(scenario.threshold);
 
   static std::string lines;
   lines.clear();
-  for (const Response& response : Negotiated(horovod, one)) {
+  for (const Response& response : Negotiated(horovod, scenario)) {
     lines += "negotiated " + Described(response) + '\n';
   }
   performed.clear();
-  taken.clear();
-  PerformPlanned(horovod, one);
+  entry_names.clear();
+  PerformPlanned(horovod, scenario);
   for (const Response& response : performed) lines += "planned " + Described(response) + '\n';
-  for (const std::string& name : taken) lines += "taken " + name + '\n';
+  for (const std::string& name : entry_names) lines += "entry " + name + '\n';
   return lines.c_str();
 }

@@ -12,8 +12,8 @@ PLAIN, THREAD = (), ("-fsanitize=thread", "-g1")
 
 
 @pytest.fixture(scope="module", params=[PLAIN, THREAD], ids=["plain", "thread"])
-def said(request, tmp_path_factory) -> dict[str, int]:
-    """By what it is said of."""
+def counts(request, tmp_path_factory) -> dict[str, int]:
+    """Of events, by what it is."""
     folder = tmp_path_factory.mktemp("gloo")
     program = compile_with_gloo(HERE / "gloo_loop.cc", folder / "gloo_loop", *request.param)
     # ThreadSanitizer before GCC 14 does not start where addresses are randomized by much.
@@ -23,13 +23,13 @@ def said(request, tmp_path_factory) -> dict[str, int]:
     return {what: int(number) for what, number in map(str.split, run.stdout.splitlines())}
 
 
-def test_does_not_look_while_nothing_happens(said):
-    assert said["idle"] == 0
+def test_does_not_look_while_nothing_happens(counts):
+    assert counts["idle"] == 0
 
 
-def test_is_woken_when_an_event_is_taken_away(said):
-    assert said["handled"] == 500
+def test_is_woken_when_an_event_is_taken_away(counts):
+    assert counts["handled"] == 500
 
 
-def test_is_woken_to_end(said):
-    assert said["ended"] == 200
+def test_is_woken_to_end(counts):
+    assert counts["ended"] == 200

@@ -37,7 +37,7 @@ def text(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
+def responses(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
     """By case and kind of line."""
     framework = next(iter(installed_libraries()))
     folder = tmp_path_factory.mktemp("binding")
@@ -49,7 +49,7 @@ def said(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
     assert run.returncode == 0, run.stderr
     by_case: dict[str, dict[str, list[str]]] = {}
     for name, lines in zip(CASES, json.loads(run.stdout)):
-        by_case[name] = {"negotiated": [], "planned": [], "taken": []}
+        by_case[name] = {"negotiated": [], "planned": [], "entry": []}
         for line in lines.splitlines():
             kind, _, what = line.partition(" ")
             by_case[name][kind].append(what)
@@ -57,9 +57,9 @@ def said(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_is_what_the_controller_would_say(said, name):
+def test_is_what_the_controller_would_say(responses, name):
     *_, threshold, tensors = CASES[name]
-    lines = said[name]
+    lines = responses[name]
     assert len(lines["negotiated"]) == (1 if threshold else len(tensors))
     assert lines["planned"] == lines["negotiated"]
-    assert lines["taken"] == [tensor for tensor, *_ in tensors]
+    assert lines["entry"] == [tensor for tensor, *_ in tensors]

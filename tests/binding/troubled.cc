@@ -40,7 +40,7 @@ class TroubledTensor : public FakeTensor {
 // sum.
 extern "C" const char* troubled_sum(int device, int trouble) {
   using namespace horovod_opt;
-  static std::string said;
+  static std::string outcome;
   constexpr std::int64_t kElements = 10;
   const std::shared_ptr<FakeTensor> tensors[] = {
       std::make_shared<FakeTensor>(kElements),
@@ -55,11 +55,11 @@ extern "C" const char* troubled_sum(int device, int trouble) {
         1.0, 0);
     if (!enqueued.ok()) done[i].set_value(enqueued);
   }
-  said.clear();
-  for (auto& one : done) {
-    const Status status = one.get_future().get();
-    if (!status.ok()) said = status.reason();
+  outcome.clear();
+  for (auto& promise : done) {
+    const Status status = promise.get_future().get();
+    if (!status.ok()) outcome = status.reason();
   }
-  if (said.empty()) said = std::to_string(tensors[1]->values()[0]);
-  return said.c_str();
+  if (outcome.empty()) outcome = std::to_string(tensors[1]->values()[0]);
+  return outcome.c_str();
 }

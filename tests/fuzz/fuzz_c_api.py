@@ -52,8 +52,8 @@ def _add(draw: Draw) -> None:
     text = native_text(plan, draw.choice((0, 8, 2**40)))
     if not draw.one_in(2):
         planner.add(text)
-        (seen,) = [status for status in horovod_opt.plans() if status.hash == plan.hash]
-        assert sum(map(len, seen.buckets)) == len(plan.slots)
+        (plan_status,) = [status for status in horovod_opt.plans() if status.hash == plan.hash]
+        assert sum(map(len, plan_status.buckets)) == len(plan.slots)
         return
     try:
         planner.add(_damaged(draw, text))

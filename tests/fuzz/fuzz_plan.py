@@ -27,12 +27,12 @@ def target(data: bytes) -> None:
         plan = Plan.from_json(text)
     except PlanError as error:
         assert str(error)
-        refused(text)
+        check_refusal(text)
         return
     check(plan)
 
 
-def refused(text: str) -> None:
+def check_refusal(text: str) -> None:
     """horovod-opt plan says so in its own words."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json"

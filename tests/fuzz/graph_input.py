@@ -41,10 +41,10 @@ def _body(draw: Draw) -> dict:
 def _node(draw: Draw, name: str, before: str, names: str) -> dict:
     op = draw.choice(OPS)
     # Only now and then a circle.
-    known = names if op in ("Merge", "NextIteration") or draw.one_in(16) else before
+    sources = names if op in ("Merge", "NextIteration") or draw.one_in(16) else before
     node = {"name": name, "op": op,
-            "inputs": [_reference(draw, known) for _ in range(draw.below(4)) if known],
-            "controls": [_reference(draw, known) for _ in range(draw.below(2)) if known]}
+            "inputs": [_reference(draw, sources) for _ in range(draw.below(4)) if sources],
+            "controls": [_reference(draw, sources) for _ in range(draw.below(2)) if sources]}
     if op in ("If", "While", "Case", "PartitionedCall") or draw.one_in(16):
         node["calls"] = [draw.or_anything(draw.choice(FUNCTIONS)) for _ in range(draw.below(4))]
     if op in ("Const", "HorovodSize"):

@@ -33,12 +33,12 @@ def test_what_once_went_wrong(file):
 def test_random_input(name):
     """From a fixed seed, as many as there is time for, and neighbours of the corpus."""
     run, numbers = target(name), random.Random(1)
-    known = [file.read_bytes() for file in CORPUS if file.parent.name == name]
+    inputs = [file.read_bytes() for file in CORPUS if file.parent.name == name]
     end = time.monotonic() + SECONDS
-    for turn in range(50_000):
+    for number in range(50_000):
         data = bytearray(numbers.randbytes(numbers.choice(LENGTHS)))
-        if turn % 2 and known:
-            data = bytearray(numbers.choice(known))
+        if number % 2 and inputs:
+            data = bytearray(numbers.choice(inputs))
             for _ in range(3):
                 data[numbers.randrange(len(data))] = numbers.randrange(256)
         try:

@@ -80,7 +80,7 @@ def files_of(sanitizer: str) -> list[str]:
 def configure(cmake: str, build: Path, sanitizer: str, source: Path, files: list[str]) -> None:
     command = [cmake, "-S", str(REPOSITORY), "-B", str(build), "-DHOROVOD_OPT_NATIVE_TESTS=ON"]
     command += [f"-DHOROVOD_OPT_SANITIZER={sanitizer}", f"-DHOROVOD_OPT_GOOGLETEST={source}"]
-    command += [f"-DHOROVOD_OPT_TESTS={';'.join(files)}"]
+    command += [f"-DHOROVOD_OPT_TESTS={';'.join(files)}", f"-DPython3_EXECUTABLE={sys.executable}"]
     ninja = tool("ninja")
     if ninja is not None and not (build / "Makefile").exists():
         command += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]

@@ -26,9 +26,9 @@ def _clean_environment(monkeypatch):
 def make_stats():
     """Counters of one rank: numbers that are all different, unless given."""
 
-    def make(**given: object) -> Stats:
+    def make(**fields: object) -> Stats:
         values = {row.field: number + 1 for number, row in enumerate(TABLE)}
         return Stats(**{**values, "mode": "nbcs", "controller": "mpi", "messages": "none",
-                        **given})
+                        **fields})
 
     return make

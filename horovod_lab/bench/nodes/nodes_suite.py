@@ -20,14 +20,14 @@ from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
 from horovod_lab.measuring.virtual_hosts import NoHosts, VirtualHosts
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 
 def run(options: argparse.Namespace) -> int:
     path = options.output / "nodes.json"
     try:
         document = begin(path, "nodes", {"seconds": options.seconds})
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     jobs = order(options.only, options.layouts, options.rounds)

@@ -15,7 +15,7 @@ from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
 from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     path = options.output / "sizes.json"
     try:
         document = begin(path, "sizes", {"seconds": options.seconds, "bytes": options.bytes})
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes,

@@ -17,7 +17,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 # glibc gives back what is free at the end of a heap, and takes it again page by page: in some jobs
 # of any mode, which then lose up to a third of a step's time with it.
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     path = options.output / "steps.json"
     try:
         document = begin(path, "steps", {"seconds": options.seconds})
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     jobs = order(options.only, options.modes, options.ranks, options.rounds,

@@ -16,20 +16,20 @@ from horovod_lab.bench.training.run_job import (
     has_gpu,
 )
 from horovod_lab.bench.worker_job import BASE, LIMIT, Series
-from horovod_opt.arguments import Refused
-from horovod_opt.usable_cores import allowed_cpus, count_cores
+from horovod_opt.arguments import Refusal
+from horovod_opt.cpu_set import allowed_cpus, count_cores
 
 
 def prepare(options: argparse.Namespace) -> tuple[list[Cell], list[Series], Setup]:
-    """Raises Refused, or HostsError for a list of hosts."""
+    """Raises Refusal, or HostsError for a list of hosts."""
     script = _script(options.tf_cnn_benchmarks)
     framework = jobs.TF_CNN if script else options.framework
     models = _models(options, framework)
     inputs = _inputs(options.input, framework)
     if options.breakdown and framework != jobs.TENSORFLOW:
-        raise Refused(f"--breakdown is measured with TensorFlow only, not with {framework}")
+        raise Refusal(f"--breakdown is measured with TensorFlow only, not with {framework}")
     if options.global_batch and options.batch:
-        raise Refused("--batch is for weak, --global-batch for strong scaling: give one of them")
+        raise Refusal("--batch is for weak, --global-batch for strong scaling: give one of them")
     series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes,
               *filter(None, [options.plain])]
     where = _where(options)
@@ -49,7 +49,7 @@ def _script(checkout: Path | None) -> Path | None:
     try:
         return checkout and find_tf_cnn_benchmarks(checkout)
     except ValueError as error:
-        raise Refused(f"--tf-cnn-benchmarks: {error}") from error
+        raise Refusal(f"--tf-cnn-benchmarks: {error}") from error
 
 
 def _models(options: argparse.Namespace, framework: str) -> list[str]:
@@ -58,10 +58,10 @@ def _models(options: argparse.Namespace, framework: str) -> list[str]:
     models = names if options.models == "all" else options.models.split(",")
     for model in models:
         if model not in names:
-            raise Refused(f"--models: {model!r} is not one of {', '.join(names)} ({framework})")
+            raise Refusal(f"--models: {model!r} is not one of {', '.join(names)} ({framework})")
         smallest = jobs.SMALLEST.get(model, 32)
         if options.pixels and options.pixels < smallest:
-            raise Refused(f"--pixels: {model} needs at least {smallest}, not {options.pixels}")
+            raise Refusal(f"--pixels: {model} needs at least {smallest}, not {options.pixels}")
     return models
 
 
@@ -69,9 +69,9 @@ def _inputs(text: str, framework: str) -> list[str]:
     kinds = text.split(",")
     for kind in kinds:
         if kind not in ("synthetic", "real"):
-            raise Refused(f"--input: {kind!r} is neither synthetic nor real")
+            raise Refusal(f"--input: {kind!r} is neither synthetic nor real")
     if "real" in kinds and framework == jobs.TORCH:
-        raise Refused("--input real is read by tf.data: leave out --framework torch")
+        raise Refusal("--input real is read by tf.data: leave out --framework torch")
     return kinds
 
 
@@ -89,6 +89,6 @@ def _batch(options: argparse.Namespace, ranks: int) -> int:
     if not options.global_batch:
         return options.batch or (32 if has_gpu() else 4)
     if options.global_batch % ranks:
-        raise Refused(f"--global-batch: {options.global_batch} images cannot be divided equally "
+        raise Refusal(f"--global-batch: {options.global_batch} images cannot be divided equally "
                       f"among {ranks} ranks")
     return options.global_batch // ranks

@@ -16,7 +16,7 @@ from horovod_lab.bench.training.scaling_pictures import section
 from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
 from horovod_lab.measuring.documents import DocumentError
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         document = begin(path, "bench", {
             "scaling": "strong" if options.global_batch else "weak", "seconds": setup.seconds,
             "threads": setup.threads, "hosts": [list(host) for host in setup.hosts.capacities]})
-    except (Refused, HostsError, DocumentError) as error:
+    except (Refusal, HostsError, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     planned_jobs = jobs.order(cells, series, options.rounds, document["machine"]["cores"],

@@ -23,15 +23,15 @@ PER_FOLDER = 1000  # files
 def tfrecord(folder: Path, records: Records) -> None:
     import google_crc32c
 
-    from horovod_opt.io.formats.tfrecord import HEAD, TAIL, masked
+    from horovod_opt.io.formats.tfrecord import HEAD, TAIL, mask
 
     for name, part in _parts(records, "part-{:05}.tfrecord"):
         with (folder / name).open("wb") as file:
             for record in part:
                 length = len(record).to_bytes(8, "little")
-                file.write(HEAD.pack(len(record), masked(google_crc32c.value(length))))
+                file.write(HEAD.pack(len(record), mask(google_crc32c.value(length))))
                 file.write(record)
-                file.write(TAIL.pack(masked(google_crc32c.value(record))))
+                file.write(TAIL.pack(mask(google_crc32c.value(record))))
 
 
 def lmdb(folder: Path, records: Records) -> None:
@@ -39,8 +39,8 @@ def lmdb(folder: Path, records: Records) -> None:
 
     size = 2 * records.count * (records.size + 4096) + (16 << 20)
     with lmdb.open(str(folder), map_size=size) as environment:
-        numbered = enumerate(records)
-        while block := list(itertools.islice(numbered, PER_TRANSACTION)):
+        pairs = enumerate(records)
+        while block := list(itertools.islice(pairs, PER_TRANSACTION)):
             with environment.begin(write=True) as transaction:
                 for number, record in block:
                     transaction.put(KEY % number, record, append=True)
@@ -69,9 +69,9 @@ def array_record(folder: Path, records: Records) -> None:
 
 
 def mds(folder: Path, records: Records) -> None:
-    from horovod_lab.io.peers import torchvision_import
+    from horovod_lab.io.peers.streaming_datasets import import_torchvision
 
-    torchvision_import.allow()
+    import_torchvision()
     from streaming import MDSWriter
 
     with MDSWriter(out=str(folder), columns={"data": "bytes"},
@@ -105,14 +105,14 @@ def file_of(number: int) -> str:
 
 
 FORMATS: dict[str, Callable[[Path, Records], None]] = {
-    one.__name__: one for one in (tfrecord, lmdb, tar, array_record, mds, litdata, files)}
+    writer.__name__: writer for writer in (tfrecord, lmdb, tar, array_record, mds, litdata, files)}
 
 
 def _parts(records: Records, name: str) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Names of files, and the records of each: equal runs."""
     stream = iter(records)
     for number in range(FILES):
-        first, end = (records.count * one // FILES for one in (number, number + 1))
+        first, end = (records.count * part // FILES for part in (number, number + 1))
         yield name.format(number), itertools.islice(stream, end - first)
 
 

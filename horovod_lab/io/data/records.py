@@ -31,24 +31,24 @@ class Records:
     progress: Callable[[int, int], None] = field(default=lambda done, total: None, compare=False)
 
     def __iter__(self) -> Iterator[bytes]:
-        between = self.size - LEAST_BYTES
+        random_bytes = self.size - LEAST_BYTES
         rng = np.random.default_rng(self.seed)
         for first in range(0, self.count, BLOCK):
-            block = rng.bytes(BLOCK * between)
+            block = rng.bytes(BLOCK * random_bytes)
             self.progress(first * self.size, self.count * self.size)
             for number in range(first, min(first + BLOCK, self.count)):
-                at = (number - first) * between
-                data = NUMBER.pack(number) + block[at:at + between]
+                at = (number - first) * random_bytes
+                data = NUMBER.pack(number) + block[at:at + random_bytes]
                 yield data + CHECKSUM.pack(google_crc32c.value(data))
 
     def numbers(self, batch: Sequence[bytes]) -> list[int]:
         """Of these records. Raises WrongRecord where one is not as it was made."""
-        return [self._number(one) for one in batch]
+        return [self._number(record) for record in batch]
 
     def _number(self, record: bytes) -> int:
         if not isinstance(record, bytes) or len(record) != self.size:
-            what = f"{len(record)} bytes" if isinstance(record, bytes) else type(record).__name__
-            raise WrongRecord(f"a record of {self.size} bytes came as {what}")
+            form = f"{len(record)} bytes" if isinstance(record, bytes) else type(record).__name__
+            raise WrongRecord(f"a record of {self.size} bytes came as {form}")
         number, = NUMBER.unpack_from(record)
         if (number >= self.count or CHECKSUM.unpack_from(record, self.size - CHECKSUM.size)[0]
                 != google_crc32c.value(record[:-CHECKSUM.size])):

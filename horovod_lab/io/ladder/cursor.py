@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from horovod_lab.io.ladder.pages import Pages, Value, damaged
+from horovod_lab.io.ladder.pages import Pages, Value, damage_error
 
 DEEPEST = 32  # levels that LMDB's own cursor can hold (CURSOR_STACK)
 State = list[tuple[int, int]]  # from the root down: page, and the number of the node in it
@@ -29,46 +29,48 @@ class Cursor:
     def go_to(self, state: State) -> None:
         """Where another cursor of the same file was. Reads nothing yet."""
         self._path = list(state)
-        self._nodes = {page: kept for page, kept in self._nodes.items()
-                       if any(page == one for one, _ in state)}
+        self._keep_nodes_of_path()
 
     def take(self, count: int) -> list[Value]:
         """The next `count` records."""
-        found: list[Value] = []
-        while len(found) < count:
+        records: list[Value] = []
+        while len(records) < count:
             if not self._path:
-                self._down(self._root)
+                self._descend(self._root)
             leaf, index = self._path[-1]
-            values = self._held(leaf)
-            end = min(len(values), index + count - len(found))
+            values = self._nodes_of(leaf)
+            end = min(len(values), index + count - len(records))
             for value in values[index:end]:
                 self._pages.look_at(value)
-            found += values[index:end]
+            records += values[index:end]
             self._path[-1] = (leaf, end)
             if end == len(values):
-                self._to_next_leaf()
-        return found
+                self._go_to_next_leaf()
+        return records
 
-    def _to_next_leaf(self) -> None:
+    def _go_to_next_leaf(self) -> None:
         self._path.pop()
         while self._path:
             page, index = self._path.pop()
-            if index + 1 < len(self._held(page)):
+            if index + 1 < len(self._nodes_of(page)):
                 self._path.append((page, index + 1))
-                return self._down(self._held(page)[index + 1])
+                return self._descend(self._nodes_of(page)[index + 1])
 
-    def _down(self, page: int) -> None:
+    def _descend(self, page: int) -> None:
         """To the first leaf below the page."""
         while not self._pages.is_leaf(page):
             if len(self._path) == DEEPEST:
-                raise damaged(page, f"is more than {DEEPEST} levels below the root")
+                raise damage_error(page, f"is more than {DEEPEST} levels below the root")
             self._path.append((page, 0))
-            page = self._held(page, False)[0]
+            page = self._nodes_of(page, False)[0]
         self._path.append((page, 0))
-        kept = {one for one, _ in self._path}
-        self._nodes = {one: nodes for one, nodes in self._nodes.items() if one in kept}
+        self._keep_nodes_of_path()
 
-    def _held(self, page: int, leaf: Optional[bool] = None) -> list:
+    def _keep_nodes_of_path(self) -> None:
+        pages = {page for page, _ in self._path}
+        self._nodes = {page: nodes for page, nodes in self._nodes.items() if page in pages}
+
+    def _nodes_of(self, page: int, leaf: Optional[bool] = None) -> list:
         if page not in self._nodes:
             if leaf is None:
                 leaf = self._pages.is_leaf(page)

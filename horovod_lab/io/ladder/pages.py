@@ -58,12 +58,12 @@ def read_meta(path: str) -> Meta:
                 raise DataError(f"{path}: {reason}")
             page, = struct.unpack_from("<I", head, HEADER_BYTES + 24)
             file.seek(page)
-            metas = [_meta(path, one) for one in (head, file.read(4096))]
+            metas = [_meta(path, page_head) for page_head in (head, file.read(4096))]
             end = file.seek(0, 2)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; remedy: make it readable, or "
                         "write it") from error
-    meta = max(metas, key=lambda one: one.transaction)
+    meta = max(metas, key=lambda meta: meta.transaction)
     if not meta.records:
         raise DataError(f"{path}: it has no records; remedy: write some")
     if end < (meta.last + 1) * page:
@@ -98,28 +98,28 @@ class Pages:
 
     def children(self, page: int) -> list[int]:
         """The pages below a branch page."""
-        found = []
+        pages = []
         for at in self.nodes(page):
             low, high, highest, _ = NODE.unpack_from(self._buffer, at)
-            found.append(low | high << 16 | highest << 32)
-        return found
+            pages.append(low | high << 16 | highest << 32)
+        return pages
 
     def values(self, page: int) -> list[Value]:
         """Of a leaf page, without a look at those that have pages of their own."""
-        found = []
+        values = []
         for at in self.nodes(page):
             low, high, flags, key = NODE.unpack_from(self._buffer, at)
             if flags & (SUBDATA | DUPLICATES):
-                raise damaged(page, "holds another database")
+                raise damage_error(page, "holds another database")
             data, size = at + NODE.size + key, low | high << 16
             if data + (8 if flags & BIG else size) > (page + 1) * self.page_bytes:
-                raise damaged(page, "has a node that goes on behind it")
+                raise damage_error(page, "has a node that goes on behind it")
             if flags & BIG:
                 big, = struct.unpack_from("<Q", self._buffer, data)
-                found.append(Value(big * self.page_bytes + HEADER_BYTES, size, big))
+                values.append(Value(big * self.page_bytes + HEADER_BYTES, size, big))
             else:
-                found.append(Value(data, size, page))
-        return found
+                values.append(Value(data, size, page))
+        return values
 
     def look_at(self, value: Value) -> None:
         """As LMDB does when a cursor comes to a value: the head of its first page must be that of a
@@ -128,7 +128,7 @@ class Pages:
             return  # in the leaf
         self._flags(value.page, OVERFLOW, "is no page of a value")
         if value.offset + value.size > len(self._buffer):
-            raise damaged(value.page, "has a value that goes on behind the file")
+            raise damage_error(value.page, "has a value that goes on behind the file")
 
     def key_bytes(self, node: int) -> int:
         return NODE.unpack_from(self._buffer, node)[3]
@@ -139,22 +139,22 @@ class Pages:
         _, _, _, lower, _ = HEADER.unpack_from(self._buffer, base)
         count = (lower - HEADER_BYTES) // 2
         if not 0 < count < self.page_bytes // 2:
-            raise damaged(page, f"has {count} nodes")
+            raise damage_error(page, f"has {count} nodes")
         nodes = struct.unpack_from(f"<{count}H", self._buffer, base + HEADER_BYTES)
         if max(nodes) > self.page_bytes - NODE.size:
-            raise damaged(page, "has a node behind it")
-        return [base + one for one in nodes]
+            raise damage_error(page, "has a node behind it")
+        return [base + node for node in nodes]
 
-    def _flags(self, page: int, wanted: int, otherwise: str) -> int:
+    def _flags(self, page: int, mask: int, damage: str) -> int:
         """Of a page that has one of the flags that are wanted. Raises DataError."""
         if not METAS <= page < len(self._buffer) // self.page_bytes:
-            raise damaged(page, "is not in the file")
+            raise damage_error(page, "is not in the file")
         self._touch(page)
         number, _, flags, _, _ = HEADER.unpack_from(self._buffer, page * self.page_bytes)
-        if number != page or not flags & wanted:
-            raise damaged(page, otherwise)
+        if number != page or not flags & mask:
+            raise damage_error(page, damage)
         return flags
 
 
-def damaged(page: int, what: str) -> DataError:
-    return DataError(f"LMDB file: page {page} {what}; remedy: copy or make the file again")
+def damage_error(page: int, damage: str) -> DataError:
+    return DataError(f"LMDB file: page {page} {damage}; remedy: copy or make the file again")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-MEMORY, MPI = WINDOWS = ("memory", "mpi")
+MEMORY, MPI = SHARED_BUFFERS = ("memory", "mpi")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -13,9 +14,9 @@ class Place:
     each rank `batch` of them; ranks of a node have numbers that follow each other.
 
     `folder`: of the database. `node_ranks`: ranks of a node. `record_bytes`: of the largest record.
-    `memory`: bytes that a node may hold, None without a limit. `window`: how the ranks of a node
-    share memory, one of WINDOWS. `coalesced`: iterations that are read at once. `tokens`: readers
-    that may read at the same time.
+    `memory`: bytes that a node may hold, None without a limit. `shared_buffer`: what the ranks
+    of a node share memory by, one of SHARED_BUFFERS. `iterations_per_read`: that are coalesced.
+    `tokens`: readers that may read at the same time.
     """
 
     folder: str
@@ -26,8 +27,8 @@ class Place:
     iterations: int
     record_bytes: int
     memory: Optional[int] = None
-    window: str = MEMORY
-    coalesced: int = 1
+    shared_buffer: str = MEMORY
+    iterations_per_read: int = 1
     tokens: int = 1
 
     @property
@@ -47,24 +48,24 @@ class Place:
         return self.rank % self.node_ranks
 
     @property
-    def leads(self) -> bool:
+    def is_reader(self) -> bool:
         """Whether this rank reads for its node."""
         return self.local_rank == 0
 
     @property
-    def leader(self) -> int:
+    def reader(self) -> int:
         """The rank that reads for this node."""
         return self.node * self.node_ranks
 
     @property
-    def leaders(self) -> list[int]:
+    def readers(self) -> list[int]:
         """The rank that reads, of each node."""
         return list(range(0, self.ranks, self.node_ranks))
 
     @property
     def local_ranks(self) -> list[int]:
         """Those of this node."""
-        return list(range(self.leader, self.leader + self.node_ranks))
+        return list(range(self.reader, self.reader + self.node_ranks))
 
     @property
     def global_batch(self) -> int:

@@ -69,41 +69,43 @@ class Layout:
     last: int
 
 
-def layout(one: Provenance) -> Layout:
+def layout(provenance: Provenance) -> Layout:
     """Raises DataError for an order that cannot be computed."""
-    if one.order != APPENDED:
-        raise DataError(f"provenance: order {one.order!r} cannot be computed; remedy: write the "
-                        f"records in the order of their keys ({APPENDED!r})")
-    made = _Making(one)
-    for number in range(one.records):
-        if number % one.commit_records == 0:
+    if provenance.order != APPENDED:
+        raise DataError(f"provenance: order {provenance.order!r} cannot be computed; remedy: write "
+                        f"the records in the order of their keys ({APPENDED!r})")
+    writer = _Writer(provenance)
+    for number in range(provenance.records):
+        if number % provenance.commit_records == 0:
             if number:
-                made.commit()
-            made.begin()
-        made.add()
-    made.commit()
-    if one.has_big_values:
-        offset = np.array(made.values, np.int64) * one.page_bytes + HEADER_BYTES
+                writer.commit()
+            writer.begin()
+        writer.add()
+    writer.commit()
+    if provenance.has_big_values:
+        offset = np.array(writer.values, np.int64) * provenance.page_bytes + HEADER_BYTES
     else:
-        pages = np.repeat(np.array(made.leaves, np.int64), one.leaf_records)[:one.records]
-        node = -(-(NODE.size + one.key_bytes + one.record_bytes) // 2) * 2
-        places = np.arange(one.records) % one.leaf_records + 1  # from the end of the leaf
-        offset = (pages + 1) * one.page_bytes - places * node + NODE.size + one.key_bytes
-    return Layout(offset, one.record_bytes, len(made.path), made.branches, len(made.leaves),
-                  len(made.values) * made.value_pages, made.next_page - 1)
+        leaves = np.array(writer.leaves, np.int64)
+        pages = np.repeat(leaves, provenance.leaf_records)[:provenance.records]
+        head = NODE.size + provenance.key_bytes
+        node = -(-(head + provenance.record_bytes) // 2) * 2
+        places = np.arange(provenance.records) % provenance.leaf_records + 1  # from the leaf's end
+        offset = (pages + 1) * provenance.page_bytes - places * node + head
+    return Layout(offset, provenance.record_bytes, len(writer.path), writer.branches,
+                  len(writer.leaves), len(writer.values) * writer.value_pages, writer.next_page - 1)
 
 
-def check(path: str, one: Provenance, meta: Meta) -> Layout:
+def check(path: str, provenance: Provenance, meta: Meta) -> Layout:
     """The layout. Raises DataError where the file's meta page says that it is another."""
-    found = layout(one)
-    expected = {"records": one.records, "transaction": one.transactions, "depth": found.depth,
-                "branches": found.branches, "leaves": found.leaves, "overflows": found.overflows,
-                "last": found.last}
-    for name, value in expected.items():
+    result = layout(provenance)
+    numbers = {"records": provenance.records, "transaction": provenance.transactions,
+               "depth": result.depth, "branches": result.branches, "leaves": result.leaves,
+               "overflows": result.overflows, "last": result.last}
+    for name, value in numbers.items():
         if getattr(meta, name) != value:
             raise DataError(f"{path}: {name} {getattr(meta, name)}, but {value} by its provenance, "
                             "so its records are elsewhere; remedy: collect the provenance again")
-    return found
+    return result
 
 
 def collect(path: str) -> Provenance:
@@ -111,53 +113,53 @@ def collect(path: str) -> Provenance:
     keys, with records and keys of one size, by transactions of equally many records."""
     meta = read_meta(path)
     with open(path, "rb") as file, \
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, \
-            memoryview(mapped) as view:
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping, \
+            memoryview(mapping) as view:
         pages = Pages(view, meta.page_bytes, lambda page: None)
         values = Cursor(pages, meta.root).take(meta.records)
         tree = _shape(pages, meta.root)
-    sizes = {one.size for one in values}
+    sizes = {value.size for value in values}
     if len(sizes) != 1:
-        raise _unknown(path, f"its records have {min(sizes)} to {max(sizes)} bytes")
+        raise _mismatch(path, f"its records have {min(sizes)} to {max(sizes)} bytes")
     size, = sizes
-    offsets = np.array([one.offset for one in values])
+    offsets = np.array([value.offset for value in values])
 
-    def difference(one: Provenance) -> Optional[int]:
+    def difference(provenance: Provenance) -> Optional[int]:
         """The first record that is not where this provenance puts it."""
-        differ = np.flatnonzero(layout(one).offset != offsets)
+        differ = np.flatnonzero(layout(provenance).offset != offsets)
         return int(differ[0]) if len(differ) else None
 
     # A branch that is full gives its last child away, so the most that are seen may be one less.
     for children in (tree.branch_children, tree.branch_children + 1):
-        one = Provenance(meta.records, tree.leaf_records, children, size, tree.key_bytes, APPENDED,
-                         METAS, meta.records, meta.page_bytes)
+        single = Provenance(meta.records, tree.leaf_records, children, size, tree.key_bytes,
+                            APPENDED, METAS, meta.records, meta.page_bytes)
         # The first transaction is laid out as if it were the only one.
-        end = difference(one)
-        for commit in _candidates(one, meta.transaction, end):
-            found = replace(one, commit_records=commit)
-            if difference(found) is None:
-                check(path, found, meta)
-                return found
-    raise _unknown(path, f"its {meta.records} records of {meta.transaction} transactions are not "
-                   "where equal transactions put them")
+        end = difference(single)
+        for commit in _candidates(single, meta.transaction, end):
+            candidate = replace(single, commit_records=commit)
+            if difference(candidate) is None:
+                check(path, candidate, meta)
+                return candidate
+    raise _mismatch(path, f"its {meta.records} records of {meta.transaction} transactions are not "
+                    "where equal transactions put them")
 
 
-def _candidates(one: Provenance, transactions: int, end: Optional[int]) -> list[int]:
+def _candidates(provenance: Provenance, transactions: int, end: Optional[int]) -> list[int]:
     """How many records each of so many transactions may have, if record `end` is the first that is
     not where a single one would put it."""
     if end is None:
-        return [one.records] if transactions == 1 else []
+        return [provenance.records] if transactions == 1 else []
     # A leaf is copied as a whole, so of records inside the leaves any of its may be meant.
-    last = end if one.has_big_values else end + one.leaf_records
-    first = max(1, last if one.has_big_values else -(-one.records // transactions))
-    return [commit for commit in range(first, min(last, one.records) + 1)
-            if -(-one.records // commit) == transactions]
+    last = end if provenance.has_big_values else end + provenance.leaf_records
+    first = max(1, last if provenance.has_big_values else -(-provenance.records // transactions))
+    return [commit for commit in range(first, min(last, provenance.records) + 1)
+            if -(-provenance.records // commit) == transactions]
 
 
 def write(folder: Path) -> None:
     """Collects the provenance of the database in the folder. Raises DataError as `collect` does."""
-    found = collect(str(folder / "data.mdb"))
-    (folder / FILE).write_text(json.dumps(asdict(found)) + "\n")
+    provenance = collect(str(folder / "data.mdb"))
+    (folder / FILE).write_text(json.dumps(asdict(provenance)) + "\n")
 
 
 def read(folder: Path) -> Provenance:
@@ -172,7 +174,7 @@ def read(folder: Path) -> Provenance:
         raise DataError(f"{path}: not a provenance file; {remedy}") from None
 
 
-def _unknown(path: str, why: str) -> DataError:
+def _mismatch(path: str, why: str) -> DataError:
     return DataError(f"{path}: was not written as strategy prov assumes: {why}; remedy: write it "
                      "anew in the order of its keys, or use another strategy")
 
@@ -200,27 +202,27 @@ def _shape(pages: Pages, root: int) -> _Shape:
     return _Shape(max(counts[True]), max(counts[False], default=0), key_bytes)
 
 
-class _Making:
+class _Writer:
     """LMDB's writer: which page each thing gets. `path`: the pages from the root to the last leaf,
     with the number of nodes of each. `leaves` and `values`: the pages of all of them."""
 
-    def __init__(self, one: Provenance):
-        self._one = one
-        self.next_page = one.meta_pages
+    def __init__(self, provenance: Provenance):
+        self._provenance = provenance
+        self.next_page = provenance.meta_pages
         self.path: list[list[int]] = []
         self.leaves: list[int] = []
         self.values: list[int] = []
         self.branches = 0
-        self.value_pages = (-(-(HEADER_BYTES + one.record_bytes) // one.page_bytes)
-                            if one.has_big_values else 0)
+        self.value_pages = (-(-(HEADER_BYTES + provenance.record_bytes) // provenance.page_bytes)
+                            if provenance.has_big_values else 0)
         self._transaction = 0
         self._free: dict[int, list[int]] = {}  # by transaction, the pages that it left
         self._free_page: Optional[int] = None  # of the list of free pages itself
 
     def begin(self) -> None:
         self._transaction += 1
-        self._left: list[int] = []
-        self._usable: list[int] = []
+        self._old_pages: list[int] = []
+        self._usable_pages: list[int] = []
         self._is_dirty = False
 
     def add(self) -> None:
@@ -229,12 +231,12 @@ class _Making:
             self.path = [[self._page(), 0]]
             self.leaves.append(self.path[0][0])
         elif not self._is_dirty:
-            for one in self.path:
-                self._left.append(one[0])
-                one[0] = self._page()
+            for level in self.path:
+                self._old_pages.append(level[0])
+                level[0] = self._page()
             self.leaves[-1] = self.path[-1][0]
         self._is_dirty = True
-        if self.path[-1][1] == self._one.leaf_records:
+        if self.path[-1][1] == self._provenance.leaf_records:
             self._new_leaf()
         self.path[-1][1] += 1
         if self.value_pages:
@@ -242,12 +244,12 @@ class _Making:
 
     def commit(self) -> None:
         """The list of free pages is in a tree of its own: here one page, copied as others are."""
-        if self._left or self._usable:
+        if self._old_pages or self._usable_pages:
             if self._free_page is not None:
-                self._left.append(self._free_page)
+                self._old_pages.append(self._free_page)
             self._free_page = self._page()
-        self._free[self._transaction] = self._left
-        self._free[0] = self._usable  # as old as before
+        self._free[self._transaction] = self._old_pages
+        self._free[0] = self._usable_pages  # as old as before
 
     def _new_leaf(self) -> None:
         page = self._page()
@@ -261,7 +263,7 @@ class _Making:
         if level < 0:
             self.path.insert(0, [self._page(), 2])
             self.branches += 1
-        elif self.path[level][1] < self._one.branch_children:
+        elif self.path[level][1] < self._provenance.branch_children:
             self.path[level][1] += 1
         else:
             beside, above_leaves = self._page(), level - len(self.path)
@@ -275,18 +277,18 @@ class _Making:
             run = self._run(count)
             if run is not None:
                 return run
-            old = [one for one in self._free if one < self._transaction - 1]
+            old = [transaction for transaction in self._free if transaction < self._transaction - 1]
             if not old:
                 break
-            self._usable += self._free.pop(min(old))
+            self._usable_pages += self._free.pop(min(old))
         self.next_page += count
         return self.next_page - count
 
     def _run(self, count: int) -> Optional[int]:
-        free = sorted(self._usable)
+        free = sorted(self._usable_pages)
         for first in free:
-            if all(first + i in self._usable for i in range(count)):
-                self._usable = [one for one in free if not first <= one < first + count]
+            if all(first + i in self._usable_pages for i in range(count)):
+                self._usable_pages = [page for page in free if not first <= page < first + count]
                 return first
         return None
 

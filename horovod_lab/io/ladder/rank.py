@@ -20,20 +20,20 @@ from typing import Any
 import numpy as np
 
 from horovod_lab.io.data.records import Records, WrongRecord
-from horovod_lab.io.ladder import window
-from horovod_lab.io.ladder.asked import Asked
+from horovod_lab.io.ladder import shared_buffer
 from horovod_lab.io.ladder.links import LinkLost, Links
 from horovod_lab.io.ladder.place import MPI, Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.strategies.strategy import Strategy
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_opt.io.errors import DataError, InputError
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--strategy", choices=list(RUNGS), required=True)
-    parser.add_argument("--meeting", type=Path, required=True)
+    parser.add_argument("--rendezvous", type=Path, required=True)
     parser.add_argument("--place", type=json.loads, required=True)
     for name in "records", "record-bytes", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -42,29 +42,29 @@ def main() -> None:
     strategy = RUNGS[options.strategy].strategy  # imported before memory is limited
     parent = options.parent
     try:
-        if place.window == MPI:
-            window.world()
+        if place.shared_buffer == MPI:
+            shared_buffer.world()
             parent = os.getppid()  # mpiexec
-        meeting = Meeting(options.meeting, parent)
-        links = Links(options.meeting, place.rank, place.ranks, parent)
-        meeting.tell(f"ready.{place.rank}", os.getpid())
-        meeting.hear("go")
-        asked = Asked()
+        rendezvous = Rendezvous(options.rendezvous, parent)
+        links = Links(options.rendezvous, place.rank, place.ranks, parent)
+        rendezvous.publish(f"ready.{place.rank}", os.getpid())
+        rendezvous.wait_for("go")
+        requests = StorageRequests()
 
         def until_counted() -> None:
-            meeting.tell(f"measured.{place.rank}", None)
-            meeting.hear("stop")
+            rendezvous.publish(f"measured.{place.rank}", None)
+            rendezvous.wait_for("stop")
 
-        found = measured(strategy, place, links, asked,
+        result = measure(strategy, place, links, requests,
                          Records(options.records, options.record_bytes), until_counted)
     except (DataError, InputError, LinkLost, OSError, WrongRecord) as error:
         sys.exit(f"{options.strategy}, rank {options.place['rank']}: {error}")
-    np.save(options.meeting / f"log.{place.rank}.npy", np.array(asked.log, np.int64))
-    meeting.tell(f"done.{place.rank}", found)
+    np.save(options.rendezvous / f"log.{place.rank}.npy", np.array(requests.log, np.int64))
+    rendezvous.publish(f"done.{place.rank}", result)
 
 
-def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, records: Records,
-             until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def measure(kind: type[Strategy], place: Place, links: Links, requests: StorageRequests,
+            records: Records, until_counted: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Seconds, of those in which it took its batch (`read_seconds`) and waited for the other ranks
     (`skew_seconds`), CPU time, context switches, and what was asked of the storage. What is read
     after `until_counted` belongs to none of it.
@@ -74,46 +74,47 @@ def measured(kind: type[Strategy], place: Place, links: Links, asked: Asked, rec
         DataError, InputError, LinkLost, OSError: the strategy cannot be used, or ended.
     """
     links.barrier()
-    before, began = _used(), time.monotonic()
-    strategy = kind(place, links, asked)
-    opened = time.monotonic()
+    before, begin = _usage(), time.monotonic()
+    strategy = kind(place, links, requests)
+    open_end = time.monotonic()
     batches, read_seconds, skew_seconds = strategy.batches(), 0.0, 0.0
     for iteration in range(place.iterations):
         start = time.monotonic()
         batch = next(batches, None)
-        taken = time.monotonic()
+        read_end = time.monotonic()
         _compare(place, iteration, batch, records)
         links.barrier()
-        read_seconds += taken - start
-        skew_seconds += time.monotonic() - taken
-    ended, after = time.monotonic(), _used()
+        read_seconds += read_end - start
+        skew_seconds += time.monotonic() - read_end
+    end, after = time.monotonic(), _usage()
     until_counted()
     strategy.account()
     links.barrier()  # none closes what others still use
     batches.close()
     strategy.close()
-    return {"place": asdict(place), "seconds": ended - began, "open_seconds": opened - began,
+    return {"place": asdict(place), "seconds": end - begin, "open_seconds": open_end - begin,
             "read_seconds": read_seconds, "skew_seconds": skew_seconds,
-            **{key: after[key] - before[key] for key in after}, **asked.counts()}
+            **{key: after[key] - before[key] for key in after}, **requests.counts()}
 
 
 def _compare(place: Place, iteration: int, batch: Sequence[bytes] | None, records: Records) -> None:
     if batch is None:
         raise WrongRecord(f"no batch in iteration {iteration} of {place.iterations}")
     first = place.first(iteration, place.rank)
-    wanted = [number % records.count for number in range(first, first + place.batch)]
-    got = records.numbers(batch)
-    if got != wanted:
-        raise WrongRecord(f"iteration {iteration}: records {got[:4]} and so on, not {wanted[:4]}")
+    right_numbers = [number % records.count for number in range(first, first + place.batch)]
+    numbers = records.numbers(batch)
+    if numbers != right_numbers:
+        raise WrongRecord(f"iteration {iteration}: records {numbers[:4]} and so on, not "
+                          f"{right_numbers[:4]}")
 
 
-def _used() -> dict[str, float]:
+def _usage() -> dict[str, float]:
     """Of this process, all its threads, and those of its children that have ended."""
-    own, ended = (resource.getrusage(who) for who in
+    process, children = (resource.getrusage(who) for who in
                   (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {"cpu_seconds": sum(one.ru_utime + one.ru_stime for one in (own, ended)),
-            "voluntary_switches": own.ru_nvcsw + ended.ru_nvcsw,
-            "involuntary_switches": own.ru_nivcsw + ended.ru_nivcsw}
+    return {"cpu_seconds": sum(usage.ru_utime + usage.ru_stime for usage in (process, children)),
+            "voluntary_switches": process.ru_nvcsw + children.ru_nvcsw,
+            "involuntary_switches": process.ru_nivcsw + children.ru_nivcsw}
 
 
 if __name__ == "__main__":

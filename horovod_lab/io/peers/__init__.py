@@ -1,4 +1,4 @@
-"""The pipelines that are compared, a file each: which data they read, and what they need."""
+"""The pipelines that are compared: which data they read, and what they need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Peer:
     workers: int = 0
 
 
-PEERS = {one.name: one for one in (
+PEERS = {peer.name: peer for peer in (
     Peer("hio-tfrecord", "hio, TFRecord", "hio", "Hio", "tfrecord", ("torch",)),
     Peer("hio-lmdb", "hio, LMDB", "hio", "Hio", "lmdb", ("torch",)),
     Peer("py-lmdb", "py-lmdb", "py_lmdb", "Shuffled", "lmdb"),
@@ -32,14 +32,15 @@ PEERS = {one.name: one for one in (
     Peer("torch", "DataLoader", "torch_data_loader", "TorchDataLoader", "lmdb", ("torch",)),
     Peer("torch-2", "DataLoader, 2 workers", "torch_data_loader", "TorchDataLoader", "lmdb",
          ("torch",), 2),
-    Peer("torch-files", "DataLoader, files", "torch_files", "TorchFiles", "files", ("torch",)),
-    Peer("webdataset", "WebDataset", "web_dataset", "WebDataset", "tar", ("webdataset",)),
+    Peer("torch-files", "DataLoader, files", "torch_data_loader", "TorchFiles", "files",
+         ("torch",)),
+    Peer("webdataset", "WebDataset", "streaming_datasets", "WebDataset", "tar", ("webdataset",)),
     Peer("tf-data", "tf.data", "tf_data", "TfData", "tfrecord", ("tensorflow-cpu",)),
     Peer("grain", "Grain", "grain_array_record", "Grain", "array_record",
          ("grain", "array-record")),
-    Peer("mosaicml", "MosaicML Streaming", "mosaicml_streaming", "Mosaicml", "mds",
+    Peer("mosaicml", "MosaicML Streaming", "streaming_datasets", "Mosaicml", "mds",
          ("mosaicml-streaming", "torch")),
-    Peer("litdata", "litData", "lit_data", "LitData", "litdata", ("litdata", "torch")),
+    Peer("litdata", "litData", "streaming_datasets", "LitData", "litdata", ("litdata", "torch")),
 )}
 
 

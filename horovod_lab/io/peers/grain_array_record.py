@@ -18,8 +18,8 @@ class Grain(Stream):
     def __init__(self, place: Place):
         source = grain.sources.ArrayRecordDataSource(
             sorted(map(str, place.folder.glob("*.array_record"))))
-        own = grain.MapDataset.source(source).shuffle(seed=1)[place.rank::place.ranks]
-        batches = own.batch(place.batch, batch_fn=list)
+        shard = grain.MapDataset.source(source).shuffle(seed=1)[place.rank::place.ranks]
+        batches = shard.batch(place.batch, batch_fn=list)
         self._steps = len(batches)
         self._epochs = iter(batches.repeat().to_iter_dataset(READING))  # each in another order
 

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Optional, Union
 
 import horovod_opt.io as hio
-from horovod_lab.io.peers.stream import Place, Stream
-from horovod_lab.io.peers.torch_ranks import meet
+from horovod_lab.io.peers.stream import Place, Stream, join_process_group
 
-# Of what a node may hold its ring gets what these leave.
+# Of what a node may hold its node cache gets what these leave.
 CACHE = 0.1  # of it, for the page cache
 RANK = 3 << 20  # bytes that each rank's program may grow by
 
 
 class Hio(Stream):
     def __init__(self, place: Place):
-        meet(place)
+        join_process_group(place)
         self._place = place
-        memory = ring_of(place)
+        memory = node_cache_bytes(place)
         self._open(memory, **{} if memory is None else {"window": whole_window(place.folder)})
 
     def _open(self, memory: Optional[int], **order: int) -> None:
@@ -32,12 +31,12 @@ class Hio(Stream):
                                             workers=self._place.workers,
                                             epochs=self._place.epochs)
         except hio.InputError:
-            had = self._data.order
+            current = self._data.order
             self._data.close()
-            if had.window > 1:
-                self._open(memory, **order | {"window": had.window - 1})
-            elif had.chunk_samples > 1:
-                self._open(memory, shards=had.shards, chunk_samples=had.chunk_samples // 2)
+            if current.window > 1:
+                self._open(memory, **order | {"window": current.window - 1})
+            elif current.chunk_samples > 1:
+                self._open(memory, shards=current.shards, chunk_samples=current.chunk_samples // 2)
             else:
                 raise
 
@@ -48,8 +47,8 @@ class Hio(Stream):
         self._data.close()
 
 
-def ring_of(place: Place) -> Optional[int]:
-    """Bytes of the node's ring; None: as many as the default order needs."""
+def node_cache_bytes(place: Place) -> Optional[int]:
+    """None: as many as the default order needs."""
     if place.memory is None:
         return None
     return max(1, int((1 - CACHE) * place.memory) - RANK * place.local_ranks)

@@ -29,7 +29,7 @@ class Shuffled(PyLmdb):
         with self._environment.begin() as transaction:
             get = transaction.get
             for first in range(0, len(order), place.batch):
-                yield [get(KEY % one) for one in order[first:first + place.batch].tolist()]
+                yield [get(KEY % record) for record in order[first:first + place.batch].tolist()]
 
 
 class Strided(PyLmdb):
@@ -38,12 +38,12 @@ class Strided(PyLmdb):
 
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         place = self._place
-        own = range(place.rank, place.records, place.ranks)
+        records = range(place.rank, place.records, place.ranks)
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             cursor.set_key(KEY % place.rank)
-            for start in range(0, len(own), place.batch):
+            for start in range(0, len(records), place.batch):
                 batch = []
-                for _ in own[start:start + place.batch]:
+                for _ in records[start:start + place.batch]:
                     batch.append(cursor.value())
                     for _ in range(place.ranks):
                         cursor.next()
@@ -55,7 +55,7 @@ class InOrder(PyLmdb):
 
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         place = self._place
-        first, end = (place.records * one // place.ranks for one in (place.rank, place.rank + 1))
+        first, end = (place.records * rank // place.ranks for rank in (place.rank, place.rank + 1))
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             cursor.set_key(KEY % first)
             values = cursor.iternext(keys=False, values=True)

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader and DistributedSampler over an LMDB."""
+"""PyTorch's DataLoader and DistributedSampler, over an LMDB and over a file of each record."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import lmdb
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from horovod_lab.io.data.formats import KEY
+from horovod_lab.io.data.formats import KEY, file_of
 from horovod_lab.io.peers.stream import Place, Stream
 
 
 class Values(Dataset):
-    """Opened where it is read: LMDB must not be carried over a fork."""
+    """Of an LMDB, opened where it is read: LMDB must not be carried over a fork."""
 
     def __init__(self, place: Place):
         self._place = place
@@ -41,3 +41,20 @@ class TorchDataLoader(Stream):
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         self._sampler.set_epoch(number)
         return iter(self._loader)
+
+
+class Files(Dataset):
+    """A folder with a file of each record."""
+
+    def __init__(self, place: Place):
+        self._place = place
+
+    def __len__(self) -> int:
+        return self._place.records
+
+    def __getitem__(self, number: int) -> bytes:
+        return (self._place.folder / file_of(number)).read_bytes()
+
+
+class TorchFiles(TorchDataLoader):
+    dataset = Files

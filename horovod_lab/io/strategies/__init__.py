@@ -1,4 +1,4 @@
-"""LMDBIO's strategies, a file each, and what this project's users get beside them."""
+"""LMDBIO's strategies, and what this project's users get beside them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """`section`: of the dissertation; "" for this project's reader, which does not say what it
-    asks for."""
+    """`module`: with its class. `section`: of the dissertation; "" for this project's reader, which
+    does not say what it asks for."""
 
     name: str
     label: str
+    module: str
     section: str = ""
 
     @property
     def strategy(self) -> type[Strategy]:
-        module = importlib.import_module(f"{__name__}.{self.name}")
+        module = importlib.import_module(f"{__name__}.{self.module}")
         return getattr(module, self.name.title())
 
 
-RUNGS = {one.name: one for one in (
-    Rung("lmdb", "LMDB", "3.1"), Rung("lmm", "LMM", "3.2"), Rung("dm", "DM", "4.2"),
-    Rung("dio", "DIO", "5.2.1"), Rung("prov", "PROV", "5.2.2"), Rung("coal", "COAL", "5.2.3"),
-    Rung("stag", "STAG", "5.2.4"), Rung("hio", "hio"),
+RUNGS = {rung.name: rung for rung in (
+    Rung("lmdb", "LMDB", "strided_cursor", "3.1"), Rung("lmm", "LMM", "strided_cursor", "3.2"),
+    Rung("dm", "DM", "distributed_memory", "4.2"), Rung("dio", "DIO", "direct_io", "5.2.1"),
+    Rung("prov", "PROV", "direct_io", "5.2.2"), Rung("coal", "COAL", "coalescing", "5.2.3"),
+    Rung("stag", "STAG", "coalescing", "5.2.4"), Rung("hio", "hio", "hio"),
 )}

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from typing import Optional
 
 import horovod_opt.io as hio
-from horovod_lab.io.ladder.asked import Asked
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies.strategy import Strategy
-from horovod_opt.io.decoding import found
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.decoder import read_steps
+from horovod_opt.io.step_source import StepSource
 
-PART = 0.5  # of what the node may hold: its ring; the rest is for the page cache and the ranks
+# Of what the node may hold, for its node cache; the rest is for the page cache and the ranks.
+PART = 0.5
 
 
 class Hio(Strategy):
     """The ranks meet over the ladder's own links, and the ladder's nodes are nodes."""
 
-    def __init__(self, place: Place, links: Links, asked: Asked):
-        super().__init__(place, links, asked)
+    def __init__(self, place: Place, links: Links, requests: StorageRequests):
+        super().__init__(place, links, requests)
         self._ranks = hio.Communication(place.rank, place.ranks, links.allgather, str(place.node))
         self._open()
 
@@ -31,7 +32,7 @@ class Hio(Strategy):
         self._data = hio.open(place.folder, shuffle=False, memory=memory,
                               chunk_samples=chunk_samples, ranks=self._ranks)
         try:
-            self._reading = Reading(self._data, place.batch, None, "drop", epochs=1)
+            self._source = StepSource(self._data, place.batch, None, "drop", epochs=1)
         except hio.InputError:
             chunk_samples = self._data.order.chunk_samples // 2
             self._data.close()
@@ -40,19 +41,19 @@ class Hio(Strategy):
             self._open(chunk_samples)
 
     def batches(self) -> Iterator[list[bytes]]:
-        left = self.place.iterations
-        for steps in self._reading.steps_together(self._reading.begin()):
-            for one in found(self._data, self._reading.member, steps, True):
-                if not left:
+        remaining = self.place.iterations
+        for steps in self._source.step_groups(self._source.begin()):
+            for step_samples in read_steps(self._data, self._source.member, steps, True):
+                if not remaining:
                     return
-                left -= 1
-                yield one.samples.plain()
+                remaining -= 1
+                yield step_samples.samples.plain()
 
     def account(self) -> None:
         """Of the node's reader: it does not say which bytes, and what it finds in the page cache it
         leaves there and maps."""
-        if self.place.leads:
-            self.asked.more |= {name: value for name, value in self._data.stats().items()
+        if self.place.is_reader:
+            self.requests.extra |= {name: value for name, value in self._data.stats().items()
                                 if name.startswith("node_")}
 
     def close(self) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from horovod_lab.io.ladder.asked import Asked
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
-from horovod_lab.io.ladder.window import Window
+from horovod_lab.io.ladder.shared_buffer import SharedBuffer
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 
 
 class Strategy:
-    """Collective: every rank of the job makes one. Counts in `asked` what it asks of the storage.
+    """Collective: every rank of the job makes one. Counts in `requests` what it asks of the
+    storage.
 
     Raises DataError or InputError where the data or the place cannot be used.
     """
 
-    def __init__(self, place: Place, links: Links, asked: Asked):
-        self.place, self.links, self.asked = place, links, asked
+    def __init__(self, place: Place, links: Links, requests: StorageRequests):
+        self.place, self.links, self.requests = place, links, requests
 
     def batches(self) -> Iterator[list[bytes]]:
         """This rank's records of each iteration."""
@@ -31,11 +32,12 @@ class Strategy:
 
 
 class OneReader(Strategy):
-    """One rank of each node reads, and the others take their records out of the node's window."""
+    """One rank of each node reads, and the others take their records out of the node's shared
+    buffer."""
 
-    def __init__(self, place: Place, links: Links, asked: Asked):
-        super().__init__(place, links, asked)
-        self._window = Window(place, links)
+    def __init__(self, place: Place, links: Links, requests: StorageRequests):
+        super().__init__(place, links, requests)
+        self._buffer = SharedBuffer(place, links)
 
     def read(self, iteration: int) -> list[bytes]:
         """The records of this node."""
@@ -43,6 +45,6 @@ class OneReader(Strategy):
 
     def batches(self) -> Iterator[list[bytes]]:
         for iteration in range(self.place.iterations):
-            if self.place.leads:
-                self._window.put(self.read(iteration))
-            yield self._window.take()
+            if self.place.is_reader:
+                self._buffer.put(self.read(iteration))
+            yield self._buffer.take()

@@ -34,15 +34,15 @@ def figure(cells: Sequence[Cell], bars: Sequence[Bar], panels: Sequence[Panel],
     """Panels above each other, and a legend of so many columns below, of the series that have
     values. Lines reach from the smallest to the largest job."""
     bars = [bar for bar in bars if any(cell.values(bar.series, panels[0].key) for cell in cells)]
-    drawn = Figure(figsize=size, layout="constrained")
-    axes = drawn.subplots(len(panels), 1, sharex=True)
+    chart = Figure(figsize=size, layout="constrained")
+    axes = chart.subplots(len(panels), 1, sharex=True)
     for axis, panel in zip(axes, panels):
         _draw(axis, cells, bars, panel)
     axes[-1].set_xticks(range(len(cells)), [f"{cell.ranks} ranks" for cell in cells])
     handles, labels = axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9,
+    chart.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9,
                  frameon=False)
-    return drawn
+    return chart
 
 
 def _draw(axis: Axes, cells: Sequence[Cell], bars: Sequence[Bar], panel: Panel) -> None:
@@ -50,11 +50,12 @@ def _draw(axis: Axes, cells: Sequence[Cell], bars: Sequence[Bar], panel: Panel) 
     for index, bar in enumerate(bars):
         spreads = [cell.spread(bar.series, panel.key) for cell in cells]
         places = np.arange(len(cells)) + width * (index - (len(bars) - 1) / 2)
-        shown = [(place, one) for place, one in zip(places, spreads) if one]
-        ends = [[one.median - one.low for _, one in shown],
-                [one.high - one.median for _, one in shown]]
-        axis.bar([place for place, _ in shown], [one.median * panel.factor for _, one in shown],
-                 width * 0.9, yerr=np.array(ends) * panel.factor, color=bar.colour, hatch=bar.hatch,
+        points = [(place, spread) for place, spread in zip(places, spreads) if spread]
+        ends = [[spread.median - spread.low for _, spread in points],
+                [spread.high - spread.median for _, spread in points]]
+        axis.bar([place for place, _ in points],
+                 [spread.median * panel.factor for _, spread in points], width * 0.9,
+                 yerr=np.array(ends) * panel.factor, color=bar.colour, hatch=bar.hatch,
                  edgecolor="white", capsize=2, label=bar.label)
     axis.set_ylabel(panel.label)
     axis.spines[["top", "right"]].set_visible(False)

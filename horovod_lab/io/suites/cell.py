@@ -13,7 +13,7 @@ C = TypeVar("C", bound="Cell")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Measurements of several series, in rounds. A subclass has the names of its series in
     ORDER."""
 
@@ -24,8 +24,8 @@ class Measured:
     @property
     def series(self) -> list[str]:
         """Those that were measured, or failed."""
-        found = {one["series"] for one in self.measurements}
-        return [name for name in self.ORDER if name in found]
+        names = {measurement["series"] for measurement in self.measurements}
+        return [name for name in self.ORDER if name in names]
 
     def values(self, series: str, key: str) -> dict[int, float]:
         return by_round(self.measurements, series, itemgetter(key))
@@ -34,26 +34,27 @@ class Measured:
         values = list(self.values(series, key).values())
         return Spread.of(values) if values else None
 
-    def compared(self, series: str, base: str, key: str,
-                 how: Callable[[float, float], float]) -> Spread | None:
+    def compare(self, series: str, base: str, key: str,
+                how: Callable[[float, float], float]) -> Spread | None:
         """Of the rounds that have both."""
         return compare(self.values(series, key), self.values(base, key), how)
 
     def failures(self, series: str) -> list[str]:
         """Why jobs of the series failed."""
-        return [one["failed"] for one in self.measurements
-                if one["series"] == series and "failed" in one]
+        return [measurement["failed"] for measurement in self.measurements
+                if measurement["series"] == series and "failed" in measurement]
 
 
 @dataclass(frozen=True)
-class Cell(Measured):
+class Cell(Measurements):
     """The measurements at a number of ranks."""
 
     ranks: int
 
     @classmethod
-    def each(cls: type[C], document: Mapping[str, Any]) -> Iterator[C]:
+    def by_ranks(cls: type[C], document: Mapping[str, Any]) -> Iterator[C]:
         """By number of ranks."""
         measurements = document["measurements"]
-        for ranks in sorted({one["ranks"] for one in measurements}):
-            yield cls([one for one in measurements if one["ranks"] == ranks], ranks)
+        for ranks in sorted({measurement["ranks"] for measurement in measurements}):
+            yield cls([measurement for measurement in measurements
+                       if measurement["ranks"] == ranks], ranks)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.testbed import NoTestbed
 
 PREFIX = "horovod-opt-stand-"
 UNLIMITED = "-1"
@@ -20,15 +20,15 @@ REMOVED_WITHIN = 10.0  # seconds
 _numbers = itertools.count()  # of this process's groups
 
 
-def hierarchy(stand: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
-    """Where the controller's groups are. Raises NoStand without version 1 of it."""
+def hierarchy(testbed: str, controller: str, mounts: Path = Path("/proc/mounts")) -> Path:
+    """Where the controller's groups are. Raises NoTestbed without version 1 of it."""
     for line in mounts.read_text().splitlines():
         _, folder, kind, options, *_ = line.split()
         if kind == "cgroup" and controller in options.split(","):
             return Path(folder)
-    raise NoStand(
-        f"--stand {stand} needs control groups of version 1 with {controller}, which this machine "
-        "does not have; remedy: boot with systemd.unified_cgroup_hierarchy=0 "
+    raise NoTestbed(
+        f"--stand {testbed} needs control groups of version 1 with {controller}, which this "
+        "machine does not have; remedy: boot with systemd.unified_cgroup_hierarchy=0 "
         "systemd.legacy_systemd_cgroup_controller=1, or another machine")
 
 
@@ -46,22 +46,22 @@ class Group:
 
 
 class MemoryGroup(Group):
-    def held(self) -> int:
+    def usage(self) -> int:
         """Bytes that its processes have allocated and mapped, and the kernel for them; without what
         is only cached."""
-        counted = dict(line.split() for line in
-                       (self.folder / "memory.stat").read_text().splitlines())
+        statistics = dict(line.split() for line in
+                          (self.folder / "memory.stat").read_text().splitlines())
         kernel = int((self.folder / "memory.kmem.usage_in_bytes").read_text())
-        return int(counted["total_rss"]) + int(counted["total_mapped_file"]) + kernel
+        return int(statistics["total_rss"]) + int(statistics["total_mapped_file"]) + kernel
 
     def limit(self, size: int) -> None:
         """At most so many bytes; what is cached beyond that is forgotten now."""
         (self.folder / "memory.limit_in_bytes").write_text(str(size))
 
-    def set_free(self) -> None:
+    def lift_limit(self) -> None:
         (self.folder / "memory.limit_in_bytes").write_text(UNLIMITED)
 
-    def kills(self) -> int:
+    def count_kills(self) -> int:
         """Processes that were killed because the limit left them no memory."""
         lines = (self.folder / "memory.oom_control").read_text().splitlines()
         return int(dict(line.split() for line in lines)["oom_kill"])

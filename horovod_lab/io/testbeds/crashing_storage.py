@@ -12,9 +12,9 @@ from typing import Optional
 from horovod_lab.io.testbeds import requirements
 from horovod_lab.io.testbeds.mounted_server import MountedServer
 from horovod_lab.io.testbeds.nodes import PROGRAMS, Nodes
-from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.testbeds.testbed import Counters
 
-SERVER = "horovod_lab.io.testbeds.crashing_server"
+SERVER = "horovod_lab.io.storage.crashing_server"
 GIB = 1 << 30
 
 
@@ -36,7 +36,7 @@ class CrashingStorage:
 
     Args:
         nodes: how many; each has mounts and a /dev/shm of its own, and the machine's network.
-        is_paced: whether it has the speed of `--stand parallel`, or answers at once.
+        is_paced: whether it has the speed of `--testbed parallel`, or answers at once.
         capacity: bytes that can be written before ENOSPC.
     """
 
@@ -46,15 +46,15 @@ class CrashingStorage:
 
     @classmethod
     def check(cls) -> None:
-        """Raises NoStand where it cannot be made."""
+        """Raises NoTestbed where it cannot be made."""
         requirements.check("a storage that crashes", PROGRAMS, (requirements.FUSE,))
 
     def __enter__(self) -> CrashingStorage:
-        """Raises NoStand, or OSError if something that should work fails."""
+        """Raises NoTestbed, or OSError if something that should work fails."""
         self.check()
         with ExitStack() as stack:
-            self._simulated = stack.enter_context(closing(Nodes(self.nodes, own_networks=False)))
-            self._server = MountedServer(stack, self._simulated, self.nodes, self.folder,
+            self._node_set = stack.enter_context(closing(Nodes(self.nodes, own_networks=False)))
+            self._server = MountedServer(stack, self._node_set, self.nodes, self.folder,
                                          "crashing", SERVER, [self.folder, self._capacity],
                                          is_read_only=False)
             self._server.tell("begin")
@@ -68,11 +68,11 @@ class CrashingStorage:
 
     def path(self, node: int = 0) -> Path:
         """The folder as the node sees it, for this process and others of root's on no node."""
-        return self._simulated.path(node, self.folder)
+        return self._node_set.path(node, self.folder)
 
     def command(self, node: int, argv: Sequence[str]) -> list[str]:
         """What runs `argv` as a process of this node, where `folder` is the storage."""
-        return [*self._simulated.enter(node), *argv]
+        return [*self._node_set.enter(node), *argv]
 
     def crash(self, seed: Optional[int] = None) -> None:
         """All that is under way fails with EIO, and what was not synced is lost. With a `seed`, by

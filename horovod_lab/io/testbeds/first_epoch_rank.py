@@ -12,35 +12,35 @@ from pathlib import Path
 from horovod_lab.io.data.records import Records, WrongRecord
 from horovod_lab.io.peers import PEERS, stream_of
 from horovod_lab.io.peers.stream import Place, Stream
-from horovod_lab.io.testbeds.meeting import Meeting
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", choices=list(PEERS), required=True)
-    for name in "data", "meeting":
+    for name in "data", "rendezvous":
         parser.add_argument(f"--{name}", type=Path, required=True)
     for name in ("records", "record-bytes", "batch", "rank", "ranks", "parent", "nodes", "memory"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     peer = PEERS[options.peer]
-    meeting = Meeting(options.meeting, options.parent)
+    rendezvous = Rendezvous(options.rendezvous, options.parent)
     stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
-                                   options.rank, options.ranks, options.meeting, options.nodes,
+                                   options.rank, options.ranks, options.rendezvous, options.nodes,
                                    options.memory, epochs=1))
-    meeting.tell(f"ready.{options.rank}", {"pid": os.getpid()})
-    window = meeting.hear("go")
+    rendezvous.publish(f"ready.{options.rank}", {"pid": os.getpid()})
+    interval = rendezvous.wait_for("go")
     try:
-        taken(stream, Records(options.records, options.record_bytes), meeting, options.rank,
-              **window)
+        take(stream, Records(options.records, options.record_bytes), rendezvous, options.rank,
+             **interval)
     except WrongRecord as error:
         sys.exit(f"{options.peer}, rank {options.rank}: {error}")
-    meeting.hear("stop")  # others may still need what this one serves
+    rendezvous.wait_for("stop")  # others may still need what this one serves
     stream.close()
 
 
-def taken(stream: Stream, records: Records, meeting: Meeting, rank: int, start: float, end: float
-          ) -> None:
+def take(stream: Stream, records: Records, rendezvous: Rendezvous, rank: int, start: float,
+         end: float) -> None:
     """Takes the epoch from `start` on, of time.monotonic(). Tells `counted`: samples and seconds
     until the first batch that comes after `end`, or until the epoch is over; then `done`: the
     numbers of all records, and the sizes of all batches."""
@@ -50,11 +50,11 @@ def taken(stream: Stream, records: Records, meeting: Meeting, rank: int, start: 
     is_counting = True
 
     def count(is_over: bool) -> None:
-        meeting.tell(f"counted.{rank}", {"samples": len(numbers), "is_over": is_over,
-                                         "seconds": time.monotonic() - start})
+        rendezvous.publish(f"counted.{rank}", {"samples": len(numbers), "is_over": is_over,
+                                               "seconds": time.monotonic() - start})
 
     for batch in stream.epoch(0):
-        meeting.stay()
+        rendezvous.check_parent()
         numbers += records.numbers(batch)
         sizes.append(len(batch))
         if is_counting and time.monotonic() >= end:
@@ -62,7 +62,7 @@ def taken(stream: Stream, records: Records, meeting: Meeting, rank: int, start: 
             count(is_over=False)
     if is_counting:
         count(is_over=True)
-    meeting.tell(f"done.{rank}", {"numbers": numbers, "sizes": sizes})
+    rendezvous.publish(f"done.{rank}", {"numbers": numbers, "sizes": sizes})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Nodes whose memory has a limit: what the slow stands have in common."""
+"""Nodes whose memory has a limit: what the slow testbeds have in common."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import ClassVar
 from horovod_lab.io.testbeds import control_groups, requirements
 from horovod_lab.io.testbeds.control_groups import Group, MemoryGroup
 from horovod_lab.io.testbeds.nodes import NETWORK_PROGRAMS, PROGRAMS, Nodes
-from horovod_lab.io.testbeds.stand import Stand
+from horovod_lab.io.testbeds.testbed import Testbed
 
 MEMORY = "memory"
 
 
-class LimitedNodes(Stand):
+class LimitedNodes(Testbed):
     """A subclass mounts its storage. What that needs: `programs`, `devices`, and `controllers` of
     control groups, of which all nodes share one each."""
 
@@ -34,17 +34,20 @@ class LimitedNodes(Stand):
     @classmethod
     def _hierarchies(cls) -> dict[str, Path]:
         """Of the control groups, by controller."""
-        return {one: control_groups.hierarchy(cls.name, one) for one in (MEMORY, *cls.controllers)}
+        return {controller: control_groups.hierarchy(cls.name, controller)
+                for controller in (MEMORY, *cls.controllers)}
 
     def _make(self, stack: ExitStack) -> None:
         self._roots = self._hierarchies()
         for root in self._roots.values():
             control_groups.remove_leftovers(root)
-        nodes = self._simulated = stack.enter_context(closing(Nodes(self.nodes)))
-        self._limits = [stack.enter_context(closing(MemoryGroup(self._roots[MEMORY], f"node{one}")))
-                        for one in range(self.nodes)]
-        self._groups = {one: stack.enter_context(closing(Group(self._roots[one], "nodes")))
-                        for one in self.controllers}
+        nodes = self._node_set = stack.enter_context(closing(Nodes(self.nodes)))
+        self._limits = [
+            stack.enter_context(closing(MemoryGroup(self._roots[MEMORY], f"node{node}")))
+            for node in range(self.nodes)]
+        self._groups = {
+            controller: stack.enter_context(closing(Group(self._roots[controller], "nodes")))
+            for controller in self.controllers}
         self._mount(stack, nodes)
 
     def _mount(self, stack: ExitStack, nodes: Nodes) -> None:
@@ -52,18 +55,18 @@ class LimitedNodes(Stand):
         raise NotImplementedError
 
     def command(self, node: int, argv: Sequence[str], network: bool = True) -> list[str]:
-        joined = (self._limits[node], *self._groups.values())
-        join = " && ".join(f"echo $$ >{shlex.quote(str(one.procs))}" for one in joined)
+        groups = (self._limits[node], *self._groups.values())
+        join = " && ".join(f"echo $$ >{shlex.quote(str(group.procs))}" for group in groups)
         return ["sh", "-c", f'{join} && exec "$@"', "sh",
-                *self._simulated.enter(node, network), *argv]
+                *self._node_set.enter(node, network), *argv]
 
     def begin(self) -> None:
         for group in self._limits:
-            group.limit(group.held() + self.memory)
+            group.limit(group.usage() + self.memory)
 
     def release(self) -> None:
         for group in self._limits:
-            group.set_free()
+            group.lift_limit()
 
-    def killed_for_memory(self) -> int:
-        return sum(group.kills() for group in self._limits)
+    def count_memory_kills(self) -> int:
+        return sum(group.count_kills() for group in self._limits)

@@ -22,11 +22,11 @@ class MountedServer:
     def __init__(self, stack: ExitStack, nodes: Nodes, number: int, folder: Path, name: str,
                  module: str, arguments: Sequence[object], is_read_only: bool):
         options = f"{OPTIONS},ro" if is_read_only else OPTIONS
-        with ExitStack() as opened:
+        with ExitStack() as descriptors:
             files = []
             for node in range(number):
                 files.append(os.open(FUSE, os.O_RDWR | os.O_CLOEXEC))
-                opened.callback(os.close, files[-1])
+                descriptors.callback(os.close, files[-1])
                 call([*nodes.enter(node, network=False), "mount", "--internal-only", "--types",
                       "fuse", "--options", f"fd={files[-1]},{options}", f"horovod-opt-{name}",
                       folder], pass_fds=files[-1:])

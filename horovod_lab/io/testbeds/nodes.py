@@ -37,9 +37,9 @@ class Nodes:
 
     def _keep(self) -> int:
         """The process whose namespaces they are."""
-        own = ["--mount", *(["--net"] if self._has_network else [])]
+        options = ["--mount", *(["--net"] if self._has_network else [])]
         keeper = self._stack.enter_context(subprocess.Popen(
-            ["unshare", *own, "sh", "-c", WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            ["unshare", *options, "sh", "-c", WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": SEARCH},
             start_new_session=True))  # not to be ended by Ctrl-C before its node's processes
         if not keeper.stdout.readline():
@@ -62,7 +62,7 @@ class Nodes:
                 call(f"nsenter --target {keeper} --net ip {line}".split())
 
     def enter(self, node: int, network: bool = True) -> list[str]:
-        """What puts a command in front of which it stands into the node."""
+        """What goes in front of a command, to run it in the node."""
         net = ["--net"] if network and self._has_network else []
         return ["nsenter", "--target", str(self._keepers[node]), "--mount", *net]
 

@@ -9,61 +9,62 @@ from typing import Any
 
 import numpy as np
 
-from horovod_lab.io.testbeds.meeting import Meeting
 from horovod_lab.io.testbeds.processes import cpu_seconds, memory
-from horovod_opt.io.order.relative_entropy import measured
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_opt.io.order.relative_entropy import measure_rl
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--meeting", type=Path, required=True)
+    parser.add_argument("--rendezvous", type=Path, required=True)
     for name in "records", "ranks", "parent":
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args()
-    meeting = Meeting(options.meeting, options.parent)
-    ready = meeting.hear_all("ready", options.ranks)
-    used = _observe(meeting, [one["pid"] for one in ready], options.seconds, options.ranks)
-    meeting.tell("result", {**used, **shuffle(
-        [np.array(one["numbers"]) for one in ready], [one["sizes"] for one in ready],
+    rendezvous = Rendezvous(options.rendezvous, options.parent)
+    ready = rendezvous.wait_for_all("ready", options.ranks)
+    usage = _observe(rendezvous, [rank["pid"] for rank in ready], options.seconds, options.ranks)
+    rendezvous.publish("result", {**usage, **shuffle(
+        [np.array(rank["numbers"]) for rank in ready], [rank["sizes"] for rank in ready],
         options.records)})
 
 
-def _observe(meeting: Meeting, pids: list[int], seconds: float, ranks: int) -> dict[str, Any]:
+def _observe(rendezvous: Rendezvous, pids: list[int], seconds: float, ranks: int) -> dict[str, Any]:
     start = time.monotonic() + LEAD_SECONDS
-    meeting.tell("go", {"start": start, "end": start + seconds})
+    rendezvous.publish("go", {"start": start, "end": start + seconds})
     time.sleep(max(0.0, start - time.monotonic()))
     before = cpu_seconds(pids)
     time.sleep(max(0.0, start + seconds - time.monotonic()))
     cpu = cpu_seconds(pids) - before
-    done = meeting.hear_all("done", ranks)
-    used = memory(pids)  # all ranks still go on
-    meeting.tell("stop", None)
-    samples = sum(one["samples"] for one in done)
+    done = rendezvous.wait_for_all("done", ranks)
+    usage = memory(pids)  # all ranks still go on
+    rendezvous.publish("stop", None)
+    samples = sum(rank["samples"] for rank in done)
     return {"samples": samples,
-            "samples_per_second": sum(one["samples"] / one["seconds"] for one in done),
-            "by_rank": [one["samples"] for one in done],
-            "cpu_seconds_per_million": cpu / samples * 1e6, "processes": used["processes"],
-            "pss_bytes": used["Pss"], "pss_file_bytes": used["Pss_File"]}
+            "samples_per_second": sum(rank["samples"] / rank["seconds"] for rank in done),
+            "by_rank": [rank["samples"] for rank in done],
+            "cpu_seconds_per_million": cpu / samples * 1e6, "processes": usage["processes"],
+            "pss_bytes": usage["Pss"], "pss_file_bytes": usage["Pss_File"]}
 
 
 def shuffle(numbers: list[np.ndarray], sizes: list[list[int]], records: int) -> dict[str, float]:
-    """Of an epoch: `rl`, the relative entropy of its order over all ranks, who take their batches
-    in turn; `missing` and `repeated` records. By rank: the numbers of the records, the batches'
-    sizes."""
-    stream = np.concatenate(in_turn(numbers, sizes))
-    seen = len(np.unique(stream))
-    return {"rl": measured(stream, records), "missing": records - seen,
-            "repeated": len(stream) - seen}
+    """Of an epoch: `rl`, the relative entropy of its order over all ranks, whose batches follow
+    each other round robin; `missing` and `repeated` records. By rank: the numbers of the records,
+    the batches' sizes."""
+    stream = np.concatenate(round_robin(numbers, sizes))
+    distinct = len(np.unique(stream))
+    return {"rl": measure_rl(stream, records), "missing": records - distinct,
+            "repeated": len(stream) - distinct}
 
 
-def in_turn(numbers: list[np.ndarray], sizes: list[list[int]]) -> list[np.ndarray]:
+def round_robin(numbers: list[np.ndarray], sizes: list[list[int]]) -> list[np.ndarray]:
     """The batches of all ranks: each rank's first, then each rank's second, ..."""
-    batches = [np.split(mine, np.cumsum(each)[:-1]) for mine, each in zip(numbers, sizes)]
-    return [mine[step] for step in range(max(map(len, batches))) for mine in batches
-            if step < len(mine)]
+    batches = [np.split(rank_numbers, np.cumsum(rank_sizes)[:-1])
+               for rank_numbers, rank_sizes in zip(numbers, sizes)]
+    return [rank_batches[step] for step in range(max(map(len, batches)))
+            for rank_batches in batches if step < len(rank_batches)]
 
 
 if __name__ == "__main__":

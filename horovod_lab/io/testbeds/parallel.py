@@ -1,22 +1,22 @@
-"""Stand N, a parallel file system: one server, which every node mounts for itself."""
+"""Testbed N, a parallel file system: one server, which every node mounts for itself."""
 
 from __future__ import annotations
 
 import json
 from contextlib import ExitStack
 
+from horovod_lab.io.storage.timing_model import Speed
 from horovod_lab.io.testbeds.limited_nodes import LimitedNodes
 from horovod_lab.io.testbeds.mounted_server import MountedServer
 from horovod_lab.io.testbeds.nodes import Nodes
-from horovod_lab.io.testbeds.pace import Speed
 from horovod_lab.io.testbeds.requirements import FUSE
-from horovod_lab.io.testbeds.stand import Counters
+from horovod_lab.io.testbeds.testbed import Counters
 
 SPEED = Speed()  # the server's
-SERVER = "horovod_lab.io.testbeds.file_server"
+SERVER = "horovod_lab.io.storage.file_server"
 
 
-class Parallel(LimitedNodes):
+class ParallelFileSystem(LimitedNodes):
     name = "parallel"
     speed = {"bytes_per_second": SPEED.bandwidth, "delay_seconds": SPEED.delay,
              "going_back_seconds": SPEED.going_back}

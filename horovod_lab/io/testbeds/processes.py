@@ -13,14 +13,14 @@ FIELDS = ("Pss", "Pss_Anon", "Pss_File", "Pss_Shmem")
 
 def families(pids: Sequence[int]) -> list[psutil.Process]:
     """These processes and all below them that run now."""
-    found = []
+    members = []
     for pid in pids:
         try:
             root = psutil.Process(pid)
-            found += [root, *root.children(recursive=True)]
+            members += [root, *root.children(recursive=True)]
         except psutil.NoSuchProcess:
             continue
-    return found
+    return members
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
@@ -37,9 +37,9 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 def memory(pids: Sequence[int]) -> dict[str, float]:
     """The families' proportional set sizes in bytes (FIELDS), summed: a page that several
     processes share counts once. `processes`: how many there are."""
-    found = list(_rollups(families(pids)))
-    return {"processes": len(found), **{name: sum(one.get(name, 0) for one in found)
-                                        for name in FIELDS}}
+    rollups = list(_rollups(families(pids)))
+    return {"processes": len(rollups), **{name: sum(rollup.get(name, 0) for rollup in rollups)
+                                          for name in FIELDS}}
 
 
 def _rollups(processes: Sequence[psutil.Process]) -> Iterator[dict[str, float]]:
@@ -48,10 +48,10 @@ def _rollups(processes: Sequence[psutil.Process]) -> Iterator[dict[str, float]]:
             text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
         except (FileNotFoundError, ProcessLookupError):  # it has just ended
             continue
-        yield parsed(text)
+        yield parse_rollup(text)
 
 
-def parsed(smaps: str) -> dict[str, float]:
+def parse_rollup(smaps: str) -> dict[str, float]:
     """The lines of smaps_rollup that count KiB, in bytes."""
     lines = (line.split() for line in smaps.splitlines())
     return {line[0].rstrip(":"): int(line[1]) * KIB for line in lines

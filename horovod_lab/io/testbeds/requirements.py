@@ -1,4 +1,4 @@
-"""What stands need of the machine, and the one line that says what is missing."""
+"""What testbeds need of the machine, and the one line that says what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.testbed import NoTestbed
 
 SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # Programs, and what Debian calls the package that has them.
@@ -19,7 +19,7 @@ FUSE = Path("/dev/fuse")
 
 
 def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> None:
-    """Raises NoStand with all that `who` misses and the remedies."""
+    """Raises NoTestbed with all that `who` misses and the remedies."""
     absent = [name for name in programs if not shutil.which(name, path=SEARCH)]
     missing, remedies = list(absent), []
     if absent:
@@ -33,15 +33,15 @@ def check(who: str, programs: Iterable[str], devices: Iterable[Path] = ()) -> No
         missing.insert(0, "the rights of root")
         remedies.insert(0, "run it as root")
     if missing:
-        raise NoStand(f"{who} needs {', '.join(missing)}; "
-                      f"remedy: {'; '.join(remedies)}")
+        raise NoTestbed(f"{who} needs {', '.join(missing)}; "
+                        f"remedy: {'; '.join(remedies)}")
 
 
 def call(command: Sequence[object], **more: Any) -> str:
     """What the program prints. Raises OSError, with what it says, if it fails."""
-    ended = subprocess.run([*map(str, command)], capture_output=True, text=True,
-                           stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH}, **more)
-    if ended.returncode:
-        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise OSError(f"{' '.join(map(str, command))}: {said[-1]}")
-    return ended.stdout
+    process = subprocess.run([*map(str, command)], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL, env={**os.environ, "PATH": SEARCH}, **more)
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise OSError(f"{' '.join(map(str, command))}: {lines[-1]}")
+    return process.stdout

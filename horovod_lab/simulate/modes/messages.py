@@ -1,7 +1,7 @@
 """When messages between nodes are noticed in mode topo, hop by hop.
 
 Over TCP the kernel wakes the thread that waits for one. MPI can only be asked: the thread tests,
-and sleeps between tests for a part of the time that it has waited (csrc/binding/topo/
+and sleeps between tests for a part of the time that it has waited (csrc/binding/network/
 mpi_transport.cc)."""
 
 from __future__ import annotations

@@ -39,24 +39,24 @@ def run(options: argparse.Namespace) -> int:
 
     pattern = progress_bar.pattern(options)
     try:
-        kept = None if options.rebuild else _kept(pattern, options)
-        if kept is not None:
-            print(f"Up to date: {_described(kept)}")
+        index = None if options.rebuild else _load(pattern, options)
+        if index is not None:
+            print(f"Up to date: {_describe(index)}")
             return 0
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as warning_list:
             warnings.simplefilter("always", DamagedRecords)
-            with progress_bar.shown("Indexing") as progress:
+            with progress_bar.show("Indexing") as progress:
                 index = indexes.build(pattern, options.checksums, progress, options.output)
     except DataError as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
-    for one in caught:
-        print(f"{NAME}: {one.message}", file=sys.stderr)
-    print(f"Indexed: {_described(index)}")
+    for warning in warning_list:
+        print(f"{NAME}: {warning.message}", file=sys.stderr)
+    print(f"Indexed: {_describe(index)}")
     return 0
 
 
-def _kept(pattern: str | list[str], options: argparse.Namespace) -> Index | None:
+def _load(pattern: str | list[str], options: argparse.Namespace) -> Index | None:
     """The index that is there, if it has what is asked for."""
     from horovod_opt.io import index as indexes
 
@@ -67,7 +67,7 @@ def _kept(pattern: str | list[str], options: argparse.Namespace) -> Index | None
     return index if index.crc is not None or not options.checksums else None
 
 
-def _described(index: Index) -> str:
+def _describe(index: Index) -> str:
     from rich.filesize import decimal
 
     classes = f", {len(index.classes)} classes" if index.classes else ""

@@ -8,11 +8,11 @@ from types import ModuleType
 from horovod_opt.io.commands import index_command, order_command, verify_command
 
 
-def add(commands: argparse._SubParsersAction, *others: ModuleType) -> None:
-    """`others`: what measures, which has add() like the commands here."""
+def add(commands: argparse._SubParsersAction, *more: ModuleType) -> None:
+    """`more`: what measures, which has add() like the commands here."""
     parser = commands.add_parser(
         "io", help="index, verify, look at and measure the data sets of horovod_opt.io",
         description="Looks after data sets: TFRecord or tar files, LMDB, folders of files.")
     subcommands = parser.add_subparsers(dest="io_command", metavar="COMMAND", required=True)
-    for command in (index_command, verify_command, order_command, *others):
+    for command in (index_command, verify_command, order_command, *more):
         command.add(subcommands)

@@ -14,8 +14,8 @@ from horovod_opt.io.commands import progress_bar
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from horovod_opt.io.node_reads import NodeReads
     from horovod_opt.io.order.batches import Batches
-    from horovod_opt.io.order.node_reads import NodeReads
     from horovod_opt.io.order.order import Order
 
 NAME = "horovod-opt io order"
@@ -76,9 +76,8 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.node_reader.layout import chunk_bytes
+    from horovod_opt.io.node_reads import chunks_for_node, node_reads
     from horovod_opt.io.order.batches import Batches
-    from horovod_opt.io.order.node_chunks import as_read
-    from horovod_opt.io.order.node_reads import node_reads
 
     if options.nodes > options.ranks:
         raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "
@@ -86,8 +85,8 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     order, index, data_bytes = _order(options)
     per_rank = None if options.global_batch_size else options.batch_size or 64
     batches = Batches(order, options.ranks, per_rank, options.global_batch_size)
-    order = as_read(order, batches, range(options.ranks // options.nodes),
-                    data_bytes / order.samples)
+    order = chunks_for_node(order, batches, range(options.ranks // options.nodes),
+                            data_bytes / order.samples)
     with Console(stderr=True).status("Looking at each sample ..."):
         sizes = chunk_bytes(index, order.chunk_samples)
         nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes)
@@ -114,8 +113,8 @@ def _order(options: argparse.Namespace) -> tuple[Order, Any, int]:
                   "shuffle": options.shuffle}
     if index:
         parameters["identity"] = index.digest
-    each = default_chunk_samples(samples, data_bytes, options.shards)
-    return Order(samples, each, **parameters), index or _equal(options), data_bytes
+    chunk_samples = default_chunk_samples(samples, data_bytes, options.shards)
+    return Order(samples, chunk_samples, **parameters), index or _equal(options), data_bytes
 
 
 def _equal(options: argparse.Namespace) -> Any:
@@ -138,30 +137,30 @@ def _index(options: argparse.Namespace):
     try:
         return indexes.load(pattern, options.index)
     except indexes.Missing:
-        with progress_bar.shown("Indexing") as progress:
+        with progress_bar.show("Indexing") as progress:
             return indexes.build(pattern, progress=progress, place=options.index)
 
 
 def _entropy(order: Order, epoch: int) -> str:
     import numpy as np
 
-    from horovod_opt.io.order.relative_entropy import measured
+    from horovod_opt.io.order.relative_entropy import measure_rl
     from horovod_opt.io.order.window_size import expected_rl
 
     if order.samples <= MOST_MEASURED:
         stream = order.at(epoch, np.arange(order.samples))
-        return f"{measured(stream, order.samples):.1%} measured"
+        return f"{measure_rl(stream, order.samples):.1%} measured"
     if not order.shuffle:
         return "0 %"
-    expected = expected_rl(order.samples, order.chunk_samples, order.shards, order.window)
-    return f"{expected:.1%} expected"
+    entropy = expected_rl(order.samples, order.chunk_samples, order.shards, order.window)
+    return f"{entropy:.1%} expected"
 
 
 def _print_order(console: Console, order: Order, batches: Batches, data_bytes: int,
                  entropy: str) -> None:
     from rich.filesize import decimal
 
-    from horovod_opt.io.order.window_size import RL_WANTED, window_for
+    from horovod_opt.io.order.window_size import RL_TARGET, window_for
 
     console.print(
         f"{order.samples} samples, {decimal(data_bytes)}, in {order.chunks} chunks of "
@@ -169,10 +168,10 @@ def _print_order(console: Console, order: Order, batches: Batches, data_bytes: i
         f"{batches.steps} steps, global batch {batches.global_batch_size}\n"
         f"Relative entropy: {entropy}")
     if order.shuffle:
-        window = window_for(RL_WANTED, order.samples, order.chunk_samples, order.shards)
-        held = min(1, window * order.shards / order.chunks)
-        size = decimal(int(held * data_bytes))
-        console.print(f"For {RL_WANTED:.0%}: window {window}, which holds {size} ({held:.0%} of "
+        window = window_for(RL_TARGET, order.samples, order.chunk_samples, order.shards)
+        share = min(1, window * order.shards / order.chunks)
+        size = decimal(int(share * data_bytes))
+        console.print(f"For {RL_TARGET:.0%}: window {window}, which holds {size} ({share:.0%} of "
                       "the data) in all nodes together")
 
 

@@ -16,7 +16,7 @@ def pattern(options: argparse.Namespace) -> str | list[str]:
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Callable[[int, int], None]]:
+def show(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yields what takes bytes done and bytes in all; the bar is on stderr, if a terminal is."""
     from rich.console import Console
     from rich.progress import (
@@ -34,4 +34,4 @@ def shown(title: str) -> Iterator[Callable[[int, int], None]]:
                    console=console, transient=True, disable=not console.is_terminal)
     with bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda count, total: bar.update(task, completed=count, total=total)

@@ -25,11 +25,11 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(options: argparse.Namespace) -> int:
     from horovod_opt.io.errors import DataError
     from horovod_opt.io.index import load
-    from horovod_opt.io.index.verify import verify
+    from horovod_opt.io.index.verification import verify
 
     try:
         index = load(progress_bar.pattern(options), options.index)
-        with progress_bar.shown("Verifying") as progress:
+        with progress_bar.show("Verifying") as progress:
             wrong = verify(index, progress)
     except DataError as error:
         print(f"{NAME}: {error}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Union
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.formats import folder, lmdb_file, tfrecord
-from horovod_opt.io.formats.window import cannot_read
+from horovod_opt.io.formats.read_buffer import cannot_read
 
 TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
@@ -18,7 +18,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tfrecord", ".tfrecords")
 Pattern = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
-class Found(NamedTuple):
+class DataFiles(NamedTuple):
     """What a pattern names: names of files, sorted, relative to the folder `root`."""
 
     files: list[str]
@@ -28,7 +28,7 @@ class Found(NamedTuple):
     labels: list[int] | None = None
 
 
-def find(pattern: Pattern) -> Found:
+def find(pattern: Pattern) -> DataFiles:
     """The files and their format: tfrecord, tar, lmdb, or folder.
 
     A pattern is a path or a glob (`**` for any depth), or several of them. Raises InputError for
@@ -39,27 +39,27 @@ def find(pattern: Pattern) -> Found:
     root = root_of(patterns)
     if patterns == (root,) and not _is_environment(root):
         return _folder(root)
-    paths = sorted({path for one in patterns for path in _matches(one)})
+    paths = sorted({path for item in patterns for path in _matches(item)})
     formats = {}
     for path in paths:
         formats.setdefault(_format(path), path)
     if len(formats) > 1:
-        listed = ", ".join(f"{path} is {kind}" for kind, path in formats.items())
-        raise DataError(f"several formats in one data set: {listed}; remedy: a pattern that "
+        examples = ", ".join(f"{path} is {kind}" for kind, path in formats.items())
+        raise DataError(f"several formats in one data set: {examples}; remedy: a pattern that "
                         "names files of one format")
     files = sorted(os.path.relpath(path, root) for path in paths)
     for name in files:
         if not _is_text(name):
             raise DataError(f"{ascii(os.path.join(root, name))}: its name is not UTF-8; remedy: "
                             "rename it")
-    return Found(files, next(iter(formats)), root)
+    return DataFiles(files, next(iter(formats)), root)
 
 
 def absolute(pattern: Pattern) -> tuple[str, ...]:
     """A pattern's paths and globs, each absolute, sorted. Raises InputError if it is none."""
-    several = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
+    items = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
     try:
-        texts = [os.fspath(one) for one in several]
+        texts = [os.fspath(item) for item in items]
     except TypeError:
         texts = []
     if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
@@ -69,7 +69,7 @@ def absolute(pattern: Pattern) -> tuple[str, ...]:
 
 def root_of(patterns: Sequence[str]) -> str:
     """The folder that names of files are relative to: it depends on no file that is found."""
-    return os.path.commonpath([_fixed_folder(one) for one in patterns])
+    return os.path.commonpath([_fixed_folder(item) for item in patterns])
 
 
 def _fixed_folder(pattern: str) -> str:
@@ -85,10 +85,10 @@ def _fixed_folder(pattern: str) -> str:
 
 def _matches(pattern: str) -> list[str]:
     if os.path.lexists(pattern):
-        found = [pattern]
+        paths = [pattern]
     else:
-        found = glob.glob(pattern, recursive=True)
-    if not found:
+        paths = glob.glob(pattern, recursive=True)
+    if not paths:
         folder_of_pattern = _fixed_folder(pattern)
         try:
             os.scandir(folder_of_pattern).close()
@@ -96,7 +96,7 @@ def _matches(pattern: str) -> list[str]:
             raise cannot_read(folder_of_pattern, error) from error
         raise DataError(f"{pattern}: no such files; remedy: correct the path or the glob")
     return [os.path.join(path, lmdb_file.DATA) if _is_environment(path) else path
-            for path in found]
+            for path in paths]
 
 
 def _is_environment(path: str) -> bool:
@@ -137,7 +137,7 @@ def _format_of_content(path: str) -> str:
                     "formats, or the folder itself for a folder of files")
 
 
-def _folder(root: str) -> Found:
+def _folder(root: str) -> DataFiles:
     listing = folder.listing(root)
     if not listing.files:
         raise DataError(f"{root}: no files; remedy: correct the path")
@@ -146,7 +146,7 @@ def _folder(root: str) -> Found:
         raise DataError(f"{root}: a folder of files is a sample for each file, but all of them "
                         f"hold samples themselves, as {listing.files[0]}; remedy: the pattern "
                         f"{os.path.join(root, '*' + ending)}")
-    return Found(listing.files, FOLDER, root, listing.classes, listing.labels())
+    return DataFiles(listing.files, FOLDER, root, listing.classes, listing.labels())
 
 
 def _is_text(name: str) -> bool:

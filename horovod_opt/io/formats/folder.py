@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.window import cannot_read
+from horovod_opt.io.formats.read_buffer import cannot_read
 
 THREADS = 16  # that list folders: on a parallel file system it is the answers that take time
 
@@ -50,12 +50,12 @@ def _walk(root: str, folder: str, above: tuple[tuple[int, int], ...]) -> Iterato
         status = os.stat(path)
     except OSError as error:
         raise cannot_read(path, error) from error
-    here = (status.st_dev, status.st_ino)
-    if here in above:
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
         raise DataError(f"{path}: a link to a folder above itself; remedy: remove the link")
     for name, is_folder in _entries(root, folder):
         if is_folder:
-            yield from _walk(root, name, (*above, here))
+            yield from _walk(root, name, (*above, identity))
         else:
             yield name
 

@@ -12,9 +12,8 @@ import sys
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.scan import Scan
-from horovod_opt.io.formats.texts import Texts
-from horovod_opt.io.formats.window import cannot_read
+from horovod_opt.io.formats.columns import Scan, Texts
+from horovod_opt.io.formats.read_buffer import cannot_read
 
 DATA = "data.mdb"  # in an environment that is a folder
 MAGIC = struct.pack("=I", 0xBEEFC0DE)
@@ -53,16 +52,16 @@ def scan(path: str) -> tuple[Scan, int]:
     damaged file, and one that was written meanwhile.
     """
     before = last_transaction(path)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "horovod_opt.io.formats.lmdb_scan", path],
         stdin=subprocess.DEVNULL, capture_output=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))})
     if last_transaction(path) != before:
         raise DataError(f"{path}: written during the job (transaction {before}, now "
                         f"{last_transaction(path)}); remedy: end its writers first")
-    if done.returncode:
-        raise DataError(f"{path}: {_reason(done)}")
-    head, _, columns = done.stdout.partition(b"\n")
+    if process.returncode:
+        raise DataError(f"{path}: {_reason(process)}")
+    head, _, columns = process.stdout.partition(b"\n")
     summary = json.loads(head)
     if summary["transaction"] != before:
         raise DataError(f"{path}: written during the job (transaction {before}, read "
@@ -77,12 +76,12 @@ def _magic(head: bytes) -> int | None:
     return next((at for at in PAGE_HEADERS if head[at:at + 4] == MAGIC), None)
 
 
-def _reason(done: subprocess.CompletedProcess) -> str:
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+def _reason(process: subprocess.CompletedProcess) -> str:
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
         return f"truncated or damaged: LMDB ended with {name}; remedy: copy or make the file again"
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    text = lines[-1] if lines else f"reading it ended with status {done.returncode}"
+    lines = process.stderr.decode(errors="replace").strip().splitlines()
+    text = lines[-1] if lines else f"reading it ended with status {process.returncode}"
     if "remedy" in text:
         return text
     return f"{text}; remedy: copy or make the file again, or install what is missing"

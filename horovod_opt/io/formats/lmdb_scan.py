@@ -64,13 +64,13 @@ def _mapping(path: str) -> tuple[int, int]:
     real = os.path.realpath(path)
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         ranges = [line.split(maxsplit=5) for line in maps]
-    found = [tuple(int(number, 16) for number in fields[0].split("-")) for fields in ranges
-             if len(fields) == 6 and fields[5].rstrip("\n") == real]
-    if not found:
+    addresses = [tuple(int(number, 16) for number in fields[0].split("-")) for fields in ranges
+                 if len(fields) == 6 and fields[5].rstrip("\n") == real]
+    if not addresses:
         raise Unusable("its mapping is not in /proc/self/maps; remedy: copy the file to a file "
                        "system that shows it there")
-    start = min(first for first, _ in found)
-    return start, max(last for _, last in found) - start
+    start = min(first for first, _ in addresses)
+    return start, max(last for _, last in addresses) - start
 
 
 def _refuse_database(environment: lmdb.Environment, transaction: lmdb.Transaction,

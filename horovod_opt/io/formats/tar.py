@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.scan import Scan
-from horovod_opt.io.formats.texts import Texts
-from horovod_opt.io.formats.window import cannot_read
+from horovod_opt.io.formats.columns import Scan, Texts
+from horovod_opt.io.formats.read_buffer import cannot_read
 
 # What tarfile raises for headers that are no headers, beside its own errors.
 _BROKEN = (tarfile.TarError, ValueError, IndexError, EOFError, OverflowError, RecursionError,
@@ -42,11 +41,11 @@ def scan(path: str, size: int) -> Scan:
     last = None
     for part in _parts(path, size):
         if part.key != last and part.key in samples:
-            raise _refused(path, part.name, f"sample {part.key!r} has begun before, and other "
+            raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
                            "members are between", "write a sample's members one after another")
         last = part.key
         if samples.setdefault(part.key, {}).setdefault(part.part, part) is not part:
-            raise _refused(path, part.name, "this name comes twice", "give each member its own")
+            raise _refusal(path, part.name, "this name comes twice", "give each member its own")
     first = next(iter(samples.values()), {})
     for key, sample in samples.items():
         if sample.keys() != first.keys():
@@ -59,24 +58,24 @@ def scan(path: str, size: int) -> Scan:
                 keys=Texts.of(key.encode() for key in samples))
 
 
-def differing_parts(one: tuple[str, str, Iterable[str]],
-                    other: tuple[str, str, Iterable[str]]) -> DataError:
+def differing_parts(first: tuple[str, str, Iterable[str]],
+                    second: tuple[str, str, Iterable[str]]) -> DataError:
     """Two samples, each (file, key, names of parts), that are not alike."""
-    (path, key, parts), (other_path, other_key, other_parts) = one, other
-    return DataError(f"{other_path}: sample {other_key!r} has the parts {sorted(other_parts)}, but "
-                     f"sample {key!r} of {path} has {sorted(parts)}; remedy: give all samples the "
-                     "same parts, or leave the incomplete ones out")
+    (path, key, parts), (second_path, second_key, second_parts) = first, second
+    return DataError(f"{second_path}: sample {second_key!r} has the parts {sorted(second_parts)}, "
+                     f"but sample {key!r} of {path} has {sorted(parts)}; remedy: give all samples "
+                     "the same parts, or leave the incomplete ones out")
 
 
 def _parts(path: str, size: int) -> Iterator[Part]:
     """The members that are parts of samples, in the file's order."""
-    position, seen = 0, set()
+    position, names = 0, set()
     try:
         archive = tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise cannot_read(path, error) from error
     except _BROKEN as error:
-        raise _damaged(path, 0, error) from error
+        raise _damage(path, 0, error) from error
     with archive:
         while True:
             try:
@@ -87,15 +86,15 @@ def _parts(path: str, size: int) -> Iterator[Part]:
             except OSError as error:
                 raise cannot_read(path, error, position) from error
             except _BROKEN as error:
-                raise _damaged(path, position, error) from error
+                raise _damage(path, position, error) from error
             _check(path, member)
-            if member.name in seen:
-                raise _refused(path, member.name, "this name comes twice", "give each member its "
+            if member.name in names:
+                raise _refusal(path, member.name, "this name comes twice", "give each member its "
                                "own")
             position = member.offset_data
             if member.isdir():
                 continue
-            seen.add(member.name)
+            names.add(member.name)
             if member.offset_data + member.size > size:
                 raise DataError(f"{path}: truncated: {member.name!r} would end at byte "
                                 f"{member.offset_data + member.size}, but the file at {size}; "
@@ -113,28 +112,28 @@ def _check(path: str, member: tarfile.TarInfo) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise _refused(path, name, "its name is not UTF-8", "rename it") from None
+        raise _refusal(path, name, "its name is not UTF-8", "rename it") from None
     if member.issym() or member.islnk():
-        raise _refused(path, name, f"it is a link to {member.linkname!r}", "write the contents: "
+        raise _refusal(path, name, f"it is a link to {member.linkname!r}", "write the contents: "
                        "tar --dereference --hard-dereference")
     if member.issparse():
-        raise _refused(path, name, "it is sparse", "write it whole: tar without --sparse")
+        raise _refusal(path, name, "it is sparse", "write it whole: tar without --sparse")
     if not (member.isdir() or member.isreg()):
-        raise _refused(path, name, "it is neither a file nor a folder", "leave it out")
+        raise _refusal(path, name, "it is neither a file nor a folder", "leave it out")
     if name.startswith("/") or ".." in name.split("/"):
-        raise _refused(path, name, "its path leaves the archive", "write paths relative to a "
+        raise _refusal(path, name, "its path leaves the archive", "write paths relative to a "
                        "folder, without ..")
     if member.size < 0:
-        raise _refused(path, name, f"its size is {member.size}", "make the file again")
+        raise _refusal(path, name, f"its size is {member.size}", "make the file again")
 
 
-def _refused(path: str, name: str, why: str, remedy: str) -> DataError:
+def _refusal(path: str, name: str, why: str, remedy: str) -> DataError:
     return DataError(f"{path}: member {ascii(name)}: {why}; remedy: {remedy}")
 
 
-def _damaged(path: str, position: int, error: BaseException) -> DataError:
+def _damage(path: str, position: int, error: BaseException) -> DataError:
     if isinstance(error, (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError)):
-        what = f"truncated: the file ends at byte {position} without the mark of its end"
+        damage = f"truncated: the file ends at byte {position} without the mark of its end"
     else:
-        what = f"no header of a tar member at byte {position} ({error}); it may be compressed"
-    return DataError(f"{path}: {what}; remedy: copy or make the file again, as plain tar")
+        damage = f"no header of a tar member at byte {position} ({error}); it may be compressed"
+    return DataError(f"{path}: {damage}; remedy: copy or make the file again, as plain tar")

@@ -9,27 +9,27 @@ import struct
 from array import array
 from collections.abc import Callable
 
-import google_crc32c
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.scan import Scan
-from horovod_opt.io.formats.window import BLOCK, Window
+from horovod_opt.io.formats.columns import Scan
+from horovod_opt.io.formats.read_buffer import BLOCK, ReadBuffer
+from horovod_opt.io.native import crc32c
 
 HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
 TAIL = struct.Struct("<I")  # masked crc of the data
 MASK = 0xA282EAD8
 STRUCTURE_BLOCK = 64 << 10  # bytes; so that the data of long records is not read
-TOLD = 8 << 20  # bytes between two reports of progress
+REPORT_BYTES = 8 << 20  # bytes between two reports of progress
 
 
-def unmasked(masked: int) -> int:
+def unmask(masked: int) -> int:
     """The crc32c that was stored as `masked`."""
     rotated = (masked - MASK) & 0xFFFFFFFF
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
 
 
-def masked(crc: int) -> int:
+def mask(crc: int) -> int:
     """How a crc32c is stored: a checksum of data that holds checksums is a weak one."""
     return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
@@ -47,13 +47,13 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
     later record can be found then.
     """
     offsets, sizes, crcs = array("q"), array("q"), array("I")
-    damaged = []
-    position = told = 0
-    with Window(path, size, BLOCK if contents else STRUCTURE_BLOCK) as window:
+    damages = []
+    position = reported = 0
+    with ReadBuffer(path, size, BLOCK if contents else STRUCTURE_BLOCK) as buffer:
         while position < size:
             if position + HEAD.size > size:
                 raise _truncated(path, len(sizes), position, position + HEAD.size, size)
-            head = window.take(position, HEAD.size)
+            head = buffer.take(position, HEAD.size)
             length = _length(head)
             if length is None:
                 raise _no_record(path, len(sizes), position, head)
@@ -61,27 +61,27 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
             end = start + length
             if end + TAIL.size > size:
                 raise _truncated(path, len(sizes), position, end + TAIL.size, size)
-            actual = window.crc32c(start, length) if contents else None
-            stored = unmasked(*TAIL.unpack(window.take(end, TAIL.size)))
+            actual = buffer.crc32c(start, length) if contents else None
+            stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))
             if contents and actual != stored:
-                damaged.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
+                damages.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
                                f"checksum {stored:08x}, but its data has {actual:08x}")
             offsets.append(start)
             sizes.append(length)
             crcs.append(stored)
             position = end + TAIL.size
-            if position - told >= TOLD:
-                advance(position - told)
-                told = position
-    advance(position - told)
+            if position - reported >= REPORT_BYTES:
+                advance(position - reported)
+                reported = position
+    advance(position - reported)
     return Scan(("",), _column(offsets, np.int64), _column(sizes, np.int64),
-                _column(crcs, np.uint32), damaged=damaged)
+                _column(crcs, np.uint32), damages=damages)
 
 
 def _length(head: bytes) -> int | None:
     """The data's length, or None if its checksum is wrong."""
     length, crc = HEAD.unpack(head)
-    return length if masked(google_crc32c.value(head[:8])) == crc else None
+    return length if mask(crc32c(head[:8])) == crc else None
 
 
 def _column(values: array, kind: type) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.window import Window
+from horovod_opt.io.formats.read_buffer import ReadBuffer
 
 THREADS = 16  # each holds a block of 4 MiB
 TASK = 64 << 20  # bytes that a thread reads before it takes the next
@@ -41,7 +41,7 @@ def checksums(paths: Sequence[str], file: np.ndarray, offset: np.ndarray, size: 
         return _read(paths, rows, file, offset, size, crc, advance)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        bad = [one for found in pool.map(read, tasks) for one in found]
+        bad = [record for records in pool.map(read, tasks) for record in records]
     return crc, sorted(bad)
 
 
@@ -50,15 +50,16 @@ def _read(paths: Sequence[str], rows: np.ndarray, file: np.ndarray, offset: np.n
     bad = []
     for of_file in np.split(rows, np.flatnonzero(np.diff(file[rows])) + 1):
         try:
-            window = Window(paths[file[of_file[0]]], int((offset[of_file] + size[of_file]).max()))
+            buffer = ReadBuffer(paths[file[of_file[0]]],
+                                int((offset[of_file] + size[of_file]).max()))
         except DataError as error:
             bad += [Unreadable(int(row), str(error)) for row in of_file]
             continue
-        with closing(window):
+        with closing(buffer):
             for row, at, length in zip(of_file.tolist(), offset[of_file].tolist(),
                                        size[of_file].tolist()):
                 try:
-                    crc[row] = window.crc32c(at, length)
+                    crc[row] = buffer.crc32c(at, length)
                 except DataError as error:
                     bad.append(Unreadable(row, str(error)))
         advance(int(size[of_file].sum()))

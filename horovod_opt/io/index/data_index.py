@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from horovod_opt.io.formats.texts import Texts
+from horovod_opt.io.formats.columns import Texts
 from horovod_opt.io.index.files import Files
 
 DIGEST_BYTES = 16
@@ -39,12 +39,6 @@ class Index:
     transactions: tuple[int, ...]
     digest: bytes
     place: str = ""
-
-    def __reduce__(self):
-        """Another process opens the file itself, so that all share its pages."""
-        from horovod_opt.io.index.loading import read
-
-        return read, (self.place, self.root, False)
 
     @property
     def samples(self) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import lmdb_file
-from horovod_opt.io.formats.texts import Texts
-from horovod_opt.io.formats.window import cannot_read
+from horovod_opt.io.formats.columns import Texts
+from horovod_opt.io.formats.read_buffer import cannot_read
 
 THREADS = 32  # that ask for sizes: on a parallel file system it is the answers that take time
 AT_ONCE = 256  # files that a thread asks for
@@ -43,7 +43,7 @@ class Files(Sequence):
         return File(self.names.raw(i).decode(), int(self.sizes[i]), int(self.mtimes_ns[i]))
 
 
-class Changed(NamedTuple):
+class Change(NamedTuple):
     """A file that is not as it was indexed; `reason` has both values."""
 
     name: str
@@ -53,7 +53,7 @@ class Changed(NamedTuple):
         return f"{self.name}: {self.reason}"
 
 
-def now(root: str, names: Sequence[str]) -> Files:
+def stat_files(root: str, names: Sequence[str]) -> Files:
     """The files as they are. Raises DataError for one that cannot be read or is none."""
     sizes, mtimes = [], []
     for name, status in zip(names, _statuses(root, names)):
@@ -68,28 +68,28 @@ def now(root: str, names: Sequence[str]) -> Files:
                  np.array(mtimes, np.int64))
 
 
-def changes(root: str, files: Files, transactions: Sequence[int] = ()) -> list[Changed]:
+def find_changes(root: str, files: Files, transactions: Sequence[int] = ()) -> list[Change]:
     """Which files differ now in size, time of change, or LMDB's last transaction."""
-    found = []
+    changes = []
     for file, status in zip(files, _statuses(root, files.names.strings())):
         if isinstance(status, OSError):
-            found.append(Changed(file.name, f"cannot be read: {status.strerror}"))
+            changes.append(Change(file.name, f"cannot be read: {status.strerror}"))
         elif status.st_size != file.size:
-            found.append(Changed(file.name, f"size {file.size} when indexed, now "
-                                            f"{status.st_size}"))
+            changes.append(Change(file.name, f"size {file.size} when indexed, now "
+                                  f"{status.st_size}"))
         elif status.st_mtime_ns != file.mtime_ns:
-            found.append(Changed(file.name, f"changed at {file.mtime_ns} ns when indexed, now at "
-                                            f"{status.st_mtime_ns} ns"))
-    return found or list(_written(root, files, transactions))
+            changes.append(Change(file.name, f"changed at {file.mtime_ns} ns when indexed, now at "
+                                  f"{status.st_mtime_ns} ns"))
+    return changes or list(_find_commits(root, files, transactions))
 
 
-def _written(root: str, files: Files, transactions: Sequence[int]) -> Iterator[Changed]:
+def _find_commits(root: str, files: Files, transactions: Sequence[int]) -> Iterator[Change]:
     """A program that maps an LMDB file writes without changing its time at once."""
     for file, indexed in zip(files, transactions):
         last = lmdb_file.last_transaction(os.path.join(root, file.name))
         if last != indexed:
-            yield Changed(file.name, f"last transaction {indexed} when indexed, now {last}: "
-                                     "written during the job")
+            yield Change(file.name, f"last transaction {indexed} when indexed, now {last}: "
+                         "written during the job")
 
 
 def _statuses(root: str, names: Sequence[str]) -> Iterable[os.stat_result | OSError]:

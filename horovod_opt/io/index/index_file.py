@@ -14,15 +14,15 @@ import reprlib
 import struct
 from collections.abc import Callable
 
-import google_crc32c
 import numpy as np
 
 from horovod_opt.io.errors import Damaged, Missing
 from horovod_opt.io.formats import FOLDER, FORMATS, LMDB, TAR
-from horovod_opt.io.formats.texts import Texts
-from horovod_opt.io.index import coding, validate
+from horovod_opt.io.formats.columns import Texts
+from horovod_opt.io.index import column_codec, validation
 from horovod_opt.io.index.data_index import DIGEST_BYTES, Index
 from horovod_opt.io.index.files import Files
+from horovod_opt.io.native import crc32c
 
 MAGIC = b"\x93HOI\r\n\x1a\n"
 VERSION = 1
@@ -45,111 +45,112 @@ def pieces(index: Index) -> list[bytes]:
         columns["label"] = index.label
     if index.keys is not None:
         columns |= {"keys": index.keys.blob, "key_ends": index.keys.ends}
-    body, described, length = [], {}, 0
+    body, descriptions, length = [], {}, 0
     for name, column in columns.items():
-        kind, block = ((coding.RAW, column.tobytes()) if TYPES[name].itemsize == 1 else
-                       coding.encode(np.ascontiguousarray(column, TYPES[name])))
-        described[name] = {"kind": kind, "offset": length, "length": len(block),
-                           "crc": google_crc32c.value(block)}
+        kind, block = ((column_codec.RAW, column.tobytes()) if TYPES[name].itemsize == 1 else
+                       column_codec.encode(np.ascontiguousarray(column, TYPES[name])))
+        descriptions[name] = {"kind": kind, "offset": length, "length": len(block),
+                              "crc": crc32c(block)}
         body += [block, bytes(-len(block) % ALIGNMENT)]
         length += len(block) + len(body[-1])
     header = json.dumps({
         "format": index.format, "samples": index.samples, "files": len(index.files),
         "parts": index.parts, "classes": index.classes, "transactions": index.transactions,
-        "digest": index.digest.hex(), "columns": described}).encode()
+        "digest": index.digest.hex(), "columns": descriptions}).encode()
     header += b" " * (-(PREAMBLE.size + len(header)) % ALIGNMENT)
-    return [PREAMBLE.pack(MAGIC, VERSION, google_crc32c.value(header), len(header)), header, *body]
+    return [PREAMBLE.pack(MAGIC, VERSION, crc32c(header), len(header)), header, *body]
 
 
-def read(path: str, root: str, files_checked: Callable[[Files, tuple[int, ...]], None]) -> Index:
+def read(path: str, root: str, check_files: Callable[[Files, tuple[int, ...]], None]) -> Index:
     """Maps an index whose data is in the folder `root`.
 
-    `files_checked` is called with files and transactions before the samples are looked at. Raises
+    `check_files` is called with files and transactions before the samples are looked at. Raises
     Missing if there is no file; Damaged for one that is torn, forged, or of a newer version: in
     memory it takes at most some hundred times its size, whatever its header says.
     """
-    mapped = _mapped(path)
+    file_bytes = _map(path)
     try:
-        header, body = _header(mapped)
-        counts = _counts(header, len(mapped))
+        header, body = _header(file_bytes)
+        counts = _counts(header, len(file_bytes))
         columns = _Columns(header["columns"], body)
-        listed = Files(Texts(columns.take("names"), columns.take("name_ends", counts["files"])),
-                       columns.take("file_sizes", counts["files"]),
-                       columns.take("file_mtimes", counts["files"]))
-        validate.files(listed)
+        files = Files(Texts(columns.take("names"), columns.take("name_ends", counts["files"])),
+                      columns.take("file_sizes", counts["files"]),
+                      columns.take("file_mtimes", counts["files"]))
+        validation.check_files(files)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, error) from error
-    files_checked(listed, counts["transactions"])
+        raise _damage(path, error) from error
+    check_files(files, counts["transactions"])
     try:
-        index = _index(header, counts, columns, listed, root, path)
-        validate.index(index)
+        index = _index(header, counts, columns, files, root, path)
+        validation.check_index(index)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damage(path, error) from error
     return index
 
 
 class _Columns:
     """Takes columns out of the bytes after the header. Raises ValueError for what is none."""
 
-    def __init__(self, described: dict, body: np.ndarray):
-        if set(described) - set(TYPES):
-            raise ValueError(f"unknown columns {sorted(set(described) - set(TYPES))}")
-        self._described = described
+    def __init__(self, descriptions: dict, body: np.ndarray):
+        if set(descriptions) - set(TYPES):
+            raise ValueError(f"unknown columns {sorted(set(descriptions) - set(TYPES))}")
+        self._descriptions = descriptions
         self._body = body
 
     def __contains__(self, name: str) -> bool:
-        return name in self._described
+        return name in self._descriptions
 
     def take(self, name: str, rows: int | None = None) -> np.ndarray:
         """The column; as many rows as there are bytes if `rows` is None."""
-        one = self._described[name]
-        offset, length = _whole(one["offset"]), _whole(one["length"])
+        description = self._descriptions[name]
+        offset, length = (_require_count(description[key]) for key in ("offset", "length"))
         if offset % ALIGNMENT or offset + length > len(self._body):
             raise ValueError(f"column {name} outside of the file")
         block = self._body[offset:offset + length]
-        if google_crc32c.value(block) != one["crc"]:
+        if crc32c(block) != description["crc"]:
             raise ValueError(f"column {name} with a wrong checksum")
         try:
-            return coding.decode(one["kind"], block, TYPES[name], length if rows is None else rows)
+            return column_codec.decode(description["kind"], block, TYPES[name],
+                                       length if rows is None else rows)
         except ValueError as error:
             raise ValueError(f"column {name}: {error}") from error
 
 
-def _mapped(path: str) -> np.ndarray:
+def _map(path: str) -> np.ndarray:
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < PREAMBLE.size:
-                raise _damaged(path, "shorter than its preamble")
+                raise _damage(path, "shorter than its preamble")
             return np.frombuffer(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
     except FileNotFoundError as error:
         raise Missing(f"{path}: no index; remedy: horovod-opt io index") from error
     except OSError as error:
-        raise _damaged(path, f"it cannot be read: {error.strerror}") from error
+        raise _damage(path, f"it cannot be read: {error.strerror}") from error
 
 
-def _header(mapped: np.ndarray) -> tuple[dict, np.ndarray]:
-    magic, version, crc, length = PREAMBLE.unpack_from(mapped)
+def _header(file_bytes: np.ndarray) -> tuple[dict, np.ndarray]:
+    magic, version, crc, length = PREAMBLE.unpack_from(file_bytes)
     if magic != MAGIC:
         raise ValueError("it does not begin as an index")
     if version != VERSION:
         raise ValueError(f"it is of version {version}, but this horovod-opt knows {VERSION}")
     end = PREAMBLE.size + length
-    if end > len(mapped):
-        raise ValueError(f"a header of {length} bytes in a file of {len(mapped)}")
-    text = mapped[PREAMBLE.size:end].tobytes()
-    if google_crc32c.value(text) != crc:
+    if end > len(file_bytes):
+        raise ValueError(f"a header of {length} bytes in a file of {len(file_bytes)}")
+    text = file_bytes[PREAMBLE.size:end].tobytes()
+    if crc32c(text) != crc:
         raise ValueError("its header has a wrong checksum")
     header = json.loads(text)
     if not isinstance(header, dict) or not isinstance(header["columns"], dict):
         raise ValueError("its header is none")
-    return header, mapped[end:]
+    return header, file_bytes[end:]
 
 
 def _counts(header: dict, file_bytes: int) -> dict:
     """What the header says, if the file's size warrants it."""
-    samples, files = _whole(header["samples"]), _whole(header["files"])
+    samples, files = _require_count(header["samples"]), _require_count(header["files"])
     parts = _names(header["parts"])
-    transactions = tuple(_whole(one) for one in header["transactions"])
+    transactions = tuple(_require_count(number) for number in header["transactions"])
     if header["format"] not in FORMATS:
         raise ValueError(f"format {reprlib.repr(header['format'])}, which is none of "
                          f"{', '.join(FORMATS)}")
@@ -157,12 +158,12 @@ def _counts(header: dict, file_bytes: int) -> dict:
         raise ValueError(f"parts {reprlib.repr(parts)}")
     if len(transactions) != (files if header["format"] == LMDB else 0):
         raise ValueError(f"{len(transactions)} transactions of {files} files")
-    if max(samples * len(parts), files) > file_bytes * coding.ROWS_A_BYTE:
+    if max(samples * len(parts), files) > file_bytes * column_codec.ROWS_A_BYTE:
         raise ValueError(f"{samples} samples in {files} files, described by {file_bytes} bytes")
     return {"samples": samples, "files": files, "parts": parts, "transactions": transactions}
 
 
-def _index(header: dict, counts: dict, columns: _Columns, listed: Files, root: str,
+def _index(header: dict, counts: dict, columns: _Columns, files: Files, root: str,
            place: str) -> Index:
     samples, parts, kind = counts["samples"], counts["parts"], header["format"]
     classes = _names(header["classes"])
@@ -176,37 +177,37 @@ def _index(header: dict, counts: dict, columns: _Columns, listed: Files, root: s
         raise ValueError(f"a digest of {len(digest)} bytes")
 
     def of_parts(name: str) -> np.ndarray:
-        return _fixed(columns.take(name, samples * len(parts)).reshape(shape).T)
+        return _freeze(columns.take(name, samples * len(parts)).reshape(shape).T)
 
     return Index(
-        format=kind, root=root, files=listed, parts=parts, classes=classes,
-        file=np.broadcast_to(_fixed(columns.take("file", samples))[:, None], shape[::-1]),
+        format=kind, root=root, files=files, parts=parts, classes=classes,
+        file=np.broadcast_to(_freeze(columns.take("file", samples))[:, None], shape[::-1]),
         offset=of_parts("offset"), size=of_parts("size"),
         crc=of_parts("crc") if "crc" in columns else None,
-        label=_fixed(columns.take("label", samples)) if classes else None,
+        label=_freeze(columns.take("label", samples)) if classes else None,
         keys=Texts(columns.take("keys"), columns.take("key_ends", samples))
         if "keys" in columns else None,
         transactions=counts["transactions"], digest=digest, place=place)
 
 
-def _fixed(column: np.ndarray) -> np.ndarray:
+def _freeze(column: np.ndarray) -> np.ndarray:
     column.flags.writeable = False
     return column
 
 
-def _whole(value: object) -> int:
+def _require_count(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
         raise ValueError(f"{reprlib.repr(value)}, which is no count")
     return value
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"{reprlib.repr(value)}, which are no names")
     return tuple(value)
 
 
-def _damaged(path: str, why: object) -> Damaged:
+def _damage(path: str, why: object) -> Damaged:
     if isinstance(why, KeyError):
         why = f"its header lacks {why}"
     return Damaged(f"{path}: this index cannot be used: {why}; remedy: horovod-opt io index "

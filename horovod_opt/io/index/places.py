@@ -29,35 +29,35 @@ def candidates(pattern: Pattern, place: str | os.PathLike | None = None) -> tupl
         return (Path(os.path.abspath(os.path.expanduser(place))),)
     patterns = absolute(pattern)
     root = root_of(patterns)
-    relative = [os.path.relpath(one, root) for one in patterns]
+    relative = [os.path.relpath(path, root) for path in patterns]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return (Path(root, FOLDER, _hash(relative) + SUFFIX),
             Path(cache, "horovod-opt", "index", _hash([root, *relative]) + SUFFIX))
 
 
 @contextmanager
-def locked(places: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
+def lock(places: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
     """Yields the places from the first writable one on, while no other job writes there.
 
     A file system without locks is no error: two jobs then both build, and the last one's file is
     kept. Raises DataError if none of the places can be written.
     """
-    refused = []
+    refusals = []
     for i, place in enumerate(places):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            lock_file = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            refused.append(f"{place}: {error.strerror}")
+            refusals.append(f"{place}: {error.strerror}")
             continue
         try:
             with suppress(OSError):
-                flock(lock, LOCK_EX)
+                flock(lock_file, LOCK_EX)
             yield tuple(places[i:])
         finally:
-            os.close(lock)
+            os.close(lock_file)
         return
-    raise _nowhere(refused)
+    raise _nowhere(refusals)
 
 
 def write(places: Sequence[Path], pieces: Sequence[bytes]) -> Path:
@@ -65,14 +65,14 @@ def write(places: Sequence[Path], pieces: Sequence[bytes]) -> Path:
 
     Raises DataError, with each place and reason, if none does.
     """
-    refused = []
+    refusals = []
     for place in places:
         try:
             _write(place, pieces)
             return place
         except OSError as error:
-            refused.append(f"{place}: {error.strerror}")
-    raise _nowhere(refused)
+            refusals.append(f"{place}: {error.strerror}")
+    raise _nowhere(refusals)
 
 
 def _write(place: Path, pieces: Sequence[bytes]) -> None:
@@ -99,16 +99,16 @@ def _write(place: Path, pieces: Sequence[bytes]) -> None:
 
 def _remove_abandoned(place: Path) -> None:
     """What a writer has left that was killed; one writes for seconds."""
-    for left in place.parent.glob(f"{place.name}.*.tmp"):
+    for temporary in place.parent.glob(f"{place.name}.*.tmp"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > ABANDONED:
-                left.unlink()
+            if time.time() - temporary.stat().st_mtime > ABANDONED:
+                temporary.unlink()
 
 
 def _hash(texts: Sequence[str]) -> str:
     return blake2b("\0".join(texts).encode(errors="surrogateescape"), digest_size=12).hexdigest()
 
 
-def _nowhere(refused: Sequence[str]) -> DataError:
-    return DataError("the index cannot be written: " + "; ".join(refused) + "; remedy: make room "
+def _nowhere(refusals: Sequence[str]) -> DataError:
+    return DataError("the index cannot be written: " + "; ".join(refusals) + "; remedy: make room "
                      "or name another place: index= of open, --output of horovod-opt io index")

@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.2  # how often ranks ask each other whether one still works
 Result = TypeVar("Result")
 
 
-def together(ranks: Communication, action: Callable[[], Result]) -> Result:
+def run_together(ranks: Communication, action: Callable[[], Result]) -> Result:
     """What `action` returns on this rank, once it has ended well on all; every rank calls it.
 
     It may take as long as it likes: the others ask now and then, so that no collective waits for
@@ -23,35 +23,35 @@ def together(ranks: Communication, action: Callable[[], Result]) -> Result:
     """
     if ranks.size == 1:
         return action()
-    ended = _Ended(action)
-    while not all(map(int, ranks.allgather(b"1" if ended.within(LOOK_SECONDS) else b"0"))):
+    own = _Action(action)
+    while not all(map(int, ranks.allgather(b"1" if own.wait(LOOK_SECONDS) else b"0"))):
         continue
-    return ended.result(_errors(ranks, ended.error))
+    return own.result(_errors(ranks, own.error))
 
 
-def equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
+def require_equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
     """Raises InputError on all ranks if one of `values`, which JSON can hold, differs."""
     rows = [json.loads(row) for row in ranks.allgather(json.dumps(dict(values)).encode())]
     for name in values:
-        _equal(name, {rank: row.get(name) for rank, row in enumerate(rows)}, remedy)
+        _require_equal(name, {rank: row.get(name) for rank, row in enumerate(rows)}, remedy)
 
 
-def agreeing(ranks: Communication, name: str, value: Any, remedy: str) -> None:
+def require_agreement(ranks: Communication, name: str, value: Any, remedy: str) -> None:
     """The same for one value, which ranks that have None do not know."""
-    values = map(json.loads, ranks.allgather(json.dumps(value).encode()))
-    _equal(name, {rank: one for rank, one in enumerate(values) if one is not None}, remedy)
+    rows = enumerate(map(json.loads, ranks.allgather(json.dumps(value).encode())))
+    _require_equal(name, {rank: row for rank, row in rows if row is not None}, remedy)
 
 
-def _equal(name: str, values: Mapping[int, Any], remedy: str) -> None:
+def _require_equal(name: str, values: Mapping[int, Any], remedy: str) -> None:
     by_value: dict[str, list[int]] = {}
     for rank, value in values.items():
         by_value.setdefault(json.dumps(value), []).append(rank)
     if len(by_value) > 1:
-        listed = "; ".join(f"{value} on {_ranks(who)}" for value, who in by_value.items())
-        raise InputError(f"{name} differs between the ranks: {listed}; remedy: {remedy}")
+        groups = "; ".join(f"{value} on {_ranks(holders)}" for value, holders in by_value.items())
+        raise InputError(f"{name} differs between the ranks: {groups}; remedy: {remedy}")
 
 
-class _Ended:
+class _Action:
     """An action in a thread of its own."""
 
     def __init__(self, action: Callable[[], Any]):
@@ -67,7 +67,7 @@ class _Ended:
             self.error = error
         self._over.set()
 
-    def within(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         return self._over.wait(seconds)
 
     def result(self, error: DataError | None) -> Any:
@@ -76,25 +76,26 @@ class _Ended:
         return self._value
 
 
-def _errors(ranks: Communication, own: BaseException | None) -> DataError | None:
+def _errors(ranks: Communication, error: BaseException | None) -> DataError | None:
     """Of all ranks in one."""
-    text = "" if own is None else json.dumps(
-        [isinstance(own, InputError),
-         str(own) if isinstance(own, DataError) else f"{type(own).__name__}: {own}"])
+    text = "" if error is None else json.dumps(
+        [isinstance(error, InputError),
+         str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"])
     by_text: dict[str, list[int]] = {}
-    for rank, one in enumerate(ranks.allgather(text.encode())):
-        if one:
-            by_text.setdefault(one.decode(), []).append(rank)
+    for rank, error_text in enumerate(ranks.allgather(text.encode())):
+        if error_text:
+            by_text.setdefault(error_text.decode(), []).append(rank)
     if not by_text:
         return None
-    kind = InputError if all(json.loads(one)[0] for one in by_text) else DataError
+    kind = InputError if all(json.loads(error_text)[0] for error_text in by_text) else DataError
     if list(map(len, by_text.values())) == [ranks.size]:
         return kind(json.loads(next(iter(by_text)))[1])
-    return kind("; ".join(f"{_ranks(who)}: {json.loads(one)[1]}" for one, who in by_text.items()))
+    return kind("; ".join(f"{_ranks(failing)}: {json.loads(error_text)[1]}"
+                          for error_text, failing in by_text.items()))
 
 
-def _ranks(who: list[int]) -> str:
-    if len(who) == 1:
-        return f"rank {who[0]}"
-    shown = ", ".join(map(str, who[:8])) + (f" and {len(who) - 8} more" if len(who) > 8 else "")
-    return f"ranks {shown}"
+def _ranks(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"ranks {', '.join(map(str, numbers[:8]))}{more}"

@@ -32,9 +32,9 @@ ALONE = Communication(0, 1, lambda data: [data])
 def find() -> Communication:
     """Of Horovod (this project's or upstream's) or torch.distributed, whichever is initialized,
     else of this process alone. Raises InputError in a job whose ranks have not met yet."""
-    found = _of_horovod() or _of_torch()
-    if found is not None:
-        return found
+    ranks = _of_horovod() or _of_torch()
+    if ranks is not None:
+        return ranks
     for name in SIZES:
         size = os.environ.get(name, "1")
         if size.isdecimal() and int(size) > 1:

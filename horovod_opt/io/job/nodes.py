@@ -19,7 +19,7 @@ class Node(NamedTuple):
     local_rank: int
 
     @property
-    def leads(self) -> bool:
+    def is_reader(self) -> bool:
         """Whether this rank reads for the others."""
         return self.local_rank == 0
 
@@ -30,7 +30,7 @@ def find(ranks: Communication) -> Node:
     if ranks.size == 1:
         return Node((0,), 0)
     where = ranks.allgather(f"{_where()} {ranks.place}".encode())
-    own = tuple(rank for rank, one in enumerate(where) if one == where[ranks.rank])
+    own = tuple(rank for rank, place in enumerate(where) if place == where[ranks.rank])
     return Node(own, own.index(ranks.rank))
 
 

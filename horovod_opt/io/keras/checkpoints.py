@@ -22,27 +22,27 @@ class Checkpoints:
 
     def newest(self) -> Optional[Path]:
         """The one to go on with, if there is any."""
-        found = [path for path in self.folder.glob("*-*") if path.name.replace("-", "").isdigit()]
-        return max(found, key=lambda path: tuple(map(int, path.name.split("-"))), default=None)
+        paths = [path for path in self.folder.glob("*-*") if path.name.replace("-", "").isdigit()]
+        return max(paths, key=lambda path: tuple(map(int, path.name.split("-"))), default=None)
 
     def save(self, model: Any, state: dict[str, Any]) -> None:
         """Survives the death of the process at any point, and of the machine: it is synced."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        whole = self.folder / f"{state['epoch']}-{state['position']}"
-        if whole.exists():
+        folder = self.folder / f"{state['epoch']}-{state['position']}"
+        if folder.exists():
             return
-        part = self.folder / f".{whole.name}.{os.getpid()}"
+        part = self.folder / f".{folder.name}.{os.getpid()}"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         model.save_weights(part / WEIGHTS)
         (part / STATE).write_text(json.dumps(state))
         for path in (part / WEIGHTS, part / STATE, part):
             _sync(path)
-        part.rename(whole)
+        part.rename(folder)
         _sync(self.folder)
-        for other in self.folder.iterdir():
-            if other.is_dir() and other != whole and _is_ours(other):
-                shutil.rmtree(other, ignore_errors=True)
+        for path in self.folder.iterdir():
+            if path.is_dir() and path != folder and _is_ours(path):
+                shutil.rmtree(path, ignore_errors=True)
 
     @staticmethod
     def load(path: Path, model: Any) -> dict[str, Any]:

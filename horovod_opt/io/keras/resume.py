@@ -8,10 +8,10 @@ from typing import Any, Optional, Union
 
 import keras
 
-from horovod_opt.io.counting import Counter
+from horovod_opt.io.batch_counter import BatchCounter
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.agreement import equal, together
+from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.keras.checkpoints import Checkpoints
 
 _EPOCH_IS_OVER = "the epoch is over"  # of stop_training: as good as True for fit()
@@ -46,8 +46,8 @@ class Resume(keras.callbacks.Callback):
                              "at least 1, and a folder")
         self._data, self._every = data, every
         self._checkpoints = None if folder is None else Checkpoints(Path(folder))
-        self._counter = Counter(data)
-        self._taken = self._saved = 0
+        self._counter = BatchCounter(data)
+        self._batches_done = self._batches_saved = 0
 
     def on_train_begin(self, logs: Optional[dict] = None) -> None:
         if self._checkpoints is not None:
@@ -58,24 +58,24 @@ class Resume(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict] = None) -> None:
         self._counter.next_pass()
-        self._taken = self._saved = 0
+        self._batches_done = self._batches_saved = 0
 
     def on_train_batch_end(self, batch: int, logs: Optional[dict] = None) -> None:
-        self._taken = batch + 1
-        self._counter.taken(self._taken)
-        if self._every is not None and self._taken - self._saved >= self._every:
-            self._saved = self._taken
+        self._batches_done = batch + 1
+        self._counter.advance(self._batches_done)
+        if self._every is not None and self._batches_done - self._batches_saved >= self._every:
+            self._batches_saved = self._batches_done
             self._save()
         # An epoch that was begun earlier is shorter than fit() expects. Where it runs into the end
         # of the data, it counts one more step of the optimizer.
-        if self._counter.is_rest_over(self._taken):
+        if self._counter.is_rest_over(self._batches_done):
             self.model.stop_training = self.model.stop_training or _EPOCH_IS_OVER
 
     def on_epoch_end(self, epoch: int, logs: Optional[dict] = None) -> None:
         if self.model.stop_training is _EPOCH_IS_OVER:  # and nobody has ended the training since
             self.model.stop_training = False
         if not self.model.stop_training and not self.params.get("steps_per_epoch"):
-            self._counter.ended(self._taken)
+            self._counter.end(self._batches_done)
         self._save()
 
     def on_train_end(self, logs: Optional[dict] = None) -> None:
@@ -89,8 +89,8 @@ class Resume(keras.callbacks.Callback):
     def _load(self, checkpoints: Checkpoints) -> None:
         """Rank 0 says which."""
         data, model = self._data, self.model
-        newest = together(data.ranks, checkpoints.newest) if data.ranks.rank == 0 else together(
-            data.ranks, lambda: None)
+        is_first = data.ranks.rank == 0
+        newest = run_together(data.ranks, checkpoints.newest if is_first else lambda: None)
         name = data.ranks.allgather(b"" if newest is None else newest.name.encode())[0].decode()
         if not name:
             return
@@ -98,8 +98,8 @@ class Resume(keras.callbacks.Callback):
         if optimizer is not None and not optimizer.built:
             optimizer.build(model.trainable_variables)  # else nothing of it is loaded
 
-        state: dict[str, Any] = together(
+        state: dict[str, Any] = run_together(
             data.ranks, lambda: checkpoints.load(checkpoints.folder / name, model))
-        together(data.ranks, lambda: data.load_state_dict(state))
-        equal(data.ranks, {"epoch": data.epoch, "position": data.position},
-              "a folder that all ranks share")
+        run_together(data.ranks, lambda: data.load_state_dict(state))
+        require_equal(data.ranks, {"epoch": data.epoch, "position": data.position},
+                      "a folder that all ranks share")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 
-import google_crc32c
-
-from horovod_opt.io.node_reader import statuses
+from horovod_opt.io import native
+from horovod_opt.io.node_reader import records
 
 
 def read_directly(index, number: int) -> tuple[list[bytes], list[int]]:
-    """The parts of sample `number`, and the status of each (statuses.py)."""
+    """The parts of sample `number`, and the status of each (records.py)."""
     parts, status = [], []
     for part in range(len(index.parts)):
         size = int(index.size[number, part])
@@ -23,11 +22,11 @@ def read_directly(index, number: int) -> tuple[list[bytes], list[int]]:
             continue
         parts.append(data)
         if len(data) < size:
-            status.append(statuses.TRUNCATED)
-        elif index.crc is not None and google_crc32c.value(data) != int(index.crc[number, part]):
-            status.append(statuses.CHECKSUM)
+            status.append(records.TRUNCATED)
+        elif index.crc is not None and native.crc32c(data) != int(index.crc[number, part]):
+            status.append(records.CHECKSUM)
         else:
-            status.append(statuses.GOOD)
+            status.append(records.GOOD)
     return parts, status
 
 

@@ -1,9 +1,11 @@
-"""How the ranks of a node and their workers come to the leader's ring, and notice each other's end.
+"""How the ranks of a node and their workers come to the reader's node cache, and notice each
+other's end.
 
-The leader listens on an abstract Unix socket: it is in no file system and ends with the leader.
+The reader listens on an abstract Unix socket: it is in no file system and ends with the reader.
 Both sides check that the other one is of the same user (SO_PEERCRED) and knows a secret; the
-address, which only the job is told, has them. The connection stays open after the ring's descriptor
-has gone over it. Its end is how a death is noticed: the kernel closes it however a process ends.
+address, which only the job is told, has them. The connection stays open after the node cache's
+descriptor has gone over it. Its end is how a death is noticed: the kernel closes it however a
+process ends.
 
 Abstract sockets belong to a network namespace: ranks that have none in common, as in containers of
 their own, are nodes of their own.
@@ -20,12 +22,11 @@ import struct
 import threading
 from collections.abc import Callable
 
-from horovod_opt.io.errors import DataError
-from horovod_opt.io.node_reader import forked
-from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io.errors import DataError, ReaderEnded
+from horovod_opt.io.node_reader import lifetime
 
 RANK, WORKER = "rank", "worker"
-ANSWER_SECONDS = 60  # in which the leader accepts; its Python may be busy
+ANSWER_SECONDS = 60  # in which the reader accepts; its Python may be busy
 _BACKLOG = 4096
 _MOST_BYTES = 256  # of a message
 
@@ -39,8 +40,8 @@ def _user_of(connection: socket.socket) -> int:
     return struct.unpack("3i", peer)[1]
 
 
-class Giver:
-    """The leader's side: a thread that gives `file` to all who know the secret.
+class HandoverServer:
+    """The reader's side: a thread that gives `file` to all who know the secret.
 
     `rank_ended(rank)` is called, by that thread, when a rank's connection has ended; nothing when a
     worker's has, for the rank that has started it is told by its own means.
@@ -61,13 +62,13 @@ class Giver:
         self._selector = selectors.PollSelector()  # no descriptor that a fork would share
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._stop, selectors.EVENT_READ)
-        forked.watch(self)
+        lifetime.let_go_in_children(self)
         self._thread: threading.Thread | None = threading.Thread(
             target=self._run, name="hio-handover", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and all connections, at which members find the leader gone."""
+        """Ends the thread and all connections, at which members find the reader gone."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -77,7 +78,7 @@ class Giver:
             thread.join()
 
     def let_go(self) -> None:
-        """In a forked process: the leader's end must be seen though this one lives on."""
+        """In a forked process: the reader's end must be seen though this one lives on."""
         if self._thread is not None:
             self._close_all()
 
@@ -94,11 +95,11 @@ class Giver:
             ready = [key.fileobj for key, _ in self._selector.select()]
             if self._stop in ready:
                 break
-            for each in ready:
-                if each is self._listener:
+            for source in ready:
+                if source is self._listener:
                     self._accept()
                 else:
-                    self._hear(each)
+                    self._hear(source)
         self._close_all()
 
     def _accept(self) -> None:
@@ -152,10 +153,10 @@ class Giver:
         return True
 
 
-class Taker:
-    """A rank's or worker's side. `connection` must stay open as long as the ring is used.
+class HandoverClient:
+    """A rank's or worker's side. `connection` must stay open as long as the node cache is used.
 
-    Raises ReaderEnded if nobody listens, DataError if the leader refuses or is another user's.
+    Raises ReaderEnded if nobody listens, DataError if the reader refuses or is another user's.
     """
 
     def __init__(self, address: str, kind: str, rank: int):
@@ -170,7 +171,7 @@ class Taker:
             self.let_go()
             raise
         self.connection.settimeout(None)
-        forked.watch(self)
+        lifetime.let_go_in_children(self)
 
     def let_go(self) -> None:
         """Ends the connection, here and in a forked process alike."""

@@ -1,6 +1,7 @@
-"""Where the bytes of a chunk are in its files, and where they come in a slot of the ring.
+"""Where the bytes of a chunk are in its files, and where they come in a chunk buffer of the node
+cache.
 
-The leader reads by it and the ranks find their samples by it: it depends on the index alone.
+The reader reads by it and the ranks find their samples by it: it depends on the index alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ class Extents(NamedTuple):
     """Pieces of files, by chunk: those of chunk i are number begin[i] to begin[i + 1] - 1.
 
     `begin` int64[chunks + 1]; `file` int32, `offset`, `length` and `place` int64, each [extents]:
-    `length` bytes at `offset` of a file come to `place` of the slot. `bytes` int64[chunks]: what a
-    chunk takes in its slot.
-    """
+    `length` bytes at `offset` of a file come to `place` of the chunk buffer. `bytes` int64[chunks]:
+    what a chunk takes in its chunk buffer. """
 
     begin: np.ndarray
     file: np.ndarray
@@ -51,7 +51,8 @@ def samples_of(chunks: np.ndarray, chunk_samples: int, samples: int
 def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndarray,
                size: np.ndarray, taken: Optional[np.ndarray] = None
                ) -> tuple[Extents, np.ndarray]:
-    """The extents of `groups` chunks, and the place of each part in its chunk's slot: int64[n, P].
+    """The extents of `groups` chunks, and the place of each part in its chunk's chunk buffer:
+    int64[n, P].
 
     Sample i of chunk `group[i]` has parts at `offset` of `file`, `size` bytes (each [n, P]). Parts
     are sorted by file and offset; what is at most GAP bytes apart is one extent; extents come one

@@ -1,4 +1,4 @@
-"""In which load, and where in its slot, a rank finds the samples of some steps."""
+"""In which load, and where in its chunk buffer, a rank finds the samples of some steps."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Placement:
 
         Raises InputError for a chunk that is there already.
         """
-        kept = self._last >= step
-        chunks = np.concatenate([self._chunk[kept], chunk])
+        is_current = self._last >= step
+        chunks = np.concatenate([self._chunk[is_current], chunk])
         order = np.argsort(chunks, kind="stable")
         again = np.flatnonzero(np.diff(chunks[order]) == 0)
         if len(again):
             raise InputError(f"a load of chunk {chunks[order][again[0]]} for step {first.min()} "
                              f"on, but another one is for up to step {self.last_step}")
-        for one in set(self._number[~kept].tolist()) & self._scattered.keys():
-            del self._scattered[one]
+        for number in set(self._number[~is_current].tolist()) & self._scattered.keys():
+            del self._scattered[number]
         new = np.zeros(len(chunk), np.int64)
         self._chunk = chunks[order]
         self._number, self._last, self._shift, self._known, self._is_scattered = (
-            np.concatenate([old[kept], more.astype(old.dtype)])[order] for old, more in (
+            np.concatenate([old[is_current], more.astype(old.dtype)])[order] for old, more in (
                 (self._number, number + np.arange(len(chunk))), (self._last, last),
                 (self._shift, new), (self._known, new), (self._is_scattered, new)))
         self._joined = None
@@ -58,8 +58,8 @@ class Placement:
 
     def find(self, steps: np.ndarray, samples: np.ndarray, size: np.ndarray
              ) -> tuple[np.ndarray, np.ndarray]:
-        """Loads int64[k], and places in their slots int64[k, P], of samples int64[k] that are
-        needed in `steps` int64[k], ascending, with parts of `size` bytes int64[k, P].
+        """Loads int64[k], and places in their chunk buffers int64[k, P], of samples int64[k] that
+        are needed in `steps` int64[k], ascending, with parts of `size` bytes int64[k, P].
 
         Raises InputError for a sample that is of none of the chunks.
         """
@@ -89,7 +89,7 @@ class Placement:
             rows = np.flatnonzero(self._is_scattered & self._known)
             places = [self._scattered[number] for number in self._number[rows].tolist()]
             begin = np.zeros(len(self._number), np.int64)
-            begin[rows[1:]] = np.cumsum([len(each) for each in places[:-1]])
+            begin[rows[1:]] = np.cumsum([len(rows_places) for rows_places in places[:-1]])
             self._joined = begin, np.concatenate(places)
         return self._joined
 
@@ -99,12 +99,13 @@ class Placement:
             self._known[row] = False
         self._joined = None
         extents, places = extents_of_chunks(self._index, self._chunk_samples, self._chunk[rows])
-        one = np.diff(extents.begin) == 1
-        self._shift[rows[one]] = -extents.offset[extents.begin[:-1][one]]
+        is_one_extent = np.diff(extents.begin) == 1
+        self._shift[rows[is_one_extent]] = -extents.offset[extents.begin[:-1][is_one_extent]]
         self._known[rows] = True
-        self._is_scattered[rows] = ~one
+        self._is_scattered[rows] = ~is_one_extent
         samples = counts_of(self._chunk[rows], self._chunk_samples, len(self._index.offset))
         ends = np.cumsum(samples)[:-1]
-        for row, is_one, each in zip(rows.tolist(), one, np.split(places, ends)):
-            if not is_one:
-                self._scattered[int(self._number[row])] = each.copy()
+        for row, is_whole, chunk_places in zip(rows.tolist(), is_one_extent,
+                                               np.split(places, ends)):
+            if not is_whole:
+                self._scattered[int(self._number[row])] = chunk_places.copy()

@@ -1,4 +1,4 @@
-"""The feeder's side of a queue of steps: a thin wrapper of csrc/io/api/c_api.h."""
+"""The feeder's side of a queue of steps: a thin wrapper of native_table.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from horovod_opt.io import native
-from horovod_opt.io.errors import InputError
-from horovod_opt.io.node_reader import forked
-from horovod_opt.io.node_reader.errors import ReaderEnded
+from horovod_opt.io import native, native_table
+from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.node_reader import lifetime
+from horovod_opt.io.node_reader.record_request import LocatedRecords, address_of
 
 
-class Said(NamedTuple):
+class BatchInfos(NamedTuple):
     """What batches say of themselves: their whole numbers int64[steps, 6], weights
     float32[steps]."""
 
@@ -23,7 +23,7 @@ class Said(NamedTuple):
 
 class Question(NamedTuple):
     """What the taker needs for `step`, which counts from the first one added: why it has got `code`
-    and `text`, or, with native.OK, what to do about records whose `status` (int32[n]) is bad."""
+    and `text`, or, with Code.OK, what to do about records whose `status` (int32[n]) is bad."""
 
     number: int
     step: int
@@ -33,44 +33,44 @@ class Question(NamedTuple):
 
 
 class StepQueue:
-    """Fed by one thread. It may outlive the ring, whose taker then asks about native.CLOSED."""
+    """Fed by one thread. It may outlive the node cache, whose taker then asks about Code.CLOSED."""
 
     def __init__(self, handle: int):
         self._lib = native.library()
         self._handle: int | None = handle
         self.number = self._lib.hio_queue_number(handle)  # for hio_queue_claim()
-        forked.watch(self)
+        lifetime.let_go_in_children(self)
 
     def wait(self) -> int:
-        """Sleeps until there is native.ROOM, or it was native.ASKED or native.STOPPED."""
+        """Sleeps until there is one of QueueEvent."""
         return self._lib.hio_queue_wait(self._here())
 
-    def add(self, first: int, ends: np.ndarray, parts: int,
-            records: tuple[np.ndarray | None, ...], labels: np.ndarray | None, said: Said) -> None:
-        """Steps from `first` in the ring on: step first + i has the samples before ends[i]
-        (int64[steps]), of `parts` records each. `records`: load, place, size, crc or None, file and
-        offset of each. `labels`: of samples, or None. Everything is copied."""
-        arrays = [np.ascontiguousarray(ends, np.int64), *records,
-                  None if labels is None else np.ascontiguousarray(labels, np.int64),
-                  np.ascontiguousarray(said.infos, np.int64),
-                  np.ascontiguousarray(said.weights, np.float32)]
-        if self._lib.hio_queue_add(self._here(), first, len(ends), parts,
-                                   *(None if each is None else each.ctypes.data
-                                     for each in arrays)):
-            raise InputError(self._lib.hio_error().decode(errors="replace"))
+    def add(self, first: int, ends: np.ndarray, records: LocatedRecords,
+            labels: np.ndarray | None, infos: BatchInfos) -> None:
+        """Steps from `first` in the node cache on: step first + i has the samples before ends[i]
+        (int64[steps]). `labels`: of samples, or None. Everything is copied."""
+        arrays = (None if labels is None else np.ascontiguousarray(labels, np.int64),
+                  np.ascontiguousarray(infos.infos, np.int64),
+                  np.ascontiguousarray(infos.weights, np.float32))
+        ends = np.ascontiguousarray(ends, np.int64)
+        if self._lib.hio_queue_add(self._here(), first, len(ends), records.size.shape[1],
+                                   ends.ctypes.data, records.as_native(),
+                                   *map(address_of, arrays)):
+            raise InputError(native.error())
 
     def finish(self, has_failed: bool = False) -> None:
         """Nothing comes after that; the taker of a feeder that has failed asks why."""
         self._lib.hio_queue_finish(self._here(), int(has_failed))
 
     def question(self) -> Question:
-        """After native.ASKED."""
-        asked = native.Question()
-        self._lib.hio_queue_question(self._here(), ctypes.addressof(asked))
-        status = (np.ctypeslib.as_array(asked.statuses, (asked.records,)).copy() if asked.records
+        """After QueueEvent.QUESTION."""
+        question = native_table.Question()
+        self._lib.hio_queue_question(self._here(), question)
+        statuses = ctypes.cast(question.statuses, ctypes.POINTER(ctypes.c_int32))
+        status = (np.ctypeslib.as_array(statuses, (question.records,)).copy() if question.records
                   else np.zeros(0, np.int32))
-        return Question(asked.number, asked.step, asked.code, asked.text.decode(errors="replace"),
-                        status)
+        return Question(question.number, question.step, question.code,
+                        question.text.decode(errors="replace"), status)
 
     def go_on(self, number: int, is_good: np.ndarray, weight: float) -> None:
         """The answer that the batch has its good samples (bool[k]) only."""

@@ -26,7 +26,7 @@ class Batches:
       - "spread": the last two batches share it, sizes differ by at most 1. It joins the last batch
         where a rank would get no sample, which is possible only with fewer than 2 samples a rank.
       - "drop": it is left out.
-      - "mask": the last batch has it, with shares that count as full: `slots` less `size` are
+      - "mask": the last batch has it, with shares that count as full: `capacity` less `size` are
         missing.
 
     An epoch that is resumed with fewer samples left than ranks has one step, in which the last
@@ -68,9 +68,9 @@ class Batches:
         self.global_batch_size = global_batch_size
         self.steps, self._last_start, self.end = self._cut(order.samples - start)
 
-    def _cut(self, left: int) -> tuple[int, int, int]:
+    def _cut(self, remaining: int) -> tuple[int, int, int]:
         """(steps, position at which the last one starts, position at which it ends)"""
-        whole, remainder = divmod(left, self.global_batch_size)
+        whole, remainder = divmod(remaining, self.global_batch_size)
         begin = self.start + (whole - 1) * self.global_batch_size  # of the last whole batch
         if self.last == "drop":
             return whole, begin, begin + self.global_batch_size
@@ -109,26 +109,26 @@ class Batches:
         if not 0 <= rank < self.ranks:
             raise InputError(f"rank={rank} is not one of {self.ranks} ranks; remedy: give one from "
                              f"0 to {self.ranks - 1}")
-        each, more = divmod(samples, self.ranks)
-        first = rank * each + min(rank, more)
-        return first, first + each + (rank < more)
+        quotient, more = divmod(samples, self.ranks)
+        first = rank * quotient + min(rank, more)
+        return first, first + quotient + (rank < more)
 
     def shares(self, step: int, ranks: Sequence[int]) -> list[tuple[int, int]]:
         """The shares of several ranks; those that follow each other are one."""
-        joined: list[tuple[int, int]] = []
+        runs: list[tuple[int, int]] = []
         for first, end in sorted(self.share(step, rank) for rank in ranks):
-            if joined and joined[-1][1] == first:
-                joined[-1] = joined[-1][0], end
+            if runs and runs[-1][1] == first:
+                runs[-1] = runs[-1][0], end
             else:
-                joined.append((first, end))
-        return joined
+                runs.append((first, end))
+        return runs
 
     def size(self, step: int, rank: int) -> int:
         """How many samples the rank takes."""
         first, end = self.share(step, rank)
         return end - first
 
-    def slots(self, step: int, rank: int) -> int:
+    def capacity(self, step: int, rank: int) -> int:
         """How many samples the rank's batch has room for: `size`, but with last="mask" always as
         many as in a whole batch."""
         if self.last != "mask":

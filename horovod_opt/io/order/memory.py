@@ -17,12 +17,12 @@ import numpy as np
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.node_shards import (
     first_irregular_step,
-    turns_at_the_end,
-    turns_before,
+    shards_at_the_end,
+    shards_before,
     whole_rows,
 )
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import needed, schedule
+from horovod_opt.io.order.schedule import peak_bytes, schedule
 
 
 def enough_for_any_epoch(order: Order, batches: Batches, ranks: Sequence[int],
@@ -45,24 +45,24 @@ def enough_for(order: Order, batches: Sequence[Batches], ranks: Sequence[int],
 
     Where `memory` is less than that, and the epochs can be gone through, because they are few or
     all alike, it is what they really need."""
-    enough = max(enough_for_any_epoch(order, one, ranks, chunk_bytes) for one in batches)
+    enough = max(enough_for_any_epoch(order, cut, ranks, chunk_bytes) for cut in batches)
     if memory is None or memory >= enough or epochs is None and order.shuffle:
         return enough
-    return max(needed(schedule(order, one, epoch, ranks), chunk_bytes)
-               for one in batches for epoch in (epochs if order.shuffle else (0,)))
+    return max(peak_bytes(schedule(order, cut, epoch, ranks), chunk_bytes)
+               for cut in batches for epoch in (epochs if order.shuffle else (0,)))
 
 
 def most_live_chunks(order: Order, batches: Batches, ranks: Sequence[int]) -> int:
     """At most so many chunks does a node with these ranks need at once, in any epoch."""
     if not batches.steps:
         return 0
-    turn, chunks, first, last = _windows(order)
-    there = (last >= batches.start) & (first < batches.end)
-    turn, chunks = turn[there], chunks[there]
-    begin, end = (batches.step_of(np.clip(positions[there], batches.start, batches.end - 1))
+    ordinal, chunks, first, last = _windows(order)
+    is_used = (last >= batches.start) & (first < batches.end)
+    ordinal, chunks = ordinal[is_used], chunks[is_used]
+    begin, end = (batches.step_of(np.clip(positions[is_used], batches.start, batches.end - 1))
                   for positions in (first, last))
-    before = turns_before(order, batches, ranks)[turn]
-    at_the_end = turns_at_the_end(order, batches, ranks)[turn]
+    before = shards_before(order, batches, ranks)[ordinal]
+    at_the_end = shards_at_the_end(order, batches, ranks)[ordinal]
     irregular = first_irregular_step(order, batches)
     begin = np.where(before, begin, np.maximum(begin, irregular))
     change = np.zeros(batches.steps + 1, np.int64)
@@ -73,29 +73,29 @@ def most_live_chunks(order: Order, batches: Batches, ranks: Sequence[int]) -> in
 
 
 def _windows(order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of all windows: turn of the shard, number of chunks, earliest first and latest last
+    """Of all windows: ordinal of the shard, number of chunks, earliest first and latest last
     position."""
-    each, longer = divmod(order.chunks, order.shards)
-    turns = np.arange(order.shards)
-    chunks = each + (turns < longer)
-    head = np.minimum(1 + turns * order.window // order.shards, chunks)
+    quotient, longer = divmod(order.chunks, order.shards)
+    ordinals = np.arange(order.shards)
+    chunks = quotient + (ordinals < longer)
+    head = np.minimum(1 + ordinals * order.window // order.shards, chunks)
     more = -(-(chunks - head) // order.window)
-    turn = np.repeat(turns, 1 + more)
-    number = np.arange(len(turn)) - np.repeat(np.cumsum(1 + more) - 1 - more, 1 + more)
-    begin = np.where(number == 0, 0, head[turn] + (number - 1) * order.window)
-    end = np.where(number == 0, head[turn], np.minimum(begin + order.window, chunks[turn]))
+    ordinal = np.repeat(ordinals, 1 + more)
+    number = np.arange(len(ordinal)) - np.repeat(np.cumsum(1 + more) - 1 - more, 1 + more)
+    begin = np.where(number == 0, 0, head[ordinal] + (number - 1) * order.window)
+    end = np.where(number == 0, head[ordinal], np.minimum(begin + order.window, chunks[ordinal]))
     missing = order.chunks * order.chunk_samples - order.samples
     first = _earliest(order, np.maximum(begin * order.chunk_samples - missing, 0))
-    last = (end * order.chunk_samples - 1) * order.shards + turn
-    return turn, end - begin, first, np.minimum(last, order.samples - 1)
+    last = (end * order.chunk_samples - 1) * order.shards + ordinal
+    return ordinal, end - begin, first, np.minimum(last, order.samples - 1)
 
 
 def _earliest(order: Order, rows: np.ndarray) -> np.ndarray:
     """The earliest position at which a shard can give its sample number `rows`: each row before it
     takes one position of each shard that has not ended."""
-    each, longer = divmod(order.chunks, order.shards)
+    quotient, longer = divmod(order.chunks, order.shards)
     whole = whole_rows(order)
-    all_but_one = each * order.chunk_samples
+    all_but_one = quotient * order.chunk_samples
     return (np.minimum(rows, whole) * order.shards
             + np.clip(rows - whole, 0, all_but_one - whole) * max(order.shards - 1, 1)
             + np.maximum(rows - all_but_one, 0) * max(longer - 1, 1))

@@ -20,60 +20,61 @@ def whole_rows(order: Order) -> int:
 
 def first_irregular_step(order: Order, batches: Batches) -> int:
     """From here on some shard may have ended, or the batch is of another size."""
-    ended = np.clip(whole_rows(order) * order.shards, batches.start, batches.end - 1)
-    return min(int(batches.step_of(ended)), batches.steps - 2)
+    position = np.clip(whole_rows(order) * order.shards, batches.start, batches.end - 1)
+    return min(int(batches.step_of(position)), batches.steps - 2)
 
 
-def turns_before(order: Order, batches: Batches, ranks: Sequence[int]) -> np.ndarray:
-    """Of which shards, by turn, the node takes samples before that step; bool[shards]. Exact: the
-    first turns of the batches are few, as they repeat after at most as many steps as shards."""
+def shards_before(order: Order, batches: Batches, ranks: Sequence[int]) -> np.ndarray:
+    """Of which shards, by ordinal, the node takes samples before that step; bool[shards]. Exact:
+    the ordinals at which batches begin are few, as they repeat after at most as many steps as
+    shards."""
     size, shards = batches.global_batch_size, order.shards
-    shard_of_turn = digit_reversed(shards)
-    turn_of_shard = np.argsort(shard_of_turn)
-    taken = np.zeros(shards, bool)
-    each, more = divmod(size, shards)
+    shard_of_ordinal = digit_reversed(shards)
+    ordinal_of_shard = np.argsort(shard_of_ordinal)
+    is_read = np.zeros(shards, bool)
+    quotient, more = divmod(size, shards)
     starts = (batches.start + np.arange(min(shards, batches.steps)) * size) % shards
     for start in np.unique(starts):
-        count = each + ((turn_of_shard - start) % shards < more)
+        count = quotient + ((ordinal_of_shard - start) % shards < more)
         end = np.cumsum(count)
         for rank in ranks:
             first, stop = batches.share_of(size, rank)
-            taken |= (end > first) & (end - count < stop)
-    return taken[shard_of_turn]
+            is_read |= (end > first) & (end - count < stop)
+    return is_read[shard_of_ordinal]
 
 
-def turns_at_the_end(order: Order, batches: Batches, ranks: Sequence[int]) -> np.ndarray:
+def shards_at_the_end(order: Order, batches: Batches, ranks: Sequence[int]) -> np.ndarray:
     """The same from that step on, as an upper bound.
 
     A batch is a run of the round robin over all shards, then one over those with an extra chunk;
     in one of both a shard, which has the short chunk, may be missing. Of a run of n positions, the
-    shards below s give n x their part of all shards, up to a deviation that the order of turns
+    shards below s give n x their part of all shards, up to a deviation that the order of ordinals
     sets; the missing shard moves that by as often as it would have come."""
-    shard_of_turn = digit_reversed(order.shards)
+    shard_of_ordinal = digit_reversed(order.shards)
     longer = order.chunks % order.shards
-    parts, deviations = zip(*(_below(shard_of_turn[:count], order.shards)
+    parts, deviations = zip(*(_below(shard_of_ordinal[:count], order.shards)
                               for count in {order.shards, longer or order.shards}))
     least, most = np.minimum.reduce(parts), np.maximum.reduce(parts)
     deviation = np.sum(deviations, axis=0)
     others = (longer if longer > 1 else order.shards) - 1
-    taken = np.zeros(order.shards, bool)
+    is_read = np.zeros(order.shards, bool)
     for size in {batches.global_batch_size, *map(_size, map(batches.bounds, _last_two(batches)))}:
         slack = deviation + (size // others + 1 if others else 0)
         for rank in ranks:
             first, stop = batches.share_of(size, rank)
-            taken |= ((most * size + slack)[1:] > first) & ((least * size - slack)[:-1] < stop)
-    return taken[shard_of_turn]
+            is_read |= ((most * size + slack)[1:] > first) & ((least * size - slack)[:-1] < stop)
+    return is_read[shard_of_ordinal]
 
 
-def _below(shard_of_turn: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each s from 0 to `shards`: (what part of these turns is of shards below s; by how many
-    positions a run in the cycle of these turns may deviate from that)."""
-    turns = np.arange(len(shard_of_turn) + 1)
+def _below(shard_of_ordinal: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each s from 0 to `shards`: (what part of these ordinals is of shards below s; by how many
+    positions a run in the cycle of these ordinals may deviate from that)."""
+    ordinals = np.arange(len(shard_of_ordinal) + 1)
     part, deviation = np.zeros(shards + 1), np.zeros(shards + 1)
     for s in range(shards + 1):
-        below = np.concatenate([[0], np.cumsum(shard_of_turn < s)])
-        part[s] = below[-1] / len(shard_of_turn)
-        ahead = below - turns * part[s]
+        below = np.concatenate([[0], np.cumsum(shard_of_ordinal < s)])
+        part[s] = below[-1] / len(shard_of_ordinal)
+        ahead = below - ordinals * part[s]
         deviation[s] = ahead.max() - ahead.min()
     return part, deviation
 

@@ -84,15 +84,16 @@ class Order:
 
     def at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         """The samples at `positions` (int64[k], 0 <= position < samples), as int64[k]."""
-        one = self.epoch(epoch)
-        return _in_blocks(lambda block: one.sample_at(one.shards.place_of(block)), positions)
+        bijections = self.epoch(epoch)
+        return _in_blocks(
+            lambda block: bijections.sample_at(bijections.shards.place_of(block)), positions)
 
     def position_of(self, epoch: int, samples: np.ndarray) -> np.ndarray:
         """Where `samples` (int64[k]) come: the inverse of `at`."""
-        one = self.epoch(epoch)
+        bijections = self.epoch(epoch)
+        chunks, shards, windows = bijections.chunks, bijections.shards, bijections.windows
         return _in_blocks(
-            lambda block: one.shards.position_of(one.windows.inverse(one.chunks.place_of(block))),
-            samples)
+            lambda block: shards.position_of(windows.inverse(chunks.place_of(block))), samples)
 
 
 class Epoch:

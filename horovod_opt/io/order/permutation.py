@@ -19,7 +19,7 @@ from horovod_opt.io import native
 
 LARGEST = 2**62  # what a permutation may have numbers of
 
-_MIX = tuple(np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 Key = tuple[np.ndarray, np.ndarray]  # uint64, of one element or one for each number
 
@@ -37,7 +37,7 @@ def derive_key(identity: bytes, seed: int, epoch: int, purpose: str) -> Key:
 def derive_keys(key: Key, numbers: np.ndarray) -> Key:
     """A key of its own for each of `numbers` (uint64[k]), as two arrays uint64[k]."""
     step = numbers * _MIX[0]
-    return _mixed(key[0] + step), _mixed(key[1] ^ step)
+    return _mix(key[0] + step), _mix(key[1] ^ step)
 
 
 class Permutation:
@@ -52,24 +52,24 @@ class Permutation:
 
     def forward(self, numbers: np.ndarray) -> np.ndarray:
         """Where each of `numbers` (int64[k], each in its range(n)) goes, as int64[k]."""
-        return self._permuted(numbers, forward=True)
+        return self._permute(numbers, forward=True)
 
     def inverse(self, numbers: np.ndarray) -> np.ndarray:
         """Which numbers go to `numbers`: the inverse of `forward`, with its shapes."""
-        return self._permuted(numbers, forward=False)
+        return self._permute(numbers, forward=False)
 
-    def _permuted(self, numbers: np.ndarray, forward: bool) -> np.ndarray:
+    def _permute(self, numbers: np.ndarray, forward: bool) -> np.ndarray:
         numbers = np.ascontiguousarray(numbers, np.int64)
         result = np.empty_like(numbers)
         lib, key = native.library(), self._key
         if lib.hio_permute(len(numbers), numbers.ctypes.data, len(self._n), self._n.ctypes.data,
                            len(key[0]), key[0].ctypes.data, key[1].ctypes.data, forward,
                            result.ctypes.data):
-            raise ValueError(lib.hio_error().decode())
+            raise ValueError(native.error())
         return result
 
 
-def _mixed(value: np.ndarray) -> np.ndarray:
+def _mix(value: np.ndarray) -> np.ndarray:
     """The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014,
     doi:10.1145/2660193.2660195)."""
     value = (value ^ (value >> np.uint64(30))) * _MIX[1]

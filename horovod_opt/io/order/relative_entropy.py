@@ -25,11 +25,11 @@ def rl_paper(samples: int, group: int) -> float:
 
 
 def _cross_entropy(elements: int) -> float:
-    left = np.arange(1, elements + 1)
-    return float(np.sum(np.log2(left) / left))
+    remaining = np.arange(1, elements + 1)
+    return float(np.sum(np.log2(remaining) / remaining))
 
 
-def measured(stream: np.ndarray, samples: int) -> float:
+def measure_rl(stream: np.ndarray, samples: int) -> float:
     """RL of a stream of sample numbers (int64[k], 0 <= number < samples), of any origin.
 
     It is the entropy of one distance: how much later than sample s does sample s + 1 come? A
@@ -48,8 +48,8 @@ def measured(stream: np.ndarray, samples: int) -> float:
     stream = stream[np.sort(first)]
     place = np.full(samples, -1, np.int64)
     place[stream] = np.arange(len(stream))
-    there = (place[:-1] >= 0) & (place[1:] >= 0)
-    distances = np.diff(place)[there]
+    are_placed = (place[:-1] >= 0) & (place[1:] >= 0)
+    distances = np.diff(place)[are_placed]
     if not len(distances):
         return 0.0
     complete = np.random.default_rng(0).permutation(len(stream))

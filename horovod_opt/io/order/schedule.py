@@ -52,10 +52,10 @@ def next_piece(batches: Batches, begin: int, positions: Optional[int] = None) ->
 
 def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -> Loads:
     """All loads of a node with these ranks."""
-    return joined(schedule_in_pieces(order, batches, epoch, ranks))
+    return join_loads(schedule_in_pieces(order, batches, epoch, ranks))
 
 
-def joined(pieces: Iterable[Loads]) -> Loads:
+def join_loads(pieces: Iterable[Loads]) -> Loads:
     """Pieces as one, which says nothing of `taken`."""
     nothing = Loads(*np.zeros((3, 0), np.int64))
     return Loads(*map(np.concatenate, zip(*(piece[:3] for piece in (nothing, *pieces)))))
@@ -65,60 +65,60 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequen
                        find_taken: bool = False) -> Iterator[Loads]:
     """The same in pieces, each as soon as its loads' last steps are known: when their windows have
     ended. With `find_taken` pieces have `taken`."""
-    one = order.epoch(epoch)
+    epoch_order = order.epoch(epoch)
     first = np.full(order.chunks, batches.steps)
     last = np.full(order.chunks, -1)
     counts = np.zeros(order.chunks, np.int64)
-    given = np.zeros(order.chunks, bool)
-    ends = _last_steps(one, batches)
+    is_scheduled = np.zeros(order.chunks, bool)
+    ends = _last_steps(epoch_order, batches)
     begin = 0
     while begin < batches.steps:
         end = next_piece(batches, begin)
-        one.steps.mark(batches, begin, end, ranks, first, last, counts)
+        epoch_order.steps.mark(batches, begin, end, ranks, first, last, counts)
         # The first one that may be needed again holds up those that come behind it.
-        needed = np.flatnonzero((last >= 0) & ~given)
-        held_up = first[needed[ends[needed] >= end]].min(initial=batches.steps)
-        ready = needed[first[needed] < held_up]
-        given[ready] = True
+        pending = np.flatnonzero((last >= 0) & ~is_scheduled)
+        held_up = first[pending[ends[pending] >= end]].min(initial=batches.steps)
+        ready = pending[first[pending] < held_up]
+        is_scheduled[ready] = True
         if len(ready):
-            chunk = one.chunks.chunk_at(ready)
+            chunk = epoch_order.chunks.chunk_at(ready)
             sequence = np.lexsort((chunk, first[ready]))
             ready = ready[sequence]
-            taken = _taken(one, batches, ranks, ready, counts) if find_taken else None
+            taken = _mark_taken(epoch_order, batches, ranks, ready, counts) if find_taken else None
             yield Loads(chunk[sequence], first[ready], last[ready], taken)
         begin = end
 
 
-def _taken(one: Epoch, batches: Batches, ranks: Sequence[int], turns: np.ndarray,
-           counts: np.ndarray) -> Optional[np.ndarray]:
-    """Loads.taken of the chunks that come at `turns`; `counts`: of StepOrder.mark(). Only windows
-    of which the node takes a part are looked at sample by sample."""
-    starts, ends = one.windows.turns(turns)
-    place = one.chunks.first_place
+def _mark_taken(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], ordinals: np.ndarray,
+                counts: np.ndarray) -> Optional[np.ndarray]:
+    """Loads.taken of the chunks that come at `ordinals`; `counts`: of StepOrder.mark(). Only
+    windows of which the node takes a part are looked at sample by sample."""
+    starts, ends = epoch_order.windows.chunks(ordinals)
+    place = epoch_order.chunks.first_place
     is_shared = counts[starts] < place(ends) - place(starts)
     if not is_shared.any():
         return None
     windows, which = np.unique(starts[is_shared], return_index=True)
     first, behind = place(windows), place(ends[is_shared][which])
-    edges = one.shards.position_of(np.concatenate([first, behind - 1]))
+    edges = epoch_order.shards.position_of(np.concatenate([first, behind - 1]))
     steps = batches.step_of(np.clip(edges, batches.start, batches.end - 1))
     offset = np.cumsum(behind - first) - (behind - first)  # of each window in `found`
-    found = np.zeros((behind - first).sum(), bool)
+    is_taken = np.zeros((behind - first).sum(), bool)
     begin, last = int(steps.min()), int(steps.max())
     while begin <= last:
         end = min(next_piece(batches, begin), last + 1)
-        one.steps.find(batches, begin, end, ranks, windows, offset, found)
+        epoch_order.steps.find(batches, begin, end, ranks, windows, offset, is_taken)
         begin = end
-    samples = place(turns + 1) - place(turns)
+    samples = place(ordinals + 1) - place(ordinals)
     taken = np.ones(samples.sum(), bool)
     from_window = (offset - first)[np.searchsorted(windows, starts[is_shared])]
     for end, count, begin in zip(np.cumsum(samples)[is_shared], samples[is_shared],
-                                 from_window + place(turns[is_shared])):
-        taken[end - count:end] = found[begin:begin + count]
+                                 from_window + place(ordinals[is_shared])):
+        taken[end - count:end] = is_taken[begin:begin + count]
     return None if taken.all() else taken
 
 
-def needed(loads: Loads, chunk_bytes: np.ndarray) -> int:
+def peak_bytes(loads: Loads, chunk_bytes: np.ndarray) -> int:
     """Bytes of the chunks that are live at once at the worst step; `chunk_bytes`: int64[chunks]."""
     if not len(loads.chunk):
         return 0
@@ -134,8 +134,8 @@ def live_bytes(loads: Loads, chunk_bytes: np.ndarray) -> np.ndarray:
     return np.cumsum(change)[:-1]
 
 
-def _last_steps(one: Epoch, batches: Batches) -> np.ndarray:
-    """For the chunk of each turn: the step in which its window ends."""
-    end = one.windows.turns(np.arange(one.chunks.count))[1]
-    positions = one.shards.position_of(one.chunks.first_place(end) - 1)
+def _last_steps(epoch_order: Epoch, batches: Batches) -> np.ndarray:
+    """For the chunk of each ordinal: the step in which its window ends."""
+    end = epoch_order.windows.chunks(np.arange(epoch_order.chunks.count))[1]
+    positions = epoch_order.shards.position_of(epoch_order.chunks.first_place(end) - 1)
     return batches.step_of(np.clip(positions, batches.start, batches.end - 1))

@@ -2,7 +2,7 @@
 
 A *place* counts the samples of the permuted chunks, one chunk after the other. A shard is a run of
 whole permuted chunks, and so of places. Positions go round robin over the shards, in digit-reversed
-order: with S = r1 x r2 x ... shards (prime factors, largest first) the shard of turn i = d1 + r1
+order: with S = r1 x r2 x ... shards (prime factors, largest first) the shard of ordinal i = d1 + r1
 (d2 + r2 (d3 + ...)) is d1 S/r1 + d2 S/(r1 r2) + .... Turns that are near each other are far apart
 in shards.
 
@@ -32,7 +32,7 @@ def prime_factors(number: int) -> list[int]:
 
 
 def digit_reversed(shards: int) -> np.ndarray:
-    """The shard of each turn, as int64[shards]."""
+    """The shard of each ordinal, as int64[shards]."""
     order, stride = np.zeros(1, np.int64), shards
     for radix in prime_factors(shards):
         stride //= radix
@@ -48,40 +48,41 @@ class Shards:
     those that are left, in the same order."""
 
     def __init__(self, chunks: Chunks, count: int) -> None:
-        shard_of_turn = digit_reversed(count)
-        self.turn_of_shard = np.argsort(shard_of_turn)
-        each, longer = divmod(chunks.count, count)
-        self.first_chunk = np.concatenate([[0], np.cumsum(each + (self.turn_of_shard < longer))])
+        shard_of_ordinal = digit_reversed(count)
+        self.ordinal_of_shard = np.argsort(shard_of_ordinal)
+        quotient, longer = divmod(chunks.count, count)
+        counts = quotient + (self.ordinal_of_shard < longer)
+        self.first_chunk = np.concatenate([[0], np.cumsum(counts)])
         self.count = count
         self.first_place = chunks.first_place(self.first_chunk)
         lengths = np.diff(self.first_place)
         # In stage i, rows rows[i] to rows[i + 1] of the shards that are longer than rows[i].
         self.rows = np.concatenate([[0], np.unique(lengths)])
-        longer_than = lengths[shard_of_turn] > self.rows[:-1, np.newaxis]
+        longer_than = lengths[shard_of_ordinal] > self.rows[:-1, np.newaxis]
         self.width = longer_than.sum(axis=1)
         self.start = np.concatenate([[0], np.cumsum(np.diff(self.rows) * self.width)])
         self._shard = np.zeros(longer_than.shape, np.int64)
-        self.turn = np.full(longer_than.shape, -1)  # -1: has ended
-        for stage, there in enumerate(longer_than):
-            shards = shard_of_turn[there]
+        self.ordinal = np.full(longer_than.shape, -1)  # -1: has ended
+        for stage, is_longer in enumerate(longer_than):
+            shards = shard_of_ordinal[is_longer]
             self._shard[stage, :len(shards)] = shards
-            self.turn[stage, shards] = np.arange(len(shards))
+            self.ordinal[stage, shards] = np.arange(len(shards))
 
-    def shard_of_chunk(self, turns: np.ndarray) -> np.ndarray:
-        """The shard of the chunks that come at `turns` in the permuted order."""
-        return np.searchsorted(self.first_chunk, turns, side="right") - 1
+    def shard_of_chunk(self, ordinals: np.ndarray) -> np.ndarray:
+        """The shard of the chunks that come at `ordinals` in the permuted order."""
+        return np.searchsorted(self.first_chunk, ordinals, side="right") - 1
 
     def place_of(self, positions: np.ndarray) -> np.ndarray:
         stage = _scalar_if_equal(np.searchsorted(self.start, positions, side="right") - 1)
-        row, turn = np.divmod(positions - self.start[stage], self.width[stage])
-        return self.first_place[self._shard[stage, turn]] + self.rows[stage] + row
+        row, ordinal = np.divmod(positions - self.start[stage], self.width[stage])
+        return self.first_place[self._shard[stage, ordinal]] + self.rows[stage] + row
 
     def position_of(self, places: np.ndarray) -> np.ndarray:
         shard = np.searchsorted(self.first_place, places, side="right") - 1
         row = places - self.first_place[shard]
         stage = _scalar_if_equal(np.searchsorted(self.rows, row, side="right") - 1)
         return (self.start[stage] + (row - self.rows[stage]) * self.width[stage]
-                + self.turn[stage, shard])
+                + self.ordinal[stage, shard])
 
 
 def _scalar_if_equal(values: np.ndarray) -> np.ndarray:

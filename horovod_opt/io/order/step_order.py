@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from horovod_opt.io import native
+from horovod_opt.io import native, native_table
+from horovod_opt.io.native_table import Code
 
 if TYPE_CHECKING:
     from horovod_opt.io.order.batches import Batches
@@ -22,50 +23,50 @@ class StepOrder:
     def __init__(self, epoch: Epoch) -> None:
         self._lib = native.library()
         chunks, shards, windows = epoch.chunks, epoch.shards, epoch.windows
-        self._arrays = tuple(np.ascontiguousarray(each, np.int64) for each in (
+        self._arrays = tuple(np.ascontiguousarray(array, np.int64) for array in (
             shards.first_chunk, shards.first_place, windows.first_size, shards.start, shards.rows,
-            shards.width, shards.turn))  # they must stay
+            shards.width, shards.ordinal))  # they must stay
         keys = [[int(part[0]) for part in key] if key else [0, 0]
                 for key in (chunks.key, windows.key)]
-        self._order = native.Order(
+        self._order = native_table.Order(
             chunks.count, chunks.size, chunks.short, chunks.missing, shards.count,
             len(shards.width), windows.window, bool(windows.key),
             *((ctypes.c_uint64 * 2)(*key) for key in keys),
-            *(each.ctypes.data for each in self._arrays))
+            *(array.ctypes.data for array in self._arrays))
 
     def take(self, batches: Batches, begin: int, end: int, rank: int
              ) -> tuple[np.ndarray, np.ndarray]:
         """The rank's positions and samples in the steps, each step's sorted by place: int64[k]."""
         first, stop = batches.share(begin, rank)
         positions, samples = np.empty((2, (stop - first) * (end - begin)), np.int64)
-        self._checked(self._lib.hio_order_take(
-            ctypes.byref(self._order), *_range(batches, begin, end), first, stop,
+        self._check(self._lib.hio_order_take(
+            self._order, *_range(batches, begin, end), first, stop,
             positions.ctypes.data, samples.ctypes.data))
         return positions, samples
 
     def mark(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
              first: np.ndarray, last: np.ndarray, counts: np.ndarray) -> None:
-        """Lowers `first` and raises `last` (int64[chunks], by turn) to the steps in which one of
+        """Lowers `first` and raises `last` (int64[chunks], by ordinal) to the steps in which one of
         the ranks takes a sample of the chunk. Adds to `counts` (the same), in the place of the
         first chunk of each window, how many of the window's samples they take."""
         for share in batches.shares(begin, ranks):
-            self._checked(self._lib.hio_order_mark(
-                ctypes.byref(self._order), *_range(batches, begin, end), *share, begin,
+            self._check(self._lib.hio_order_mark(
+                self._order, *_range(batches, begin, end), *share, begin,
                 first.ctypes.data, last.ctypes.data, counts.ctypes.data))
 
     def find(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
-             turns: np.ndarray, begins: np.ndarray, taken: np.ndarray) -> None:
-        """Of windows whose first chunks come at `turns` (int64[k], ascending): sets what the ranks
-        take of their samples in `taken` (bool[n]). Those of window i are there from begins[i]
-        (int64[k]) on, chunk after chunk, each in the data's order."""
+             ordinals: np.ndarray, begins: np.ndarray, taken: np.ndarray) -> None:
+        """Of windows whose first chunks come at `ordinals` (int64[k], ascending): sets what the
+        ranks take of their samples in `taken` (bool[n]). Those of window i are there from
+        begins[i] (int64[k]) on, chunk after chunk, each in the data's order."""
         for share in batches.shares(begin, ranks):
-            self._checked(self._lib.hio_order_find(
-                ctypes.byref(self._order), *_range(batches, begin, end), *share, len(turns),
-                turns.ctypes.data, begins.ctypes.data, taken.ctypes.data))
+            self._check(self._lib.hio_order_find(
+                self._order, *_range(batches, begin, end), *share, len(ordinals),
+                ordinals.ctypes.data, begins.ctypes.data, taken.ctypes.data))
 
-    def _checked(self, code: int) -> None:
-        if code != native.OK:
-            raise ValueError(self._lib.hio_error().decode())
+    def _check(self, code: int) -> None:
+        if code != Code.OK:
+            raise ValueError(native.error())
 
 
 def _range(batches: Batches, begin: int, end: int) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from horovod_opt.io.order.relative_entropy import TRIANGLE
 CHUNK_BYTES = 4 << 20  # parallel file systems reach their bandwidth with requests of this size
 MOST_DEFAULT_SHARDS = 64
 CHUNKS_PER_SHARD = 8  # at least: fewer end at very different times
-RL_WANTED = 0.9
+RL_TARGET = 0.9
 LIVE_CHUNKS = 384  # 1.5 GiB in all nodes together; changing windows needs a quarter more at most
 
 
@@ -42,13 +42,13 @@ def default_shards(chunks: int) -> int:
     return 1 << (max(1, min(MOST_DEFAULT_SHARDS, chunks // CHUNKS_PER_SHARD)).bit_length() - 1)
 
 
-def window_for(wanted: float, samples: int, chunk_samples: int, shards: int) -> int:
+def window_for(target: float, samples: int, chunk_samples: int, shards: int) -> int:
     """The smallest window, in chunks of a shard, whose relative entropy is `wanted` (0 to 1)."""
     chunks = -(-samples // chunk_samples)
     least, most = 1, math.ceil(chunks / shards)
     while least < most:
         middle = (least + most) // 2
-        if expected_rl(samples, chunk_samples, shards, middle) >= wanted:
+        if expected_rl(samples, chunk_samples, shards, middle) >= target:
             most = middle
         else:
             least = middle + 1
@@ -56,9 +56,9 @@ def window_for(wanted: float, samples: int, chunk_samples: int, shards: int) -> 
 
 
 def expected_rl(samples: int, chunk_samples: int, shards: int, window: int) -> float:
-    """What relative_entropy.measured() finds, to a few percent if a window has a hundred samples or
-    more: the mean over the windows of a shard, of which the first and the last one are shorter, of
-    the entropy of the distance of two shuffled samples."""
+    """What relative_entropy.measure_rl() finds, to a few percent if a window has a hundred samples
+    or more: the mean over the windows of a shard, of which the first and the last one are shorter,
+    of the entropy of the distance of two shuffled samples."""
     if samples < 2:
         return 0.0
     chunks = samples / chunk_samples / shards
@@ -72,4 +72,4 @@ def expected_rl(samples: int, chunk_samples: int, shards: int, window: int) -> f
 
 def default_window(samples: int, chunk_samples: int, shards: int) -> int:
     """In chunks: as many as a relative entropy of 90 % needs, but at most 384 over all shards."""
-    return max(1, min(window_for(RL_WANTED, samples, chunk_samples, shards), LIVE_CHUNKS // shards))
+    return max(1, min(window_for(RL_TARGET, samples, chunk_samples, shards), LIVE_CHUNKS // shards))

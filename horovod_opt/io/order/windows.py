@@ -17,7 +17,7 @@ Direction = Callable[[Permutation, np.ndarray], np.ndarray]
 class Windows:
     """The permutation of places within windows of `window` consecutive chunks of a shard.
 
-    The first window of the shard of turn i of S has 1 + floor(i window / S) chunks: the shards,
+    The first window of the shard of ordinal i of S has 1 + floor(i window / S) chunks: the shards,
     also those of any one node, change windows at different times, so what is needed at once stays
     even. Each window has a key of its own, made from `key`. Without a key nothing is permuted."""
 
@@ -26,13 +26,13 @@ class Windows:
         self.window = window
         self.key = key
         self._shards = shards
-        self.first_size = 1 + shards.turn_of_shard * window // shards.count
+        self.first_size = 1 + shards.ordinal_of_shard * window // shards.count
 
-    def turns(self, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(first, end): which chunks, by their turns, make up the window of each of `turns`."""
-        shard = self._shards.shard_of_chunk(turns)
+    def chunks(self, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(first, end): which chunks make up the window of each of `ordinals`, by ordinals, too."""
+        shard = self._shards.shard_of_chunk(ordinals)
         first, end = self._shards.first_chunk[shard], self._shards.first_chunk[shard + 1]
-        behind = turns - first - self.first_size[shard]
+        behind = ordinals - first - self.first_size[shard]
         start = np.where(behind < 0, first,
                          first + self.first_size[shard] + behind // self.window * self.window)
         size = np.where(behind < 0, self.first_size[shard], self.window)
@@ -40,16 +40,16 @@ class Windows:
 
     def forward(self, places: np.ndarray) -> np.ndarray:
         """The places whose samples come at `places`; int64[k] to int64[k]."""
-        return self._permuted(places, Permutation.forward)
+        return self._permute(places, Permutation.forward)
 
     def inverse(self, places: np.ndarray) -> np.ndarray:
         """Where the samples of `places` come."""
-        return self._permuted(places, Permutation.inverse)
+        return self._permute(places, Permutation.inverse)
 
-    def _permuted(self, places: np.ndarray, direction: Direction) -> np.ndarray:
+    def _permute(self, places: np.ndarray, direction: Direction) -> np.ndarray:
         if self.key is None:
             return places
-        first, end = self.turns(self._chunks.turn_at(places))
+        first, end = self.chunks(self._chunks.ordinal_at(places))
         start = self._chunks.first_place(first)
         permutation = Permutation(self._chunks.first_place(end) - start,
                                   derive_keys(self.key, first.astype(np.uint64)))

@@ -7,12 +7,12 @@ from typing import Optional
 import tensorflow as tf
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 from horovod_opt.io.tensorflow.elements import Elements
-from horovod_opt.io.tensorflow.generator import generated
+from horovod_opt.io.tensorflow.generator import dataset_from_generator
 from horovod_opt.io.tensorflow.kernel import operations
 from horovod_opt.io.tensorflow.passes import Passes
-from horovod_opt.io.tensorflow.queued import queued
+from horovod_opt.io.tensorflow.queues import dataset_from_queues
 
 
 def dataset(data: Data, batch_size: Optional[int] = None, *,
@@ -47,9 +47,9 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
     """
-    reading = Reading(data, batch_size, global_batch_size, last, epochs)
+    source = StepSource(data, batch_size, global_batch_size, last, epochs)
     elements = Elements(data.index, with_info)
-    passes, kernels = Passes(data, reading), operations()
-    flat = (generated(passes, elements) if kernels is None
-            else queued(kernels, passes, elements))
-    return flat.map(elements.shaped, num_parallel_calls=1, deterministic=True)
+    passes, kernels = Passes(data, source), operations()
+    flat = (dataset_from_generator(passes, elements) if kernels is None
+            else dataset_from_queues(kernels, passes, elements))
+    return flat.map(elements.shape, num_parallel_calls=1, deterministic=True)

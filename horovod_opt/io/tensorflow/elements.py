@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from horovod_opt.io.batch import BatchInfo
-from horovod_opt.io.decoding import Found
+from horovod_opt.io.decoder import GoodSamples
 from horovod_opt.io.index import Index
-from horovod_opt.io.node_reader.step_queue import Said
+from horovod_opt.io.node_reader.step_queue import BatchInfos
 
 WHOLE = BatchInfo._fields[:-1]  # those that are whole numbers
 
@@ -31,22 +31,22 @@ class Elements:
         return (*(tf.TensorSpec([None], tf.string) for _ in self._parts), *labels,
                 tf.TensorSpec([len(WHOLE)], tf.int64), tf.TensorSpec([], tf.float32))
 
-    def flat(self, found: Found) -> tuple:
+    def flat(self, batch: GoodSamples) -> tuple:
         """The element that is this batch."""
-        samples, info = found.samples, found.info
-        each = [samples.parts_of(i) for i in range(len(samples))]
-        parts = [np.array([bytes(one[part]) for one in each], object)
+        samples, info = batch.samples, batch.info
+        sample_parts = [samples.parts_of(i) for i in range(len(samples))]
+        parts = [np.array([bytes(record_parts[part]) for record_parts in sample_parts], object)
                  for part in range(len(self._parts))]
         return (*parts, *([samples.labels] if self._has_labels else []),
                 np.array(info[:-1], np.int64), np.float32(info.weight))
 
     @staticmethod
-    def said(infos: list[BatchInfo]) -> Said:
+    def batch_infos(infos: list[BatchInfo]) -> BatchInfos:
         """The same of what batches say of themselves."""
-        return Said(np.array([info[:-1] for info in infos], np.int64),
-                    np.array([info.weight for info in infos], np.float32))
+        return BatchInfos(np.array([info[:-1] for info in infos], np.int64),
+                          np.array([info.weight for info in infos], np.float32))
 
-    def shaped(self, *flat: tf.Tensor) -> Any:
+    def shape(self, *flat: tf.Tensor) -> Any:
         """The batch as users get it."""
         parts, (info, weight) = flat[:len(self._parts)], flat[-2:]
         batch: Any = dict(zip(self._parts, parts)) if len(parts) > 1 else parts[0]

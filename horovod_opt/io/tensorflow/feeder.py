@@ -10,26 +10,26 @@ from typing import Optional
 
 import numpy as np
 
-from horovod_opt.io import native
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import judged
+from horovod_opt.io.decoder import select_good
+from horovod_opt.io.native_table import Code, QueueEvent
 from horovod_opt.io.node_reader.step_queue import Question
-from horovod_opt.io.reading import Epoch, Reading, Steps
+from horovod_opt.io.step_source import Epoch, Steps, StepSource
 from horovod_opt.io.tensorflow.elements import Elements
 
 
 class Feeder:
     """Of one pass, which ends when the kernel leaves it. `number`: of its queue."""
 
-    def __init__(self, data: Data, reading: Reading, epoch: Epoch):
-        self._data, self._reading, self._member = data, reading, reading.member
+    def __init__(self, data: Data, source: StepSource, epoch: Epoch):
+        self._data, self._source, self._member = data, source, source.member
         self._queue = self._member.queue()
         self.number = self._queue.number
-        self._steps: Iterator[Steps] = reading.steps_together(epoch)
-        self._kept: deque[Steps] = deque()  # those with steps that were not handed out
-        self._kept_from = 0  # the number of their first one, in the pass
+        self._steps: Iterator[Steps] = source.step_groups(epoch)
+        self._pending: deque[Steps] = deque()  # those with steps that were not handed out
+        self._pending_start = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        reading.wait_is(lambda: self._queue.waited)
+        source.wait_is(lambda: self._queue.waited)
         self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
         self._thread.start()
 
@@ -47,14 +47,14 @@ class Feeder:
         self._thread.join()
 
     def _run(self) -> None:
-        while (event := self._queue.wait()) != native.STOPPED:
-            if event == native.ASKED:
+        while (event := self._queue.wait()) != QueueEvent.STOP:
+            if event == QueueEvent.QUESTION:
                 self._answer(self._queue.question())
             else:
                 self._feed()
         self._steps.close()
-        self._reading.wait_is_over()
-        self._reading.publish()
+        self._source.wait_is_over()
+        self._source.publish()
 
     def _feed(self) -> None:
         try:
@@ -63,48 +63,47 @@ class Feeder:
                 self._queue.finish()
                 return
             self._forget()
-            self._kept.append(steps)
-            self._member.enqueue(self._queue, steps.ring_step, steps.ends, steps.samples,
-                                 steps.loads, steps.places, Elements.said(steps.infos))
+            self._pending.append(steps)
+            self._member.enqueue(self._queue, steps.located, Elements.batch_infos(steps.infos))
         except BaseException as error:  # it becomes the taker's
             self._error = error
             self._queue.finish(has_failed=True)
 
     def _forget(self) -> None:
         handed_out = self._queue.handed_out
-        while self._kept and self._kept_from + len(self._kept[0].infos) <= handed_out:
-            self._kept_from += len(self._kept.popleft().infos)
+        while self._pending and self._pending_start + len(self._pending[0].infos) <= handed_out:
+            self._pending_start += len(self._pending.popleft().infos)
 
-    def _answer(self, asked: Question) -> None:
+    def _answer(self, question: Question) -> None:
         try:
             with self._data.interruptible():
-                good, weight = self._good(asked)
+                good, weight = self._good(question)
         except BaseException as error:
             self._queue.refuse(
-                asked.number, f"{type(error).__name__}: {error}\n{traceback.format_exc()}",
+                question.number, f"{type(error).__name__}: {error}\n{traceback.format_exc()}",
                 isinstance(error, (TypeError, ValueError)))
         else:
-            self._queue.go_on(asked.number, good, weight)
+            self._queue.go_on(question.number, good, weight)
 
-    def _good(self, asked: Question) -> tuple[np.ndarray, float]:
+    def _good(self, question: Question) -> tuple[np.ndarray, float]:
         """Which samples of the step are good: bool[k], and the batch's weight without the others.
         Raises what a taker in Python would."""
-        if asked.code == native.FAILED and not asked.text:  # that is the end of _feed()
+        if question.code == Code.FAILED and not question.text:  # that is the end of _feed()
             raise self._error
-        steps, step = self._step(asked.step)
-        if asked.code != native.OK:
-            self._member.check_taken(asked.code, steps.ring_step + step, asked.text)
+        steps, step = self._step(question.step)
+        if question.code != Code.OK:
+            self._member.check_taken(question.code, steps.cache_step + step, question.text)
         samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]
-        good, info = judged(self._data, samples, asked.status.reshape(len(samples), -1),
-                            steps.infos[step])
+        good, info = select_good(self._data, samples, question.status.reshape(len(samples), -1),
+                                 steps.infos[step])
         self._data.holes.setdefault(info.epoch, []).extend(samples[~good].tolist())
         return good, info.weight
 
     def _step(self, step: int) -> tuple[Steps, int]:
         """A step of the pass that was not handed out: those that it is in, and its place there."""
-        kept = iter(self._kept)
-        steps, step = next(kept), step - self._kept_from
+        pending = iter(self._pending)
+        steps, step = next(pending), step - self._pending_start
         while step >= len(steps.infos):
             step -= len(steps.infos)
-            steps = next(kept)
+            steps = next(pending)
         return steps, step

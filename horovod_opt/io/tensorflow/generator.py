@@ -10,20 +10,20 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from horovod_opt.io.decoding import Found, found
+from horovod_opt.io.decoder import GoodSamples, read_steps
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.prefetching import prefetched
-from horovod_opt.io.reading import Epoch
+from horovod_opt.io.prefetcher import prefetch
+from horovod_opt.io.step_source import Epoch
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.passes import Passes
 
-AHEAD = 2  # batches that a thread takes out of the ring before TensorFlow asks
+AHEAD = 2  # batches that a thread takes out of the node cache before TensorFlow asks
 
 
-def generated(passes: Passes, elements: Elements) -> tf.data.Dataset:
+def dataset_from_generator(passes: Passes, elements: Elements) -> tf.data.Dataset:
     """Flat elements."""
-    return passes.repeated(tf.data.Dataset.from_generator(
-        lambda: _Failing(_once(passes, elements)), output_signature=elements.signature))
+    return passes.repeat_pass(tf.data.Dataset.from_generator(
+        lambda: _Failing(_one_pass(passes, elements)), output_signature=elements.signature))
 
 
 class _Failing:
@@ -49,7 +49,7 @@ class _Failing:
             raise
 
 
-def _once(passes: Passes, elements: Elements) -> Iterator[tuple]:
+def _one_pass(passes: Passes, elements: Elements) -> Iterator[tuple]:
     epoch = passes.begin()
     if epoch is not None:
         yield from _flat(passes, elements, epoch)
@@ -59,26 +59,26 @@ def _once(passes: Passes, elements: Elements) -> Iterator[tuple]:
 def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
     data, step, number = passes.data, 0, passes.number
     passes.follow(lambda: step)
-    with data.interruptible(), closing(prefetched(_found(passes, epoch), AHEAD)) as batches:
-        while (one := _next(passes, batches)) is not None:
+    with data.interruptible(), closing(prefetch(_read_pass(passes, epoch), AHEAD)) as batches:
+        while (batch := _next(passes, batches)) is not None:
             if passes.number != number:
                 raise InputError(
                     "the pass was left, as another loop over the same data set has begun")
             step += 1
-            if one.holes:
-                data.holes.setdefault(one.info.epoch, []).extend(one.holes)
+            if batch.holes:
+                data.holes.setdefault(batch.info.epoch, []).extend(batch.holes)
             if step == epoch.batches.steps:
-                passes.reading.publish()
-            yield elements.flat(one)
+                passes.source.publish()
+            yield elements.flat(batch)
 
 
-def _next(passes: Passes, batches: Iterator[Found]) -> Optional[Found]:
+def _next(passes: Passes, batches: Iterator[GoodSamples]) -> Optional[GoodSamples]:
     start = time.perf_counter()
-    one = next(batches, None)
-    passes.reading.training_waited += time.perf_counter() - start
-    return one
+    batch = next(batches, None)
+    passes.source.training_waited += time.perf_counter() - start
+    return batch
 
 
-def _found(passes: Passes, epoch: Epoch) -> Iterator[Found]:
-    for steps in passes.reading.steps_together(epoch):
-        yield from found(passes.data, passes.reading.member, steps)
+def _read_pass(passes: Passes, epoch: Epoch) -> Iterator[GoodSamples]:
+    for steps in passes.source.step_groups(epoch):
+        yield from read_steps(passes.data, passes.source.member, steps)

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from horovod_opt.io import native
-from horovod_opt.io.job.saying import say
+from horovod_opt.io.progress import say
 
 
 @functools.lru_cache(maxsize=None)
@@ -41,8 +41,8 @@ class StepsDataset(tf.data.Dataset):
     def __init__(self, operations: Any, number: tf.Tensor, signature: Sequence[tf.TensorSpec]):
         self._signature = tuple(signature)
         super().__init__(operations.horovod_opt_steps_dataset(
-            number, output_types=[each.dtype for each in self._signature],
-            output_shapes=[each.shape for each in self._signature]))
+            number, output_types=[spec.dtype for spec in self._signature],
+            output_shapes=[spec.shape for spec in self._signature]))
 
     def _inputs(self) -> list:
         return []

@@ -8,7 +8,7 @@ from typing import Optional
 import tensorflow as tf
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.reading import Epoch, Reading
+from horovod_opt.io.step_source import Epoch, StepSource
 
 
 class Passes:
@@ -21,17 +21,17 @@ class Passes:
     repetition that yields nothing ends it before that.
     """
 
-    def __init__(self, data: Data, reading: Reading):
-        self.data, self.reading = data, reading
-        self._begun: Optional[tuple[int, int]] = None  # epoch and position of the last pass
+    def __init__(self, data: Data, source: StepSource):
+        self.data, self.source = data, source
+        self._last_start: Optional[tuple[int, int]] = None  # epoch and position of the last pass
         self._steps = 0
         self._handed_out: Callable[[], int] = lambda: 0
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
 
-    def repeated(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
+    def repeat_pass(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
         """Its cardinality is that of a whole epoch."""
-        return one_pass.repeat().take(self.reading.steps)
+        return one_pass.repeat().take(self.source.steps)
 
     def begin(self) -> Optional[Epoch]:
         """The next pass; None where a repetition asks for it, as the one before was over()."""
@@ -54,12 +54,12 @@ class Passes:
         """What is left of the epoch that comes next."""
         data = self.data
         says_nothing = (data.counter is None and not data.is_resumed
-                        and (data.epoch, data.position) == self._begun)
+                        and (data.epoch, data.position) == self._last_start)
         if says_nothing and self._steps and self._handed_out() == self._steps:
             data.advance(data.epoch + 1, 0)
-        epoch = self.reading.begin()
-        self._begun, self._steps = (data.epoch, data.position), epoch.batches.steps
+        epoch = self.source.begin()
+        self._last_start, self._steps = (data.epoch, data.position), epoch.batches.steps
         self._handed_out = lambda: 0
         if data.counter is not None:
-            data.counter.begun(epoch)
+            data.counter.begin(epoch)
         return epoch

@@ -8,24 +8,24 @@ from typing import Optional
 from torch.utils.data import Sampler
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.reading import Epoch, Reading, StepSamples
+from horovod_opt.io.step_source import Epoch, StepSamples, StepSource
 
 
-class Chosen(list):
+class BatchNumbers(list):
     """Numbers of samples, for anyone; and where the node's reader has them, for Dataset."""
 
-    def __init__(self, step: StepSamples, reading: int):
+    def __init__(self, step: StepSamples, source: int):
         super().__init__(step.samples.tolist())
-        self.step, self.reading = step, reading
+        self.step, self.source = step, source
 
     def __reduce__(self):
-        return Chosen, (self.step, self.reading)
+        return BatchNumbers, (self.step, self.source)
 
 
-def chosen(reading: Reading, epoch: Epoch) -> Iterator[Chosen]:
+def batch_numbers(source: StepSource, epoch: Epoch) -> Iterator[BatchNumbers]:
     """Of each step of the epoch, in order."""
-    for step in reading.samples(epoch):
-        yield Chosen(step, reading.number)
+    for step in source.samples(epoch):
+        yield BatchNumbers(step, source.number)
 
 
 class BatchSampler(Sampler):
@@ -40,13 +40,13 @@ class BatchSampler(Sampler):
     def __init__(self, data: Data, batch_size: Optional[int] = None, *,
                  global_batch_size: Optional[int] = None, last: str = "spread",
                  epochs: Optional[int] = None):
-        self._reading = Reading(data, batch_size, global_batch_size, last, epochs)
+        self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
 
     def __len__(self) -> int:
         """Batches of a whole epoch, equally many on all ranks."""
-        return self._reading.steps
+        return self._source.steps
 
-    def __iter__(self) -> Iterator[Chosen]:
-        epoch = self._reading.begin()
-        yield from chosen(self._reading, epoch)
-        self._reading.data.advance(epoch.epoch + 1, 0)
+    def __iter__(self) -> Iterator[BatchNumbers]:
+        epoch = self._source.begin()
+        yield from batch_numbers(self._source, epoch)
+        self._source.data.advance(epoch.epoch + 1, 0)

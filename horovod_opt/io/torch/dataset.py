@@ -12,13 +12,13 @@ import torch
 from torch.utils.data import get_worker_info
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, DecodeBatch, found_in, items_of
+from horovod_opt.io.decoder import Decode, DecodeBatch, decode_samples, read_step
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.node_reader import statuses
+from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.direct import read_directly
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
-from horovod_opt.io.torch.batch_sampler import Chosen
+from horovod_opt.io.torch.batch_sampler import BatchNumbers
 
 
 class Dataset(torch.utils.data.Dataset):
@@ -42,21 +42,21 @@ class Dataset(torch.utils.data.Dataset):
             raise IndexError(f"sample {number} of {len(self)}")
         number %= len(self)
         parts, status = read_directly(data.index, number)
-        for part, one in enumerate(status):
-            if one != statuses.GOOD:
-                raise DataError(statuses.describe(data.index, number, part, one))
-        item, = items_of(data, alone(data, number, parts), self._decode)
+        for part, code in enumerate(status):
+            if code != records.GOOD:
+                raise DataError(records.describe(data.index, number, part, code))
+        item, = decode_samples(data, single_batch(data, number, parts), self._decode)
         return item
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        if not isinstance(numbers, Chosen):
+        if not isinstance(numbers, BatchNumbers):
             return [self[number] for number in numbers]
-        one = found_in(self._data, self._data.members[numbers.reading], numbers.step,
-                       self._decode is None)
-        return items_of(self._data, one.samples, self._decode and seeding(self._decode))
+        step = read_step(self._data, self._data.members[numbers.source], numbers.step,
+                         self._decode is None)
+        return decode_samples(self._data, step.samples, self._decode and add_seed(self._decode))
 
 
-def alone(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:
+def single_batch(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:
     """A batch of one sample."""
     size = np.array([[len(part) for part in parts]], np.int64)
     numbers = np.array([number])
@@ -65,24 +65,24 @@ def alone(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:
                        np.cumsum(size, axis=1) - size, size)
 
 
-def seeding(decode: Decode) -> Decode:
+def add_seed(decode: Decode) -> Decode:
     """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample, too;
     in the training's own process they are the training's."""
-    return partial(_seeded, decode)
+    return partial(_decode_seeded, decode)
 
 
-def seeding_batch(decode_batch: DecodeBatch) -> DecodeBatch:
+def add_batch_seed(decode_batch: DecodeBatch) -> DecodeBatch:
     """The same: they follow the first sample."""
-    return partial(_seeded_batch, decode_batch)
+    return partial(_decode_batch_seeded, decode_batch)
 
 
-def _seeded(decode: Decode, sample: Sample) -> Any:
+def _decode_seeded(decode: Decode, sample: Sample) -> Any:
     if get_worker_info() is not None:
         _seed(sample.seed)
     return decode(sample)
 
 
-def _seeded_batch(decode_batch: DecodeBatch, samples: SampleBatch) -> Any:
+def _decode_batch_seeded(decode_batch: DecodeBatch, samples: SampleBatch) -> Any:
     if get_worker_info() is not None and len(samples):
         _seed(int(samples.seeds[0]))
     return decode_batch(samples)

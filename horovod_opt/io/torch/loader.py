@@ -11,13 +11,13 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import Decode, DecodeBatch, found, found_in
+from horovod_opt.io.decoder import Decode, DecodeBatch, read_step, read_steps
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.prefetching import prefetched
-from horovod_opt.io.reading import Epoch, Reading
-from horovod_opt.io.torch.batch_sampler import Chosen, chosen
-from horovod_opt.io.torch.dataset import seeding, seeding_batch
-from horovod_opt.io.torch.making import Collate, Made, Making
+from horovod_opt.io.prefetcher import prefetch
+from horovod_opt.io.step_source import Epoch, StepSource
+from horovod_opt.io.torch.batch_builder import Batch, BatchBuilder, Collate
+from horovod_opt.io.torch.batch_sampler import BatchNumbers, batch_numbers
+from horovod_opt.io.torch.dataset import add_batch_seed, add_seed
 
 AHEAD = 2  # batches, by default
 SMALL_BATCH = 1 << 20  # bytes whose copying costs less than another thread
@@ -67,72 +67,73 @@ class Loader:
         if workers and threads > 1:
             raise InputError(f"workers={workers} and threads={threads}; remedy: one of them")
         if decode_batch is not None and (decode or collate or threads > 1):
-            others = {"decode": decode, "collate": collate, "threads": threads}
+            options = {"decode": decode, "collate": collate, "threads": threads}
             raise InputError(
                 "decode_batch= makes the whole batch, and was given with "
-                f"{', '.join(name for name, value in others.items() if value not in (None, 1))}; "
+                f"{', '.join(name for name, value in options.items() if value not in (None, 1))}; "
                 "remedy: one or the other")
         self._data = data
         self._threads = threads
-        self._reading = Reading(data, batch_size, global_batch_size, last, epochs)
+        self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
         if prefetch is None:
             is_cheap = (not workers and decode is decode_batch is collate is None
                         and self._batch_bytes() <= SMALL_BATCH)
             prefetch = 0 if is_cheap else AHEAD
         self._prefetch = prefetch
         collate = collate or default_collate
-        self._making = Making(data, decode, decode_batch, collate)
+        self._builder = BatchBuilder(data, decode, decode_batch, collate)
         self._loader = None
         if workers:
-            in_worker = Making(data, decode and seeding(decode),
-                               decode_batch and seeding_batch(decode_batch), collate)
+            worker_builder = BatchBuilder(data, decode and add_seed(decode),
+                                          decode_batch and add_batch_seed(decode_batch), collate)
             self._loader = DataLoader(
-                _Steps(data, in_worker), batch_sampler=_Sampler(self._reading), num_workers=workers,
-                collate_fn=_as_it_is, prefetch_factor=self._prefetch,
+                _Steps(data, worker_builder), batch_sampler=_Sampler(self._source),
+                num_workers=workers, collate_fn=_keep_batch, prefetch_factor=self._prefetch,
                 persistent_workers=True, multiprocessing_context=context)
 
     def __len__(self) -> int:
-        return self._reading.steps
+        return self._source.steps
 
     def _batch_bytes(self) -> float:
         """Of a rank's records, on average."""
         data = self._data
-        all_ranks = data.index.size.sum() / len(data) * self._reading.global_batch_size
+        all_ranks = data.index.size.sum() / len(data) * self._source.global_batch_size
         return all_ranks / data.ranks.size
 
     def __iter__(self) -> Iterator[Any]:
-        data, reading = self._data, self._reading
+        data, source = self._data, self._source
         batches = self._by_threads() if self._loader is None else iter(self._loader)
         try:
             while True:
                 start = time.perf_counter()
                 with data.interruptible():
-                    made = next(batches, None)
-                reading.training_waited += time.perf_counter() - start
-                if made is None:
+                    result = next(batches, None)
+                source.training_waited += time.perf_counter() - start
+                if result is None:
                     return
-                batch, info, holes = made
+                batch, info, holes = result
                 if holes:
                     data.holes.setdefault(info.epoch, []).extend(holes)
                 data.advance(info.epoch, info.end)
-                reading.publish_now_and_then()
+                source.publish_now_and_then()
                 yield with_info(batch, info)
         finally:
-            reading.publish()
+            source.publish()
             if self._loader is None:
                 batches.close()
 
-    def _by_threads(self) -> Iterator[Made]:
-        epoch = self._reading.begin()
-        made = self._made(epoch)
-        return prefetched(made, self._prefetch) if self._prefetch else made
+    def _by_threads(self) -> Iterator[Batch]:
+        epoch = self._source.begin()
+        results = self._build_batches(epoch)
+        return prefetch(results, self._prefetch) if self._prefetch else results
 
-    def _made(self, epoch: Epoch) -> Iterator[Made]:
+    def _build_batches(self, epoch: Epoch) -> Iterator[Batch]:
         pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         try:
-            for steps in self._reading.steps_together(epoch):
-                for one in found(self._data, self._reading.member, steps, self._making.is_plain):
-                    yield self._making(one, pool)
+            builder, member = self._builder, self._source.member
+            for steps in self._source.step_groups(epoch):
+                for step in read_steps(self._data, member, steps, builder.is_plain):
+                    yield builder(step, pool)
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
@@ -141,26 +142,26 @@ class Loader:
 class _Sampler:
     """For DataLoader, which begins an epoch by asking for an iterator."""
 
-    def __init__(self, reading: Reading):
-        self._reading = reading
+    def __init__(self, source: StepSource):
+        self._source = source
 
     def __len__(self) -> int:
-        return self._reading.steps
+        return self._source.steps
 
-    def __iter__(self) -> Iterator[Chosen]:
-        yield from chosen(self._reading, self._reading.begin())
+    def __iter__(self) -> Iterator[BatchNumbers]:
+        yield from batch_numbers(self._source, self._source.begin())
 
 
 class _Steps(Dataset):
     """In a worker: from a step to its batch."""
 
-    def __init__(self, data: Data, making: Making):
-        self._data, self._making = data, making
+    def __init__(self, data: Data, builder: BatchBuilder):
+        self._data, self._builder = data, builder
 
-    def __getitems__(self, chosen: Chosen) -> Made:
-        member = self._data.members[chosen.reading]
-        return self._making(found_in(self._data, member, chosen.step, self._making.is_plain))
+    def __getitems__(self, numbers: BatchNumbers) -> Batch:
+        member = self._data.members[numbers.source]
+        return self._builder(read_step(self._data, member, numbers.step, self._builder.is_plain))
 
 
-def _as_it_is(made: Made) -> Made:
-    return made
+def _keep_batch(batch: Batch) -> Batch:
+    return batch

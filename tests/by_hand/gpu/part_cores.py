@@ -11,7 +11,7 @@ from gpu_table import NOT_RUN, Row, judged
 from part_images import Config, measured
 from part_setup import Setup, problem
 
-from horovod_opt.usable_cores import count_cores
+from horovod_opt.cpu_set import count_cores
 
 CORES = 4  # of a rank
 MODES = ("scp", "auto", "topo+scp")

@@ -7,7 +7,7 @@ import os
 import pytest
 from masks import assert_apart
 
-from horovod_opt import usable_cores
+from horovod_opt import cpu_set
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="mode scp needs two cores for one rank"
@@ -85,7 +85,7 @@ def test_off_pins_nothing(seen, controller):
 def test_auto_is_topo_and_scp_where_there_are_cores(seen):
     for run in seen("gloo", "auto"):  # a rank alone plans nothing
         assert run["states"] == ["active"]
-        if usable_cores.count_cores(run["before"]["rest"][0]) >= 4:
+        if cpu_set.count_cores(run["before"]["rest"][0]) >= 4:
             assert_apart(run)
         else:
             assert_together(run)

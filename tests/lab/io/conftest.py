@@ -1,4 +1,4 @@
-"""Stands for tests, where this machine can make them."""
+"""Testbeds for tests, where this machine can make them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import ExitStack
 import pytest
 
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
-from horovod_lab.io.testbeds.stand import NoStand, Stand
+from horovod_lab.io.testbeds.testbed import NoTestbed, Testbed
 
 
 @pytest.fixture
-def made() -> Iterator[Callable[[Stand], Stand]]:
-    """Makes a stand, and removes it after the test."""
+def open_testbed() -> Iterator[Callable[[Testbed], Testbed]]:
+    """Makes a testbed, and removes it after the test."""
     with ExitStack() as stack:
-        def make(stand: Stand) -> Stand:
+        def make(testbed: Testbed) -> Testbed:
             try:
-                return stack.enter_context(stand)
-            except NoStand as missing:
-                pytest.skip(str(missing))
+                return stack.enter_context(testbed)
+            except NoTestbed as refusal:
+                pytest.skip(str(refusal))
 
         yield make
 
@@ -31,16 +31,16 @@ def crashing(tmp_path_factory) -> Iterator[CrashingStorage]:
     try:
         with CrashingStorage(tmp_path_factory.mktemp("data"), 2) as storage:
             yield storage
-    except NoStand as missing:
-        pytest.skip(str(missing))
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
 
 
 @pytest.fixture
-def on() -> Callable[..., str]:
-    """Runs a command on a node of a stand, and returns what it prints."""
+def run_on() -> Callable[..., str]:
+    """Runs a command on a node of a testbed, and returns what it prints."""
 
-    def run(stand: Stand, *command: object, node: int = 0) -> str:
-        return subprocess.run(stand.command(node, [*map(str, command)]), check=True, cwd="/",
+    def run(testbed: Testbed, *command: object, node: int = 0) -> str:
+        return subprocess.run(testbed.command(node, [*map(str, command)]), check=True, cwd="/",
                               stdout=subprocess.PIPE, text=True, errors="replace",
                               timeout=120).stdout
 

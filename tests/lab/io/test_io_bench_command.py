@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from horovod_lab.io import environment
-from horovod_lab.io.testbeds.parallel import Parallel
-from horovod_lab.io.testbeds.stand import NoStand
+from horovod_lab.io.testbeds.parallel import ParallelFileSystem
+from horovod_lab.io.testbeds.testbed import NoTestbed
 from horovod_lab.measuring import documents
 from horovod_opt import cli
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 SMALL = ("--ranks", 2, "--rounds", 1, "--seconds", 0.3, "--records", 400, "--record-bytes", 200,
          "--batch", 20, "--timeout", 120)
@@ -34,12 +34,13 @@ def test_a_small_run_with_what_is_here(tmp_path, capfd):
     pytest.importorskip("torch")
     arguments = ("--only", "hio-tfrecord,py-lmdb,grain", *SMALL, "--targets")
     assert bench(*arguments) == 0
-    saved = documents.load(tmp_path / "bench" / "io-records.json", "io-records")
-    measured = {one["series"]: one for one in saved["measurements"]}
-    assert set(measured) == {"hio-tfrecord", "py-lmdb"}
-    for one in measured.values():
-        assert one["samples_per_second"] > 0 and (one["missing"], one["repeated"]) == (0, 0)
-    assert saved["settings"]["ranks_versions"]["lmdb"]
+    document = documents.load(tmp_path / "bench" / "io-records.json", "io-records")
+    by_series = {result["series"]: result for result in document["measurements"]}
+    assert set(by_series) == {"hio-tfrecord", "py-lmdb"}
+    for result in by_series.values():
+        assert result["samples_per_second"] > 0
+        assert (result["missing"], result["repeated"]) == (0, 0)
+    assert document["settings"]["ranks_versions"]["lmdb"]
     assert (tmp_path / "bench" / "io-records.png").stat().st_size > 0
     output = capfd.readouterr()
     why = "no grain, array-record: no .venv-peers; remedy: make peers"
@@ -57,34 +58,34 @@ def test_a_series_that_fails_is_kept_as_such_and_tried_again(tmp_path, capfd):
     arguments = ("--only", "py-lmdb", *SMALL, "--json", tmp_path / "x.json", "--data", tmp_path)
     (tmp_path / "lmdb-400x200-seed0").mkdir()  # with nothing in it
     assert bench(*arguments) == 2
-    one, = documents.load(tmp_path / "x.json", "io-records")["measurements"]
-    assert "No such file" in one["failed"]
+    result, = documents.load(tmp_path / "x.json", "io-records")["measurements"]
+    assert "No such file" in result["failed"]
     assert "1 of 1 jobs failed" in capfd.readouterr().err
     (tmp_path / "lmdb-400x200-seed0").rmdir()
     assert bench(*arguments) == 0
-    one, = documents.load(tmp_path / "x.json", "io-records")["measurements"]
-    assert "failed" not in one
+    result, = documents.load(tmp_path / "x.json", "io-records")["measurements"]
+    assert "failed" not in result
 
 
 def test_a_small_run_on_the_parallel_file_system(tmp_path, capfd):
     pytest.importorskip("torch")
     try:
-        Parallel.check(2)
-    except NoStand as missing:
-        pytest.skip(str(missing))
+        ParallelFileSystem.check(2)
+    except NoTestbed as refusal:
+        pytest.skip(str(refusal))
     arguments = ("--stand", "parallel", "--nodes", 2, "--only", "hio-lmdb,py-lmdb-strided",
                  "--rounds", 1, "--seconds", 60, "--records", 4000, "--record-bytes", 3072,
                  "--batch", 20, "--ranks", 4, "--share", 4, "--targets")
     assert bench(*arguments) == 0, capfd.readouterr().err
-    saved = documents.load(tmp_path / "bench" / "io-records-parallel.json", "io-records")
-    assert (saved["settings"]["stand"], saved["settings"]["nodes"]) == ("parallel", 2)
-    hio, strided = saved["measurements"]
+    document = documents.load(tmp_path / "bench" / "io-records-parallel.json", "io-records")
+    assert (document["settings"]["stand"], document["settings"]["nodes"]) == ("parallel", 2)
+    hio, py_lmdb = document["measurements"]
     size = (tmp_path / "bench/io-data/lmdb-4000x3072-seed0/data.mdb").stat().st_size
-    assert strided["bytes"] > 1.8 * size  # each node reads all of it
+    assert py_lmdb["bytes"] > 1.8 * size  # each node reads all of it
     assert hio["bytes"] < 2.2 * size  # each node at most once: its two ranks have one reader
-    for one in (hio, strided):
-        assert one["is_over"] and (one["missing"], one["repeated"]) == (0, 0)
-        assert one["requests"] > 0 and one["server_cpu_seconds"] > 0
+    for result in (hio, py_lmdb):
+        assert result["is_over"] and (result["missing"], result["repeated"]) == (0, 0)
+        assert result["requests"] > 0 and result["server_cpu_seconds"] > 0
     assert "stand parallel: 4 ranks, nodes: 2" in capfd.readouterr().out
     assert (tmp_path / "bench" / "io-records-parallel.png").stat().st_size > 0
 
@@ -122,8 +123,8 @@ def environment_with(folder: Path, program: str) -> Path:
 def test_the_environment_of_the_peers_says_what_it_has(tmp_path):
     there = environment.find(environment_with(tmp_path / "peers", f'exec {sys.executable} "$@"'))
     assert there.python == str(tmp_path / "peers" / "bin" / "python")
-    assert there.missing(["lmdb"]) == ""
-    assert there.missing(["lmdb", "no-such"]) == (
+    assert there.explain_absence(["lmdb"]) == ""
+    assert there.explain_absence(["lmdb", "no-such"]) == (
         f"no no-such: it is not in {tmp_path / 'peers'}; remedy: make peers")
 
 
@@ -133,12 +134,12 @@ def test_the_environment_of_the_peers_says_what_it_has(tmp_path):
     ("exit 0", "cannot be used: it says nothing"),
 ])
 def test_an_environment_that_does_not_fit_is_refused(tmp_path, program, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(Refusal, match=message):
         environment.find(environment_with(tmp_path / "peers", program))
 
 
 def test_another_source_has_another_digest(tmp_path, monkeypatch):
-    package = tmp_path / "io" / "bench"
+    package = tmp_path / "horovod_lab" / "io"
     package.mkdir(parents=True)
     file = package / "environment.py"
     monkeypatch.setattr(environment, "__file__", str(file))

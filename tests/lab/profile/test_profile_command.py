@@ -204,8 +204,8 @@ class Library:
             ctypes.cast(out, ctypes.POINTER(structs.NativeStats)).contents.rank = rank
             return 0
 
-        for name, *_ in prototypes.TABLE:
-            setattr(self, name, lambda *arguments: None)
+        for function in prototypes.TABLE:
+            setattr(self, function.name, lambda *arguments: None)
         self.horovod_opt_abi = lambda: header.HASH.encode()
         self.horovod_opt_configure = configure
         self.horovod_opt_gathered_ranks = lambda: 2
@@ -228,7 +228,7 @@ class Callable:
 
 @pytest.fixture
 def library(monkeypatch):
-    monkeypatch.setattr(runtime, "_initialized", {})
+    monkeypatch.setattr(runtime, "_libraries", {})
     return Library()
 
 

@@ -35,7 +35,7 @@ def native(file: str, name: str) -> int:
     ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo.HEARTBEATS_BETWEEN_NODES),
     ("core/network/allreduce_schedules.cc", "kLittle", nonblocking_allreduce.LITTLE),
     ("core/network/allreduce_schedules.cc", "kLongestRing", nonblocking_allreduce.LONGEST_RING),
-    ("core/network/nonblocking_allreduce.h", "kWindow", nonblocking_allreduce.CHUNKS_UNDER_WAY),
+    ("core/network/nonblocking_allreduce.h", "kChannels", nonblocking_allreduce.CHANNELS),
     ("core/network/nonblocking_allreduce.h", "first", nonblocking_allreduce.FIRST_CHUNK),
     ("core/network/nonblocking_allreduce.h", "chunk", nonblocking_allreduce.CHUNK),
     ("binding/network/mpi_transport.cc", "kNapPart", messages.NAP_PART),

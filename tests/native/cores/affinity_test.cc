@@ -138,12 +138,12 @@ TEST_F(Affinity, ThreadsCreatedMeanwhileGetTheirPart) {
   for (int round = 0; round < kRounds; ++round) {
     for (pid_t tid : AllTids()) Pin(tid, allowed_);
     Crowd crowd;
-    std::atomic<int> left{kThreads};
+    std::atomic<int> to_create{kThreads};
     std::function<void()> create_next = [&] {
-      if (--left > 0) crowd.Add(create_next);
+      if (--to_create > 0) crowd.Add(create_next);
     };
     crowd.Add(create_next);
-    while (left > kThreads - 5) std::this_thread::yield();
+    while (to_create > kThreads - 5) std::this_thread::yield();
     PinProcess(Tid(), cpus_);
     crowd.WaitForParked(kThreads);
     ExpectPinned(Tid());

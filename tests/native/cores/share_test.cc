@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/cores/share.h"
+#include "horovod_opt/csrc/core/cores/partition.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/cores/short_slice.h"
+#include "horovod_opt/csrc/core/cores/affinity.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -93,7 +93,7 @@ TEST(PathCounters, UsageIsThatOfAllThreads) {
       counters.EndThread();
     });
   }
-  for (std::promise<void>& one : begun) one.get_future().wait();
+  for (std::promise<void>& promise : begun) promise.get_future().wait();
   std::int64_t before = 40;
   for (int i : {1, 0}) {
     EXPECT_GE(counters.Usage().voluntary_switches, before);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "horovod_opt/csrc/io/files/guarded_copy.h"
-#include "horovod_opt/csrc/io/files/page_cache.h"
 #include "tests/native/io/test_files.h"
 
 namespace horovod_opt {

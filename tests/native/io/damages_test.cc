@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 
 #include <errno.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace io {
 namespace {
 
 // What the check says, or "".
-std::string Said(LoadCheck& check, const Load& load) {
+std::string Message(LoadCheck& check, const Load& load) {
   try {
     check.Add(load);
   } catch (const std::invalid_argument& error) {
@@ -28,44 +28,44 @@ bool Has(const std::string& text, const std::string& part) {
 
 TEST(LoadCheck, StepsMustBeInOrder) {
   LoadCheck check({1, 9, 100, 1000, 5}, 64);
-  EXPECT_TRUE(Has(Said(check, {4, 9, 1, {}}), "in the order of their first steps"));
-  EXPECT_EQ(Said(check, {6, 9, 1, {}}), "");
-  EXPECT_TRUE(Has(Said(check, {5, 9, 1, {}}), "comes after one of step 6"));
-  EXPECT_TRUE(Has(Said(check, {7, 6, 1, {}}), "load 1 (steps 7 to 6, 1 bytes)"));
-  EXPECT_EQ(Said(check, {6, 6, 1, {}}), "");
+  EXPECT_TRUE(Has(Message(check, {4, 9, 1, {}}), "in the order of their first steps"));
+  EXPECT_EQ(Message(check, {6, 9, 1, {}}), "");
+  EXPECT_TRUE(Has(Message(check, {5, 9, 1, {}}), "comes after one of step 6"));
+  EXPECT_TRUE(Has(Message(check, {7, 6, 1, {}}), "load 1 (steps 7 to 6, 1 bytes)"));
+  EXPECT_EQ(Message(check, {6, 6, 1, {}}), "");
 }
 
-TEST(LoadCheck, ExtentsMustBeInsideOfTheSlot) {
+TEST(LoadCheck, ExtentsMustBeInsideOfTheBuffer) {
   LoadCheck check({1, 9, 100, 1000, 0}, 64);
-  EXPECT_TRUE(Has(Said(check, {0, 0, 101, {}}), "does not fit into a slot of 100 bytes"));
-  EXPECT_TRUE(Has(Said(check, {0, 0, -1, {}}), "does not fit"));
+  EXPECT_TRUE(Has(Message(check, {0, 0, 101, {}}), "does not fit into a slot of 100 bytes"));
+  EXPECT_TRUE(Has(Message(check, {0, 0, -1, {}}), "does not fit"));
   const std::int64_t huge = std::int64_t{1} << 62;
   for (const Extent& wrong : {Extent{0, -1, 1, 0}, Extent{0, 0, -1, 0}, Extent{0, 0, 1, -1},
                               Extent{0, 0, 50, 51}, Extent{0, 0, 101, 0},
                               Extent{0, 0, huge, huge}}) {
-    EXPECT_TRUE(Has(Said(check, {0, 0, 100, {wrong}}), "has an extent of"));
+    EXPECT_TRUE(Has(Message(check, {0, 0, 100, {wrong}}), "has an extent of"));
   }
-  EXPECT_EQ(Said(check, {0, 0, 100, {{0, 7, 50, 50}, {0, 0, 0, 100}}}), "");
+  EXPECT_EQ(Message(check, {0, 0, 100, {{0, 7, 50, 50}, {0, 0, 0, 100}}}), "");
 }
 
 TEST(LoadCheck, MemoryMustBeEnoughForEachStep) {
   LoadCheck check({1, 9, 100, 150, 0}, 64);
-  EXPECT_EQ(Said(check, {0, 2, 100, {}}), "");
-  EXPECT_EQ(Said(check, {1, 1, 50, {}}), "");
-  EXPECT_TRUE(Has(Said(check, {2, 2, 51, {}}),
+  EXPECT_EQ(Message(check, {0, 2, 100, {}}), "");
+  EXPECT_EQ(Message(check, {1, 1, 50, {}}), "");
+  EXPECT_TRUE(Has(Message(check, {2, 2, 51, {}}),
                   "step 2 needs 2 chunks with 151 bytes at once, but memory= is 150 bytes"));
-  EXPECT_EQ(Said(check, {3, 3, 100, {}}), "");
+  EXPECT_EQ(Message(check, {3, 3, 100, {}}), "");
 }
 
-TEST(LoadCheck, SlotsAndTableMustBeEnough) {
-  LoadCheck few_slots({1, 2, 100, 1000, 0}, 64);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(Said(few_slots, {0, 1, 1, {}}), "");
-  EXPECT_TRUE(Has(Said(few_slots, {1, 1, 1, {}}), "but the ring has 2 slots"));
+TEST(LoadCheck, BuffersAndTableMustBeEnough) {
+  LoadCheck few_buffers({1, 2, 100, 1000, 0}, 64);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Message(few_buffers, {0, 1, 1, {}}), "");
+  EXPECT_TRUE(Has(Message(few_buffers, {1, 1, 1, {}}), "but the ring has 2 slots"));
   LoadCheck small_table({1, 9, 100, 1000, 0}, 4);
-  EXPECT_EQ(Said(small_table, {0, 9, 1, {}}), "");  // lives long
-  for (int step = 1; step < 4; ++step) EXPECT_EQ(Said(small_table, {step, step, 1, {}}), "");
-  EXPECT_TRUE(Has(Said(small_table, {9, 9, 1, {}}), "up to 4 loads between two of them"));
-  EXPECT_EQ(Said(small_table, {10, 10, 1, {}}), "");
+  EXPECT_EQ(Message(small_table, {0, 9, 1, {}}), "");  // lives long
+  for (int step = 1; step < 4; ++step) EXPECT_EQ(Message(small_table, {step, step, 1, {}}), "");
+  EXPECT_TRUE(Has(Message(small_table, {9, 9, 1, {}}), "up to 4 loads between two of them"));
+  EXPECT_EQ(Message(small_table, {10, 10, 1, {}}), "");
 }
 
 // Its sum, against brute force.
@@ -81,8 +81,8 @@ TEST(LoadCheck, RefusesExactlyWhatDoesNotFit) {
       const Load load{first, first + static_cast<std::int64_t>(random() % 6),
                       static_cast<std::int64_t>(random() % 101), {}};
       std::int64_t bytes = load.bytes;
-      for (const Load& each : accepted) bytes += each.last >= load.first ? each.bytes : 0;
-      ASSERT_EQ(Said(check, load).empty(), bytes <= 250);
+      for (const Load& live : accepted) bytes += live.last >= load.first ? live.bytes : 0;
+      ASSERT_EQ(Message(check, load).empty(), bytes <= 250);
       if (bytes <= 250) accepted.push_back(load);
       refused += bytes > 250;
     }

@@ -23,147 +23,149 @@ EventCount::Clock::time_point After(std::chrono::nanoseconds time) {
   return EventCount::Clock::now() + time;
 }
 
-class RingTest : public testing::Test {
+class NodeCacheTest : public testing::Test {
  protected:
-  Ring ring_{RingMemory::Create({3, 4, 5000, 100000, 10})};
+  NodeCache cache_{NodeCacheMemory::Create({3, 4, 5000, 100000, 10})};
 };
 
-TEST_F(RingTest, StepsEndInAnyOrder) {
-  EXPECT_EQ(ring_.LowestStep(), 10);
-  EXPECT_TRUE(ring_.Done(0, 12));
-  EXPECT_TRUE(ring_.Done(0, 11));
-  EXPECT_EQ(ring_.memory().rank(0).cursor, 10);
-  EXPECT_TRUE(ring_.Done(0, 10));
-  EXPECT_EQ(ring_.memory().rank(0).cursor, 13);
-  EXPECT_TRUE(ring_.Done(0, 10));  // again
-  EXPECT_EQ(ring_.memory().rank(0).cursor, 13);
-  EXPECT_EQ(ring_.LowestStep(), 10);
+TEST_F(NodeCacheTest, StepsEndInAnyOrder) {
+  EXPECT_EQ(cache_.LowestStep(), 10);
+  EXPECT_TRUE(cache_.Done(0, 12));
+  EXPECT_TRUE(cache_.Done(0, 11));
+  EXPECT_EQ(cache_.memory().rank(0).cursor, 10);
+  EXPECT_TRUE(cache_.Done(0, 10));
+  EXPECT_EQ(cache_.memory().rank(0).cursor, 13);
+  EXPECT_TRUE(cache_.Done(0, 10));  // again
+  EXPECT_EQ(cache_.memory().rank(0).cursor, 13);
+  EXPECT_EQ(cache_.LowestStep(), 10);
 }
 
-TEST_F(RingTest, StepsTooFarAheadAreRefused) {
-  EXPECT_FALSE(ring_.Done(1, 10 + kMarks));
-  EXPECT_TRUE(ring_.Done(1, 9 + kMarks));
-  for (std::int64_t step = 10; step < 9 + kMarks; ++step) EXPECT_TRUE(ring_.Done(1, step));
-  EXPECT_EQ(ring_.memory().rank(1).cursor, 10 + kMarks);
+TEST_F(NodeCacheTest, StepsTooFarAheadAreRefused) {
+  EXPECT_FALSE(cache_.Done(1, 10 + kMarks));
+  EXPECT_TRUE(cache_.Done(1, 9 + kMarks));
+  for (std::int64_t step = 10; step < 9 + kMarks; ++step) EXPECT_TRUE(cache_.Done(1, step));
+  EXPECT_EQ(cache_.memory().rank(1).cursor, 10 + kMarks);
 }
 
-TEST_F(RingTest, WhoLeavesHoldsUpNobody) {
-  ring_.SkipTo(0, 50);
-  ring_.SkipTo(0, 40);  // never back
-  ring_.SkipTo(1, 60);
-  EXPECT_EQ(ring_.LowestStep(), 10);
-  ring_.Leave(2);
-  EXPECT_TRUE(ring_.HasLeft(2));
-  EXPECT_TRUE(ring_.Done(2, 11));
-  EXPECT_FALSE(ring_.HasLeft(0));
-  EXPECT_EQ(ring_.LowestStep(), 50);
+TEST_F(NodeCacheTest, WhoLeavesHoldsUpNobody) {
+  cache_.SkipTo(0, 50);
+  cache_.SkipTo(0, 40);  // never back
+  cache_.SkipTo(1, 60);
+  EXPECT_EQ(cache_.LowestStep(), 10);
+  cache_.Leave(2);
+  EXPECT_TRUE(cache_.HasLeft(2));
+  EXPECT_TRUE(cache_.Done(2, 11));
+  EXPECT_FALSE(cache_.HasLeft(0));
+  EXPECT_EQ(cache_.LowestStep(), 50);
 }
 
-TEST_F(RingTest, WorkersThatEndStepsAtOnceLoseNone) {
+TEST_F(NodeCacheTest, WorkersThatEndStepsAtOnceLoseNone) {
   constexpr int kWorkers = 4, kSteps = 2000;
   std::vector<std::thread> workers;
   for (int worker = 0; worker < kWorkers; ++worker) {
     workers.emplace_back([this, worker] {
       for (int i = worker; i < kSteps; i += kWorkers) {
-        while (!ring_.Done(0, 10 + i)) std::this_thread::yield();
+        while (!cache_.Done(0, 10 + i)) std::this_thread::yield();
       }
     });
   }
   for (std::thread& worker : workers) worker.join();
-  EXPECT_EQ(ring_.memory().rank(0).cursor, 10 + kSteps);
+  EXPECT_EQ(cache_.memory().rank(0).cursor, 10 + kSteps);
 }
 
-TEST_F(RingTest, ALoadIsNotYetThereThereAndOver) {
-  using Presence = Ring::Presence;
-  const std::int64_t later = 5 + ring_.memory().entries();  // with the same entry
-  EXPECT_EQ(ring_.Look(5), Presence::kNotYet);
-  ring_.Publish(5, 2);
-  EXPECT_EQ(ring_.Look(5), Presence::kThere);
-  EXPECT_EQ(ring_.Look(later), Presence::kNotYet);
-  ring_.Withdraw(5);
-  EXPECT_EQ(ring_.Look(5), Presence::kOver);
-  EXPECT_EQ(ring_.Look(later), Presence::kNotYet);
-  ring_.Publish(later, 1);
-  EXPECT_EQ(ring_.Look(5), Presence::kOver);
-  EXPECT_EQ(ring_.Look(later), Presence::kThere);
+TEST_F(NodeCacheTest, ALoadIsNotYetThereThereAndOver) {
+  using Presence = NodeCache::Presence;
+  const std::int64_t later = 5 + cache_.memory().entries();  // with the same entry
+  EXPECT_EQ(cache_.Look(5), Presence::kNotYet);
+  cache_.Publish(5, 2);
+  EXPECT_EQ(cache_.Look(5), Presence::kThere);
+  EXPECT_EQ(cache_.Look(later), Presence::kNotYet);
+  cache_.Withdraw(5);
+  EXPECT_EQ(cache_.Look(5), Presence::kOver);
+  EXPECT_EQ(cache_.Look(later), Presence::kNotYet);
+  cache_.Publish(later, 1);
+  EXPECT_EQ(cache_.Look(5), Presence::kOver);
+  EXPECT_EQ(cache_.Look(later), Presence::kThere);
 }
 
-TEST_F(RingTest, WhoWaitsIsWokenByItsLoad) {
+TEST_F(NodeCacheTest, WhoWaitsIsWokenByItsLoad) {
   std::thread rank([this] {
-    EXPECT_EQ(ring_.Await(7, 1, After(kLong)), Ring::Waited::kThere);
-    EXPECT_EQ(ring_.Await(39, 1, After(20ms)), Ring::Waited::kTimeout);
+    EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kThere);
+    EXPECT_EQ(cache_.Await(39, 1, After(20ms)), NodeCache::Arrival::kTimeout);
   });
   std::this_thread::sleep_for(30ms);
-  ring_.Publish(6, 0);
-  ring_.Publish(7, 1);
+  cache_.Publish(6, 0);
+  cache_.Publish(7, 1);
   rank.join();
-  EXPECT_GT(ring_.memory().rank(1).wait_ns, 40000000);
+  EXPECT_GT(cache_.memory().rank(1).wait_ns, 40000000);
 }
 
-TEST_F(RingTest, TheEndWakesWhoWaits) {
-  std::thread rank([this] { EXPECT_EQ(ring_.Await(7, 1, After(kLong)), Ring::Waited::kEnded); });
+TEST_F(NodeCacheTest, TheEndWakesWhoWaits) {
+  std::thread rank(
+      [this] { EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
   std::this_thread::sleep_for(20ms);
-  ring_.EndForAll(End::kRankDied, 2);
+  cache_.EndForAll(End::kRankDied, 2);
   rank.join();
-  ring_.EndForAll(End::kClosed, 0);
-  EXPECT_EQ(ring_.end(), End::kRankDied);  // the first reason
+  cache_.EndForAll(End::kClosed, 0);
+  EXPECT_EQ(cache_.end(), End::kRankDied);  // the first reason
 }
 
-TEST_F(RingTest, TheFirstFailureIsTold) {
-  ring_.Fail("the first one");
-  ring_.Fail("another");
-  EXPECT_EQ(ring_.failure(), "the first one");
-  EXPECT_EQ(ring_.end(), End::kFailed);
+TEST_F(NodeCacheTest, TheFirstFailureIsTold) {
+  cache_.Fail("the first one");
+  cache_.Fail("another");
+  EXPECT_EQ(cache_.failure(), "the first one");
+  EXPECT_EQ(cache_.end(), End::kFailed);
 }
 
-TEST_F(RingTest, AFailureIsToldWhole) {
+TEST_F(NodeCacheTest, AFailureIsToldWhole) {
   const std::string texts[] = {std::string(1500, 'a'), std::string(1500, 'b')};
   for (int time = 0; time < 300; ++time) {
-    Ring ring(RingMemory::Create({1, 1, 1, 1, 0}));
+    NodeCache cache(NodeCacheMemory::Create({1, 1, 1, 1, 0}));
     std::atomic<bool> has_begun{false};
-    std::string told;
+    std::string text;
     std::thread rank([&] {
       has_begun = true;
-      while (ring.end() == End::kNone) {
+      while (cache.end() == End::kNone) {
       }
-      told = ring.failure();
+      text = cache.failure();
     });
     while (!has_begun) {
     }
-    std::thread leader([&] { ring.Fail(texts[0]); });
-    ring.Fail(texts[1]);
-    leader.join();
+    std::thread reader([&] { cache.Fail(texts[0]); });
+    cache.Fail(texts[1]);
+    reader.join();
     rank.join();
-    ASSERT_TRUE(told == texts[0] || told == texts[1]) << told;
+    ASSERT_TRUE(text == texts[0] || text == texts[1]) << text;
   }
 }
 
-TEST_F(RingTest, AFailureThatIsTooLongIsCut) {
-  ring_.Fail(std::string(2 * Failure::kBytes, 'c'));
-  EXPECT_EQ(ring_.failure(), std::string(Failure::kBytes - 1, 'c'));
+TEST_F(NodeCacheTest, AFailureThatIsTooLongIsCut) {
+  cache_.Fail(std::string(2 * Failure::kBytes, 'c'));
+  EXPECT_EQ(cache_.failure(), std::string(Failure::kBytes - 1, 'c'));
 }
 
-TEST_F(RingTest, AFailureAfterTheEndIsNotItsReason) {
-  ring_.EndForAll(End::kRankDied, 2);
-  ring_.Fail("too late");
-  EXPECT_EQ(ring_.end(), End::kRankDied);
-  EXPECT_EQ(ring_.failure(), "");
+TEST_F(NodeCacheTest, AFailureAfterTheEndIsNotItsReason) {
+  cache_.EndForAll(End::kRankDied, 2);
+  cache_.Fail("too late");
+  EXPECT_EQ(cache_.end(), End::kRankDied);
+  EXPECT_EQ(cache_.failure(), "");
 }
 
-TEST_F(RingTest, TheEndOfOneProcessIsNotThatOfOthers) {
-  Ring other(RingMemory::Attach(Descriptor(dup(ring_.memory().file().number()))));
-  std::thread waits([&] { EXPECT_EQ(other.Await(7, 1, After(kLong)), Ring::Waited::kEnded); });
+TEST_F(NodeCacheTest, TheEndOfOneProcessIsNotThatOfOthers) {
+  NodeCache second(NodeCacheMemory::Attach(Descriptor(dup(cache_.memory().file().number()))));
+  std::thread waits(
+      [&] { EXPECT_EQ(second.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
   std::this_thread::sleep_for(20ms);
-  other.EndHere(End::kLeaderDied);
+  second.EndHere(End::kReaderDied);
   waits.join();
-  EXPECT_EQ(other.end(), End::kLeaderDied);
-  EXPECT_EQ(ring_.end(), End::kNone);
-  ring_.Publish(3, 2);
-  EXPECT_EQ(other.Look(3), Ring::Presence::kThere);  // it is the same memory
+  EXPECT_EQ(second.end(), End::kReaderDied);
+  EXPECT_EQ(cache_.end(), End::kNone);
+  cache_.Publish(3, 2);
+  EXPECT_EQ(second.Look(3), NodeCache::Presence::kThere);  // it is the same memory
 }
 
-TEST(RingMemoryTest, NothingButARingIsAttachedTo) {
-  const auto attach = [](int file) { RingMemory::Attach(Descriptor(file)); };
+TEST(NodeCacheMemoryTest, NothingButANodeCacheIsAttachedTo) {
+  const auto attach = [](int file) { NodeCacheMemory::Attach(Descriptor(file)); };
   const Descriptor zeros = NewSegmentFile(1 << 16);
   EXPECT_THROW(attach(dup(zeros.number())), std::invalid_argument);
   const Descriptor tiny = NewSegmentFile(10);
@@ -171,36 +173,36 @@ TEST(RingMemoryTest, NothingButARingIsAttachedTo) {
   const int unsealed = memfd_create("test", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(unsealed, 1 << 16), 0);
   EXPECT_THROW(attach(unsealed), std::system_error);
-  RingMemory forged = RingMemory::Create({1, 4, 5000, 100000, 0});
-  forged.header().shape.slots = 1 << 20;  // more than the memory has
+  NodeCacheMemory forged = NodeCacheMemory::Create({1, 4, 5000, 100000, 0});
+  forged.header().shape.buffers = 1 << 20;  // more than the memory has
   EXPECT_THROW(attach(dup(forged.file().number())), std::invalid_argument);
   forged.header().version = 99;
   EXPECT_THROW(attach(dup(forged.file().number())), std::invalid_argument);
 }
 
-TEST(RingMemoryTest, ImpossibleShapesAreRefused) {
+TEST(NodeCacheMemoryTest, ImpossibleShapesAreRefused) {
   const std::int64_t huge = std::int64_t{1} << 62;
   for (const Shape& shape : {Shape{0, 1, 1, 1, 0}, Shape{1, 0, 1, 1, 0}, Shape{1, 1, 0, 1, 0},
                              Shape{1, 1, 1, -1, 0}, Shape{1, 1, 1, 1, -1}, Shape{huge, 1, 1, 1, 0},
                              Shape{1, huge, 1, 1, 0}, Shape{1, 1, huge, 1, 0}}) {
-    EXPECT_THROW(RingMemory::Create(shape), std::invalid_argument);
+    EXPECT_THROW(NodeCacheMemory::Create(shape), std::invalid_argument);
   }
 }
 
-TEST(RingMemoryTest, PunchedPagesAreGivenBack) {
+TEST(NodeCacheMemoryTest, PunchedPagesAreGivenBack) {
   const std::int64_t page = PageBytes();
-  const RingMemory memory = RingMemory::Create({1, 3, 4 * page, 100 * page, 0});
+  const NodeCacheMemory memory = NodeCacheMemory::Create({1, 3, 4 * page, 100 * page, 0});
   const auto used = [&] {
     struct stat status;
     EXPECT_EQ(fstat(memory.file().number(), &status), 0);
     return status.st_blocks * 512 / page;
   };
-  std::fill_n(memory.slot(1), 4 * page, 'x');
+  std::fill_n(memory.buffer(1), 4 * page, 'x');
   const auto before = used();
   memory.Punch(1, page, 4 * page);
   EXPECT_EQ(used(), before - 3);
-  EXPECT_EQ(memory.slot(1)[page - 1], 'x');
-  EXPECT_EQ(memory.slot(1)[page], '\0');
+  EXPECT_EQ(memory.buffer(1)[page - 1], 'x');
+  EXPECT_EQ(memory.buffer(1)[page], '\0');
 }
 
 }  // namespace

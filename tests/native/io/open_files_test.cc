@@ -15,9 +15,9 @@ namespace io {
 namespace {
 
 int OpenDescriptors() {
-  int found = 0;
-  for (int number = 0; number < 1000; ++number) found += fcntl(number, F_GETFD) >= 0;
-  return found;
+  int count = 0;
+  for (int number = 0; number < 1000; ++number) count += fcntl(number, F_GETFD) >= 0;
+  return count;
 }
 
 TEST(OpenFiles, KeepsAFewAndTheLastUsed) {
@@ -35,10 +35,10 @@ TEST(OpenFiles, KeepsAFewAndTheLastUsed) {
 TEST(OpenFiles, OneThatIsHeldStaysOpen) {
   const TestFiles data(2, 10);
   OpenFiles files(data.Table(), 1);
-  const OpenFile held = files.Get(0);
+  const OpenFile file = files.Get(0);
   files.Get(1);
   char byte;
-  EXPECT_EQ(pread(held.descriptor->number(), &byte, 1, 3), 1);
+  EXPECT_EQ(pread(file.descriptor->number(), &byte, 1, 3), 1);
   EXPECT_EQ(byte, data.contents[0][3]);
 }
 

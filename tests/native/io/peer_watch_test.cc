@@ -41,7 +41,7 @@ TEST(PeerWatch, SeesThatAProcessWasKilled) {
 TEST(PeerWatch, EndsBeforeItsPeer) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-  const Descriptor own(ends[0]), other(ends[1]);
+  const Descriptor own(ends[0]), peer(ends[1]);
   std::atomic<int> ended{0};
   { const PeerWatch watch(own.number(), [&] { ++ended; }); }
   EXPECT_EQ(ended, 0);

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 
 #include <errno.h>
 
@@ -19,7 +19,7 @@ constexpr std::int64_t kBytes = 100000, kBlock = 4096;
 
 class ReadExtentTest : public testing::Test {
  protected:
-  // Reads [offset, offset + bytes) to `place` of the slot.
+  // Reads [offset, offset + bytes) to `place` of the chunk buffer.
   void Read(ExtentReader::Read how, std::int64_t offset, std::int64_t bytes, std::int64_t place) {
     ExtentReader reader(files_, *counters_, stop_, std::move(how));
     reader({0, offset, bytes, place}, slot_.data(), damages_);
@@ -94,7 +94,7 @@ TEST_F(ReadExtentTest, OpensAgainAfterAnError) {
     }
     return pread(file, to, bytes, offset);
   };
-  const OpenFile held = files_.Get(0);  // so that the new one has another number
+  const OpenFile file = files_.Get(0);  // so that the new one has another number
   Read(nfs, 0, 20000, 0);
   ExpectAsFile(0, 20000, 0);
   EXPECT_EQ(damages_.Of(0, kBytes), kGood);
@@ -125,10 +125,10 @@ class AskingTest : public testing::Test {
                           std::int64_t most_read = kLong) {
     Use(request, most_read);
     Damages damages{};
-    std::string slot(static_cast<std::size_t>(bytes), 'x');
-    (*reader_)({0, offset, bytes, 0}, slot.data(), damages);
+    std::string buffer(static_cast<std::size_t>(bytes), 'x');
+    (*reader_)({0, offset, bytes, 0}, buffer.data(), damages);
     EXPECT_EQ(damages.Of(0, bytes), kGood);
-    EXPECT_EQ(slot, data_.contents[0].substr(static_cast<std::size_t>(offset), slot.size()));
+    EXPECT_EQ(buffer, data_.contents[0].substr(static_cast<std::size_t>(offset), buffer.size()));
     return calls_;
   }
 
@@ -153,21 +153,21 @@ class AskingTest : public testing::Test {
   // (1) and (2) of what was done for an extent.
   static void ExpectAskedInOrder(const std::vector<Call>& calls, std::int64_t offset,
                                  std::int64_t bytes) {
-    std::int64_t asked = offset, read = offset;
+    std::int64_t request_end = offset, read = offset;
     for (const Call& call : calls) {
       if (call.asks) {
-        EXPECT_EQ(call.offset, asked);
-        asked += call.bytes;
-        EXPECT_TRUE(asked % kRequest == 0 || asked == offset + bytes) << asked;
+        EXPECT_EQ(call.offset, request_end);
+        request_end += call.bytes;
+        EXPECT_TRUE(request_end % kRequest == 0 || request_end == offset + bytes) << request_end;
         EXPECT_LE(call.bytes, kRequest);
-        EXPECT_LE(asked - read, ExtentReader::kAhead);
+        EXPECT_LE(request_end - read, ExtentReader::kAhead);
       } else {
         EXPECT_EQ(call.offset, read);
         read += call.bytes;
-        EXPECT_LE(read, asked);
+        EXPECT_LE(read, request_end);
       }
     }
-    EXPECT_EQ(asked, offset + bytes);
+    EXPECT_EQ(request_end, offset + bytes);
     EXPECT_EQ(read, offset + bytes);
   }
 
@@ -211,9 +211,9 @@ TEST_F(AskingTest, LongExtentsOfThreadsAreNotMixed) {
   for (std::int64_t i = 0; i < 3; ++i) {
     threads.emplace_back([this, i] {
       Damages damages{};
-      std::string slot(static_cast<std::size_t>(kEach - 12345), 'x');
-      const auto bytes = static_cast<std::int64_t>(slot.size());
-      (*reader_)({0, i * kEach, bytes, 0}, slot.data(), damages);
+      std::string buffer(static_cast<std::size_t>(kEach - 12345), 'x');
+      const auto bytes = static_cast<std::int64_t>(buffer.size());
+      (*reader_)({0, i * kEach, bytes, 0}, buffer.data(), damages);
       EXPECT_EQ(damages.Of(0, bytes), kGood);
     });
   }
@@ -235,13 +235,13 @@ TEST_F(AskingTest, AnErrorOrAStopLetsOthersGoOn) {
                      return -1;
                    },
                    [](int, off_t, off_t) {});
-  std::string slot(static_cast<std::size_t>(kLong), 'x');
+  std::string buffer(static_cast<std::size_t>(kLong), 'x');
   Damages damages{};
-  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  bad({0, 0, ExtentReader::kStep + 1, 0}, buffer.data(), damages);
   EXPECT_EQ(damages.Of(0, ExtentReader::kStep + 1), EIO);
-  bad({0, 0, ExtentReader::kStep + 1, 0}, slot.data(), damages);
+  bad({0, 0, ExtentReader::kStep + 1, 0}, buffer.data(), damages);
   stop_ = true;
-  (*reader_)({0, 0, kLong, 0}, slot.data(), damages);
+  (*reader_)({0, 0, kLong, 0}, buffer.data(), damages);
   EXPECT_TRUE(calls_.empty());
 }
 

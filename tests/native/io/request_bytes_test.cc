@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/io/files/request_bytes.h"
+#include "horovod_opt/csrc/io/files/open_files.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

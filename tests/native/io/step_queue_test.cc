@@ -10,8 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
-#include "horovod_opt/csrc/io/order/queue_numbers.h"
+#include "horovod_opt_io_abi.h"
 
 namespace horovod_opt {
 namespace io {
@@ -20,16 +19,16 @@ namespace {
 using namespace std::chrono_literals;
 using Event = StepQueue::Event;
 using Next = StepQueue::Next;
-using Asked = StepQueue::Asked;
+using AskResult = StepQueue::AskResult;
 
-// Steps of so many samples each, of one part; a step's weight is its number in the ring, and a
-// record's load too.
-StepGroup Group(std::int64_t ring_step, const std::vector<std::int64_t>& sizes) {
+// Steps of so many samples each, of one part; a step's weight is its number in the node cache, and
+// a record's load too.
+StepGroup Group(std::int64_t cache_step, const std::vector<std::int64_t>& sizes) {
   StepGroup group;
-  group.ring_step = ring_step;
+  group.cache_step = cache_step;
   std::int64_t samples = 0;
   for (const std::int64_t size : sizes) {
-    const std::int64_t step = ring_step + static_cast<std::int64_t>(group.ends.size());
+    const std::int64_t step = cache_step + static_cast<std::int64_t>(group.ends.size());
     samples += size;
     group.ends.push_back(samples);
     group.weights.push_back(static_cast<float>(step));
@@ -51,10 +50,10 @@ int FillAll(const QueuedStep& step, const std::int64_t*, Status* statuses, std::
   return HIO_OK;
 }
 
-// The number in the ring of the step that comes next; -1: there is none now.
+// The number in the node cache of the step that comes next; -1: there is none now.
 std::int64_t LookNow(StepQueue& queue) {
   QueuedStep step{};
-  return queue.Look(0ns, step) == Next::kStep ? step.ring_step() : -1;
+  return queue.Look(0ns, step) == Next::kStep ? step.cache_step() : -1;
 }
 
 // (1)
@@ -73,12 +72,12 @@ TEST(StepQueueTest, StepsComeInTheirOrderAndStayUntilTheyAreHandedOut) {
   EXPECT_EQ(LookNow(queue), 7);
   queue.HandOut();
   ASSERT_EQ(queue.Look(0ns, step), Next::kStep);
-  EXPECT_EQ(step.ring_step(), 8);
+  EXPECT_EQ(step.cache_step(), 8);
   EXPECT_EQ(step.samples, 0);
   EXPECT_EQ(step.first, 2);
   queue.HandOut();
   ASSERT_EQ(queue.Look(0ns, step), Next::kStep);
-  EXPECT_EQ(step.ring_step(), 20);
+  EXPECT_EQ(step.cache_step(), 20);
   EXPECT_EQ(step.group->loads[static_cast<std::size_t>(step.first)], 20);
   queue.HandOut();
   EXPECT_EQ(LookNow(queue), -1);
@@ -127,21 +126,21 @@ TEST(StepQueueTest, ThereIsRoomForFewGroups) {
 TEST(StepQueueTest, AnAnswerReachesItsQuestionOnly) {
   StepQueue queue(FillAll);
   StepAnswer answer;
-  ASSERT_EQ(queue.Ask(HIO_CLOSED, "", 0ns, answer), Asked::kTimeout);
+  ASSERT_EQ(queue.Ask(HIO_CLOSED, "", 0ns, answer), AskResult::kTimeout);
   const StepQuestion first = queue.question();
   LookNow(queue);  // gives up
   queue.Answer(first.number, {"the first one's", false, {}, 0, 0});
-  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), Asked::kTimeout);
+  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), AskResult::kTimeout);
   queue.Answer(first.number, {"the first one's", false, {}, 0, 0});
-  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), Asked::kTimeout);
+  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), AskResult::kTimeout);
   const StepQuestion second = queue.question();
   EXPECT_EQ(second.code, HIO_OVER);
   queue.Answer(second.number, {"the second one's", true, {}, 0, 0});
-  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), Asked::kAnswered);
+  ASSERT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), AskResult::kAnswered);
   EXPECT_EQ(answer.error, "the second one's");
   EXPECT_TRUE(answer.is_input_error);
   // It is used up.
-  EXPECT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), Asked::kTimeout);
+  EXPECT_EQ(queue.Ask(HIO_OVER, "", 0ns, answer), AskResult::kTimeout);
 }
 
 // (5)
@@ -149,8 +148,8 @@ TEST(StepQueueTest, AQuestionComesBeforeRoom) {
   StepQueue queue(FillAll);
   StepAnswer answer;
   EXPECT_EQ(queue.Wait(), Event::kRoom);
-  ASSERT_EQ(queue.Ask(HIO_FAILED, "what it was", 0ns, answer), Asked::kTimeout);
-  EXPECT_EQ(queue.Wait(), Event::kAsked);
+  ASSERT_EQ(queue.Ask(HIO_FAILED, "what it was", 0ns, answer), AskResult::kTimeout);
+  EXPECT_EQ(queue.Wait(), Event::kQuestion);
   const StepQuestion question = queue.question();
   EXPECT_EQ(question.text, "what it was");
   queue.Answer(question.number, {});
@@ -170,12 +169,12 @@ TEST(StepQueueTest, AQuestionAboutBadRecordsSaysWhichAndOfWhichStep) {
   std::int64_t begin = 0;
   ASSERT_EQ(queue.Take(nullptr, begin, 0ns), HIO_OK);
   StepAnswer answer;
-  ASSERT_EQ(queue.Ask(HIO_OK, "", 0ns, answer), Asked::kTimeout);
+  ASSERT_EQ(queue.Ask(HIO_OK, "", 0ns, answer), AskResult::kTimeout);
   const StepQuestion question = queue.question();
   EXPECT_EQ(question.step, 1);
   EXPECT_EQ(question.statuses, (std::vector<Status>{kGood, kChecksum, kGood}));
   queue.Answer(question.number, {"", false, {1, 0, 1}, 2, 0.5f});
-  ASSERT_EQ(queue.Ask(HIO_OK, "", 0ns, answer), Asked::kAnswered);
+  ASSERT_EQ(queue.Ask(HIO_OK, "", 0ns, answer), AskResult::kAnswered);
   EXPECT_EQ(answer.is_good, (std::vector<std::uint8_t>{1, 0, 1}));
   EXPECT_EQ(answer.size, 2);
 }
@@ -223,7 +222,7 @@ TEST(StepQueueTest, AnExceptionEndsTheTaking) {
 
 // (7)
 TEST(StepQueueTest, StopWakesWhoeverWaits) {
-  StepQueue empty(FillAll), full(FillAll), asked(FillAll);
+  StepQueue empty(FillAll), full(FillAll), questioned(FillAll);
   for (std::size_t i = 0; i < StepQueue::kGroups; ++i) {
     full.Add(Group(static_cast<std::int64_t>(i), {1}));
   }
@@ -232,13 +231,13 @@ TEST(StepQueueTest, StopWakesWhoeverWaits) {
     QueuedStep step{};
     EXPECT_EQ(empty.Look(1h, step), Next::kStopped);
   });
-  threads.emplace_back([&] { EXPECT_EQ(full.Wait(), Event::kStopped); });
+  threads.emplace_back([&] { EXPECT_EQ(full.Wait(), Event::kStop); });
   threads.emplace_back([&] {
     StepAnswer answer;
-    EXPECT_EQ(asked.Ask(HIO_CLOSED, "", 1h, answer), Asked::kStopped);
+    EXPECT_EQ(questioned.Ask(HIO_CLOSED, "", 1h, answer), AskResult::kStopped);
   });
   std::this_thread::sleep_for(20ms);
-  for (StepQueue* const queue : {&empty, &full, &asked}) queue->Stop();
+  for (StepQueue* const queue : {&empty, &full, &questioned}) queue->Stop();
   for (std::thread& thread : threads) thread.join();
   std::int64_t begin = 0;
   EXPECT_EQ(full.Take(nullptr, begin, 1h), HIO_CLOSED);
@@ -316,15 +315,15 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
         [&](const QueuedStep& step, const std::int64_t*, Status* statuses, std::int64_t& begin,
             std::chrono::nanoseconds) {
           EXPECT_TRUE(is_ring_there);
-          if (begin < step.samples) statuses[begin] = step.ring_step() % 7 == 3 ? kChanged : kGood;
+          if (begin < step.samples) statuses[begin] = step.cache_step() % 7 == 3 ? kChanged : kGood;
           if (begin < step.samples) ++begin;
           return begin < step.samples ? HIO_TIMEOUT : HIO_OK;
         });
     constexpr std::int64_t kSteps = 60;
     std::thread feeder([queue] {
       std::int64_t added = 0;
-      for (Event event; (event = queue->Wait()) != Event::kStopped;) {
-        if (event == Event::kAsked) {
+      for (Event event; (event = queue->Wait()) != Event::kStop;) {
+        if (event == Event::kQuestion) {
           const StepQuestion question = queue->question();
           queue->Answer(question.number,
                         {question.code == HIO_OK ? "" : "it is over", false, {}, question.step, 0});
@@ -336,7 +335,7 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
         }
       }
     });
-    std::int64_t taken = 0;
+    std::int64_t count = 0;
     bool is_detached = false;
     std::thread taker([&, queue] {
       std::mt19937 random(round);
@@ -345,17 +344,17 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
         const Next next = queue->Look(1ms, step);
         if (next == Next::kTimeout) continue;
         if (next != Next::kStep) return;
-        ASSERT_EQ(step.ring_step(), taken);
+        ASSERT_EQ(step.cache_step(), count);
         std::int64_t begin = 0;
         int code;
         while ((code = queue->Take(nullptr, begin, 1ms)) == HIO_TIMEOUT) continue;
         if (random() % 8 == 0) continue;  // gives up, and looks again
-        if (code != HIO_OK || step.ring_step() % 7 == 3) {
+        if (code != HIO_OK || step.cache_step() % 7 == 3) {
           StepAnswer answer;
-          Asked asked;
-          while ((asked = queue->Ask(code, "", 1ms, answer)) == Asked::kTimeout) continue;
-          if (asked == Asked::kStopped) return;
-          ASSERT_EQ(answer.size, taken);
+          AskResult result;
+          while ((result = queue->Ask(code, "", 1ms, answer)) == AskResult::kTimeout) continue;
+          if (result == AskResult::kStopped) return;
+          ASSERT_EQ(answer.size, count);
           if (code != HIO_OK) {
             ASSERT_EQ(answer.error, "it is over");
             is_detached = true;
@@ -363,7 +362,7 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
           }
         }
         queue->HandOut();
-        ++taken;
+        ++count;
       }
     });
     std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
@@ -373,9 +372,9 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
     }
     if (round % 3 == 2) queue->Stop();
     taker.join();
-    EXPECT_EQ(queue->handed_out(), taken);
-    if (round % 3 == 0) EXPECT_EQ(taken, kSteps);
-    if (round % 3 == 1) EXPECT_TRUE(is_detached || taken == kSteps);
+    EXPECT_EQ(queue->handed_out(), count);
+    if (round % 3 == 0) EXPECT_EQ(count, kSteps);
+    if (round % 3 == 1) EXPECT_TRUE(is_detached || count == kSteps);
     queue->Stop();
     feeder.join();
   }

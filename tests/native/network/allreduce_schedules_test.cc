@@ -32,9 +32,9 @@ struct Job {
         if (at[self] == schedules[self].steps.size()) continue;
         const Step& step = schedules[self].steps[at[self]];
         if (!sent[self] && step.to != Step::kNobody) {
-          on_their_way[{self, step.to}].emplace_back(held[self].begin() + step.sent.begin,
-                                                     held[self].begin() + step.sent.end);
-          bytes += step.sent.end - step.sent.begin;
+          on_their_way[{self, step.to}].emplace_back(held[self].begin() + step.outgoing.begin,
+                                                     held[self].begin() + step.outgoing.end);
+          bytes += step.outgoing.end - step.outgoing.begin;
         }
         sent[self] = true;
         if (step.from != Step::kNobody) {
@@ -43,9 +43,9 @@ struct Job {
           const Pieces message = coming.front();
           coming.pop_front();
           EXPECT_EQ(message.size(),
-                    static_cast<std::size_t>(step.received.end - step.received.begin));
+                    static_cast<std::size_t>(step.incoming.end - step.incoming.begin));
           for (std::size_t i = 0; i < message.size(); ++i) {
-            auto& own = held[self][step.received.begin + i];
+            auto& own = held[self][step.incoming.begin + i];
             if (!step.adds) own.clear();
             own.insert(message[i].begin(), message[i].end());
           }
@@ -107,8 +107,8 @@ TEST_P(Schedules, NeighboursAreThoseWhoAreSentToOrReceivedFrom) {
   for (int self = 0; self < members; ++self) {
     const auto own = Neighbours(members, self);
     most = std::max(most, static_cast<int>(own.size()));
-    for (int other : own) {
-      const auto back = Neighbours(members, other);
+    for (int neighbour : own) {
+      const auto back = Neighbours(members, neighbour);
       EXPECT_TRUE(std::binary_search(back.begin(), back.end(), self));
     }
   }

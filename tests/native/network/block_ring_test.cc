@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
@@ -64,8 +64,9 @@ class Memory {
       ForEach(owner, [&](std::size_t place) {
         if (kind == Kind::kReduceScatter || owner == self) own[place] = Value(self, place, ring);
         all[place] = 0;
-        for (int one = 0; one < members; ++one) {
-          if (kind == Kind::kReduceScatter || one == owner) all[place] += Value(one, place, ring);
+        for (int member = 0; member < members; ++member) {
+          if (kind == Kind::kReduceScatter || member == owner)
+            all[place] += Value(member, place, ring);
         }
       });
     }
@@ -142,8 +143,8 @@ TEST_P(BlockRingMembers, EveryMemberGetsWhatItHasTo) {
 }
 
 // As calls do it: a word of each member, then the ring in the same channels, begun by the thread
-// that ends the exchange; many of them, in another order on each member.
-TEST_P(BlockRingMembers, ManyAfterTheirExchangesInAnyOrder) {
+// that ends the allreduce; many of them, in another order on each member.
+TEST_P(BlockRingMembers, ManyAfterTheirAllreducesInAnyOrder) {
   constexpr int kRings = 12;
   Loopback net;
   OnRanks(members(), [&](int self) {
@@ -151,7 +152,7 @@ TEST_P(BlockRingMembers, ManyAfterTheirExchangesInAnyOrder) {
     std::vector<std::unique_ptr<Memory>> memories;
     std::atomic<int> ended{0};
     {
-      Exchanges exchanges(std::move(end), self % 3 == 0 ? 0 : 1 << 20, [] {}, [] {});
+      ProgressEngine engine(std::move(end), self % 3 == 0 ? 0 : 1 << 20, [] {}, [] {});
       std::vector<int> order(kRings);
       std::iota(order.begin(), order.end(), 0);
       std::minstd_rand random(static_cast<unsigned>(self) + 7);
@@ -162,20 +163,20 @@ TEST_P(BlockRingMembers, ManyAfterTheirExchangesInAnyOrder) {
       for (int ring : order) {
         const auto words = std::make_shared<Words>(members());
         (*words)[self] = 1;
-        const int channels = ring * BlockRing::kWindow;
-        exchanges.Begin(std::make_unique<Exchange>(
+        const int channels = ring * BlockRing::kChannels;
+        engine.Begin(std::make_unique<NonblockingAllreduce>(
             members(), self, channels, ring + 1,
-            ExchangedWords(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>),
-            [&, words, ring, channels](Exchange::Outcome outcome) {
-              EXPECT_EQ(outcome, Exchange::Outcome::kDone);
+            AllreduceDataOf(words, &elementwise::Reduce<std::uint64_t, elementwise::Sum>),
+            [&, words, ring, channels](NonblockingAllreduce::Outcome outcome) {
+              EXPECT_EQ(outcome, NonblockingAllreduce::Outcome::kDone);
               EXPECT_EQ(*words, Words(members(), 1));
-              exchanges.Begin(Ring(*memories[ring], self, channels, [&] { ++ended; }));
+              engine.Begin(Ring(*memories[ring], self, channels, [&] { ++ended; }));
             },
-            Exchange::Sizes()));
+            NonblockingAllreduce::Sizes()));
         if (random() % 2 == 0) std::this_thread::yield();
       }
       while (ended < kRings) {
-        ASSERT_EQ(exchanges.Failure(), "");
+        ASSERT_EQ(engine.Failure(), "");
         std::this_thread::yield();
       }
     }
@@ -186,8 +187,7 @@ TEST_P(BlockRingMembers, ManyAfterTheirExchangesInAnyOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Members, BlockRingMembers,
                          testing::Combine(testing::Values(2, 3, 4, 5, 8),
-                                          testing::Values(Kind::kAllgather,
-                                                          Kind::kReduceScatter)));
+                                          testing::Values(Kind::kAllgather, Kind::kReduceScatter)));
 
 }  // namespace
 }  // namespace horovod_opt

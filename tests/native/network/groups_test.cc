@@ -119,18 +119,18 @@ void ExpectConsistent(const std::vector<int>& node_of, int most) {
     ASSERT_EQ(own.all.at(own.group * size + own.index), static_cast<int>(rank));
     std::vector<int> met(count);
     for (const int member : own.ranks) {
-      const Groups& other = all.at(member);
+      const Groups& peer = all.at(member);
       ASSERT_EQ(node_of[member], node_of[rank]);
-      ASSERT_EQ(other.ranks, own.ranks);
-      ASSERT_EQ(other.group, own.group);
-      for (const int counterpart : other.cross) ++met.at(counterpart);
+      ASSERT_EQ(peer.ranks, own.ranks);
+      ASSERT_EQ(peer.group, own.group);
+      for (const int counterpart : peer.cross) ++met.at(counterpart);
     }
     ASSERT_EQ(met, std::vector<int>(count, 1)) << "each rank is in the list of one index";
     for (std::size_t group = 0; group < own.cross.size(); ++group) {
-      const Groups& other = all.at(own.cross[group]);
-      ASSERT_EQ(other.cross, own.cross);
-      ASSERT_EQ(other.index, own.index);
-      ASSERT_EQ(other.group, static_cast<int>(group));
+      const Groups& peer = all.at(own.cross[group]);
+      ASSERT_EQ(peer.cross, own.cross);
+      ASSERT_EQ(peer.index, own.index);
+      ASSERT_EQ(peer.group, static_cast<int>(group));
     }
   }
 }

@@ -42,7 +42,7 @@ class Loopback {
         net_.used_.insert(channel);
       }
       operation.done = false;
-      wanted_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
+      receives_.push_back({from, channel, static_cast<char*>(data), capacity, &operation});
     }
 
     // Ends few of what could be ended, at random.
@@ -51,13 +51,14 @@ class Loopback {
       for (;;) {
         if (net_.broken_) throw std::runtime_error("broken");
         bool any = false, more = false;
-        for (std::size_t i = 0; i < wanted_.size(); ++i) {
-          const Wanted one = wanted_[i];
+        for (std::size_t i = 0; i < receives_.size(); ++i) {
+          const PostedReceive receive = receives_[i];
           bool first = true;  // of its channel
           for (std::size_t j = 0; j < i; ++j) {
-            if (wanted_[j].from == one.from && wanted_[j].channel == one.channel) first = false;
+            if (receives_[j].from == receive.from && receives_[j].channel == receive.channel)
+              first = false;
           }
-          auto& queue = net_.queues_[{one.from, self_, one.channel}];
+          auto& queue = net_.queues_[{receive.from, self_, receive.channel}];
           if (!first || queue.empty()) continue;
           if (random_() % 3 == 0) {
             more = true;
@@ -65,13 +66,13 @@ class Loopback {
           }
           const std::vector<char> message = std::move(queue.front().data);
           queue.pop_front();
-          ++net_.received_[{one.from, self_, one.channel}];
-          one.operation->bytes = static_cast<std::int64_t>(message.size());
+          ++net_.received_[{receive.from, self_, receive.channel}];
+          receive.operation->bytes = static_cast<std::int64_t>(message.size());
           std::memcpy(
-              one.data, message.data(),
-              std::min<std::size_t>(message.size(), static_cast<std::size_t>(one.capacity)));
-          one.operation->done = true;
-          wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
+              receive.data, message.data(),
+              std::min<std::size_t>(message.size(), static_cast<std::size_t>(receive.capacity)));
+          receive.operation->done = true;
+          receives_.erase(receives_.begin() + static_cast<std::ptrdiff_t>(i--));
           any = true;
         }
         // Some messages are on their way until they are received, others no longer than this.
@@ -106,12 +107,14 @@ class Loopback {
       net_.changed_.notify_all();
     }
 
-    bool MustStay() const override { return must_stay_ && !(wanted_.empty() && sending_.empty()); }
+    bool MustStay() const override {
+      return must_stay_ && !(receives_.empty() && sending_.empty());
+    }
 
     bool rendezvous = false;  // a message is sent only when it is received
 
    private:
-    struct Wanted {
+    struct PostedReceive {
       int from, channel;
       char* data;
       std::int64_t capacity;
@@ -127,7 +130,7 @@ class Loopback {
     const int self_;
     const bool must_stay_;
     std::minstd_rand random_;
-    std::vector<Wanted> wanted_;
+    std::vector<PostedReceive> receives_;
     std::vector<Sending> sending_;
     bool woken_ = false;
   };
@@ -147,9 +150,9 @@ class Loopback {
   // Messages that nobody has received.
   std::size_t Left() {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::size_t left = 0;
-    for (const auto& [channel, queue] : queues_) left += queue.size();
-    return left;
+    std::size_t count = 0;
+    for (const auto& [channel, queue] : queues_) count += queue.size();
+    return count;
   }
 
  private:

@@ -1,4 +1,4 @@
-// Exchanges of several members, begun in another order on each; ThreadSanitizer looks on.
+// ProgressEngine of several members, begun in another order on each; ThreadSanitizer looks on.
 #include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
-#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
@@ -21,11 +21,11 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 const Arithmetic kLongs{8, &elementwise::Reduce<std::int64_t, elementwise::Sum>, nullptr};
 constexpr std::int64_t kNumber = sizeof(std::int64_t);
-// The first chunk of an exchange is doubled, the others go round a ring.
-constexpr Exchange::Sizes kSizes{1 << 10, 40 << 10};
+// The first chunk of an allreduce is doubled, the others go round a ring.
+constexpr NonblockingAllreduce::Sizes kSizes{1 << 10, 40 << 10};
 
 // What a member gives is read while it is sent, and never written before all is known.
-ExchangedData DataOf(Numbers& values, Numbers& sums) {
+AllreduceData DataOf(Numbers& values, Numbers& sums) {
   const auto bytes = static_cast<std::int64_t>(values.size()) * kNumber;
   return {bytes,
           kLongs,
@@ -43,16 +43,16 @@ constexpr std::int64_t kFactor = 3;
 
 // The sums are multiplied. The numbers lie in memory that messages may use, a copy of them in place
 // of the sums, or nowhere; `memory` says which.
-ExchangedData ScaledDataOf(Numbers& values, Numbers& sums, int memory) {
-  ExchangedData data = DataOf(values, sums);
+AllreduceData ScaledDataOf(Numbers& values, Numbers& sums, int memory) {
+  AllreduceData data = DataOf(values, sums);
   data.scale = [](char* from, std::int64_t bytes) {
     auto* const numbers = reinterpret_cast<std::int64_t*>(from);
-    std::for_each(numbers, numbers + bytes / kNumber, [](auto& one) { one *= kFactor; });
+    std::for_each(numbers, numbers + bytes / kNumber, [](auto& number) { number *= kFactor; });
   };
   if (memory == 0) return data;
   if (memory == 1) sums = values;
   const Numbers& in = memory == 1 ? sums : values;
-  data.place = [&in, &sums](std::int64_t begin, std::int64_t) -> ExchangedData::Place {
+  data.place = [&in, &sums](std::int64_t begin, std::int64_t) -> AllreduceData::Place {
     return {reinterpret_cast<const char*>(in.data()) + begin,
             reinterpret_cast<char*>(sums.data()) + begin};
   };
@@ -73,8 +73,8 @@ Numbers ValuesOf(int member, int bucket, int iteration, std::int64_t size) {
 Numbers SumsOf(int members, int bucket, int iteration, std::int64_t size) {
   Numbers sums(static_cast<std::size_t>(size), 0);
   for (int member = 0; member < members; ++member) {
-    const Numbers one = ValuesOf(member, bucket, iteration, size);
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += one[i];
+    const Numbers values = ValuesOf(member, bucket, iteration, size);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
   }
   return sums;
 }
@@ -95,8 +95,7 @@ void Train(int members, int self, std::unique_ptr<Transport> transport, int iter
   std::atomic<int> over{0};
   std::vector<Numbers> values(kBuckets), sums(kBuckets);
   const std::int64_t memory = self % 2 == 0 ? 0 : 64 << 20;  // another one on each
-  Exchanges exchanges(
-      std::move(transport), memory, [] {}, [] {});
+  ProgressEngine engine(std::move(transport), memory, [] {}, [] {});
   for (int iteration = 0; iteration < iterations; ++iteration) {
     std::vector<int> order(kBuckets);
     std::iota(order.begin(), order.end(), 0);
@@ -106,32 +105,32 @@ void Train(int members, int self, std::unique_ptr<Transport> transport, int iter
       values[bucket] = ValuesOf(self, bucket, iteration, SizeOf(bucket));
       sums[bucket].assign(values[bucket].size(), -1);
       const auto tag = static_cast<std::uint64_t>(iteration * kBuckets + bucket);
-      exchanges.Begin(std::make_unique<Exchange>(
-          members, self, bucket * Exchange::kWindow, tag,
+      engine.Begin(std::make_unique<NonblockingAllreduce>(
+          members, self, bucket * NonblockingAllreduce::kChannels, tag,
           ScaledDataOf(values[bucket], sums[bucket], (self + bucket / 3 + iteration) % 3),
-          [&over](Exchange::Outcome outcome) {
-            EXPECT_EQ(outcome, Exchange::Outcome::kDone);
+          [&over](NonblockingAllreduce::Outcome outcome) {
+            EXPECT_EQ(outcome, NonblockingAllreduce::Outcome::kDone);
             ++over;
           },
           kSizes));
       if (random() % 4 == 0) std::this_thread::yield();
     }
     while (over < kBuckets) {
-      ASSERT_EQ(exchanges.Failure(), "");
+      ASSERT_EQ(engine.Failure(), "");
       std::this_thread::yield();
     }
     for (int bucket = 0; bucket < kBuckets; ++bucket) {
       Numbers expected = SumsOf(members, bucket, iteration, SizeOf(bucket));
-      for (std::int64_t& one : expected) one *= kFactor;
+      for (std::int64_t& number : expected) number *= kFactor;
       ASSERT_EQ(values[bucket], ValuesOf(self, bucket, iteration, SizeOf(bucket)));
       ASSERT_EQ(sums[bucket], expected) << "bucket " << bucket << ", iteration " << iteration;
     }
   }
 }
 
-class ExchangeMembers : public testing::TestWithParam<int> {};
+class AllreduceMembers : public testing::TestWithParam<int> {};
 
-TEST_P(ExchangeMembers, AnyOrderOfBeginningComesToItsEnd) {
+TEST_P(AllreduceMembers, AnyOrderOfBeginningComesToItsEnd) {
   Loopback net;
   const int members = GetParam();
   OnRanks(members, [&](int self) {
@@ -141,7 +140,7 @@ TEST_P(ExchangeMembers, AnyOrderOfBeginningComesToItsEnd) {
   EXPECT_EQ(net.Left(), 0u);
 }
 
-TEST_P(ExchangeMembers, AlsoIfAMessageIsSentOnlyWhenItIsReceived) {
+TEST_P(AllreduceMembers, AlsoIfAMessageIsSentOnlyWhenItIsReceived) {
   Loopback net;
   const int members = GetParam();
   OnRanks(members, [&](int self) {
@@ -171,93 +170,92 @@ std::vector<std::unique_ptr<TcpTransport>> ConnectedByTcp(int members) {
   return transports;
 }
 
-TEST_P(ExchangeMembers, OverTcp) {
+TEST_P(AllreduceMembers, OverTcp) {
   auto transports = ConnectedByTcp(GetParam());
   OnRanks(GetParam(), [&](int self) { Train(GetParam(), self, std::move(transports[self]), 4); });
 }
 
 // Each rings on what it hears of for the first time: all hear of it, among messages or alone.
-TEST_P(ExchangeMembers, ARingReachesAll) {
-  constexpr std::uint64_t kRings = 50;
+TEST_P(AllreduceMembers, ARingReachesAll) {
+  constexpr std::uint64_t kSignals = 50;
   const int members = GetParam();
   auto transports = ConnectedByTcp(members);
-  std::atomic<int> told{0};
+  std::atomic<int> done{0};
   OnRanks(members, [&](int self) {
-    std::atomic<Exchanges*> own{nullptr};
-    std::atomic<std::uint64_t> heard{0};
+    std::atomic<ProgressEngine*> own{nullptr};
+    std::atomic<std::uint64_t> greatest{0};
     const auto hear = [&](std::uint64_t number) {
       while (own == nullptr) std::this_thread::yield();
-      if (number <= heard) return;
-      heard = number;
-      own.load()->Ring(number);
+      if (number <= greatest) return;
+      greatest = number;
+      own.load()->Signal(number);
     };
-    Exchanges exchanges(
-        std::move(transports[self]), 0, [] {}, [] {}, hear);
-    own = &exchanges;
+    ProgressEngine engine(std::move(transports[self]), 0, [] {}, [] {}, hear);
+    own = &engine;
     Numbers values = ValuesOf(self, 0, 0, SizeOf(7)), sums(values.size());
     std::atomic<bool> summed{false};
-    exchanges.Begin(std::make_unique<Exchange>(
-        members, self, 0, 1, DataOf(values, sums), [&](Exchange::Outcome) { summed = true; },
-        kSizes));
-    for (std::uint64_t number = 1; number <= kRings; ++number) {
-      if (static_cast<int>(number) % members == self) exchanges.Ring(number);
-      // What a member rings with has not been heard by it, or has come back by now.
-      while (heard < number && static_cast<int>(number) % members != self) {
-        ASSERT_EQ(exchanges.Failure(), "");
+    engine.Begin(std::make_unique<NonblockingAllreduce>(
+        members, self, 0, 1, DataOf(values, sums),
+        [&](NonblockingAllreduce::Outcome) { summed = true; }, kSizes));
+    for (std::uint64_t number = 1; number <= kSignals; ++number) {
+      if (static_cast<int>(number) % members == self) engine.Signal(number);
+      // What a member signals has not been heard by it, or has come back by now.
+      while (greatest < number && static_cast<int>(number) % members != self) {
+        ASSERT_EQ(engine.Failure(), "");
         std::this_thread::yield();
       }
     }
     while (!summed) std::this_thread::yield();
     EXPECT_EQ(sums, SumsOf(members, 0, 0, SizeOf(7)));
-    ++told;
-    while (told < members) std::this_thread::yield();
+    ++done;
+    while (done < members) std::this_thread::yield();
   });
 }
 
 // Nobody waits for a ring: that a neighbour is gone is no failure yet.
-TEST(ExchangesRing, AMemberThatIsGoneIsNotTold) {
+TEST(ProgressEngineSignal, AMemberThatIsGoneIsNotTold) {
   auto transports = ConnectedByTcp(3);
   transports[2].reset();
-  std::atomic<std::uint64_t> heard{0};
-  Exchanges first(
-      std::move(transports[0]), 0, [] {}, [] {});
-  Exchanges second(
-      std::move(transports[1]), 0, [] {}, [] {}, [&](std::uint64_t number) { heard = number; });
+  std::atomic<std::uint64_t> greatest{0};
+  ProgressEngine first(std::move(transports[0]), 0, [] {}, [] {});
+  ProgressEngine second(
+      std::move(transports[1]), 0, [] {}, [] {}, [&](std::uint64_t number) { greatest = number; });
   for (std::uint64_t number = 1; number <= 20; ++number) {
-    first.Ring(number);
-    while (heard < number) {
+    first.Signal(number);
+    while (greatest < number) {
       ASSERT_EQ(first.Failure() + second.Failure(), "");
       std::this_thread::yield();
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, ExchangeMembers, testing::Values(2, 3, 4, 5, 8, 17));
+INSTANTIATE_TEST_SUITE_P(Members, AllreduceMembers, testing::Values(2, 3, 4, 5, 8, 17));
 
 class TwoMembers : public testing::Test {
  protected:
-  // What both are told of an exchange that they do not mean alike.
-  std::vector<Exchange::Outcome> Differ(std::int64_t first, std::int64_t second,
-                                        std::uint64_t tag_of_second, int members = 2) {
+  // What both are told of an allreduce that they do not mean alike.
+  std::vector<NonblockingAllreduce::Outcome> Differ(std::int64_t first, std::int64_t second,
+                                                    std::uint64_t tag_of_second, int members = 2) {
     Loopback net;
-    std::vector<Exchange::Outcome> outcomes(members);
+    std::vector<NonblockingAllreduce::Outcome> outcomes(members);
     OnRanks(members, [&](int self) {
       Loopback::End end(net, self, static_cast<unsigned>(self) + 3);
       BufferPool buffers(0);
       Numbers values(static_cast<std::size_t>(self == 1 ? second : first), 1);
       Numbers sums(values.size(), -1);
-      Exchange exchange(
+      NonblockingAllreduce allreduce(
           members, self, 0, self == 1 ? tag_of_second : 1, DataOf(values, sums),
-          [&](Exchange::Outcome outcome) { outcomes[self] = outcome; }, kSizes);
-      while (!exchange.Advance(end, buffers)) end.Progress(Transport::Clock::time_point::max());
-      if (outcomes[self] == Exchange::Outcome::kDiffers) {
+          [&](NonblockingAllreduce::Outcome outcome) { outcomes[self] = outcome; }, kSizes);
+      while (!allreduce.Advance(end, buffers)) end.Progress(Transport::Clock::time_point::max());
+      if (outcomes[self] == NonblockingAllreduce::Outcome::kDiffers) {
         EXPECT_EQ(sums, Numbers(values.size(), -1)) << "nothing may be written";
       }
     });
     return outcomes;
   }
-  static std::vector<Exchange::Outcome> AllDiffer(int members) {
-    return std::vector<Exchange::Outcome>(members, Exchange::Outcome::kDiffers);
+  static std::vector<NonblockingAllreduce::Outcome> AllDiffer(int members) {
+    return std::vector<NonblockingAllreduce::Outcome>(members,
+                                                      NonblockingAllreduce::Outcome::kDiffers);
   }
 };
 
@@ -277,7 +275,7 @@ TEST_F(TwoMembers, AnotherSizeIsADifference) {
 }
 
 // Each member in turn takes it back; nothing is left on the way, so the next one goes well.
-TEST(ExchangeTakenBack, AllMembersTakeItBackAndTheNextOneGoesWell) {
+TEST(AllreduceTakenBack, AllMembersTakeItBackAndTheNextOneGoesWell) {
   for (int members : {2, 3, 5, 8}) {
     for (int taker = 0; taker < members; ++taker) {
       Loopback net;
@@ -286,23 +284,24 @@ TEST(ExchangeTakenBack, AllMembersTakeItBackAndTheNextOneGoesWell) {
         BufferPool buffers(0);
         const auto size = 3 * kSizes.chunk / kNumber;
         Numbers values = ValuesOf(self, 0, 0, size), sums(values.size(), -1);
-        auto outcome = Exchange::Outcome::kDone;
-        const auto ended = [&](Exchange::Outcome with) { outcome = with; };
-        const auto go = [&](Exchange& exchange) {
-          while (!exchange.Advance(end, buffers)) end.Progress(Transport::Clock::time_point::max());
+        auto outcome = NonblockingAllreduce::Outcome::kDone;
+        const auto ended = [&](NonblockingAllreduce::Outcome with) { outcome = with; };
+        const auto go = [&](NonblockingAllreduce& allreduce) {
+          while (!allreduce.Advance(end, buffers))
+            end.Progress(Transport::Clock::time_point::max());
         };
         if (self == taker) {
-          Exchange exchange(members, self, 0, size * kNumber, ended, kSizes);
-          go(exchange);
+          NonblockingAllreduce allreduce(members, self, 0, size * kNumber, ended, kSizes);
+          go(allreduce);
         } else {
-          Exchange exchange(members, self, 0, 1, DataOf(values, sums), ended, kSizes);
-          go(exchange);
+          NonblockingAllreduce allreduce(members, self, 0, 1, DataOf(values, sums), ended, kSizes);
+          go(allreduce);
         }
-        EXPECT_EQ(outcome, Exchange::Outcome::kTakenBack);
+        EXPECT_EQ(outcome, NonblockingAllreduce::Outcome::kTakenBack);
         EXPECT_EQ(sums, Numbers(values.size(), -1));
-        Exchange next(members, self, 0, 2, DataOf(values, sums), ended, kSizes);
+        NonblockingAllreduce next(members, self, 0, 2, DataOf(values, sums), ended, kSizes);
         go(next);
-        EXPECT_EQ(outcome, Exchange::Outcome::kDone);
+        EXPECT_EQ(outcome, NonblockingAllreduce::Outcome::kDone);
         EXPECT_EQ(sums, SumsOf(members, 0, 0, size));
       });
       EXPECT_EQ(net.Left(), 0u);
@@ -310,45 +309,43 @@ TEST(ExchangeTakenBack, AllMembersTakeItBackAndTheNextOneGoesWell) {
   }
 }
 
-TEST(ExchangesFailure, AMemberThatIsGoneIsAFailure) {
+TEST(ProgressEngineFailure, AMemberThatIsGoneIsAFailure) {
   Loopback net;
   Numbers values(10, 1), sums(10);
-  Exchanges exchanges(
-      std::make_unique<Loopback::End>(net, 0, 1), 0, [] {}, [] {});
-  exchanges.Begin(std::make_unique<Exchange>(
-      2, 0, 0, 1, DataOf(values, sums), [](Exchange::Outcome) { FAIL(); }, kSizes));
+  ProgressEngine engine(std::make_unique<Loopback::End>(net, 0, 1), 0, [] {}, [] {});
+  engine.Begin(std::make_unique<NonblockingAllreduce>(
+      2, 0, 0, 1, DataOf(values, sums), [](NonblockingAllreduce::Outcome) { FAIL(); }, kSizes));
   net.Break();
-  while (exchanges.Failure().empty()) std::this_thread::yield();
-  EXPECT_EQ(exchanges.Failure(), "broken");
+  while (engine.Failure().empty()) std::this_thread::yield();
+  EXPECT_EQ(engine.Failure(), "broken");
 }
 
-TEST(ExchangesEnd, WhatIsUnderWayIsLeft) {
+TEST(ProgressEngineEnd, WhatIsUnderWayIsLeft) {
   Loopback net;
   Numbers values(10, 1), sums(10);
-  Exchanges exchanges(
-      std::make_unique<Loopback::End>(net, 0, 1), 0, [] {}, [] {});
-  exchanges.Begin(std::make_unique<Exchange>(
-      2, 0, 0, 1, DataOf(values, sums), [](Exchange::Outcome) { FAIL(); }, kSizes));
+  ProgressEngine engine(std::make_unique<Loopback::End>(net, 0, 1), 0, [] {}, [] {});
+  engine.Begin(std::make_unique<NonblockingAllreduce>(
+      2, 0, 0, 1, DataOf(values, sums), [](NonblockingAllreduce::Outcome) { FAIL(); }, kSizes));
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
-TEST(TrialExchange, EndsWhereMessagesArrive) {
+TEST(TrialAllreduce, EndsWhereMessagesArrive) {
   for (int members = 2; members <= 4; ++members) {
     Loopback net;
     OnRanks(members, [&](int self) {
       Loopback::End end(net, self, static_cast<unsigned>(self) + 1);
-      EXPECT_GT(TryExchange(end, members, self, std::chrono::minutes(5)).count(), 0);
+      EXPECT_GT(TryAllreduce(end, members, self, std::chrono::minutes(5)).count(), 0);
       EXPECT_FALSE(end.MustStay());
     });
     EXPECT_EQ(net.Left(), 0u);
   }
 }
 
-TEST(TrialExchange, SaysThatNothingHasCome) {
+TEST(TrialAllreduce, SaysThatNothingHasCome) {
   Loopback net;
   Loopback::End end(net, 0, 1);
   try {
-    TryExchange(end, 2, 0, std::chrono::seconds(1));
+    TryAllreduce(end, 2, 0, std::chrono::seconds(1));
     ADD_FAILURE() << "ended without the other one";
   } catch (const std::runtime_error& problem) {
     EXPECT_STREQ(problem.what(),
@@ -357,19 +354,19 @@ TEST(TrialExchange, SaysThatNothingHasCome) {
 }
 
 // As if the other one were of another job, or another version.
-TEST(TrialExchange, SaysThatASumIsWrong) {
+TEST(TrialAllreduce, SaysThatASumIsWrong) {
   Loopback net;
   OnRanks(2, [&](int self) {
     Loopback::End end(net, self, static_cast<unsigned>(self) + 1);
     if (self == 0) {
-      EXPECT_THROW(TryExchange(end, 2, self, std::chrono::minutes(5)), std::runtime_error);
+      EXPECT_THROW(TryAllreduce(end, 2, self, std::chrono::minutes(5)), std::runtime_error);
       return;
     }
     BufferPool buffers(0);
     Numbers values(128, 1000), sums(128, 0);
-    Exchange other(
-        2, self, 0, 1, DataOf(values, sums), [](Exchange::Outcome) {}, kSizes);
-    while (!other.Advance(end, buffers)) end.Progress(Transport::Clock::time_point::max());
+    NonblockingAllreduce tcp_allreduce(
+        2, self, 0, 1, DataOf(values, sums), [](NonblockingAllreduce::Outcome) {}, kSizes);
+    while (!tcp_allreduce.Advance(end, buffers)) end.Progress(Transport::Clock::time_point::max());
   });
 }
 

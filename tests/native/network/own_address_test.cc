@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/network/own_address.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -37,10 +37,10 @@ TEST(PlaceAllocator, NoTwoPlacesOverlap) {
   std::map<std::int64_t, std::int64_t> used;
   for (int i = 0; i < 5000; ++i) {
     if (random() % 2 == 0 && !used.empty()) {
-      auto one = used.begin();
-      std::advance(one, random() % used.size());
-      memory.Free(one->first, one->second);
-      used.erase(one);
+      auto place = used.begin();
+      std::advance(place, random() % used.size());
+      memory.Free(place->first, place->second);
+      used.erase(place);
       continue;
     }
     const std::int64_t bytes = 1 + static_cast<std::int64_t>(random() % 200);

@@ -14,7 +14,7 @@ Vote Says(PlanState state, std::uint64_t begun = 0, const std::string& reason = 
   Vote vote;
   vote.hash = "p";
   vote.state = state;
-  vote.begun = begun;
+  vote.last_iteration = begun;
   vote.reason = reason;
   vote.times = std::move(times);
   return vote;
@@ -23,7 +23,7 @@ Vote Says(PlanState state, std::uint64_t begun = 0, const std::string& reason = 
 // Of one plan, from what each rank says; the ranks' rows are as they travel.
 Decision Decided(const std::vector<Vote>& by_rank) {
   std::vector<std::string> rows;
-  for (const Vote& one : by_rank) rows.push_back(ToRow({one}));
+  for (const Vote& vote : by_rank) rows.push_back(ToRow({vote}));
   const auto decisions = Decide(ByRank(rows));
   EXPECT_EQ(decisions.size(), 1u);
   EXPECT_EQ(decisions.at(0).hash, "p");
@@ -52,10 +52,10 @@ TEST(Vote, RowsKeepEveryField) {
   for (std::size_t i = 0; i < read.size(); ++i) {
     EXPECT_EQ(read[i].hash, votes[i].hash);
     EXPECT_EQ(read[i].state, votes[i].state);
-    EXPECT_EQ(read[i].begun, votes[i].begun);
+    EXPECT_EQ(read[i].last_iteration, votes[i].last_iteration);
     EXPECT_EQ(read[i].times, votes[i].times);
     EXPECT_EQ(read[i].devices, votes[i].devices);
-    EXPECT_EQ(read[i].completed, votes[i].completed);
+    EXPECT_EQ(read[i].completions, votes[i].completions);
     EXPECT_EQ(read[i].left_out, votes[i].left_out);
     EXPECT_EQ(read[i].bound, votes[i].bound);
     EXPECT_EQ(read[i].under_way, votes[i].under_way);
@@ -117,10 +117,11 @@ TEST(Vote, OneRankIsEnough) {
   } const cases[] = {{PlanState::kFailed, Decision::kEnd},
                      {PlanState::kEnding, Decision::kEnd},
                      {PlanState::kPausing, Decision::kPause}};
-  for (const auto& one : cases) {
-    const Decision decision = Decided(
-        {Says(PlanState::kActive, 9), Says(one.state, 4, "because"), Says(PlanState::kActive, 6)});
-    EXPECT_EQ(decision.kind, one.kind);
+  for (const auto& test_case : cases) {
+    const Decision decision =
+        Decided({Says(PlanState::kActive, 9), Says(test_case.state, 4, "because"),
+                 Says(PlanState::kActive, 6)});
+    EXPECT_EQ(decision.kind, test_case.kind);
     EXPECT_EQ(decision.reason, "rank 1: because");
     EXPECT_EQ(decision.from_iteration, 10u) << "no iteration that any rank has begun is split";
   }
@@ -170,9 +171,9 @@ TEST(Vote, NothingIsSaidOfDevicesWhereAllIsInMainMemory) {
 }
 
 TEST(Vote, RejectsATensorThatIsOnAGpuOnSomeRanksOnly) {
-  for (const Devices& other : {Devices{}, Devices{0, 0}, Devices{kMainMemory, 0}}) {
+  for (const Devices& devices : {Devices{}, Devices{0, 0}, Devices{kMainMemory, 0}}) {
     const Decision decision =
-        Decided({IsReadyOn({0, kMainMemory}), IsReadyOn({1, kMainMemory}), IsReadyOn(other)});
+        Decided({IsReadyOn({0, kMainMemory}), IsReadyOn({1, kMainMemory}), IsReadyOn(devices)});
     EXPECT_EQ(decision.kind, Decision::kEnd);
     EXPECT_EQ(decision.reason, "rank 2: it has other tensors on GPUs than rank 0");
   }
@@ -201,8 +202,8 @@ TEST(Vote, NoNewBucketsForAPlanThatIsNotActiveOrAboutToEnd) {
 // Invariant 4.
 TEST(Vote, AnEndTellsWhichBucketsAreCompleteEverywhere) {
   Vote first = Says(PlanState::kActive, 9), second = Says(PlanState::kEnding, 9, "no");
-  first.completed = {4, 5, 6};
-  second.completed = {5, 5, 5};
+  first.completions = {4, 5, 6};
+  second.completions = {5, 5, 5};
   const Decision decision = Decided({first, Says(PlanState::kCaptured), second});
   EXPECT_EQ(decision.kind, Decision::kEnd);
   EXPECT_EQ(decision.everywhere, (std::vector<std::uint64_t>{4, 5, 5}));
@@ -222,18 +223,18 @@ TEST(Vote, BucketIdsAreFreeWhenNothingIsUnderWayAnywhere) {
 TEST(Vote, APlanMayRestIfItsLastIterationIsOverEverywhere) {
   Vote quiet = Says(PlanState::kActive, 7);
   quiet.idle_ms = 30;
-  Vote other = quiet;
-  other.idle_ms = 4;
-  const Decision decision = Decided({quiet, other});
+  Vote peer = quiet;
+  peer.idle_ms = 4;
+  const Decision decision = Decided({quiet, peer});
   EXPECT_EQ(decision.kind, Decision::kWait);
   EXPECT_TRUE(decision.may_rest);
   EXPECT_EQ(decision.idle_ms, 30) << "on rank 0";
   EXPECT_EQ(decision.from_iteration, 8u);
   for (int why = 0; why < 4; ++why) {
-    Vote not_quiet = other;
+    Vote not_quiet = peer;
     if (why == 0) not_quiet.under_way = true;
     if (why == 1) not_quiet.whole = false;
-    if (why == 2) not_quiet.begun = 8;
+    if (why == 2) not_quiet.last_iteration = 8;
     if (why == 3) not_quiet.state = PlanState::kPausing;
     EXPECT_FALSE(Decided({quiet, not_quiet}).may_rest) << why;
   }

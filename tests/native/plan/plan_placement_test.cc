@@ -31,7 +31,7 @@ class PlanPlacement : public testing::Test {
   std::vector<std::string> Meet() {
     const auto rows = ByRank({plans_[0].VoteRow(true, false), plans_[1].VoteRow(false, false)});
     plans_[1].Apply(rows);
-    return plans_[0].Apply(rows).rejected;
+    return plans_[0].Apply(rows).rejections;
   }
 
   void Add(const Plan& plan) {
@@ -59,9 +59,9 @@ TEST_F(PlanPlacement, IsLearnedInTheFirstIteration) {
   EXPECT_EQ(Describe(first), "plan p (p), iteration 3, bucket 0: a");
   plans_[0].Take(ready_[1]);
   EXPECT_EQ(Arrive(0, {kHost}), Route::kDeferred);
-  const auto said = Meet();
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("it is in main memory, and was on GPU 0 in its first iteration"),
+  const auto messages = Meet();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("it is in main memory, and was on GPU 0 in its first iteration"),
             std::string::npos);
 }
 
@@ -79,9 +79,9 @@ TEST_F(PlanPlacement, AChangeInTheSecondIterationFailsThePlan) {
   Add(MakePlan("p", 1, {{0}}));
   Arrive(0, {kHost});
   Arrive(0, {kGpu});
-  const auto said = Meet();
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("'a': it is on GPU 0, and was in main memory in its first iteration"),
+  const auto messages = Meet();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("'a': it is on GPU 0, and was in main memory in its first iteration"),
             std::string::npos);
 }
 
@@ -117,7 +117,7 @@ TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
     iteration();
     ASSERT_EQ(ready_.size(), 2u);
     for (PlanTable& plans : plans_) {
-      for (int bucket_id : {ready_[0], ready_[1]}) plans.Finished(plans.Take(bucket_id));
+      for (int bucket_id : {ready_[0], ready_[1]}) plans.MarkReduced(plans.Take(bucket_id));
     }
   }
   const auto rows = ByRank({plans_[0].VoteRow(true, true), plans_[1].VoteRow(false, false)});
@@ -135,18 +135,17 @@ TEST_F(PlanPlacement, AMixedBucketIsNamed) {
   } cases[] = {{kGpu, kHost, "'b' is on GPU 0, and 'c' in its bucket in main memory"},
                {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
                {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
-  for (const auto& one : cases) {
-    PlanTable plans(
-        kCapacity, [](const auto&) {}, [] {});
+  for (const auto& test_case : cases) {
+    PlanTable plans(kCapacity, [](const auto&) {}, [] {});
     plans.Add(MakePlan("p", 3, {{0}, {1, 2}}));
-    const Reduction reductions[] = {kHost, one.b, one.c};
+    const Reduction reductions[] = {kHost, test_case.b, test_case.c};
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
       for (std::int64_t key : {1, 2, 3}) {
         ArrivalPtr arrival = std::make_unique<Arrival>();
         plans.Arrive(key, 4, reductions[key - 1], "", arrival);
       }
     }
-    EXPECT_EQ(plans.Reports().at(0).reason, one.reason);
+    EXPECT_EQ(plans.Reports().at(0).reason, test_case.reason);
   }
 }
 
@@ -156,9 +155,10 @@ TEST_F(PlanPlacement, RanksThatDifferKeepThePlanNegotiated) {
     Arrive(0, {kGpu, kHost});
     Arrive(1, {kGpu, kGpu});
   }
-  const auto said = Meet();
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("rank 1: it has other tensors on GPUs than rank 0"), std::string::npos);
+  const auto messages = Meet();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("rank 1: it has other tensors on GPUs than rank 0"),
+            std::string::npos);
   EXPECT_EQ(Arrive(0, {kGpu, kHost}), Route::kNegotiated);
   EXPECT_EQ(Arrive(1, {kGpu, kGpu}), Route::kNegotiated);
 }
@@ -172,9 +172,9 @@ TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
   EXPECT_FALSE(plans_[0].WantsVote());
   Arrive(0, {kHost, kHost});
   EXPECT_TRUE(plans_[0].WantsVote());
-  const auto said = Meet();
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0], "plan p (p): its warm-up is not over on rank 1");
+  const auto messages = Meet();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0], "plan p (p): its warm-up is not over on rank 1");
   Arrive(0, {kHost, kHost});
   EXPECT_FALSE(plans_[0].WantsVote());
   EXPECT_TRUE(Meet().empty());

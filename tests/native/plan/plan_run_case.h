@@ -46,7 +46,7 @@ class PlanRunTest : public testing::Test {
     sent_ = 0;
   }
 
-  PlanRun::Arrived Arrive(int slot, const std::string& difference = "") {
+  PlanRun::ArrivalResult Arrive(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Numbered>(++sent_);
     const auto arrived = run_.Arrive(slot, difference, arrival, now_);
     const bool is_taken = arrived.route == Route::kPlanned || arrived.route == Route::kDeferred;
@@ -67,7 +67,7 @@ class PlanRunTest : public testing::Test {
       EXPECT_EQ(arrived.route, Route::kPlanned);
       if (arrived.bucket_id == kNoBucket) continue;
       std::vector<int> bucket_ids;
-      progress_ = run_.Finished(run_.Take(arrived.bucket_id, bucket_ids));
+      progress_ = run_.MarkReduced(run_.Take(arrived.bucket_id, bucket_ids));
       EXPECT_TRUE(bucket_ids.empty());
     }
   }
@@ -90,29 +90,29 @@ class PlanRunTest : public testing::Test {
     return decision;
   }
 
-  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0,
-                          std::vector<int> bucket_ids = {kBase, kBase + 1}, Buckets rebuilt = {}) {
+  PlanRun::Effects Apply(Decision::Kind kind, std::uint64_t from_iteration = 0,
+                         std::vector<int> bucket_ids = {kBase, kBase + 1}, Buckets rebuilt = {}) {
     if (kind == Decision::kCommit) rebuilt = run_.buckets();
     return run_.Apply(Decided(kind, from_iteration, "they say"), bucket_ids, std::move(rebuilt));
   }
 
   Vote CastVote(bool times = false) { return run_.CastVote(false, times, now_); }
 
-  // As if this were the only rank, or `others` had completed each bucket so often.
-  PlanRun::Released End(std::vector<std::uint64_t> others = {}) {
-    const auto own = CastVote().completed;
-    if (others.empty()) others = own;
-    Decision decision = Decided(Decision::kEnd, run_.begun() + 1, "they say");
+  // As if this were the only rank, or `of_others` had completed each bucket so often.
+  PlanRun::Effects End(std::vector<std::uint64_t> of_others = {}) {
+    const auto own = CastVote().completions;
+    if (of_others.empty()) of_others = own;
+    Decision decision = Decided(Decision::kEnd, run_.last_iteration() + 1, "they say");
     decision.everywhere = decision.anywhere = own;
     for (std::size_t bucket = 0; bucket < own.size(); ++bucket) {
-      decision.everywhere[bucket] = std::min(own[bucket], others[bucket]);
-      decision.anywhere[bucket] = std::max(own[bucket], others[bucket]);
+      decision.everywhere[bucket] = std::min(own[bucket], of_others[bucket]);
+      decision.anywhere[bucket] = std::max(own[bucket], of_others[bucket]);
     }
     decision.in_group = decision.everywhere;
     return run_.Apply(decision, {}, {});
   }
 
-  PlanRun::Released Decided(Decision::Kind kind, std::uint64_t from_iteration = 0) {
+  PlanRun::Effects Decided(Decision::Kind kind, std::uint64_t from_iteration = 0) {
     CastVote();
     return Apply(kind, from_iteration);
   }

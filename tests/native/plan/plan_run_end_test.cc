@@ -1,8 +1,7 @@
 // How a plan ends, rests and is forgotten, and what becomes of the tensors that it has.
-#include "horovod_opt/csrc/core/plan/plan_run.h"
-
 #include <gtest/gtest.h>
 
+#include "horovod_opt/csrc/core/plan/plan_run.h"
 #include "tests/native/plan/plan_run_case.h"
 
 namespace horovod_opt {
@@ -14,7 +13,7 @@ TEST_F(PlanRunTest, AnEndDoesNotProlongWhatWasPaused) {
   Commit(kLast + 1);
   Decided(Decision::kPause, kLast + 1);
   Negotiated();
-  EXPECT_TRUE(End().negotiated.empty());
+  EXPECT_TRUE(End().to_negotiate.empty());
   Negotiated();
 }
 
@@ -29,7 +28,7 @@ TEST_F(PlanRunTest, ADifferentTensorEndsThePlanAndIsNegotiated) {
   const Vote vote = CastVote();
   EXPECT_EQ(vote.state, PlanState::kEnding);
   EXPECT_EQ(vote.reason, "'c': it is green");
-  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+  EXPECT_EQ(NumbersOf(End().to_negotiate), (std::vector<int>{2, 3}));
   Negotiated();
 }
 
@@ -39,11 +38,11 @@ TEST_F(PlanRunTest, ADifferentTensorThatIsDeferredEndsThePlanIfItsIterationBecom
   EXPECT_EQ(Arrive(1, "it is green").route, Route::kDeferred)
       << "its iteration has begun: never planned";
   EXPECT_EQ(Arrive(0, "it is blue").route, Route::kDeferred);
-  const auto released = Apply(Decision::kCommit, kLast + 2);
-  EXPECT_TRUE(released.news);
-  EXPECT_TRUE(released.negotiated.empty());
+  const auto effects = Apply(Decision::kCommit, kLast + 2);
+  EXPECT_TRUE(effects.news);
+  EXPECT_TRUE(effects.to_negotiate.empty());
   EXPECT_EQ(CastVote().reason, "'a': it is blue");
-  EXPECT_EQ(NumbersOf(End().negotiated), (std::vector<int>{2, 3}));
+  EXPECT_EQ(NumbersOf(End().to_negotiate), (std::vector<int>{2, 3}));
 }
 
 TEST_F(PlanRunTest, AnotherShapeIsADifference) {
@@ -61,9 +60,9 @@ TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
   Commit(kLast + 1);
   Arrive(0);
   Arrive(2);  // complete here
-  const auto released = End({0, 0});
-  EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
-  EXPECT_TRUE(released.owed.empty()) << "it was announced";
+  const auto effects = End({0, 0});
+  EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(effects.debts.empty()) << "it was announced";
   EXPECT_TRUE(CastVote().under_way) << "and is still in nobody's queue";
   Apply(Decision::kWait);
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
@@ -75,25 +74,25 @@ TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
 TEST_F(PlanRunTest, AnEndLeavesWhatIsCompleteEverywhere) {
   Commit(kLast + 1);
   Arrive(2);
-  EXPECT_TRUE(End({0, 1}).negotiated.empty());
+  EXPECT_TRUE(End({0, 1}).to_negotiate.empty());
   EXPECT_TRUE(CastVote().under_way);
   Apply(Decision::kWait);
   const Work work = Take(kBase + 1);
   EXPECT_EQ(NumbersOf(work.arrivals), std::vector<int>{1});
   EXPECT_TRUE(CastVote().under_way) << "not reduced";
   Apply(Decision::kWait);
-  run_.Finished(work);
+  run_.MarkReduced(work);
   EXPECT_FALSE(CastVote().under_way);
 }
 
 TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
   Commit(kLast + 1);
   Arrive(0);
-  const auto released = End({1, 1});
-  EXPECT_EQ(NumbersOf(released.negotiated), std::vector<int>{1});
-  EXPECT_EQ(released.owed, (std::vector<int>{kBase, kBase + 1}));
-  EXPECT_TRUE(released.news) << "in the next vote";
-  EXPECT_TRUE(End().negotiated.empty()) << "once";
+  const auto effects = End({1, 1});
+  EXPECT_EQ(NumbersOf(effects.to_negotiate), std::vector<int>{1});
+  EXPECT_EQ(effects.debts, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_TRUE(effects.news) << "in the next vote";
+  EXPECT_TRUE(End().to_negotiate.empty()) << "once";
   EXPECT_TRUE(CastVote().under_way);
   Apply(Decision::kWait);
   EXPECT_TRUE(run_.Owe(kBase));
@@ -108,17 +107,17 @@ TEST_F(PlanRunTest, TakenBackInTheSecondIterationOfABucket) {
   Planned();
   Arrive(2);
   Arrive(1);
-  const auto released = End({1, 1});
-  EXPECT_EQ(released.negotiated.size(), 2u);
+  const auto effects = End({1, 1});
+  EXPECT_EQ(effects.to_negotiate.size(), 2u);
   EXPECT_TRUE(Take(kBase + 1).slots.empty());
 }
 
 TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextIteration) {
   Commit(kLast + 1);
   Planned();
-  const auto freed = Decided(Decision::kRest, kLast + 2).freed;
+  const auto freed = Decided(Decision::kRest, kLast + 2).free_ids;
   EXPECT_EQ(freed, (std::vector<int>{kBase, kBase + 1}));
-  EXPECT_FALSE(run_.Committed());
+  EXPECT_FALSE(run_.IsCommitted());
   EXPECT_EQ(CastVote().state, PlanState::kResting);
   Apply(Decision::kWait);
   EXPECT_EQ(run_.reason(), "they say");
@@ -137,7 +136,7 @@ TEST_F(PlanRunTest, RestsWithTheBucketsThatItHad) {
   Commit(kLast + 1);
   CastVote();
   Apply(Decision::kRebuild, kLast + 1, {20, 21}, {{2, 0}, {1}});
-  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).freed,
+  EXPECT_EQ(Decided(Decision::kRest, kLast + 1).free_ids,
             (std::vector<int>{kBase, kBase + 1, 20, 21}));
   EXPECT_EQ(run_.buckets(), (Buckets{{2, 0}, {1}}));
   Arrive(1);
@@ -151,11 +150,11 @@ TEST_F(PlanRunTest, ForgottenItStartsAnewWithWhatHasArrivedSince) {
   Planned();
   CastVote();
   Arrive(1);
-  const auto released = Apply(Decision::kForget);
-  EXPECT_EQ(released.freed, (std::vector<int>{kBase, kBase + 1}));
-  EXPECT_EQ(released.negotiated.size(), 1u);
+  const auto effects = Apply(Decision::kForget);
+  EXPECT_EQ(effects.free_ids, (std::vector<int>{kBase, kBase + 1}));
+  EXPECT_EQ(effects.to_negotiate.size(), 1u);
   EXPECT_EQ(run_.state(), PlanState::kCaptured);
-  EXPECT_EQ(run_.begun(), 1u);
+  EXPECT_EQ(run_.last_iteration(), 1u);
   Arrive(0);
   Arrive(2);
   Negotiated();
@@ -173,17 +172,17 @@ TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsBucketIdsAway) {
   EXPECT_TRUE(vote.under_way) << "deferred";
   EXPECT_FALSE(vote.whole);
   EXPECT_EQ(vote.idle_ms, 0);
-  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 0}));
+  EXPECT_EQ(vote.completions, (std::vector<std::uint64_t>{0, 0}));
   Apply(Decision::kWait);
   Arrive(0);
   now_ += 2s;
   vote = CastVote();
-  EXPECT_EQ(vote.completed, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(vote.completions, (std::vector<std::uint64_t>{0, 1}));
   EXPECT_EQ(vote.idle_ms, 2000);
   Apply(Decision::kWait);
   Arrive(1);
-  run_.Finished(Take(kBase));
-  run_.Finished(Take(kBase + 1));
+  run_.MarkReduced(Take(kBase));
+  run_.MarkReduced(Take(kBase + 1));
   vote = CastVote();
   EXPECT_FALSE(vote.under_way);
   EXPECT_TRUE(vote.whole);

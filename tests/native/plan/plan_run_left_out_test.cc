@@ -12,7 +12,7 @@ class LeftOutTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kLast = kWarmUpIterations;
 
-  PlanRun::Arrived Arrive(int slot, const std::string& difference = "") {
+  PlanRun::ArrivalResult Arrive(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Numbered>(++sent_);
     return run_.Arrive(slot, difference, arrival, {});
   }
@@ -25,10 +25,10 @@ class LeftOutTest : public testing::Test {
 
   Vote CastVote() { return run_.CastVote(false, false, {}); }
 
-  PlanRun::Released Apply(Decision::Kind kind, const std::set<int>& left_out = {1}) {
+  PlanRun::Effects Apply(Decision::Kind kind, const std::set<int>& left_out = {1}) {
     Decision decision;
     decision.kind = kind;
-    decision.from_iteration = run_.begun() + 1;
+    decision.from_iteration = run_.last_iteration() + 1;
     decision.left_out = left_out;
     const Buckets buckets = Without(run_.plan().buckets, left_out);
     return run_.Apply(decision, {10, 11}, buckets);
@@ -46,7 +46,7 @@ class LeftOutTest : public testing::Test {
     for (int slot : {0, 2}) {
       const int bucket_id = Arrive(slot).bucket_id;
       ASSERT_NE(bucket_id, kNoBucket);
-      run_.Finished(run_.Take(bucket_id, bucket_ids));
+      run_.MarkReduced(run_.Take(bucket_id, bucket_ids));
     }
   }
 
@@ -97,7 +97,7 @@ TEST_F(LeftOutTest, ItIsNegotiatedAndInNoBucket) {
   EXPECT_FALSE(run_.LeaveOut(1, "sparse")) << "known";
   EXPECT_TRUE(CastVote().whole);
   EXPECT_EQ(Arrive(1).route, Route::kDeferred);
-  EXPECT_EQ(NumbersOf(Apply(Decision::kWait).negotiated), std::vector<int>{sent_});
+  EXPECT_EQ(NumbersOf(Apply(Decision::kWait).to_negotiate), std::vector<int>{sent_});
 }
 
 // It may come on some ranks only, and then more often than the plan's own tensors.
@@ -106,10 +106,10 @@ TEST_F(LeftOutTest, ItBeginsNoIteration) {
   WarmUp();
   Commit();
   for (int i = 0; i < 5; ++i) Arrive(1);
-  EXPECT_EQ(CastVote().begun, kLast);
+  EXPECT_EQ(CastVote().last_iteration, kLast);
   for (int i = 0; i < 5; ++i) Arrive(1);
   Apply(Decision::kWait);
-  EXPECT_EQ(CastVote().begun, kLast);
+  EXPECT_EQ(CastVote().last_iteration, kLast);
 }
 
 TEST_F(LeftOutTest, APlanOfNothingElseHasNoBuckets) {
@@ -138,8 +138,8 @@ TEST_F(LeftOutTest, DuringTheVoteItEndsThePlan) {
   CastVote();
   EXPECT_FALSE(run_.LeaveOut(2, "sparse"));
   EXPECT_EQ(Arrive(0).route, Route::kDeferred);
-  const auto released = Apply(Decision::kCommit);
-  EXPECT_TRUE(released.bucket_ids.empty() && released.negotiated.empty());
+  const auto effects = Apply(Decision::kCommit);
+  EXPECT_TRUE(effects.bucket_ids.empty() && effects.to_negotiate.empty());
   const Vote vote = CastVote();
   EXPECT_EQ(vote.state, PlanState::kEnding);
   EXPECT_EQ(vote.reason, "'c': sparse");
@@ -164,7 +164,7 @@ TEST_F(LeftOutTest, ARankThatHasJoinedHasNoZerosForIt) {
   CastVote();
   Decision pause;
   pause.kind = Decision::kPause;
-  pause.from_iteration = run_.begun() + 2;
+  pause.from_iteration = run_.last_iteration() + 2;
   run_.Apply(pause, {}, {});
   EXPECT_EQ(run_.SupplyZeros(), (std::vector<int>{10, 11}));
   EXPECT_EQ(Arrive(1).route, Route::kNegotiated);

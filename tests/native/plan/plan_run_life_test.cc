@@ -15,7 +15,7 @@ class PlanWarmUpTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kLast = kWarmUpIterations;
 
-  PlanRun::Arrived Send(int slot, const std::string& difference = "") {
+  PlanRun::ArrivalResult Send(int slot, const std::string& difference = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();
     return run_.Arrive(slot, difference, arrival, PlanRun::Clock::now());
   }
@@ -30,18 +30,18 @@ class PlanWarmUpTest : public testing::Test {
   Vote CastVote(bool joined = false) { return run_.CastVote(joined, false, PlanRun::Clock::now()); }
   PlanState StateInVote(bool joined = false) { return CastVote(joined).state; }
 
-  PlanRun::Released Apply(Decision::Kind kind, std::uint64_t from_iteration = 0) {
+  PlanRun::Effects Apply(Decision::Kind kind, std::uint64_t from_iteration = 0) {
     Decision decision;
     decision.kind = kind;
     decision.from_iteration = from_iteration;
     decision.reason = "they say";
     // As if this were the only rank.
-    decision.everywhere = decision.anywhere = decision.in_group = CastVote().completed;
+    decision.everywhere = decision.anywhere = decision.in_group = CastVote().completions;
     return run_.Apply(decision, {0, 1}, run_.plan().buckets);
   }
 
   // New buckets {{b, a}}, of which the bucket ID is 2.
-  PlanRun::Released RebuildBuckets(std::uint64_t from_iteration) {
+  PlanRun::Effects RebuildBuckets(std::uint64_t from_iteration) {
     Decision decision;
     decision.kind = Decision::kRebuild;
     decision.from_iteration = from_iteration;
@@ -82,7 +82,7 @@ TEST_F(PlanWarmUpTest, IsReadyOnceEverySlotHasArrivedInAllWarmUpIterations) {
   EXPECT_EQ(StateInVote(), PlanState::kReady);
   Apply(Decision::kWait);
   EXPECT_FALSE(Send(1).news);
-  EXPECT_EQ(CastVote().begun, kLast + 1);
+  EXPECT_EQ(CastVote().last_iteration, kLast + 1);
 }
 
 TEST_F(PlanWarmUpTest, FailsIfASlotArrivesWhileAnotherIsMissing) {
@@ -129,7 +129,7 @@ TEST_F(PlanEndTest, EndHoldsArrivalsUntilTheVoteHasMet) {
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kDeferred);
   EXPECT_EQ(StateInVote(), PlanState::kEnding);
-  EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 1u);
+  EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).to_negotiate.size(), 1u);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(run_.state(), PlanState::kEnded);
   run_.End("again");
@@ -143,13 +143,13 @@ TEST_F(PlanEndTest, EndDuringAVoteWaitsForTheNextOne) {
     StateInVote();
     run_.End("no more");
     EXPECT_EQ(Arrive(0), Route::kDeferred);
-    const auto released = kind == Decision::kWait ? Apply(kind) : RebuildBuckets(kLast + 1);
-    EXPECT_TRUE(released.negotiated.empty() && released.bucket_ids.empty());
+    const auto effects = kind == Decision::kWait ? Apply(kind) : RebuildBuckets(kLast + 1);
+    EXPECT_TRUE(effects.to_negotiate.empty() && effects.bucket_ids.empty());
     const Vote vote = CastVote();
     EXPECT_EQ(vote.state, PlanState::kEnding);
     EXPECT_EQ(vote.reason, "no more");
   }
-  EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).negotiated.size(), 2u);
+  EXPECT_EQ(Apply(Decision::kEnd, kLast + 1).to_negotiate.size(), 2u);
 }
 
 TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
@@ -161,10 +161,10 @@ TEST_F(PlanEndTest, AFailureWhileAllOthersCommitEndsThePlan) {
   const Vote vote = CastVote();
   EXPECT_EQ(vote.state, PlanState::kEnding);
   EXPECT_EQ(vote.reason, "no more");
-  EXPECT_EQ(vote.begun, kLast);
-  const auto released = Apply(Decision::kEnd);
-  EXPECT_EQ(released.negotiated.size(), 2u);
-  EXPECT_TRUE(released.bucket_ids.empty());
+  EXPECT_EQ(vote.last_iteration, kLast);
+  const auto effects = Apply(Decision::kEnd);
+  EXPECT_EQ(effects.to_negotiate.size(), 2u);
+  EXPECT_TRUE(effects.bucket_ids.empty());
 }
 
 TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
@@ -172,7 +172,7 @@ TEST_F(PlanEndTest, AnEndWhileThePlanIsPausedIsNotForgotten) {
   EXPECT_EQ(StateInVote(), PlanState::kActive);
   run_.End("no more");
   EXPECT_EQ(Arrive(0), Route::kDeferred);
-  EXPECT_EQ(Apply(Decision::kPause, kLast + 1).negotiated.size(), 1u);
+  EXPECT_EQ(Apply(Decision::kPause, kLast + 1).to_negotiate.size(), 1u);
   const Vote vote = CastVote();
   EXPECT_EQ(vote.state, PlanState::kFailed);
   EXPECT_EQ(vote.reason, "no more");
@@ -254,13 +254,13 @@ TEST_F(PlanEndTest, RestartCountsAndWarmsUpAnew) {
   StateInVote(true);
   Apply(Decision::kPause, kLast + 1);
   run_.Restart();
-  EXPECT_EQ(run_.begun(), 0u);
+  EXPECT_EQ(run_.last_iteration(), 0u);
   for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Iteration();
   EXPECT_EQ(Arrive(0), Route::kNegotiated);
   EXPECT_EQ(StateInVote(), PlanState::kCaptured);
   Apply(Decision::kWait);
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
-  EXPECT_TRUE(run_.Committed());
+  EXPECT_TRUE(run_.IsCommitted());
   Commit(kLast + 1);
   EXPECT_EQ(Arrive(0), Route::kPlanned);
   EXPECT_EQ(Take(0).first, kLast + 1);

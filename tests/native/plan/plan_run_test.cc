@@ -26,7 +26,7 @@ TEST_F(PlanRunTest, TheNthArrivalOfASlotBelongsToIterationN) {
 TEST_F(PlanRunTest, ADeferredArrivalCountsToo) {
   CastVote();
   EXPECT_EQ(Arrive(0).route, Route::kDeferred);
-  EXPECT_EQ(NumbersOf(Apply(Decision::kCommit, kLast + 2).negotiated), std::vector<int>{1});
+  EXPECT_EQ(NumbersOf(Apply(Decision::kCommit, kLast + 2).to_negotiate), std::vector<int>{1});
   EXPECT_EQ(Arrive(0).route, Route::kPlanned);
 }
 
@@ -45,10 +45,10 @@ TEST_F(PlanRunTest, AnArrivalThatOverlapsIsRefusedAndNotCounted) {
 TEST_F(PlanRunTest, DeferredArrivalsOverlapOnlyIfThePlannedPathTakesThem) {
   CastVote();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(2).route, Route::kDeferred);
-  const auto released = Apply(Decision::kCommit, kLast + 3);
-  EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{1, 2}));
-  EXPECT_EQ(released.bucket_ids, std::vector<int>{kBase + 1});
-  EXPECT_EQ(NumbersOf(released.overlapping), std::vector<int>{4});
+  const auto effects = Apply(Decision::kCommit, kLast + 3);
+  EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
+  EXPECT_EQ(effects.bucket_ids, std::vector<int>{kBase + 1});
+  EXPECT_EQ(NumbersOf(effects.to_refuse), std::vector<int>{4});
   Take(kBase + 1);
   Arrive(2);
   EXPECT_EQ(Take(kBase + 1).iteration, kLast + 4) << "what is refused does not count";
@@ -72,16 +72,16 @@ TEST_F(PlanRunTest, PlannedAreTheIterationsFromTheCommitToTheEnd) {
 // Invariant 3.
 TEST_F(PlanRunTest, WhileDeferredNothingIsLetThroughAndNoIterationBegins) {
   Commit(kLast + 1);
-  EXPECT_EQ(CastVote().begun, kLast);
+  EXPECT_EQ(CastVote().last_iteration, kLast);
   EXPECT_EQ(Arrive(2).route, Route::kDeferred);
   const auto arrived = Arrive(0);
   EXPECT_EQ(arrived.route, Route::kDeferred);
   EXPECT_EQ(arrived.bucket_id, kNoBucket);
-  EXPECT_EQ(CastVote().begun, kLast);
-  const auto released = Apply(Decision::kWait);
-  EXPECT_EQ(released.bucket_ids, std::vector<int>{kBase + 1});
-  EXPECT_TRUE(released.negotiated.empty());
-  EXPECT_EQ(run_.begun(), kLast + 1);
+  EXPECT_EQ(CastVote().last_iteration, kLast);
+  const auto effects = Apply(Decision::kWait);
+  EXPECT_EQ(effects.bucket_ids, std::vector<int>{kBase + 1});
+  EXPECT_TRUE(effects.to_negotiate.empty());
+  EXPECT_EQ(run_.last_iteration(), kLast + 1);
   EXPECT_EQ(NumbersOf(Take(kBase + 1).arrivals), std::vector<int>{1});
   EXPECT_EQ(Arrive(1).bucket_id, kBase);
 }
@@ -90,15 +90,15 @@ TEST_F(PlanRunTest, DeferredArrivalsTakeThePathThatIsDecided) {
   for (const auto kind : {Decision::kCommit, Decision::kPause}) {
     CastVote();
     for (int slot : {1, 2, 0}) EXPECT_EQ(Arrive(slot).route, Route::kDeferred);
-    const auto released = Apply(kind, run_.begun() + 1);
+    const auto effects = Apply(kind, run_.last_iteration() + 1);
     if (kind == Decision::kCommit) {
-      EXPECT_TRUE(released.negotiated.empty());
-      EXPECT_EQ(released.bucket_ids, (std::vector<int>{kBase + 1, kBase}));
+      EXPECT_TRUE(effects.to_negotiate.empty());
+      EXPECT_EQ(effects.bucket_ids, (std::vector<int>{kBase + 1, kBase}));
       EXPECT_EQ(NumbersOf(Take(kBase).arrivals), (std::vector<int>{3, 1}));
       Take(kBase + 1);
     } else {
-      EXPECT_EQ(NumbersOf(released.negotiated), (std::vector<int>{4, 5, 6}));
-      EXPECT_TRUE(released.bucket_ids.empty());
+      EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{4, 5, 6}));
+      EXPECT_TRUE(effects.bucket_ids.empty());
     }
   }
   Negotiated();
@@ -118,8 +118,8 @@ TEST_F(PlanRunTest, TheArrivalThatCompletesABucketAnnouncesIt) {
     EXPECT_EQ(work.slots, (std::vector<int>{0, 1}));
     EXPECT_EQ(NumbersOf(work.arrivals), (std::vector<int>{sent_, sent_ - 2}));
     EXPECT_EQ(work.last_arrival, now_);
-    EXPECT_FALSE(run_.Finished(work).iteration_over);
-    EXPECT_TRUE(run_.Finished(Take(kBase + 1)).iteration_over);
+    EXPECT_FALSE(run_.MarkReduced(work).iteration_over);
+    EXPECT_TRUE(run_.MarkReduced(Take(kBase + 1)).iteration_over);
   }
   EXPECT_EQ(run_.iterations_done(), 3u);
   EXPECT_EQ(run_.filling().times_last(), (std::vector<std::uint64_t>{3, 0, 3}));
@@ -175,17 +175,17 @@ TEST_F(PlanRunTest, TimesAreMeansOfSomeIterationsAndAskForNewBucketsOnce) {
 
 TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {
   Commit(kLast + 1);
-  EXPECT_TRUE(run_.filling().WaitingSince(now_).empty());
+  EXPECT_TRUE(run_.filling().LateBuckets(now_).empty());
   Arrive(1);
   now_ += 1s;
   Arrive(2);
-  const auto waiting = run_.filling().WaitingSince(now_ - 1s);
+  const auto waiting = run_.filling().LateBuckets(now_ - 1s);
   ASSERT_EQ(waiting.size(), 1u);
   EXPECT_EQ(waiting[0].iteration, kLast + 1);
   EXPECT_EQ(waiting[0].here, std::vector<int>{1});
   EXPECT_EQ(waiting[0].missing, std::vector<int>{0});
-  ASSERT_EQ(run_.filling().WaitingSince(now_).size(), 2u);
-  EXPECT_TRUE(run_.filling().WaitingSince(now_)[1].missing.empty()) << "waits for other ranks";
+  ASSERT_EQ(run_.filling().LateBuckets(now_).size(), 2u);
+  EXPECT_TRUE(run_.filling().LateBuckets(now_)[1].missing.empty()) << "waits for other ranks";
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ class PlanTableTest : public testing::Test {
     return plans_.Arrive(key, bytes, {}, problem, arrival);
   }
 
-  PlanTable::Outcome HoldVote(const std::vector<std::string>& others = {}) {
+  PlanTable::Outcome HoldVote(const std::vector<std::string>& other_rows = {}) {
     std::vector<std::string> rows{plans_.VoteRow(true, times_, PlanTable::Clock::now() + later_)};
-    rows.insert(rows.end(), others.begin(), others.end());
+    rows.insert(rows.end(), other_rows.begin(), other_rows.end());
     return plans_.Apply(ByRank(rows));
   }
 
@@ -35,7 +35,7 @@ class PlanTableTest : public testing::Test {
     Vote vote;
     vote.hash = "p";
     vote.state = state;
-    vote.begun = begun;
+    vote.last_iteration = begun;
     vote.reason = reason;
     return vote;
   }
@@ -45,7 +45,7 @@ class PlanTableTest : public testing::Test {
     for (const Slot& slot : plan.slots) {
       announced_.clear();
       EXPECT_EQ(Arrive(slot.key), Route::kPlanned);
-      for (int bucket_id : announced_) plans_.Finished(plans_.Take(bucket_id));
+      for (int bucket_id : announced_) plans_.MarkReduced(plans_.Take(bucket_id));
     }
   }
 

@@ -1,8 +1,7 @@
 // Graphs come and go: which plan their keys belong to.
-#include "horovod_opt/csrc/core/plan/plan_table.h"
-
 #include <gtest/gtest.h>
 
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
@@ -25,13 +24,13 @@ TEST_F(PlanTableTest, AKeyOfAnotherPlanEndsBoth) {
   EXPECT_TRUE(plans_.WantsVote());
   EXPECT_EQ(Arrive(1), Route::kDeferred);
   const auto outcome = HoldVote();
-  EXPECT_EQ(outcome.rejected,
+  EXPECT_EQ(outcome.rejections,
             (std::vector<std::string>{"plan p (p): rank 0: 'a' also belongs to plan q",
                                       "plan q (q): rank 0: 'a' also belongs to plan p"}));
-  EXPECT_EQ(outcome.negotiated.size(), 1u);
+  EXPECT_EQ(outcome.to_negotiate.size(), 1u);
   EXPECT_EQ(ReportOf("p").state, "negotiated");
   EXPECT_EQ(ReportOf("q").state, "negotiated");
-  EXPECT_TRUE(HoldVote().rejected.empty()) << "said once";
+  EXPECT_TRUE(HoldVote().rejections.empty()) << "said once";
 }
 
 TEST_F(PlanTableTest, AGraphThatIsGoneTakesItsKeysAlong) {
@@ -41,7 +40,7 @@ TEST_F(PlanTableTest, AGraphThatIsGoneTakesItsKeysAlong) {
   plans_.Remove(first);
   HoldVote();
   EXPECT_EQ(Arrive(11), Route::kPlanned);
-  plans_.Finished(plans_.Take(0));
+  plans_.MarkReduced(plans_.Take(0));
   plans_.Remove(second);
   HoldVote({ToRow({Says(PlanState::kActive, kWarmUpIterations + 1)})});
   EXPECT_EQ(plans_.Reports().size(), 1u) << "another rank has it still";
@@ -69,7 +68,7 @@ TEST_F(PlanTableTest, AGraphThatIsGoneMayRunOnceMore) {
   plans_.Add(MakePlan("p", 1, {{0}}, 11));
   plans_.Remove(MakePlan("p", 1, {{0}}, 1));
   EXPECT_EQ(Arrive(1), Route::kPlanned);
-  plans_.Finished(plans_.Take(0));
+  plans_.MarkReduced(plans_.Take(0));
   for (int i = 0; i < 64; ++i) {
     plans_.Add(MakePlan("p", 1, {{0}}, 100 + i));
     plans_.Remove(MakePlan("p", 1, {{0}}, 100 + i));

@@ -74,7 +74,7 @@ TEST_F(PlanTableTest, AnEndedPlanGivesItsBucketIdsOnceItsBucketsAreReduced) {
   HoldVote();
   Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
   EXPECT_EQ(ReportOf("q").state, "ready") << "one of p's is complete and not reduced";
-  plans_.Finished(plans_.Take(0));
+  plans_.MarkReduced(plans_.Take(0));
   HoldVote();
   EXPECT_EQ(ReportOf("q").state, "active");
 }
@@ -85,7 +85,7 @@ TEST_F(PlanTableTest, NoBucketIdsForNewBucketsKeepsTheOldOnes) {
   for (int iteration = 0; iteration < kTimedIterations; ++iteration) {
     for (int slot = 0; slot < 3; ++slot) {
       Arrive(1 + slot);
-      plans_.Finished(plans_.Take(slot));
+      plans_.MarkReduced(plans_.Take(slot));
     }
   }
   EXPECT_TRUE(plans_.WantsVote());

@@ -33,9 +33,9 @@ TEST_F(PlanTableTest, FinishedSaysWhenTheIterationIsOver) {
   Activate(MakePlan("p", 2, {{0}, {1}}));
   for (int iteration = 1; iteration <= 2; ++iteration) {
     Arrive(2);
-    EXPECT_FALSE(plans_.Finished(plans_.Take(1)));
+    EXPECT_FALSE(plans_.MarkReduced(plans_.Take(1)));
     Arrive(1);
-    EXPECT_TRUE(plans_.Finished(plans_.Take(0)));
+    EXPECT_TRUE(plans_.MarkReduced(plans_.Take(0)));
     EXPECT_EQ(ReportOf("p").iterations, static_cast<std::uint64_t>(iteration));
   }
 }
@@ -46,7 +46,7 @@ TEST_F(PlanTableTest, RejectionFromOutside) {
   EXPECT_FALSE(plans_.WantsVote());
   plans_.Reject("p", "no more");
   EXPECT_TRUE(plans_.WantsVote());
-  EXPECT_EQ(HoldVote().rejected, std::vector<std::string>{"plan p (p): rank 0: no more"});
+  EXPECT_EQ(HoldVote().rejections, std::vector<std::string>{"plan p (p): rank 0: no more"});
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
 }
 
@@ -59,7 +59,7 @@ TEST_F(PlanTableTest, WithoutATensorThatIsLeftOut) {
     for (int key : {1, 3}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
   }
   EXPECT_TRUE(plans_.WantsVote());
-  EXPECT_TRUE(HoldVote().rejected.empty());
+  EXPECT_TRUE(HoldVote().rejections.empty());
   EXPECT_EQ(ReportOf("p").state, "active");
   EXPECT_EQ(ReportOf("p").reason, "without 'b' (it is sparse)");
   EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0}, {2}}));
@@ -68,7 +68,7 @@ TEST_F(PlanTableTest, WithoutATensorThatIsLeftOut) {
       announced_.clear();
       EXPECT_EQ(Arrive(key), Route::kPlanned);
       ASSERT_EQ(announced_.size(), 1u);
-      plans_.Finished(plans_.Take(announced_[0]));
+      plans_.MarkReduced(plans_.Take(announced_[0]));
     }
     EXPECT_EQ(Arrive(2), Route::kNegotiated) << "now and then it may come";
   }
@@ -82,9 +82,9 @@ TEST_F(PlanTableTest, WithoutWhatOnlyAnotherRankLeavesOut) {
   for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
     for (int key : {1, 2}) Arrive(key);
   }
-  Vote other = Says(PlanState::kReady, kWarmUpIterations);
-  other.left_out = {0};
-  HoldVote({ToRow({other})});
+  Vote peer = Says(PlanState::kReady, kWarmUpIterations);
+  peer.left_out = {0};
+  HoldVote({ToRow({peer})});
   EXPECT_EQ(ReportOf("p").reason, "without 'a'");
   EXPECT_EQ(Arrive(1), Route::kNegotiated);
   EXPECT_EQ(Arrive(2), Route::kPlanned);
@@ -100,15 +100,15 @@ TEST_F(PlanTableTest, AFailedStepEndsItsPlan) {
   plans_.StepFailed(1);
   EXPECT_TRUE(plans_.WantsVote());
   const auto outcome = HoldVote();
-  EXPECT_EQ(outcome.negotiated.size(), 1u);
+  EXPECT_EQ(outcome.to_negotiate.size(), 1u);
   const std::string why = "plan p (p): rank 0: the step that 'a' belongs to has failed";
-  EXPECT_EQ(outcome.rejected, std::vector<std::string>{why});
+  EXPECT_EQ(outcome.rejections, std::vector<std::string>{why});
   EXPECT_EQ(Arrive(2), Route::kNegotiated);
 }
 
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
-  const std::string other = ToRow({Says(PlanState::kFailed, 0, "no")});
-  EXPECT_EQ(HoldVote({other}).rejected, std::vector<std::string>{"plan p: rank 1: no"});
+  const std::string peer = ToRow({Says(PlanState::kFailed, 0, "no")});
+  EXPECT_EQ(HoldVote({peer}).rejections, std::vector<std::string>{"plan p: rank 1: no"});
 }
 
 TEST_F(PlanTableTest, WhereNothingCanBePlanned) {
@@ -127,9 +127,9 @@ TEST_F(PlanTableTest, WhatIsOwedIsAnnouncedInTheNextVote) {
   Activate(MakePlan("p", 3, {{0}, {1}, {2}}, 1));
   Arrive(1);
   announced_.clear();
-  Vote other = Says(PlanState::kEnding, kWarmUpIterations + 1, "no more");
-  other.completed = {0, 1, 0};
-  EXPECT_EQ(HoldVote({ToRow({other})}).negotiated.size(), 1u);
+  Vote peer = Says(PlanState::kEnding, kWarmUpIterations + 1, "no more");
+  peer.completions = {0, 1, 0};
+  EXPECT_EQ(HoldVote({ToRow({peer})}).to_negotiate.size(), 1u);
   EXPECT_TRUE(plans_.WantsVote());
   EXPECT_TRUE(announced_.empty()) << "others may not know yet that there is nothing in them";
   HoldVote();
@@ -145,12 +145,12 @@ TEST_F(PlanTableTest, ADifferentTensorIsNegotiatedOnEveryRankAndNamed) {
   EXPECT_EQ(Arrive(1, 8), Route::kDeferred);
   EXPECT_TRUE(plans_.WantsVote());
   const auto outcome = HoldVote();
-  EXPECT_EQ(outcome.negotiated.size(), 1u);
-  EXPECT_EQ(outcome.rejected,
+  EXPECT_EQ(outcome.to_negotiate.size(), 1u);
+  EXPECT_EQ(outcome.rejections,
             std::vector<std::string>{"plan p (p): rank 0: 'a': it has 8 bytes, not the planned 4"});
   Activate(MakePlan("q", 2, {{0}, {1}}, 11));
   EXPECT_EQ(Arrive(12, 4, "it is reduced by Adasum"), Route::kDeferred);
-  EXPECT_EQ(HoldVote().rejected,
+  EXPECT_EQ(HoldVote().rejections,
             std::vector<std::string>{"plan q (q): rank 0: 'b': it is reduced by Adasum"});
 }
 
@@ -158,16 +158,16 @@ TEST_F(PlanTableTest, WhatOthersWaitForIsTakenBackWhenTheirTensorDiffers) {
   Activate(MakePlan("p", 3, {{0, 1}, {2}}));
   Arrive(1);
   Arrive(3);
-  Vote other = Says(PlanState::kEnding, kWarmUpIterations, "'b': it is green");
-  other.completed = {0, 0};
-  EXPECT_EQ(HoldVote({ToRow({other})}).negotiated.size(), 2u);
+  Vote peer = Says(PlanState::kEnding, kWarmUpIterations, "'b': it is green");
+  peer.completions = {0, 0};
+  EXPECT_EQ(HoldVote({ToRow({peer})}).to_negotiate.size(), 2u);
   EXPECT_EQ(Arrive(2), Route::kNegotiated);
 }
 
 TEST_F(PlanTableTest, DifferentInTheFirstIterationFailsThePlan) {
   plans_.Add(MakePlan("p", 2, {{0}, {1}}));
   EXPECT_EQ(Arrive(2, 8), Route::kNegotiated);
-  EXPECT_EQ(HoldVote().rejected,
+  EXPECT_EQ(HoldVote().rejections,
             std::vector<std::string>{"plan p (p): rank 0: 'b': it has 8 bytes, not the planned 4"});
 }
 
@@ -203,7 +203,7 @@ TEST_F(PlanTableTest, AfterFinishNoBucketBecomesComplete) {
   EXPECT_EQ(announced_, std::vector<int>{1});
   const Work work = plans_.Take(1);
   EXPECT_NE(work.arrivals.at(0), nullptr);
-  EXPECT_FALSE(plans_.Finished(work));
+  EXPECT_FALSE(plans_.MarkReduced(work));
   EXPECT_EQ(plans_.Close().size(), 1u) << "what is in the other bucket";
 }
 
@@ -241,8 +241,8 @@ TEST_F(PlanTableTest, ReportsTellWhatHasBecomeOfEachPlan) {
 TEST_F(PlanTableTest, LateTensorsAreNamed) {
   Activate(MakePlan("p", 2, {{0, 1}}));
   Arrive(2);
-  EXPECT_TRUE(plans_.LateSince(PlanTable::Clock::time_point::min()).empty());
-  const auto late = plans_.LateSince(PlanTable::Clock::now());
+  EXPECT_TRUE(plans_.LateBuckets(PlanTable::Clock::time_point::min()).empty());
+  const auto late = plans_.LateBuckets(PlanTable::Clock::now());
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].plan, "p");
   EXPECT_EQ(late[0].iteration, kWarmUpIterations + 1u);

@@ -47,13 +47,13 @@ class PlanTableThreads : public testing::Test {
   }
 
   void PlannedPath() {
-    std::array<int, kIds> taken{};
+    std::array<int, kIds> takes{};
     while (!over_.load(std::memory_order_relaxed)) {
       for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
-        if (announced_[bucket_id].load(std::memory_order_acquire) == taken[bucket_id]) continue;
-        ++taken[bucket_id];
+        if (announced_[bucket_id].load(std::memory_order_acquire) == takes[bucket_id]) continue;
+        ++takes[bucket_id];
         const Work work = plans_.Take(bucket_id);
-        plans_.Finished(work);
+        plans_.MarkReduced(work);
         planned_.fetch_add(1, std::memory_order_relaxed);
         for (const ArrivalPtr& arrival : work.arrivals) Reduced(arrival);
       }
@@ -66,8 +66,8 @@ class PlanTableThreads : public testing::Test {
       const std::string row = plans_.VoteRow(true, true);
       std::this_thread::yield();
       const auto outcome = plans_.Apply(ByRank({row}));
-      for (const ArrivalPtr& arrival : outcome.negotiated) Reduced(arrival);
-      rejected_ += static_cast<int>(outcome.rejected.size());
+      for (const ArrivalPtr& arrival : outcome.to_negotiate) Reduced(arrival);
+      rejected_ += static_cast<int>(outcome.rejections.size());
       std::this_thread::yield();
     }
   }
@@ -77,7 +77,7 @@ class PlanTableThreads : public testing::Test {
     while (planned_.load(std::memory_order_relaxed) < kIterations) {
       // One after the other many times: each lock would hide that the other is missing.
       for (int i = 0; i < 20; ++i) plans_.Reports();
-      for (int i = 0; i < 20; ++i) plans_.LateSince(late);
+      for (int i = 0; i < 20; ++i) plans_.LateBuckets(late);
       std::this_thread::yield();
     }
     plans_.Add(MakePlan("q", 2, {{0, 1}}, 50));
@@ -99,16 +99,16 @@ class PlanTableThreads : public testing::Test {
 
 TEST_F(PlanTableThreads, NothingIsLostOrDoubled) {
   plans_.Add(MakePlan("p", kSlots, {{0, 2}, {1}, {3}}));
-  std::vector<std::thread> framework, others;
-  others.emplace_back([this] { Background(); });
-  others.emplace_back([this] { PlannedPath(); });
+  std::vector<std::thread> framework, background;
+  background.emplace_back([this] { Background(); });
+  background.emplace_back([this] { PlannedPath(); });
   for (int first_slot : {0, 2}) {
     framework.emplace_back([this, first_slot] { Framework(first_slot); });
   }
   framework.emplace_back([this] { Python(); });
   for (std::thread& thread : framework) thread.join();
   over_ = true;
-  for (std::thread& thread : others) thread.join();
+  for (std::thread& thread : background) thread.join();
   plans_.Apply(ByRank({plans_.VoteRow(true, false)}));
   EXPECT_TRUE(plans_.Close().empty());
   for (const auto& count : reduced_) EXPECT_EQ(count, kIterations);
@@ -132,7 +132,7 @@ TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
     std::atomic<bool> started{false};
     std::thread framework([&] {
       for (Route route = arrive(); route != Route::kNegotiated; route = arrive()) {
-        plans.Finished(plans.Take(0));
+        plans.MarkReduced(plans.Take(0));
         started = true;
       }
     });

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -121,9 +121,9 @@ TEST(Plan, DifferenceFromASlot) {
   const Slot& slot = plan.slots[0];
   EXPECT_EQ(Difference(slot, 400, slot.reduction), "");
   EXPECT_EQ(Difference(slot, 404, slot.reduction), "it has 404 bytes, not the planned 400");
-  for (const Reduction& other : {Reduction{6, 1, 1.0, 0.5}, Reduction{7, 2, 1.0, 0.5},
-                                 Reduction{7, 1, 2.0, 0.5}, Reduction{7, 1, 1.0, 1.0}}) {
-    EXPECT_EQ(Difference(slot, 400, other),
+  for (const Reduction& reduction : {Reduction{6, 1, 1.0, 0.5}, Reduction{7, 2, 1.0, 0.5},
+                                     Reduction{7, 1, 2.0, 0.5}, Reduction{7, 1, 1.0, 1.0}}) {
+    EXPECT_EQ(Difference(slot, 400, reduction),
               "its dtype, reduce operation or scaling is not the planned one");
   }
 }

@@ -106,9 +106,9 @@ TEST(Rebuild, AnyPlanKeepsItsRules) {
         place[slot] = static_cast<int>(index);
         bytes += plan.slots[slot].bytes;
         EXPECT_TRUE(plan.slots[slot].reduction.IsLike(plan.slots[buckets[index][0]].reduction));
-        for (int other : plan.slots[slot].after) {
-          EXPECT_NE(place[other], -1);
-          EXPECT_LT(place[other], place[slot]);
+        for (int dependency : plan.slots[slot].after) {
+          EXPECT_NE(place[dependency], -1);
+          EXPECT_LT(place[dependency], place[slot]);
         }
       }
       EXPECT_TRUE(bytes <= plan.threshold || buckets[index].size() == 1);

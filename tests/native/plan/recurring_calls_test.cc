@@ -43,12 +43,12 @@ TEST(RecurringCalls, NamesThatNeverComeAgainCostNothing) {
 // Invariant 1: ranks that see the same responses decide alike.
 TEST(RecurringCalls, EqualOnAllRanks) {
   std::minstd_rand random(3);
-  RecurringCalls one(50), other(50);
+  RecurringCalls first(50), second(50);
   int recurring = 0;
   for (int response = 0; response < 20000; ++response) {
     const auto key = static_cast<std::int64_t>(random() % 80);
-    const bool recurs = one.Recurs(key);
-    ASSERT_EQ(recurs, other.Recurs(key));
+    const bool recurs = first.Recurs(key);
+    ASSERT_EQ(recurs, second.Recurs(key));
     recurring += recurs;
   }
   EXPECT_GT(recurring, 100);
@@ -72,7 +72,7 @@ TEST_F(PlanTableTest, ACallIsPlannedFromTheNextArrivalOn) {
     EXPECT_EQ(Arrive(7), Route::kOverlaps);
     const Work work = plans_.Take(announced_.back());
     EXPECT_EQ(work.iteration, iteration);
-    EXPECT_FALSE(plans_.Finished(work));  // no iteration of training
+    EXPECT_FALSE(plans_.MarkReduced(work));  // no iteration of training
   }
   EXPECT_EQ(announced_, std::vector<int>({0, 0, 0}));
 }
@@ -132,7 +132,7 @@ TEST_F(PlanTableTest, ACallIsNotRebuilt) {
   times_ = true;
   for (int iteration = 0; iteration < 2 * kTimedIterations; ++iteration) {
     EXPECT_EQ(Arrive(7), Route::kPlanned);
-    plans_.Finished(plans_.Take(announced_.back()));
+    plans_.MarkReduced(plans_.Take(announced_.back()));
   }
   EXPECT_FALSE(plans_.WantsVote());
   HoldVote();

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {

@@ -77,14 +77,14 @@ TEST_F(StepWatchesTest, OneRegistrationForAllTensorsThatAreUnderWayTogether) {
 }
 
 TEST_F(StepWatchesTest, AFailedStepIsToldOfEachOfItsTensorsOnly) {
-  Manager step, other;
+  Manager step, second;
   for (const int key : {1, 2, 2}) ASSERT_TRUE(watches_.Begin(&step, key));  // a loop's, twice
-  ASSERT_TRUE(watches_.Begin(&other, 3));
+  ASSERT_TRUE(watches_.Begin(&second, 3));
   step.Cancel();
   EXPECT_EQ(failed, (Keys{1, 2}));
   for (int i = 0; i < 3; ++i) watches_.End(&step);
-  watches_.End(&other);
-  other.Cancel();
+  watches_.End(&second);
+  second.Cancel();
   EXPECT_EQ(failed, (Keys{1, 2}));
 }
 
@@ -105,7 +105,7 @@ TEST_F(StepWatchesTest, WhatIsUnderWayOrBeginsIsToldExactlyOnce) {
   for (int round = 0; round < kSteps; ++round) {
     failed.clear();
     Manager step;
-    std::atomic<int> begun{0}, left{0};
+    std::atomic<int> begun{0}, remaining{0};
     std::vector<std::thread> threads;
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
@@ -113,14 +113,14 @@ TEST_F(StepWatchesTest, WhatIsUnderWayOrBeginsIsToldExactlyOnce) {
           ++begun;
           if (watches_.Begin(&step, 1000 + i)) watches_.End(&step);
         }
-        if (watches_.Begin(&step, thread)) ++left;
+        if (watches_.Begin(&step, thread)) ++remaining;
       });
     }
     while (begun < round % (kThreads * (kTensors - 1))) std::this_thread::yield();
     step.Cancel();
     for (std::thread& thread : threads) thread.join();
     for (int thread = 0; thread < kThreads; ++thread) ASSERT_EQ(failed.count(thread), 1u);
-    for (; left > 0; --left) watches_.End(&step);
+    for (; remaining > 0; --remaining) watches_.End(&step);
   }
 }
 

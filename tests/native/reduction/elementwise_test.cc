@@ -15,8 +15,7 @@ using Values = std::vector<Bfloat16>;
 using Reduction = void (*)(void*, const void* const*, int, std::int64_t);
 
 constexpr Reduction kPairs = elementwise::Reduce<Bfloat16, elementwise::Sum>;
-constexpr Reduction kOnce =
-    elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>;
+constexpr Reduction kOnce = elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>;
 
 Values Reduced(Reduction reduce, const std::vector<Values>& inputs) {
   std::vector<const void*> pointers;
@@ -40,9 +39,9 @@ std::vector<Values> Random(int inputs, std::size_t count) {
   return values;
 }
 
-void ExpectSameBits(const Values& one, const Values& other) {
-  ASSERT_EQ(one.size(), other.size());
-  EXPECT_EQ(std::memcmp(one.data(), other.data(), one.size() * sizeof(Bfloat16)), 0);
+void ExpectSameBits(const Values& first, const Values& second) {
+  ASSERT_EQ(first.size(), second.size());
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(Bfloat16)), 0);
 }
 
 TEST(Elementwise, AnInputMoreDoesNotAddARounding) {
@@ -92,8 +91,7 @@ TEST(Elementwise, EveryOperation) {
   using elementwise::ReduceRoundingOnce;
   const Values least = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Min, float>, inputs);
   const Values most = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Max, float>, inputs);
-  const Values product =
-      Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Product, float>, inputs);
+  const Values product = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Product, float>, inputs);
   EXPECT_EQ(least, (Values{2.0f, -8.0f}));
   EXPECT_EQ(most, (Values{5.0f, 1.5f}));
   EXPECT_EQ(product, (Values{40.0f, 36.0f}));

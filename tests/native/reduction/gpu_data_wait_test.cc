@@ -64,10 +64,10 @@ TEST_F(AwaitDataTest, ReturnsWhenTheLastIsReady) {
 }
 
 TEST_F(AwaitDataTest, WhatIsReadyCostsOneLook) {
-  Late& one = Add();
-  one.ready = true;
+  Late& arrival = Add();
+  arrival.ready = true;
   EXPECT_TRUE(AwaitData(arrivals_, stop_));
-  EXPECT_EQ(one.looks, 1);
+  EXPECT_EQ(arrival.looks, 1);
 }
 
 TEST_F(AwaitDataTest, ZerosAndTensorsWithoutAnEventAreReady) {

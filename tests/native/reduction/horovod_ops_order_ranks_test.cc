@@ -1,4 +1,4 @@
-// BucketOrder with all the ranks of all groups; ThreadSanitizer looks on.
+// HorovodOpsOrder with all the ranks of all groups; ThreadSanitizer looks on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -96,9 +96,9 @@ class Rank {
   WaitCounts counts_;
 };
 
-class BucketOrderRanks : public testing::TestWithParam<Job> {
+class HorovodOpsOrderRanks : public testing::TestWithParam<Job> {
  protected:
-  BucketOrderRanks() : meeting_(GetParam().leaders), random_(GetParam().seed) {
+  HorovodOpsOrderRanks() : meeting_(GetParam().leaders), random_(GetParam().seed) {
     for (int group = 0; group < GetParam().leaders; ++group) {
       leaders_.push_back(std::make_unique<Leader>(meeting_));
       for (int i = 0; i < GetParam().ranks; ++i) {
@@ -117,7 +117,7 @@ class BucketOrderRanks : public testing::TestWithParam<Job> {
       finish = true;
       std::shuffle(leaders_.begin(), leaders_.end(), random_);
       for (const auto& leader : leaders_) {
-        leader->Finish();
+        leader->Close();
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
       }
       for (const auto& leader : leaders_) EXPECT_TRUE(leader->Join());
@@ -143,12 +143,12 @@ std::string Name(const testing::TestParamInfo<Job>& job) {
          "RanksSeed" + std::to_string(job.param.seed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, BucketOrderRanks,
+INSTANTIATE_TEST_SUITE_P(Jobs, HorovodOpsOrderRanks,
                          testing::Values(Job{2, 1, 0}, Job{2, 1, 1}, Job{2, 3, 2}, Job{3, 2, 3},
                                          Job{4, 1, 4}, Job{4, 3, 5}),
                          Name);
 
-TEST_P(BucketOrderRanks, AllPerformTheSameOrderToTheLastPass) {
+TEST_P(HorovodOpsOrderRanks, AllPerformTheSameOrderToTheLastPass) {
   Train(kEntries);
   const std::vector<int>& order = ranks_[0]->order();
   for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) {
@@ -156,7 +156,7 @@ TEST_P(BucketOrderRanks, AllPerformTheSameOrderToTheLastPass) {
   }
 }
 
-TEST_P(BucketOrderRanks, AllPerformTheSameOrderUpToAnEndAtAnyTime) {
+TEST_P(HorovodOpsOrderRanks, AllPerformTheSameOrderUpToAnEndAtAnyTime) {
   const std::uint64_t until = random_() % kEntries;
   Train(until);
   EXPECT_GE(ranks_[0]->order().size(), until);

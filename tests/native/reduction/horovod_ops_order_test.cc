@@ -10,7 +10,7 @@ namespace {
 using BucketIds = std::vector<int>;
 
 // Two groups of one rank each. A rank that waits in vain hangs.
-class BucketOrderTest : public testing::Test {
+class HorovodOpsOrderTest : public testing::Test {
  protected:
   // Before Start() what is ready there is in the leader's first AND.
   void Ready(int leader, const BucketIds& bucket_ids) {
@@ -27,7 +27,7 @@ class BucketOrderTest : public testing::Test {
   }
 
   void Finish(const BucketIds& order) {
-    for (Leader& leader : leaders_) leader.Finish();
+    for (Leader& leader : leaders_) leader.Close();
     JoinBoth(true, order);
   }
 
@@ -42,7 +42,7 @@ class BucketOrderTest : public testing::Test {
   Leader leaders_[2]{Leader(meeting_), Leader(meeting_)};
 };
 
-TEST_F(BucketOrderTest, WhatOneDoesNotHaveIsNotAppended) {
+TEST_F(HorovodOpsOrderTest, WhatOneDoesNotHaveIsNotAppended) {
   Ready(0, {3, 5, 8});
   Ready(1, {4, 5, 9});
   Start();
@@ -50,7 +50,7 @@ TEST_F(BucketOrderTest, WhatOneDoesNotHaveIsNotAppended) {
   Finish({5});
 }
 
-TEST_F(BucketOrderTest, OneAndIsAppendedByBucketId) {
+TEST_F(HorovodOpsOrderTest, OneAndIsAppendedByBucketId) {
   Ready(0, {4095, 64, 9, 2, 63, 0, 128});
   Ready(1, {0, 2, 9, 63, 64, 128, 4095});
   Start();
@@ -59,7 +59,7 @@ TEST_F(BucketOrderTest, OneAndIsAppendedByBucketId) {
 }
 
 // Invariant 3: 3 and 5 are ready on one; the other can have 3 only after 5.
-TEST_F(BucketOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
+TEST_F(HorovodOpsOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
   Ready(0, {3, 5});
   Ready(1, {5});
   Start();
@@ -70,7 +70,7 @@ TEST_F(BucketOrderTest, WhatIsLeftIsBroughtAgainWithoutNews) {
 }
 
 // The same where both have something and agree on nothing for a while.
-TEST_F(BucketOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
+TEST_F(HorovodOpsOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
   Ready(0, {3});
   Ready(1, {5});
   Start();
@@ -82,7 +82,7 @@ TEST_F(BucketOrderTest, LeadersThatAgreeOnNothingMeetAgain) {
   Finish({5, 3});
 }
 
-TEST_F(BucketOrderTest, NobodyComesWithNothingToSay) {
+TEST_F(HorovodOpsOrderTest, NobodyComesWithNothingToSay) {
   Ready(0, {1, 2});
   Ready(1, {1, 2});
   Start();
@@ -99,7 +99,7 @@ TEST_F(BucketOrderTest, NobodyComesWithNothingToSay) {
 }
 
 // Each time it has to be ready anew: what was appended is not pending any more.
-TEST_F(BucketOrderTest, ABucketIdIsAppendedOnceAnIteration) {
+TEST_F(HorovodOpsOrderTest, ABucketIdIsAppendedOnceAnIteration) {
   Start();
   for (std::uint64_t iteration = 0; iteration < 5; ++iteration) {
     for (int leader = 0; leader < 2; ++leader) Ready(leader, {6});
@@ -110,16 +110,16 @@ TEST_F(BucketOrderTest, ABucketIdIsAppendedOnceAnIteration) {
   Finish({6, 4, 6, 4, 6, 4, 6, 4, 6, 4});
 }
 
-TEST_F(BucketOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
+TEST_F(HorovodOpsOrderTest, WhatIsInMemoryAlreadyIsAppendedBeforeTheEnd) {
   Ready(0, {3, 1});
   Ready(1, {1, 3, 2});
-  for (Leader& leader : leaders_) leader.Finish();
+  for (Leader& leader : leaders_) leader.Close();
   Start();
   JoinBoth(true, {1, 3});
   EXPECT_EQ(meeting_.Agreements(), 1);
 }
 
-TEST_F(BucketOrderTest, EndWakesLeadersThatSleep) {
+TEST_F(HorovodOpsOrderTest, EndWakesLeadersThatSleep) {
   Start();
   AwaitQuiet();
   EXPECT_EQ(meeting_.Agreements(), 0);
@@ -128,45 +128,45 @@ TEST_F(BucketOrderTest, EndWakesLeadersThatSleep) {
 }
 
 // Invariant 4, seen by the one that has not ended.
-TEST_F(BucketOrderTest, EndWhileTheOtherWaitsInTheAnd) {
+TEST_F(HorovodOpsOrderTest, EndWhileTheOtherWaitsInTheAnd) {
   Ready(0, {3});
   Start();
   meeting_.AwaitPresent(1);
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {});
   EXPECT_EQ(meeting_.Agreements(), 1);
 }
 
 // Invariant 4: the AND under way does not know of the end, so nobody leaves after it.
-TEST_F(BucketOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
+TEST_F(HorovodOpsOrderTest, EndOfALeaderThatWaitsInTheAndIsSaidInTheNextOne) {
   Ready(0, {3, 5});
   Start();
   meeting_.AwaitPresent(1);
-  leaders_[0].Finish();
+  leaders_[0].Close();
   Ready(1, {3});
   EXPECT_EQ(leaders_[1].At(0), 3);
   meeting_.AwaitPresent(1);
   EXPECT_EQ(meeting_.Agreements(), 1);
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {3});
   EXPECT_EQ(meeting_.Agreements(), 2);
 }
 
-TEST_F(BucketOrderTest, EndOfOneLongBeforeTheOther) {
+TEST_F(HorovodOpsOrderTest, EndOfOneLongBeforeTheOther) {
   Ready(0, {7, 8});
   Start();
-  leaders_[0].Finish();
+  leaders_[0].Close();
   leaders_[1].AwaitSleep();
   meeting_.AwaitPresent(1);
   EXPECT_EQ(meeting_.Agreements(), 0);
   Ready(1, {7});
   // Whether 7 came into the AND before the end or with it, both leave after the same entry.
-  leaders_[1].Finish();
+  leaders_[1].Close();
   JoinBoth(true, {7});
-  leaders_[1].Finish();  // once more, and nobody is there
+  leaders_[1].Close();  // once more, and nobody is there
 }
 
-TEST_F(BucketOrderTest, AnAndThatFailsEndsAllWithFalse) {
+TEST_F(HorovodOpsOrderTest, AnAndThatFailsEndsAllWithFalse) {
   Ready(0, {3});
   Start();
   meeting_.AwaitPresent(1);
@@ -178,10 +178,10 @@ TEST_F(BucketOrderTest, AnAndThatFailsEndsAllWithFalse) {
   for (const Leader& leader : leaders_) EXPECT_EQ(leader.order().Size(), 0u);
 }
 
-TEST_F(BucketOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
+TEST_F(HorovodOpsOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
   Start();
   meeting_.Break();
-  for (Leader& leader : leaders_) leader.Finish();
+  for (Leader& leader : leaders_) leader.Close();
   JoinBoth(false, {});
 }
 

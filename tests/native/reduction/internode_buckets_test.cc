@@ -14,11 +14,11 @@
 namespace horovod_opt {
 namespace {
 
-using namespace exchanged_ranks;
+using namespace internode_ranks;
 
 constexpr int kSlots = 6;
 
-// From one number to several chunks of an exchange; some that the ranks cannot share evenly.
+// From one number to several chunks of an allreduce; some that the ranks cannot share evenly.
 std::size_t SizeOf(std::int64_t key) {
   const std::size_t sizes[] = {1, 17, 3, 3000, 260, 9001};
   return sizes[key % 6];
@@ -78,20 +78,20 @@ void Iterate(Rank& own, int rank, int ranks, const Plan& plan, int iteration,
 }
 
 // Groups and ranks of each.
-class ExchangedBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
+class InternodeBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(ExchangedBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
+TEST_P(InternodeBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
   constexpr int kPlans = 4, kIterations = 6;  // of each thread, and of each plan
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   std::vector<Plan> plans;
   for (int number = 0; number < kThreads * kPlans; ++number) plans.push_back(Call(number));
   auto all = RanksWith(world, plans);
-  std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
-  for (auto& one : left) one = kThreads;
+  std::vector<std::atomic<int>> remaining(static_cast<std::size_t>(world.Size()));
+  for (auto& count : remaining) count = kThreads;
   OnRanks(world.Size() * (kThreads + 1), [&](int thread) {
     const int rank = thread % world.Size(), part = thread / world.Size();
     Rank& own = *all[rank];
-    if (part == kThreads) return own.Vote(left[rank]);
+    if (part == kThreads) return own.Vote(remaining[rank]);
     std::minstd_rand random(static_cast<unsigned>(thread) + 1);
     for (int number = 0; number < kPlans; ++number) {
       const Plan& plan = plans[part * kPlans + number];
@@ -106,7 +106,7 @@ TEST_P(ExchangedBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
         });
       }
     }
-    --left[rank];
+    --remaining[rank];
   });
   EXPECT_GT(world.reduced, 0);
   EXPECT_GT(world.negotiation.reduced(), 0);
@@ -117,12 +117,12 @@ TEST_P(ExchangedBucketsRanks, EveryTensorGetsItsSumAlsoWhenPlansEnd) {
 
 // A group goes ahead alone; then the plan ends, the other group takes the bucket back, and both
 // negotiate it.
-TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
+TEST_P(InternodeBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
   auto all = RanksWith(world, {plan});
-  std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
-  for (auto& one : left) one = 1;
+  std::vector<std::atomic<int>> remaining(static_cast<std::size_t>(world.Size()));
+  for (auto& count : remaining) count = 1;
   OnRanks(2 * world.Size(), [&](int thread) {
     const int rank = thread % world.Size();
     Rank& own = *all[rank];
@@ -132,7 +132,7 @@ TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
       const auto vote = [&] {
         const auto rows = world.meetings.Gather(rank, own.plans().VoteRow(rank == 0, false));
         auto outcome = own.plans().Apply(rows);
-        for (auto& arrival : outcome.negotiated) world.negotiation.Send(std::move(arrival));
+        for (auto& arrival : outcome.to_negotiate) world.negotiation.Send(std::move(arrival));
       };
       std::minstd_rand random(static_cast<unsigned>(rank) + 1);
       if (!first_group) {
@@ -145,14 +145,14 @@ TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
         world.meetings.Gather(rank, "the first group has sent");
         vote();
       });
-      --left[rank];
+      --remaining[rank];
     } else {
-      while (left[rank] == 1) {
+      while (remaining[rank] == 1) {
         // The votes of Iterate() come first.
         if (own.plans().Reports()[0].state == "negotiated") break;
         std::this_thread::yield();
       }
-      own.Vote(left[rank]);
+      own.Vote(remaining[rank]);
     }
   });
   EXPECT_EQ(world.reduced, 0);
@@ -163,7 +163,7 @@ TEST_P(ExchangedBucketsRanks, WhatOneGroupHasBegunIsTakenBackByTheOthers) {
 }
 
 // In the end a rank waits for what is complete everywhere, and for nothing else.
-TEST_P(ExchangedBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
+TEST_P(InternodeBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
   const auto all = RanksWith(world, {plan});
@@ -184,7 +184,7 @@ TEST_P(ExchangedBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
   });
 }
 
-TEST_P(ExchangedBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
+TEST_P(InternodeBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
   const auto all = RanksWith(world, {plan});
@@ -204,7 +204,7 @@ TEST_P(ExchangedBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
   EXPECT_EQ(world.differs, 2 * world.Size()) << "each bucket, on every rank";
 }
 
-INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, ExchangedBucketsRanks,
+INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, InternodeBucketsRanks,
                          testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
                                          std::make_tuple(3, 1), std::make_tuple(3, 2),
                                          std::make_tuple(4, 1), std::make_tuple(4, 2)));

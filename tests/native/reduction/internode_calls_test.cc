@@ -12,7 +12,7 @@
 namespace horovod_opt {
 namespace {
 
-using namespace exchanged_ranks;
+using namespace internode_ranks;
 
 constexpr int kRow = 3;  // numbers
 
@@ -49,9 +49,8 @@ Plan CallPlan(std::int64_t key, int ranks) {
 }
 
 Numbers Values(int rank, std::int64_t key, int iteration) {
-  const std::int64_t rows = KindOf(key) == Collective::kAllgather
-                                ? GatheredRows(rank, key, iteration)
-                                : RowsOfKey(key);
+  const std::int64_t rows =
+      KindOf(key) == Collective::kAllgather ? GatheredRows(rank, key, iteration) : RowsOfKey(key);
   Numbers values(static_cast<std::size_t>(rows * kRow));
   std::iota(values.begin(), values.end(),
             100000 * (rank + 1) + 100 * static_cast<int>(key) + iteration);
@@ -62,8 +61,8 @@ Numbers Values(int rank, std::int64_t key, int iteration) {
 Numbers Expected(int rank, int ranks, std::int64_t key, int iteration) {
   if (KindOf(key) == Collective::kBroadcast) return Values(RootOf(key, ranks), key, iteration);
   Numbers all;
-  for (int one = 0; one < ranks; ++one) {
-    const Numbers values = Values(one, key, iteration);
+  for (int peer = 0; peer < ranks; ++peer) {
+    const Numbers values = Values(peer, key, iteration);
     if (KindOf(key) == Collective::kAllgather) {
       all.insert(all.end(), values.begin(), values.end());
       continue;
@@ -73,7 +72,7 @@ Numbers Expected(int rank, int ranks, std::int64_t key, int iteration) {
   }
   if (KindOf(key) == Collective::kAllgather) return all;
   std::int64_t begin = 0;
-  for (int one = 0; one < rank; ++one) begin += RowsOf(RowsOfKey(key), one, ranks);
+  for (int peer = 0; peer < rank; ++peer) begin += RowsOf(RowsOfKey(key), peer, ranks);
   const std::int64_t rows = RowsOf(RowsOfKey(key), rank, ranks);
   return {all.begin() + begin * kRow, all.begin() + (begin + rows) * kRow};
 }
@@ -83,12 +82,12 @@ std::vector<Plan> OfEachKind(int ranks) {
 }
 
 // Groups and ranks of each.
-class ExchangedCalls : public testing::TestWithParam<std::tuple<int, int>> {
+class InternodeCalls : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   // Of the job's ranks; shuffled, they are in another order than the groups.
   std::vector<int> Order(bool shuffled) const {
-    std::vector<int> order(static_cast<std::size_t>(std::get<0>(GetParam()) *
-                                                    std::get<1>(GetParam())));
+    std::vector<int> order(
+        static_cast<std::size_t>(std::get<0>(GetParam()) * std::get<1>(GetParam())));
     std::iota(order.begin(), order.end(), 0);
     if (shuffled) std::reverse(order.begin() + 1, order.end());
     return order;
@@ -117,7 +116,7 @@ void Check(Rank& own, int rank, int ranks, const std::vector<Plan>& plans, int i
   }
 }
 
-TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
+TEST_P(InternodeCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
   constexpr int kPlans = 9, kIterations = 7;  // of each thread, and of each plan
   for (bool shuffled : {false, true}) {
     World world(std::get<0>(GetParam()), std::get<1>(GetParam()), Order(shuffled));
@@ -128,12 +127,12 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
       of_thread[key % kThreads].push_back(plans.back());
     }
     auto all = RanksWith(world, plans);
-    std::vector<std::atomic<int>> left(static_cast<std::size_t>(world.Size()));
-    for (auto& one : left) one = kThreads;
+    std::vector<std::atomic<int>> remaining(static_cast<std::size_t>(world.Size()));
+    for (auto& count : remaining) count = kThreads;
     OnRanks(world.Size() * (kThreads + 1), [&](int thread) {
       const int rank = thread % world.Size(), part = thread / world.Size();
       Rank& own = *all[rank];
-      if (part == kThreads) return own.Vote(left[rank]);
+      if (part == kThreads) return own.Vote(remaining[rank]);
       std::minstd_rand random(static_cast<unsigned>(thread) + 1);
       for (int iteration = 0; iteration < kIterations; ++iteration) {
         Check(own, world.everybody[rank], world.Size(), of_thread[part], iteration, random,
@@ -145,7 +144,7 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
                 }
               });
       }
-      --left[rank];
+      --remaining[rank];
     });
     EXPECT_GT(world.reduced, 0);
     EXPECT_GT(world.negotiation.reduced(), 0);
@@ -158,7 +157,7 @@ TEST_P(ExchangedCalls, EveryCallGetsItsResultAlsoWhenPlansEnd) {
 
 // A group goes ahead alone, then the plan ends: the others take back what it has begun, and all
 // negotiate it.
-TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
+TEST_P(InternodeCalls, WhatOneGroupHasBegunIsTakenBack) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
   auto all = RanksWith(world, plans);
@@ -181,7 +180,7 @@ TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
     for (int vote = 0; vote < 3; ++vote) {
       const auto rows = world.meetings.Gather(rank, own.plans().VoteRow(rank == 0, false));
       auto outcome = own.plans().Apply(rows);
-      for (auto& arrival : outcome.negotiated) world.negotiation.Send(std::move(arrival));
+      for (auto& arrival : outcome.to_negotiate) world.negotiation.Send(std::move(arrival));
     }
     if (!first_group) send();
     for (std::size_t which = 0; which < plans.size(); ++which) {
@@ -197,7 +196,7 @@ TEST_P(ExchangedCalls, WhatOneGroupHasBegunIsTakenBack) {
   for (Loopback& net : world.nets) EXPECT_EQ(net.Left(), 0u);
 }
 
-TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
+TEST_P(InternodeCalls, GroupsThatMeanDifferentCallsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
   const auto all = RanksWith(world, plans);
@@ -221,7 +220,7 @@ TEST_P(ExchangedCalls, GroupsThatMeanDifferentCallsAreTold) {
 }
 
 // A rank without memory for the result still passes on what the others need.
-TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
+TEST_P(InternodeCalls, ARankWithoutMemoryCostsTheOthersNothing) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = CallPlan(6, world.Size());
   const auto all = RanksWith(world, {plan});
@@ -239,7 +238,7 @@ TEST_P(ExchangedCalls, ARankWithoutMemoryCostsTheOthersNothing) {
 
 // MPI cannot end what is under way, and may write it after the ranks have given up. The memory of
 // the tensors stays for it; over a transport that can, it does not.
-TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
+TEST_P(InternodeCalls, MemoryThatMessagesMayUseStays) {
   for (bool ends_must_stay : {false, true}) {
     World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
     world.ends_must_stay = ends_must_stay;
@@ -254,8 +253,8 @@ TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
       for (std::size_t which = 0; which < plans.size(); ++which) {
         const Slot& slot = plans[which].slots[0];
         Numbers values(static_cast<std::size_t>(slot.bytes / 4), rank);
-        memories.push_back(all[rank]->Send(slot, std::move(values), 0, results[which],
-                                           done[memories.size()]));
+        memories.push_back(
+            all[rank]->Send(slot, std::move(values), 0, results[which], done[memories.size()]));
       }
       all[rank]->Leave(plans.size());
     }
@@ -269,7 +268,7 @@ TEST_P(ExchangedCalls, MemoryThatMessagesMayUseStays) {
 }
 
 // A rank that has joined gives zeros to an allreduce only: nobody gets a result of these.
-TEST_P(ExchangedCalls, NobodyGetsAResultWhereOneHasJoined) {
+TEST_P(InternodeCalls, NobodyGetsAResultWhereOneHasJoined) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
   const auto all = RanksWith(world, plans);
@@ -296,7 +295,7 @@ TEST_P(ExchangedCalls, NobodyGetsAResultWhereOneHasJoined) {
   EXPECT_EQ(world.reduced, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, ExchangedCalls,
+INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, InternodeCalls,
                          testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
                                          std::make_tuple(3, 1), std::make_tuple(3, 2),
                                          std::make_tuple(4, 1), std::make_tuple(4, 2)));

@@ -16,27 +16,27 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/plan/sample_plans.h"
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace exchanged_ranks {
+namespace internode_ranks {
 
 using Numbers = std::vector<std::int32_t>;
 inline const Arithmetic kInts{4, &elementwise::Reduce<std::int32_t, elementwise::Sum>,
-                       [](void* data, std::int64_t count, double factor) {
-                         auto* const values = static_cast<std::int32_t*>(data);
-                         for (std::int64_t i = 0; i < count; ++i) {
-                           values[i] = static_cast<std::int32_t>(values[i] * factor);
-                         }
-                       }};
+                              [](void* data, std::int64_t count, double factor) {
+                                auto* const values = static_cast<std::int32_t*>(data);
+                                for (std::int64_t i = 0; i < count; ++i) {
+                                  values[i] = static_cast<std::int32_t>(values[i] * factor);
+                                }
+                              }};
 constexpr int kIds = 64;
 constexpr std::size_t kChunk = 4 << 10;  // of the node's memory
-constexpr Exchange::Sizes kSizes{1 << 10, 8 << 10};
+constexpr NonblockingAllreduce::Sizes kSizes{1 << 10, 8 << 10};
 constexpr int kThreads = 2;  // of a framework
 
 struct Tensor : Arrival {
@@ -48,8 +48,8 @@ struct Tensor : Arrival {
   int root = 0;         // of a broadcast
   Numbers values, sums;
   std::shared_ptr<char> memory = std::make_shared<char>();  // stands for that of both
-  int late_looks = 0;  // that see no data yet
-  bool without_memory = false;  // for the result
+  int late_looks = 0;                                       // that see no data yet
+  bool without_memory = false;                              // for the result
   std::atomic<bool>* done = nullptr;
   Numbers* result = nullptr;  // the sums, or what has been gathered
 
@@ -74,13 +74,13 @@ class Negotiation {
     sent.push_back(std::move(arrival));
     if (static_cast<int>(sent.size()) < ranks_) return;
     ++reduced_;
-    std::sort(sent.begin(), sent.end(), [](const ArrivalPtr& one, const ArrivalPtr& other) {
-      return TensorOf(one).rank < TensorOf(other).rank;
+    std::sort(sent.begin(), sent.end(), [](const ArrivalPtr& a, const ArrivalPtr& b) {
+      return TensorOf(a).rank < TensorOf(b).rank;
     });
     const Numbers result = Result(sent);
     std::size_t begin = 0;
-    for (const ArrivalPtr& one : sent) {
-      Tensor& tensor = TensorOf(one);
+    for (const ArrivalPtr& arrival : sent) {
+      Tensor& tensor = TensorOf(arrival);
       if (tensor.collective == Collective::kReducescatter) {
         const auto size = OwnRows(tensor) * tensor.row;
         tensor.sums.assign(result.begin() + begin, result.begin() + begin + size);
@@ -103,13 +103,13 @@ class Negotiation {
  private:
   static Numbers Result(const std::vector<ArrivalPtr>& sent) {
     Numbers result;
-    for (const ArrivalPtr& one : sent) {
-      const Numbers& values = TensorOf(one).values;
-      if (TensorOf(one).collective == Collective::kBroadcast) {
-        if (TensorOf(one).rank == TensorOf(one).root) return values;
+    for (const ArrivalPtr& arrival : sent) {
+      const Numbers& values = TensorOf(arrival).values;
+      if (TensorOf(arrival).collective == Collective::kBroadcast) {
+        if (TensorOf(arrival).rank == TensorOf(arrival).root) return values;
         continue;
       }
-      if (TensorOf(one).collective == Collective::kAllgather) {
+      if (TensorOf(arrival).collective == Collective::kAllgather) {
         result.insert(result.end(), values.begin(), values.end());
         continue;
       }
@@ -192,9 +192,9 @@ inline std::size_t RowOf(const Slot& slot) {
   return static_cast<std::size_t>(slot.bytes / (scatters ? slot.rows : 1) / 4);
 }
 
-inline ExchangedCall CallOf(const CompleteBucket& bucket) {
+inline InternodeCall CallOf(const CompleteBucket& bucket) {
   const Slot& slot = bucket.plan.slots[bucket.slots[0]];
-  ExchangedCall call;
+  InternodeCall call;
   call.collective = slot.collective;
   call.row_bytes = static_cast<std::int64_t>(4 * RowOf(slot));
   call.joined = bucket.arrivals[0] == nullptr;
@@ -235,18 +235,18 @@ class Rank {
         queue_(NodeOf().queue.As<ReadyQueue>()),
         node_(NodeOf().collectives.data(), NodeOf().collectives.size(), rank % world.ranks,
               world.ranks),
-        exchanges_(
+        engine_(
             std::make_unique<Loopback::End>(world.nets[rank % world.ranks], rank / world.ranks,
                                             static_cast<unsigned>(rank) + 1, world.ends_must_stay),
             rank % 2 == 0 ? 0 : 64 << 20, [] {}, [] {}),
-        exchanged_(plans_, queue_, node_, exchanges_, world.everybody, rank % world.ranks,
+        internode_(plans_, queue_, node_, engine_, world.everybody, rank % world.ranks,
                    rank / world.ranks, world.groups,
                    {[](const CompleteBucket& bucket) {
                       std::vector<Segment> segments;
                       for (std::size_t i = 0; i < bucket.slots.size(); ++i) {
                         const std::int64_t bytes = bucket.plan.slots[bucket.slots[i]].bytes;
-                        Tensor& one = TensorOf(bucket.arrivals[i]);
-                        segments.push_back({one.values.data(), one.sums.data(), bytes});
+                        Tensor& tensor = TensorOf(bucket.arrivals[i]);
+                        segments.push_back({tensor.values.data(), tensor.sums.data(), bytes});
                       }
                       return BucketReduction(segments, kInts, 2, 0.5);
                     },
@@ -258,12 +258,12 @@ class Rank {
                     },
                     [](const CompleteBucket&) {},
                     [this](Work work, auto) {
-                      plans_.Finished(work);
+                      plans_.MarkReduced(work);
                       ++world_.reduced;
                       for (const ArrivalPtr& arrival : work.arrivals) TensorOf(arrival).Finish();
                     },
                     [this](Work work, auto) {
-                      plans_.Finished(work);
+                      plans_.MarkReduced(work);
                       ++world_.incomplete;
                       for (const ArrivalPtr& arrival : work.arrivals) {
                         if (arrival != nullptr) TensorOf(arrival).Finish();
@@ -288,16 +288,16 @@ class Rank {
     end_ = true;
     queue_.Kick();
     planned_.join();
-    exchanges_.Close();
-    EXPECT_EQ(exchanges_.Failure(), "");
-    EXPECT_EQ(plans_.Close().size(), left_);
+    engine_.Close();
+    EXPECT_EQ(engine_.Failure(), "");
+    EXPECT_EQ(plans_.Close().size(), leftovers_);
   }
 
   PlanTable& plans() { return plans_; }
   void MakeTagsOdd() { odd_tag_ = 1000000; }
   void TakeMemoryAway() { without_memory_ = true; }
   // So many tensors are left in the end.
-  void Leave(std::size_t tensors) { left_ = tensors; }
+  void Leave(std::size_t tensors) { leftovers_ = tensors; }
 
   // Returns the memory of the tensor.
   std::weak_ptr<char> Send(const Slot& slot, Numbers values, int late_looks, Numbers& result,
@@ -326,16 +326,16 @@ class Rank {
   }
 
   // Votes until all ranks say that they are done and no plan has anything under way.
-  void Vote(const std::atomic<int>& left) {
+  void Vote(const std::atomic<int>& remaining) {
     for (;;) {
-      const bool done = left == 0;
-      const auto said = world_.meetings.Gather(rank_, done ? "done" : "");
+      const bool done = remaining == 0;
+      const auto answers = world_.meetings.Gather(rank_, done ? "done" : "");
       const auto rows = world_.meetings.Gather(rank_, plans_.VoteRow(rank_ == 0, false));
       auto outcome = plans_.Apply(rows);
-      EXPECT_TRUE(outcome.overlapping.empty());
-      for (ArrivalPtr& arrival : outcome.negotiated) world_.negotiation.Send(std::move(arrival));
-      if (std::all_of(said.begin(), said.end(),
-                      [](const auto& one) { return one.second.str() != ""; }))
+      EXPECT_TRUE(outcome.to_refuse.empty());
+      for (ArrivalPtr& arrival : outcome.to_negotiate) world_.negotiation.Send(std::move(arrival));
+      if (std::all_of(answers.begin(), answers.end(),
+                      [](const auto& row) { return row.second.str() != ""; }))
         return;
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
@@ -345,13 +345,13 @@ class Rank {
   bool AwaitTheRest() {
     plans_.Finish();
     world_.meetings.Gather(rank_, "");
-    const auto rows = world_.meetings.Gather(rank_, plans_.CompletedRow());
-    const auto left = plans_.LeftToEnd(rows);
+    const auto rows = world_.meetings.Gather(rank_, plans_.CompletionRow());
+    const auto untaken = plans_.UntakenBuckets(rows);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (plans_.AnyLeft(left) && std::chrono::steady_clock::now() < until) {
+    while (plans_.AnyUntaken(untaken) && std::chrono::steady_clock::now() < until) {
       std::this_thread::yield();
     }
-    return !plans_.AnyLeft(left);
+    return !plans_.AnyUntaken(untaken);
   }
 
  private:
@@ -361,10 +361,10 @@ class Rank {
     WaitCounts waits;
     int entry = 0;
     for (std::uint64_t position = 0; queue_.Next(position, entry, end_, waits); ++position) {
-      if (ExchangedBuckets::IsEnd(entry)) {
-        ASSERT_TRUE(exchanged_.End(entry, never_, waits));
+      if (InternodeBuckets::IsEnd(entry)) {
+        ASSERT_TRUE(internode_.End(entry, never_, waits));
       } else {
-        ASSERT_TRUE(exchanged_.Begin(entry, never_, waits));
+        ASSERT_TRUE(internode_.Begin(entry, never_, waits));
       }
     }
   }
@@ -373,15 +373,15 @@ class Rank {
   const int rank_;
   std::uint64_t odd_tag_ = 0;
   bool without_memory_ = false;
-  std::size_t left_ = 0;
+  std::size_t leftovers_ = 0;
   std::atomic<bool> end_{false};
   const std::atomic<bool> never_{false};
   ReadyQueue& queue_;
   NodeCollectives node_;
-  PlanTable plans_{kIds, [this](const CompleteBucket& bucket) { exchanged_.Announce(bucket); },
+  PlanTable plans_{kIds, [this](const CompleteBucket& bucket) { internode_.Announce(bucket); },
                    [] {}};
-  Exchanges exchanges_;
-  ExchangedBuckets exchanged_;
+  ProgressEngine engine_;
+  InternodeBuckets internode_;
   std::thread planned_;
 };
 
@@ -395,5 +395,5 @@ inline std::vector<std::unique_ptr<Rank>> RanksWith(World& world, const std::vec
   return all;
 }
 
-}  // namespace exchanged_ranks
+}  // namespace internode_ranks
 }  // namespace horovod_opt

@@ -17,7 +17,7 @@ class Meeting {
  public:
   explicit Meeting(int leaders) : leaders_(leaders) {}
 
-  // A BucketOrder::And; false after Break().
+  // A HorovodOpsOrder::And; false after Break().
   bool And(std::vector<std::uint64_t>& words) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (present_ == 0) coming_ = words;
@@ -72,18 +72,17 @@ class Meeting {
 class Leader {
  public:
   explicit Leader(Meeting& meeting)
-      : bucket_order_(ready(), order(),
-                     [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {
-  }
+      : ops_order_(ready(), order(),
+                   [&meeting](std::vector<std::uint64_t>& words) { return meeting.And(words); }) {}
 
   ReadyQueue& ready() const { return ready_memory_.As<ReadyQueue>(); }
   ReadyQueue& order() const { return order_memory_.As<ReadyQueue>(); }
 
   void Start() {
-    thread_ = std::make_unique<Sleeper>([this] { result_ = bucket_order_.Run(); });
+    thread_ = std::make_unique<Sleeper>([this] { result_ = ops_order_.Run(); });
   }
   void AwaitSleep() const { thread_->AwaitSleep(); }
-  void Finish() { bucket_order_.Finish(); }
+  void Close() { ops_order_.Close(); }
   // Returns what Run() returned.
   bool Join() {
     thread_->Join();
@@ -109,7 +108,7 @@ class Leader {
  private:
   const Zeros ready_memory_{ReadyQueue::Bytes()};
   const Zeros order_memory_{ReadyQueue::Bytes()};
-  BucketOrder bucket_order_;
+  HorovodOpsOrder ops_order_;
   bool result_ = false;
   std::unique_ptr<Sleeper> thread_;
 };

@@ -26,8 +26,8 @@ void Perform(Node& node, std::vector<Case>& cases) {
       ASSERT_TRUE(cases[i].Run(node[rank], rank, i, stop));
     }
   });
-  for (const Case& one : cases) {
-    for (int rank = 0; rank < node.ranks(); ++rank) one.Check(rank);
+  for (const Case& test_case : cases) {
+    for (int rank = 0; rank < node.ranks(); ++rank) test_case.Check(rank);
   }
 }
 
@@ -107,16 +107,16 @@ TEST(NodeCollectives, ASlowRankIsWaitedFor) {
       ASSERT_TRUE(cases[i].Run(node[rank], rank, i, stop));
     }
   });
-  for (const Case& one : cases) {
-    for (int rank = 0; rank < 3; ++rank) one.Check(rank);
+  for (const Case& test_case : cases) {
+    for (int rank = 0; rank < 3; ++rank) test_case.Check(rank);
   }
 }
 
 // 256 + 1 is 256 in bfloat16, and so would be any sum that is rounded in between.
 TEST(NodeAllreduce, Bfloat16IsRoundedOnce) {
-  const Arithmetic arithmetic{
-      sizeof(Bfloat16), elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>,
-      nullptr};
+  const Arithmetic arithmetic{sizeof(Bfloat16),
+                              elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>,
+                              nullptr};
   for (std::size_t elements : {100u, 9000u}) {  // flat, and in chunks
     Node node(3);
     const std::atomic<bool> stop{false};

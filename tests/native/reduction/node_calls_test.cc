@@ -42,7 +42,7 @@ struct Call {
 
   std::int64_t All() const {
     std::int64_t all = 0;
-    for (std::int64_t one : rows) all += one;
+    for (std::int64_t count : rows) all += count;
     return all * numbers;
   }
 };
@@ -71,7 +71,7 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
                                  number, stop, counts));
       for (std::int64_t i = 0; i < call.numbers; ++i) {
         std::int32_t sum = 0;
-        for (int other = 0; other < ranks; ++other) sum += Number(other, number, i);
+        for (int peer = 0; peer < ranks; ++peer) sum += Number(peer, number, i);
         ASSERT_EQ(own[i], sum) << "call " << number;
       }
       return;
@@ -88,8 +88,8 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
                                stop, counts),
                 Outcome::kDone);
       Numbers expected;
-      for (int other = 0; other < ranks; ++other) {
-        const Numbers part = Contribution(other, number, call.rows[other] * call.numbers);
+      for (int peer = 0; peer < ranks; ++peer) {
+        const Numbers part = Contribution(peer, number, call.rows[peer] * call.numbers);
         expected.insert(expected.end(), part.begin(), part.end());
       }
       ASSERT_EQ(all, expected) << "call " << number;
@@ -106,10 +106,10 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
       const Numbers own = Contribution(rank, number, call.All());
       Rows ends;
       std::int64_t begin = 0;
-      for (int other = 0; other < ranks; ++other) {
+      for (int peer = 0; peer < ranks; ++peer) {
         const std::int64_t last = ends.empty() ? 0 : ends.back();
-        if (other == rank) begin = last / kBytes;
-        ends.push_back(last + call.rows[other] * call.numbers * kBytes);
+        if (peer == rank) begin = last / kBytes;
+        ends.push_back(last + call.rows[peer] * call.numbers * kBytes);
       }
       Numbers part(static_cast<std::size_t>(call.rows[rank] * call.numbers), -1);
       ASSERT_EQ(
@@ -117,8 +117,8 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
           Outcome::kDone);
       for (std::size_t i = 0; i < part.size(); ++i) {
         std::int32_t sum = 0;
-        for (int other = 0; other < ranks; ++other) {
-          sum += Number(other, number, begin + static_cast<std::int64_t>(i));
+        for (int peer = 0; peer < ranks; ++peer) {
+          sum += Number(peer, number, begin + static_cast<std::int64_t>(i));
         }
         ASSERT_EQ(part[i], sum) << "call " << number;
       }

@@ -10,9 +10,9 @@ namespace horovod_opt {
 namespace {
 
 // Reduces over the ranks with one number in their groups, in the order of groups.
-class Exchange {
+class GroupAllreduce {
  public:
-  explicit Exchange(int groups) : groups_(groups), parts_(groups), barriers_(groups) {}
+  explicit GroupAllreduce(int groups) : groups_(groups), parts_(groups), barriers_(groups) {}
 
   void Reduce(int group, void* data, std::int64_t count, const Arithmetic& arithmetic) {
     parts_[group] = {data, count};
@@ -20,9 +20,9 @@ class Exchange {
     const std::size_t bytes = static_cast<std::size_t>(count) * arithmetic.element;
     const char* const first = static_cast<const char*>(parts_[0].data);
     std::vector<char> sum(first, first + bytes);
-    for (int other = 1; other < groups_; ++other) {
-      EXPECT_EQ(parts_[other].count, parts_[0].count);
-      const void* const inputs[] = {sum.data(), parts_[other].data};
+    for (int member = 1; member < groups_; ++member) {
+      EXPECT_EQ(parts_[member].count, parts_[0].count);
+      const void* const inputs[] = {sum.data(), parts_[member].data};
       arithmetic.reduce(sum.data(), inputs, 2, count);
     }
     Meet(group);
@@ -58,14 +58,15 @@ class NodeParts : public testing::TestWithParam<std::tuple<int, int>> {
     for (int group = 0; group < groups_; ++group) {
       nodes_.push_back(std::make_unique<Node>(ranks_));
     }
-    for (int i = 0; i < ranks_; ++i) exchanges_.push_back(std::make_unique<Exchange>(groups_));
+    for (int i = 0; i < ranks_; ++i)
+      allreduces_.push_back(std::make_unique<GroupAllreduce>(groups_));
   }
 
   // What the rank gives to Allreduce().
   Case::Cross Cross(int rank, const Arithmetic& arithmetic) {
     return [this, rank, &arithmetic](void* data, std::int64_t count) {
       EXPECT_GT(count, 0);
-      exchanges_[rank % ranks_]->Reduce(rank / ranks_, data, count, arithmetic);
+      allreduces_[rank % ranks_]->Reduce(rank / ranks_, data, count, arithmetic);
     };
   }
 
@@ -85,11 +86,11 @@ class NodeParts : public testing::TestWithParam<std::tuple<int, int>> {
         ASSERT_TRUE(cases[i].RunInParts(Of(rank), rank, i, never_, cross));
       }
     });
-    for (const Case& one : cases) {
-      for (int rank = 0; rank < groups_ * ranks_; ++rank) one.Check(rank);
+    for (const Case& test_case : cases) {
+      for (int rank = 0; rank < groups_ * ranks_; ++rank) test_case.Check(rank);
     }
     std::int64_t passed = 0;
-    for (const auto& exchange : exchanges_) passed += exchange->elements();
+    for (const auto& allreduce : allreduces_) passed += allreduce->elements();
     EXPECT_EQ(passed, elements_) << "each element goes over the network once";
   }
 
@@ -97,8 +98,8 @@ class NodeParts : public testing::TestWithParam<std::tuple<int, int>> {
   const int ranks_ = std::get<1>(GetParam());
   const std::atomic<bool> never_{false};
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by number in the group
-  std::int64_t elements_ = 0;                         // of all cases
+  std::vector<std::unique_ptr<GroupAllreduce>> allreduces_;  // by number in the group
+  std::int64_t elements_ = 0;                                // of all cases
 };
 
 INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, NodeParts,
@@ -147,23 +148,24 @@ TEST_P(NodeParts, HalvesWithOtherCallsInBetween) {
   OnRanks(groups_ * ranks_, [&](int rank) {
     const auto own = static_cast<float>(rank % ranks_ + 1);
     const auto sum = static_cast<float>(ranks_ * (ranks_ + 1) / 2);
-    std::vector<float> values, others, part(kElements);
+    std::vector<float> values, other_values, part(kElements);
     const std::vector<std::int64_t> ends(static_cast<std::size_t>(ranks_), bytes);
     char* const sums = reinterpret_cast<char*>(part.data());
     NodeCollectives& node = Of(rank);
     WaitCounts counts;
     for (std::uint64_t tag = 0; tag < 5; ++tag) {
       values.assign(kElements, own);
-      others.assign(kElements, own);
+      other_values.assign(kElements, own);
       const BucketReduction bucket({{values.data(), values.data(), bytes}}, kFloats, 2, 0.5);
-      const BucketReduction other({{others.data(), others.data(), bytes}}, kFloats, 1, 1);
+      const BucketReduction member({{other_values.data(), other_values.data(), bytes}}, kFloats, 1,
+                                   1);
       ASSERT_TRUE(node.ReduceParts(bucket, ends, sums, tag, never_, counts));
-      ASSERT_TRUE(node.Allreduce(other, tag, never_, counts));
+      ASSERT_TRUE(node.Allreduce(member, tag, never_, counts));
       ASSERT_EQ(values[0], own) << "the outputs are written in the second half";
       bucket.ScaleSum(sums, rank % ranks_ == 0 ? bytes : 0);
       ASSERT_TRUE(node.GatherParts(bucket, ends, sums, tag, never_, counts));
       ASSERT_EQ(values, std::vector<float>(kElements, sum)) << "rank " << rank;
-      ASSERT_EQ(others, std::vector<float>(kElements, sum)) << "rank " << rank;
+      ASSERT_EQ(other_values, std::vector<float>(kElements, sum)) << "rank " << rank;
     }
   });
 }

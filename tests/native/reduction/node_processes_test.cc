@@ -2,13 +2,13 @@
 #include <random>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
-#include "tests/native/shared_memory/child.h"
 #include "tests/native/reduction/node_ranks.h"
+#include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
 namespace {
@@ -55,7 +55,7 @@ int Train(const SharedSegment& segment, int rank) {
       if (values != std::vector<int>(values.size(), iteration * 6)) return 3;
     }
     const std::uint64_t round = static_cast<std::uint64_t>(iteration);
-    if (iteration % kRanks == rank) bell.Ring(round);
+    if (iteration % kRanks == rank) bell.Signal(round);
     if (!bell.Wait(round, futex::kForever, stop)) return 4;
   }
   return 0;

@@ -18,29 +18,29 @@ class DoorbellTest : public testing::Test {
 
 TEST_F(DoorbellTest, ARoundAndAllBeforeItAreWanted) {
   EXPECT_FALSE(doorbell_.Wait(1, 0ns, stop_));
-  doorbell_.Ring(3);
+  doorbell_.Signal(3);
   EXPECT_TRUE(doorbell_.Wait(1, 0ns, stop_));
   EXPECT_TRUE(doorbell_.Wait(3, futex::kForever, stop_));
   EXPECT_FALSE(doorbell_.Wait(4, 0ns, stop_));
 }
 
 TEST_F(DoorbellTest, TheFirstOneToAskIsToldSo) {
-  EXPECT_TRUE(doorbell_.Ring(1));
-  EXPECT_FALSE(doorbell_.Ring(1));
-  EXPECT_TRUE(doorbell_.Ring(3));
-  EXPECT_FALSE(doorbell_.Ring(2));
+  EXPECT_TRUE(doorbell_.Signal(1));
+  EXPECT_FALSE(doorbell_.Signal(1));
+  EXPECT_TRUE(doorbell_.Signal(3));
+  EXPECT_FALSE(doorbell_.Signal(2));
 }
 
 TEST_F(DoorbellTest, NeverGoesBack) {
-  doorbell_.Ring(5);
-  doorbell_.Ring(2);
+  doorbell_.Signal(5);
+  doorbell_.Signal(2);
   EXPECT_TRUE(doorbell_.Wait(5, 0ns, stop_));
 }
 
 TEST_F(DoorbellTest, ZeroTimeoutOnlyLooksEvenIfStopped) {
   stop_ = true;
   EXPECT_FALSE(doorbell_.Wait(1, 0ns, stop_));
-  doorbell_.Ring(1);
+  doorbell_.Signal(1);
   EXPECT_TRUE(doorbell_.Wait(1, 0ns, stop_));
 }
 
@@ -56,7 +56,7 @@ TEST_F(DoorbellTest, RingWakesAllWhoSleep) {
   Sleeper second(wait);
   first.AwaitSleep();
   second.AwaitSleep();
-  doorbell_.Ring(1);
+  doorbell_.Signal(1);
   first.Join();
   second.Join();
 }
@@ -78,7 +78,7 @@ TEST_F(DoorbellTest, NoRingIsLost) {
   constexpr std::uint64_t kRounds = 5000;
   OnRanks(kRanks, [&](int rank) {
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
-      doorbell_.Ring(round % kRanks == static_cast<std::uint64_t>(rank) ? round : round - 1);
+      doorbell_.Signal(round % kRanks == static_cast<std::uint64_t>(rank) ? round : round - 1);
       ASSERT_TRUE(doorbell_.Wait(round, futex::kForever, stop_));
     }
   });

@@ -28,7 +28,7 @@ TEST_P(NodeBarrierOfRanks, NobodyPassesBeforeAllHaveArrived) {
       if (random() % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       round_of[round % 2][rank] = round;
       ASSERT_TRUE(barrier_.Pass(static_cast<std::uint64_t>(round), ranks, stop_, counts));
-      for (int other = 0; other < ranks; ++other) ASSERT_EQ(round_of[round % 2][other], round);
+      for (int peer = 0; peer < ranks; ++peer) ASSERT_EQ(round_of[round % 2][peer], round);
     }
   });
 }

@@ -73,15 +73,15 @@ TEST_F(PresenceTest, WhoIsKilledExitsOrLeavesIsMissingForEverybody) {
   for (const auto& end : ends) {
     Presence own(memory_, 0, kRanks);
     own.Enter();
-    const Peer other = Start(1, [](Presence& presence) { _exit(presence.Missing()); });
+    const Peer peer = Start(1, [](Presence& presence) { _exit(presence.Missing()); });
     const Peer gone = Start(2, end);
     EXPECT_EQ(own.Missing(), -1);
     Go(gone);
     while (own.Missing() == -1) usleep(1000);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(own.Missing(), 2);
-    Go(other);
+    Go(peer);
     int status = 0;
-    waitpid(other.pid, &status, 0);
+    waitpid(peer.pid, &status, 0);
     EXPECT_EQ(WEXITSTATUS(status), 2);
     Reap(gone);
     own.Close();
@@ -97,15 +97,15 @@ TEST_F(PresenceTest, AThreadThatEndsIsMissingThoughItsProcessGoesOn) {
 }
 
 TEST_F(PresenceTest, AForkedChildTakesNobodysPlace) {
-  Presence own(memory_, 0, kRanks), other(memory_, 1, kRanks), third(memory_, 2, kRanks);
+  Presence own(memory_, 0, kRanks), peer(memory_, 1, kRanks), third(memory_, 2, kRanks);
   own.Enter();
-  other.Enter();
+  peer.Enter();
   third.Enter();
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
   waitpid(pid, nullptr, 0);
   std::thread([&] { EXPECT_EQ(own.Missing(), -1); }).join();
-  for (Presence* one : {&own, &other, &third}) one->Close();
+  for (Presence* presence : {&own, &peer, &third}) presence->Close();
 }
 
 }  // namespace

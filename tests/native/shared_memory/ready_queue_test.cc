@@ -241,9 +241,9 @@ TEST_F(ReadyQueueTest, OneOfManyConcurrentCallsAppends) {
     for (int bucket_id = 0; bucket_id < kIds; ++bucket_id) queue_.Ready(bucket_id, kRanks);
   });
   ASSERT_EQ(queue_.Size(), static_cast<std::uint64_t>(kIds));
-  std::vector<int> seen(kIds);
-  for (int i = 0; i < kIds; ++i) ++seen[Look(static_cast<std::uint64_t>(i))];
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), kIds);
+  std::vector<int> times(kIds);
+  for (int i = 0; i < kIds; ++i) ++times[Look(static_cast<std::uint64_t>(i))];
+  EXPECT_EQ(std::count(times.begin(), times.end(), 1), kIds);
 }
 
 // A rank as it is used: some threads make bucket IDs ready in an order of their own, one performs

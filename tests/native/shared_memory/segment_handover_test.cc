@@ -42,10 +42,9 @@ std::vector<std::string> Words(const SegmentGiver& giver) {
   return {std::istream_iterator<std::string>(text), {}};
 }
 
-bool Same(const Descriptor& one, const Descriptor& other) {
-  struct stat first {
-  }, second{};
-  return fstat(one.number(), &first) == 0 && fstat(other.number(), &second) == 0 &&
+bool Same(const Descriptor& file, const Descriptor& copy) {
+  struct stat first{}, second{};
+  return fstat(file.number(), &first) == 0 && fstat(copy.number(), &second) == 0 &&
          first.st_ino == second.st_ino && first.st_dev == second.st_dev;
 }
 
@@ -92,9 +91,9 @@ TEST(SegmentHandover, GivesToAllWhoAsk) {
   for (int i = 0; i < 20; ++i) takers.push_back(std::make_unique<SegmentTaker>(giver.address()));
   giver.Give(file, 20);
   for (const auto& taker : takers) {
-    const Descriptor taken = taker->Take();
-    EXPECT_TRUE(Same(taken, file));
-    EXPECT_NE(fcntl(taken.number(), F_GETFD) & FD_CLOEXEC, 0);
+    const Descriptor copy = taker->Take();
+    EXPECT_TRUE(Same(copy, file));
+    EXPECT_NE(fcntl(copy.number(), F_GETFD) & FD_CLOEXEC, 0);
   }
 }
 
@@ -166,22 +165,22 @@ TEST(SegmentHandover, AnotherUserDoesNotGetIt) {
   const Descriptor file = NewSegmentFile(kBytes);
   SegmentGiver giver;
   const auto words = Words(giver);
-  const Signal asked, given;
-  Child other([&] {
+  const Signal question, answer;
+  Child taker_process([&] {
     // Knows all secrets, and does not mind that the giver is somebody else.
     if (setuid(kNobody) != 0) return 1;
     Stranger stranger(words[0]);
     if (!stranger.connected()) return 2;
     stranger.Say(words[1]);
-    if (!asked.Send() || !given.Wait()) return 3;
+    if (!question.Send() || !answer.Wait()) return 3;
     return stranger.Hear().empty() ? 0 : 4;
   });
-  ASSERT_TRUE(asked.Wait());
+  ASSERT_TRUE(question.Wait());
   SegmentTaker taker(giver.address());
   giver.Give(file, 1);
   EXPECT_TRUE(Same(taker.Take(), file));
-  given.Send();
-  EXPECT_EQ(other.Status(), 0);
+  answer.Send();
+  EXPECT_EQ(taker_process.Status(), 0);
 }
 
 TEST(SegmentHandover, NothingIsTakenFromAnotherUser) {
@@ -260,9 +259,9 @@ TEST(SegmentHandover, AKilledGiverLeavesNothingBehind) {
   const std::string pid = std::to_string(child.pid());
   child.Kill();
   EXPECT_FALSE(Stranger(name).connected());
-  for (const std::string& left : Names("/dev/shm")) {
-    EXPECT_TRUE(left.find("horovod") == std::string::npos || left.find(pid) == std::string::npos)
-        << left;
+  for (const std::string& name : Names("/dev/shm")) {
+    EXPECT_TRUE(name.find("horovod") == std::string::npos || name.find(pid) == std::string::npos)
+        << name;
   }
 }
 
@@ -272,20 +271,20 @@ TEST(SegmentHandover, ProcessesShareMemory) {
   const Descriptor file = NewSegmentFile(kBytes);
   const SharedSegment segment = SharedSegment::Map(file, kBytes);
   SegmentGiver giver;
-  const Signal asked, given;
+  const Signal question, answer;
   std::vector<Child> children;
   for (int i = 1; i <= kTakers; ++i) {
     children.emplace_back([&, i] {
       SegmentTaker taker(giver.address());
-      if (!asked.Send() || !given.Wait()) return 1;
+      if (!question.Send() || !answer.Wait()) return 1;
       const SharedSegment own = SharedSegment::Map(taker.Take(), kBytes);
       static_cast<char*>(own.data())[i] = static_cast<char>(i);
       return 0;
     });
   }
-  for (int i = 0; i < kTakers; ++i) ASSERT_TRUE(asked.Wait());
+  for (int i = 0; i < kTakers; ++i) ASSERT_TRUE(question.Wait());
   giver.Give(file, kTakers);
-  for (int i = 0; i < kTakers; ++i) given.Send();
+  for (int i = 0; i < kTakers; ++i) answer.Send();
   for (Child& child : children) EXPECT_EQ(child.Status(), 0);
   for (int i = 1; i <= kTakers; ++i) EXPECT_EQ(static_cast<char*>(segment.data())[i], i);
 }

@@ -55,7 +55,7 @@ Descriptor Memfd(std::size_t bytes, int seals) {
 }
 
 struct stat StatusOf(const Descriptor& file) {
-  struct stat status {};
+  struct stat status{};
   EXPECT_EQ(fstat(file.number(), &status), 0);
   return status;
 }
@@ -68,21 +68,21 @@ bool Maps(const std::string& text) {
 
 TEST(SharedSegment, IsZeroedAndShared) {
   const Descriptor file = NewSegmentFile(kBytes);
-  const SharedSegment one = SharedSegment::Map(file, kBytes);
-  const SharedSegment other = SharedSegment::Map(file, kBytes);
-  EXPECT_EQ(one.size(), kBytes);
-  EXPECT_NE(one.data(), other.data());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % sysconf(_SC_PAGESIZE), 0u);
-  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(other)[i], 0);
-  Bytes(one)[kBytes - 1] = 42;
-  EXPECT_EQ(Bytes(other)[kBytes - 1], 42);
+  const SharedSegment first = SharedSegment::Map(file, kBytes);
+  const SharedSegment second = SharedSegment::Map(file, kBytes);
+  EXPECT_EQ(first.size(), kBytes);
+  EXPECT_NE(first.data(), second.data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.data()) % sysconf(_SC_PAGESIZE), 0u);
+  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(second)[i], 0);
+  Bytes(first)[kBytes - 1] = 42;
+  EXPECT_EQ(Bytes(second)[kBytes - 1], 42);
 }
 
 TEST(SharedSegment, NeverHasAName) {
   const struct stat status = StatusOf(NewSegmentFile(kBytes));
   EXPECT_EQ(status.st_nlink, 0u);
   // On the kernel's own mount, not on one that somebody can list or that has a limit.
-  struct stat shm {};
+  struct stat shm{};
   ASSERT_EQ(stat("/dev/shm", &shm), 0);
   EXPECT_NE(status.st_dev, shm.st_dev);
 }
@@ -113,11 +113,11 @@ TEST(SharedSegment, ProgramsThatAreStartedDoNotGetIt) {
 
 TEST(SharedSegment, OutlivesItsDescriptor) {
   Descriptor file = NewSegmentFile(kBytes);
-  const SharedSegment one = SharedSegment::Map(file, kBytes);
-  const SharedSegment other = SharedSegment::Map(file, kBytes);
+  const SharedSegment first = SharedSegment::Map(file, kBytes);
+  const SharedSegment second = SharedSegment::Map(file, kBytes);
   file = Descriptor();
-  Bytes(one)[1] = 7;
-  EXPECT_EQ(Bytes(other)[1], 7);
+  Bytes(first)[1] = 7;
+  EXPECT_EQ(Bytes(second)[1], 7);
 }
 
 TEST(SharedSegment, NobodyCanTakeMemoryAway) {
@@ -189,8 +189,8 @@ TEST(SharedSegment, APrivateOneIsZeroedAndOfThisProcess) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment.data()) % sysconf(_SC_PAGESIZE), 0u);
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(Bytes(segment)[i], 0);
   Bytes(segment)[kBytes - 1] = 42;
-  const SharedSegment other = SharedSegment::Private(kBytes);
-  EXPECT_EQ(Bytes(other)[kBytes - 1], 0);
+  const SharedSegment second = SharedSegment::Private(kBytes);
+  EXPECT_EQ(Bytes(second)[kBytes - 1], 0);
   const SharedSegment moved = std::move(segment);
   EXPECT_EQ(segment.data(), nullptr);
   EXPECT_EQ(Bytes(moved)[kBytes - 1], 42);

@@ -30,12 +30,12 @@ TEST_F(EventCountTest, ANotificationIsNotLostWhicheverLookItFollows) {
     bool holds = false;
     int looks = 0;
     const auto look = [&] {
-      const bool seen = holds;
+      const bool value = holds;
       if (++looks == last_look) {
         holds = true;
         event_.Notify();
       }
-      return seen;
+      return value;
     };
     EXPECT_TRUE(event_.Await(look, stop_, counts_));
     EXPECT_EQ(looks, last_look + 1);

@@ -15,15 +15,15 @@ using std::chrono::nanoseconds;
 TEST(GlobalSleep, AsksTheRanksEveryIntervalthCycleBeginningWithTheFirst) {
   for (int interval : {1, 2, 3, 10}) {
     GlobalSleep pacing(interval);
-    int asked = 0;
+    int calls = 0;
     for (int cycle = 0; cycle < 3 * interval; ++cycle) {
-      const int before = asked;
+      const int before = calls;
       const nanoseconds sleep = pacing.Next(nanoseconds(500), [&](nanoseconds local) {
-        ++asked;
+        ++calls;
         return local - nanoseconds(100);
       });
       const bool global = cycle % interval == 0;
-      EXPECT_EQ(asked - before, global ? 1 : 0) << "interval " << interval << " cycle " << cycle;
+      EXPECT_EQ(calls - before, global ? 1 : 0) << "interval " << interval << " cycle " << cycle;
       EXPECT_EQ(sleep.count(), global ? 400 : 500) << "interval " << interval << " cycle " << cycle;
     }
   }

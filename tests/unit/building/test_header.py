@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from graph_analysis.reductions import DTYPES, REDUCE_OPS
 from horovod_opt import counters, settings
-from horovod_opt.native import header, structs
+from horovod_opt.native import c_interface, header, structs
 
 STRUCTS = {"HorovodOptSettings": structs.NativeSettings, "HorovodOptStats": structs.NativeStats}
 
@@ -31,15 +32,15 @@ def test_layout_is_the_compilers(tmp_path: Path):
     )
     flags = ["-Wall", "-Wextra", "-Werror", "-std=c11"]
     subprocess.run(["gcc", *flags, "layout.c", "-o", "layout"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True)
+    program = subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True)
 
     expected = []
     for name, struct in STRUCTS.items():
-        expected.append(f"{name} {structs.ctypes.sizeof(struct)}")
+        expected.append(f"{name} {ctypes.sizeof(struct)}")
         for field, kind in struct._fields_:
-            is_double = int(kind is structs.ctypes.c_double)
+            is_double = int(kind is ctypes.c_double)
             expected.append(f"{name}.{field} {getattr(struct, field).offset} {is_double}")
-    assert printed.stdout.splitlines() == expected
+    assert program.stdout.splitlines() == expected
 
 
 def test_the_header_is_cpp_too(tmp_path: Path):
@@ -59,7 +60,7 @@ def test_the_command_writes_the_header_without_warnings():
 
 def test_the_hash_follows_the_structs(monkeypatch):
     def hash_now() -> str:
-        return header.hashlib.sha256(header._declarations().encode()).hexdigest()[:16]
+        return c_interface.hash_of(header._declarations())
 
     assert hash_now() == header.HASH
     monkeypatch.setattr(counters, "TABLE", counters.TABLE[::-1])
@@ -75,8 +76,8 @@ def test_the_table_of_reductions_is_pythons(tmp_path: Path):
         "int main(void) { HOROVOD_OPT_DTYPES(DTYPE) HOROVOD_OPT_REDUCE_OPS(REDUCE_OP) return 0; }\n"
     )
     subprocess.run(["gcc", "-Wall", "-Werror", "rows.c", "-o", "rows"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "rows"], capture_output=True, text=True, check=True)
-    assert printed.stdout.splitlines() == [
+    program = subprocess.run([tmp_path / "rows"], capture_output=True, text=True, check=True)
+    assert program.stdout.splitlines() == [
         *(f"{name.upper()} {dtype.number} {dtype.bytes}" for name, dtype in DTYPES.items()),
         *(f"{words.upper()} {number} {words}" for number, words in REDUCE_OPS.items()),
     ]

@@ -42,15 +42,15 @@ def test_skips_have_reasons(tmp_path, monkeypatch: pytest.MonkeyPatch):
 
 def test_each_test_is_once_under_the_sanitizer_that_finds_more():
     thread, address = map(run.files_of, ("thread", "address"))
-    every = {str(file.relative_to(run.REPOSITORY))
+    files = {str(file.relative_to(run.REPOSITORY))
              for file in (run.REPOSITORY / run.TESTS).rglob("*.cc")}
-    assert len(thread) + len(address) == len(every) and {*thread, *address} == every
+    assert len(thread) + len(address) == len(files) and {*thread, *address} == files
     for file in ("plan/plan_table_threads_test.cc",  # starts threads
                  "shared_memory/node_barrier_test.cc",  # so does its header
                  "io/peer_watch_test.cc"):  # or what it tests
         assert f"{run.TESTS}/{file}" in thread
-    assert f"{run.TESTS}/plan/plan_simulation.cc" in address
-    assert f"{run.TESTS}/plan/plan_simulation_test.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation.cc" in address
+    assert f"{run.TESTS}/plan/simulation/plan_simulation_test.cc" in address
 
 
 @pytest.mark.parametrize("arguments", [["--once", "plain"], ["memory"]])

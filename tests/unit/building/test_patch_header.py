@@ -22,8 +22,9 @@ FIELDS = {
 
 def write(**fields: str | None) -> str:
     """A patch with the header FIELDS, but for `fields`; None leaves one out."""
-    named = {name.replace("_", "-"): value for name, value in fields.items()}
-    lines = [f"{name}: {value}" for name, value in {**FIELDS, **named}.items() if value is not None]
+    values = {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = [f"{name}: {value}" for name, value in {**FIELDS, **values}.items()
+             if value is not None]
     return "\n".join(lines) + "\n\n--- a/greeting.txt\n+++ b/greeting.txt\n@@ -1 +1 @@\n-1\n+2\n"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import horovod_opt
 from building import BuildError, series, source_tree, upstream
 
 ROOT = Path(__file__).parents[3]
@@ -132,17 +133,17 @@ def test_diff_of_the_unpacked_trees_is_the_patch(pristine, tmp_path):
 
 def test_prepare_touches_only_what_changes(pristine, tmp_path):
     folder = source_tree.prepare(tmp_path / "upstream")
-    patched, other = folder / "horovod/common/operations.cc", folder / "horovod/common/half.cc"
+    patched, neighbour = folder / "horovod/common/operations.cc", folder / "horovod/common/half.cc"
     assert b"horovod_opt::Pace" in patched.read_bytes()
     os.utime(patched, (0, 0))
-    os.utime(other, (0, 0))
-    other.write_bytes(b"changed by hand")
+    os.utime(neighbour, (0, 0))
+    neighbour.write_bytes(b"changed by hand")
     stray = folder / "horovod/stray.cc"
     stray.write_bytes(b"")
 
     source_tree.prepare(folder)
     assert patched.stat().st_mtime == 0
-    assert other.read_bytes() == (pristine / "horovod/common/half.cc").read_bytes()
+    assert neighbour.read_bytes() == (pristine / "horovod/common/half.cc").read_bytes()
     assert not stray.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["upstream"]
 
@@ -280,8 +281,8 @@ def test_patch_that_is_not_exact_is_refused(lines, message, tmp_path):
 ], ids=["cut", "miscounted", "cut-in-the-middle", "too-long", "context", "context-after", "header",
         "empty"])
 def test_malformed_patch_is_refused(lines, message, tmp_path):
-    said = refusal(greeting(*lines), tmp_path)
-    assert message in said and said.startswith("greeting.patch")
+    text = refusal(greeting(*lines), tmp_path)
+    assert message in text and text.startswith("greeting.patch")
 
 
 def test_hunk_without_a_file_is_refused(tmp_path):
@@ -305,3 +306,11 @@ def test_real_patch_with_shifted_line_numbers_is_refused(patch, tree, tmp_path):
         shifted.write_text(f"{text[:header.start()]}@@ -{line}{text[header.end():]}")
         with pytest.raises(BuildError):
             series.apply_patch(shifted, shutil.copytree(tree, tmp_path / str(header.start())))
+
+
+def test_patched_version_is_upstreams_plus_ours():
+    patch = PATCHES / "hooks" / "version.patch"
+    (hunk,) = series.parse(patch.read_text(), patch.name)["horovod/__init__.py"]
+    pin = upstream.read_pin()
+    assert hunk.removed == [f"__version__ = '{pin.version}'\n"]
+    assert hunk.added == [f"__version__ = '{pin.version}+opt.{horovod_opt.__version__}'\n"]

@@ -24,7 +24,7 @@ def environ(tmp_path) -> dict[str, str]:
             "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull}
 
 
-def cached(environ: dict[str, str]) -> Path:
+def path_in_cache(environ: dict[str, str]) -> Path:
     return Path(environ["XDG_CACHE_HOME"], "horovod-opt", PIN.file_name)
 
 
@@ -60,36 +60,36 @@ def test_pin_file_without_a_pin(tmp_path):
 # HOROVOD_OPT_UPSTREAM
 
 
-@pytest.mark.parametrize("written", ["{home}/any name.tar.gz", "~/any name.tar.gz"])
-def test_named_file_is_used(written, environ, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", ["{home}/any name.tar.gz", "~/any name.tar.gz"])
+def test_named_file_is_used(path, environ, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     archive = tmp_path / "any name.tar.gz"
     archive.write_bytes(CONTENT)
-    environ["HOROVOD_OPT_UPSTREAM"] = written.format(home=tmp_path)
+    environ["HOROVOD_OPT_UPSTREAM"] = path.format(home=tmp_path)
     assert upstream.obtain(environ, PIN) == archive
-    assert not cached(environ).exists()
+    assert not path_in_cache(environ).exists()
 
 
 def test_named_file_is_missing(environ, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environ["HOROVOD_OPT_UPSTREAM"] = "missing.tar.gz"
-    said = refusal(environ)
-    assert f"HOROVOD_OPT_UPSTREAM={tmp_path}/missing.tar.gz: no such file" in said
-    assert "horovod-0.28.1.tar.gz" in said
+    message = refusal(environ)
+    assert f"HOROVOD_OPT_UPSTREAM={tmp_path}/missing.tar.gz: no such file" in message
+    assert "horovod-0.28.1.tar.gz" in message
 
 
 def test_named_file_has_another_digest(environ, tmp_path):
     archive = tmp_path / "horovod-0.28.1.tar.gz"
     archive.write_bytes(CONTENT + b"!")
     environ["HOROVOD_OPT_UPSTREAM"] = str(archive)
-    said = refusal(environ)
-    assert f"HOROVOD_OPT_UPSTREAM={archive}: SHA-256 is" in said
-    assert hashlib.sha256(CONTENT + b"!").hexdigest() in said and PIN.sha256 in said
+    message = refusal(environ)
+    assert f"HOROVOD_OPT_UPSTREAM={archive}: SHA-256 is" in message
+    assert hashlib.sha256(CONTENT + b"!").hexdigest() in message and PIN.sha256 in message
 
 
 def test_named_file_does_not_fall_back_to_the_cache(environ, tmp_path):
-    cached(environ).parent.mkdir(parents=True)
-    cached(environ).write_bytes(CONTENT)
+    path_in_cache(environ).parent.mkdir(parents=True)
+    path_in_cache(environ).write_bytes(CONTENT)
     environ["HOROVOD_OPT_UPSTREAM"] = str(tmp_path / "missing.tar.gz")
     assert "no such file" in refusal(environ)
 
@@ -98,9 +98,9 @@ def test_named_file_does_not_fall_back_to_the_cache(environ, tmp_path):
 
 
 def test_cached_file_needs_no_index(environ):
-    cached(environ).parent.mkdir(parents=True)
-    cached(environ).write_bytes(CONTENT)
-    assert upstream.obtain(environ, PIN) == cached(environ)
+    path_in_cache(environ).parent.mkdir(parents=True)
+    path_in_cache(environ).write_bytes(CONTENT)
+    assert upstream.obtain(environ, PIN) == path_in_cache(environ)
 
 
 def test_cache_follows_the_convention():
@@ -111,27 +111,28 @@ def test_cache_follows_the_convention():
 
 def test_cache_that_cannot_be_written(environ, tmp_path):
     (tmp_path / "cache").write_text("a file where a folder should be")
-    said = refusal(environ)
-    assert f"cannot write the cache, {tmp_path}/cache/horovod-opt" in said
-    assert "XDG_CACHE_HOME" in said
+    message = refusal(environ)
+    assert f"cannot write the cache, {tmp_path}/cache/horovod-opt" in message
+    assert "XDG_CACHE_HOME" in message
 
 
 # The index, through the real pip
 
 
 def test_without_index_and_file(environ):
-    said = refusal(environ)
-    assert said.startswith("cannot get horovod-0.28.1.tar.gz from the package index")
-    assert "set HOROVOD_OPT_UPSTREAM=/path/to/horovod-0.28.1.tar.gz" in said
-    assert "No matching distribution found for horovod==0.28.1" in said
-    assert list(cached(environ).parent.iterdir()) == []
+    message = refusal(environ)
+    assert message.startswith("cannot get horovod-0.28.1.tar.gz from the package index")
+    assert "set HOROVOD_OPT_UPSTREAM=/path/to/horovod-0.28.1.tar.gz" in message
+    assert "No matching distribution found for horovod==0.28.1" in message
+    assert list(path_in_cache(environ).parent.iterdir()) == []
 
 
 def test_index_serves_another_file(environ):
     Path(environ["PIP_FIND_LINKS"], PIN.file_name).write_bytes(CONTENT)
-    said = refusal(environ)
-    assert said.startswith("the package index serves another horovod-0.28.1.tar.gz than the pinned")
-    assert list(cached(environ).parent.iterdir()) == []
+    message = refusal(environ)
+    assert message.startswith(
+        "the package index serves another horovod-0.28.1.tar.gz than the pinned")
+    assert list(path_in_cache(environ).parent.iterdir()) == []
 
 
 def test_corrupt_cached_file_is_fetched_again(environ):
@@ -145,10 +146,10 @@ def test_corrupt_cached_file_is_fetched_again(environ):
         raise
     environ["PATH"] = os.environ["PATH"]
     Path(environ["PIP_FIND_LINKS"], PIN.file_name).symlink_to(release)
-    cached(environ).parent.mkdir(parents=True)
-    cached(environ).write_bytes(release.read_bytes()[:1000])
+    path_in_cache(environ).parent.mkdir(parents=True)
+    path_in_cache(environ).write_bytes(release.read_bytes()[:1000])
     environ["PIP_NO_BUILD_ISOLATION"] = "0"  # pip's way to say yes: no index for setuptools
 
-    assert upstream.obtain(environ) == cached(environ)
-    assert cached(environ).read_bytes() == release.read_bytes()
-    assert [path.name for path in cached(environ).parent.iterdir()] == [PIN.file_name]
+    assert upstream.obtain(environ) == path_in_cache(environ)
+    assert path_in_cache(environ).read_bytes() == release.read_bytes()
+    assert [path.name for path in path_in_cache(environ).parent.iterdir()] == [PIN.file_name]

@@ -14,7 +14,7 @@ def test_all_is_tried_by_default():
     assert len(chosen) == len(set(chosen))
     assert {way for way, _, _ in chosen} == set(ways.WAYS)
     for way in set(ways.WAYS) - {ways.ELASTIC}:
-        tried = {(trial, mode) for other, trial, mode in chosen if other == way}
+        tried = {(trial, mode) for name, trial, mode in chosen if name == way}
         assert tried == {(trial, mode)
                          for trial in set(cluster_trials.TRIALS) - {cluster_trials.LOSES_A_NODE}
                          for mode in ("off", "topo")}

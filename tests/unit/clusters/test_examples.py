@@ -32,8 +32,8 @@ def test_every_script_is_tried():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_settings_exist(path):
-    known = {row.name for row in settings.TABLE}
-    assert set(re.findall(r"HOROVOD_OPT_\w+", path.read_text())) <= known
+    names = {row.name for row in settings.TABLE}
+    assert set(re.findall(r"HOROVOD_OPT_\w+", path.read_text())) <= names
 
 
 def test_mpijob_has_what_the_operator_requires():
@@ -68,12 +68,12 @@ def test_mpirun_hands_on_all_settings(tmp_path, hosts):
     fake.write_text(MPIRUN)
     fake.chmod(0o755)
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
-    shown = subprocess.run(
+    answer = subprocess.run(
         [ways.EXAMPLES / "mpirun.sh", "python", "two words.py"], check=True, text=True,
         capture_output=True, env={"PATH": path, "HOSTS": hosts, "HOROVOD_CYCLE_TIME": "2"})
-    words = shown.stdout.splitlines()
+    words = answer.stdout.splitlines()
     assert words[-2:] == ["python", "two words.py"]
-    named = {word for flag, word in zip(words, words[1:]) if flag == "-x"}
-    assert named == {"PATH", "HOROVOD_CYCLE_TIME", "HOROVOD_OPT_MODE"}
+    variables = {word for flag, word in zip(words, words[1:]) if flag == "-x"}
+    assert variables == {"PATH", "HOROVOD_CYCLE_TIME", "HOROVOD_OPT_MODE"}
     assert ("--host" in words) == bool(hosts)
     assert (hosts in words) == bool(hosts)

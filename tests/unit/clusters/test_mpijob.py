@@ -37,7 +37,7 @@ def definition(version: str = "v2beta1", kind: str = "MPIJob") -> dict:
     return {"spec": {"group": "kubeflow.org", "names": {"kind": kind}, "versions": versions}}
 
 
-def changed(path: tuple[str, ...], value: object = None) -> dict:
+def change(path: tuple[str, ...], value: object = None) -> dict:
     """The example with another value at this place, or without it."""
     job = copy.deepcopy(JOB)
     inner = job
@@ -57,7 +57,7 @@ def changed(path: tuple[str, ...], value: object = None) -> dict:
     ("spec", "mpiReplicaSpecs", "Worker"),
 ], ids=".".join)
 def test_required(path):
-    problem, = mpijob.problems(changed(path))
+    problem, = mpijob.problems(change(path))
     assert f"'{path[-1]}' is a required property" in problem
 
 
@@ -70,7 +70,7 @@ def test_required(path):
     (("spec", "mpiReplicaSpecs", "Worker", "replicas"), 0),
 ], ids=lambda value: ".".join(value) if isinstance(value, tuple) else "")
 def test_wrong_values(path, value):
-    assert len(mpijob.problems(changed(path, value))) == 1
+    assert len(mpijob.problems(change(path, value))) == 1
 
 
 def test_a_definition_that_fits():
@@ -89,18 +89,18 @@ def test_a_definition_that_fits():
     (("spec", "mpiReplicaSpecs"), None, "spec: 'mpiReplicaSpecs' is a required property"),
 ])
 def test_a_definition_that_does_not_fit(path, value, problem):
-    found, = mpijob.problems(changed(path, value), mpijob.schema_of(definition()))
-    assert found.startswith(problem)
+    answer, = mpijob.problems(change(path, value), mpijob.schema_of(definition()))
+    assert answer.startswith(problem)
 
 
-@pytest.mark.parametrize("other, message", [
+@pytest.mark.parametrize("document, message", [
     (definition(kind="Job"), "no CustomResourceDefinition of kubeflow.org's MPIJob"),
     ({"kind": "List"}, "no CustomResourceDefinition"),
     (definition(version="v1"), "no v2beta1, but v1"),
 ])
-def test_definitions_of_something_else(other, message):
+def test_definitions_of_something_else(document, message):
     with pytest.raises(ValueError, match=message):
-        mpijob.schema_of(other)
+        mpijob.schema_of(document)
 
 
 def check(tmp_path: Path, job: dict, crd: dict) -> subprocess.CompletedProcess:
@@ -114,9 +114,9 @@ def check(tmp_path: Path, job: dict, crd: dict) -> subprocess.CompletedProcess:
 def test_command(tmp_path):
     fits = check(tmp_path, JOB, definition())
     assert (fits.returncode, fits.stdout) == (0, "1 checked, nothing is wrong\n")
-    wrong = check(tmp_path, changed(("spec", "slotPerWorker"), 2), definition())
+    wrong = check(tmp_path, change(("spec", "slotPerWorker"), 2), definition())
     assert wrong.returncode == 1
     assert "job.yaml: spec: Additional properties are not allowed" in wrong.stdout
-    other = check(tmp_path, JOB, definition(kind="Job"))
-    assert other.returncode == 2
-    assert "crd.yaml: this is no CustomResourceDefinition" in other.stderr
+    answer = check(tmp_path, JOB, definition(kind="Job"))
+    assert answer.returncode == 2
+    assert "crd.yaml: this is no CustomResourceDefinition" in answer.stderr

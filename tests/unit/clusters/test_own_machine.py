@@ -38,15 +38,15 @@ def test_the_status_is_that_of_the_command():
     assert own_machine.run_inside(["sh", "-c", "exit 3"]) == 3
 
 
-def running(mark: str) -> list[psutil.Process]:
-    found = []
+def find_processes(mark: str) -> list[psutil.Process]:
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("MARK") == mark:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -60,12 +60,12 @@ def test_nothing_stays_when_it_is_ended(tmp_path, name):
         while not ready.exists():
             assert process.poll() is None
             time.sleep(0.02)
-        assert len(running(mark)) >= 3  # this one, unshare, and what runs inside
+        assert len(find_processes(mark)) >= 3  # this one, unshare, and what runs inside
         process.send_signal(name)
         process.wait()
-        _, left = psutil.wait_procs(running(mark), timeout=60)
-        assert not left
+        _, survivors = psutil.wait_procs(find_processes(mark), timeout=60)
+        assert not survivors
     finally:
-        for each in running(mark):
-            each.kill()
+        for process in find_processes(mark):
+            process.kill()
     assert mark not in Path("/proc/self/mounts").read_text()

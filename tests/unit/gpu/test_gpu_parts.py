@@ -24,7 +24,7 @@ def outcomes(rows) -> dict[str, str]:
     return {row.what: row.outcome for row in rows}
 
 
-def failed(rows) -> list[str]:
+def list_failures(rows) -> list[str]:
     return [row.what for row in rows if row.outcome != PASSED]
 
 
@@ -39,21 +39,21 @@ def job(folder: Path, *reports: dict | None, code: int = 0, hung: bool = False,
 
 
 def setup(folder: Path, build: str = PLAIN, **changes) -> Setup:
-    given = {"gpus": 1, "cores": 16, "steps": 100, "seconds": 1.0, "rounds": 1, "batch": 4,
-             "until": float("inf"), **changes}
-    return Setup(build, folder, **given)
+    values = {"gpus": 1, "cores": 16, "steps": 100, "seconds": 1.0, "rounds": 1, "batch": 4,
+              "until": float("inf"), **changes}
+    return Setup(build, folder, **values)
 
 
 # Jobs
 
 
-@pytest.mark.parametrize("how, said", [
+@pytest.mark.parametrize("how, message", [
     ({}, ""), ({"hung": True}, "no end; see "), ({"code": 3}, "exit status 3, 2 of 2 reports"),
     ({"survivors": ("1 python",)}, "1 processes are left")])
-def test_a_job_that_went_wrong(how, said, tmp_path):
-    found = problem(job(tmp_path, {}, {}, **how), 2)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
+def test_a_job_that_went_wrong(how, message, tmp_path):
+    text = problem(job(tmp_path, {}, {}, **how), 2)
+    assert text.startswith(message)
+    assert bool(text) == bool(message)
 
 
 def test_a_report_is_missing(tmp_path):
@@ -73,9 +73,9 @@ def late(**changes) -> dict:
     topo = {**off, "early": 90, "planned": 97}
     report = {"off": off, "topo": topo, "same": True}
     for name, value in changes.items():
-        mode, _, what = name.partition("_")
-        if what:
-            report[mode] = {**report[mode], what: value}
+        mode, _, measure = name.partition("_")
+        if measure:
+            report[mode] = {**report[mode], measure: value}
         else:
             report[mode] = value
     return report
@@ -84,11 +84,11 @@ def late(**changes) -> dict:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_late_gradients_are_right(ranks):
     rows = [*compared(ranks, 100, [late()] * ranks)]
-    assert failed(rows) == []
+    assert list_failures(rows) == []
     assert ("2 ranks: topo is off, bit for bit" in outcomes(rows)) == (ranks == 2)
 
 
-@pytest.mark.parametrize("changes, what", [
+@pytest.mark.parametrize("changes, message", [
     ({"same": False}, "2 ranks: topo is off, bit for bit"),
     ({"topo_digest": "b"}, "2 ranks, topo: all ranks have the same bits"),
     ({"off_inexact": 1}, "2 ranks, off: sums of integers are exact"),
@@ -96,12 +96,12 @@ def test_late_gradients_are_right(ranks):
     ({"topo_planned": 87}, "2 ranks: planned steps"),
     ({"topo_early": 9}, "2 ranks: the thread that hands over did not wait for the data"),
 ])
-def test_one_rank_is_wrong(changes, what):
-    assert failed(compared(2, 100, [late(), late(**changes)])) == [what]
+def test_one_rank_is_wrong(changes, message):
+    assert list_failures(compared(2, 100, [late(), late(**changes)])) == [message]
 
 
 def test_with_four_ranks_other_bits_than_in_off_are_right():
-    assert failed(compared(4, 100, [late(same=False)] * 4)) == []
+    assert list_failures(compared(4, 100, [late(same=False)] * 4)) == []
 
 
 # 2: NCCL
@@ -155,21 +155,21 @@ ORDER, THREAD, COMMUNICATORS = (
 def test_what_nccl_was_asked_for(log, wrong, tmp_path):
     (tmp_path / "nccl.1").write_text(log)
     (tmp_path / "nccl.2").write_text("node:2:2 [0] NCCL INFO of a process without allreduces\n")
-    assert failed(part_nccl.ordered_by_nccl([REPORT], tmp_path)) == wrong
+    assert list_failures(part_nccl.ordered_by_nccl([REPORT], tmp_path)) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
     ({}, []), ({"in_order": 27}, ["sums come in the plan's order"]),
     ({"by_background": 39}, ["tensors are read by one thread"])])
 def test_order_without_nccl(changes, wrong):
-    assert failed(part_nccl.ordered_in_memory([REPORT, {**REPORT, **changes}])) == wrong
+    assert list_failures(part_nccl.ordered_in_memory([REPORT, {**REPORT, **changes}])) == wrong
 
 
 @pytest.mark.parametrize("changes, wrong", [
     ({}, []), ({"wrong": 1}, ["torus: sums are right"]),
     ({"planned": 27}, ["torus: planned steps"])])
 def test_planned_sums_are_right(changes, wrong):
-    assert failed(part_nccl.right("torus", [REPORT, {**REPORT, **changes}])) == wrong
+    assert list_failures(part_nccl.right("torus", [REPORT, {**REPORT, **changes}])) == wrong
 
 
 def test_why_nothing_is_planned_is_told():
@@ -181,8 +181,8 @@ def test_nccl_refuses_two_ranks_on_a_gpu(tmp_path):
     output = "NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000"
     row = part_nccl.two_ranks_on_one(job(tmp_path, code=1, output=output))
     assert (row.outcome, row.value) == (NOT_RUN, "NCCL refuses it: Duplicate GPU detected")
-    left = job(tmp_path, code=1, output=output, survivors=("1 python",))
-    assert part_nccl.two_ranks_on_one(left).outcome == FAILED
+    result = job(tmp_path, code=1, output=output, survivors=("1 python",))
+    assert part_nccl.two_ranks_on_one(result).outcome == FAILED
 
 
 def test_nccl_takes_two_ranks_on_a_gpu(tmp_path):
@@ -213,7 +213,7 @@ def test_jobs_of_part_2(gpus, jobs, tmp_path, monkeypatch):
 # 3: both kinds of memory
 
 
-def mixed(**changes) -> dict:
+def mix(**changes) -> dict:
     return {"step": part_mixed.STEPS, "wrong": 0, "outcome": "no error",
             "states": ["active", "active", "negotiated"], **changes}
 
@@ -222,7 +222,7 @@ def mixed(**changes) -> dict:
     ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready"]}, FAILED),
     ({"step": 3}, FAILED)])
 def test_mixed(changes, outcome, tmp_path):
-    assert part_mixed.works("", job(tmp_path, mixed(), mixed(**changes)), 2).outcome == outcome
+    assert part_mixed.works("", job(tmp_path, mix(), mix(**changes)), 2).outcome == outcome
 
 
 SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. This was caused by"}
@@ -233,12 +233,12 @@ SHUT_DOWN = {"step": part_mixed.END, "outcome": "Horovod has been shut down. Thi
     ({"wrong": 1}, {}, FAILED), ({"states": []}, {}, FAILED), ({}, {"code": 0}, FAILED),
     ({}, {"hung": True}, FAILED), ({}, {"survivors": ("1 python",)}, FAILED)])
 def test_killed(changes, how, outcome, tmp_path):
-    ended = job(tmp_path, mixed(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
+    ended = job(tmp_path, mix(**{**SHUT_DOWN, **changes}), None, **{"code": 1, **how})
     assert part_mixed.ends("", ended, 2).outcome == outcome
 
 
 def test_the_killed_rank_has_reported(tmp_path):
-    ended = job(tmp_path, mixed(**SHUT_DOWN), mixed(**SHUT_DOWN), code=1)
+    ended = job(tmp_path, mix(**SHUT_DOWN), mix(**SHUT_DOWN), code=1)
     assert part_mixed.ends("", ended, 2).outcome == FAILED
 
 
@@ -266,14 +266,14 @@ def test_ranks_by_cores(cores, ranks):
     assert part_cores.ranks_for(cores) == ranks
 
 
-@pytest.mark.parametrize("mode, cores, background, others, outcome", [
+@pytest.mark.parametrize("mode, cores, background, workers, outcome", [
     ("scp", 2, [1], [0], PASSED), ("scp", 2, [1], [0, 1], FAILED),
     ("topo+scp", 4, [2, 3], [0, 1], FAILED),  # two cores
     ("auto", 4, [3], [0, 1, 2], PASSED), ("auto", 4, [0, 1, 2, 3], [0, 1, 2, 3], FAILED),
     ("auto", 2, [0, 1], [0, 1], PASSED), ("auto", 2, [1], [0], FAILED)])
-def test_whose_cores(mode, cores, background, others, outcome, monkeypatch):
+def test_whose_cores(mode, cores, background, workers, outcome, monkeypatch):
     monkeypatch.setattr(part_cores, "count_cores", len)
-    report = {"background": background, "others": others}
+    report = {"background": background, "others": workers}
     assert part_cores.apart("", mode, [report] * 2, cores).outcome == outcome
 
 
@@ -286,8 +286,8 @@ def test_one_core_is_too_few(tmp_path):
 
 
 def images(rates: dict[Config, list[float]], *unplanned: Config) -> dict:
-    return {"measured": [{"config": vars(config), "images_per_second": each}
-                         for config, each in rates.items()],
+    return {"measured": [{"config": vars(config), "images_per_second": values}
+                         for config, values in rates.items()],
             "unplanned": [vars(config) for config in unplanned]}
 
 
@@ -298,14 +298,14 @@ def test_images_by_mode(tmp_path):
     assert [(row.what, row.value) for row in rows] == [
         ("ResNet50: off", "100.0 images/s, 1.00 of off"),
         ("ResNet50: topo", "110.0 images/s, 1.10 of off")]
-    assert failed(rows) == []
+    assert list_failures(rows) == []
 
 
 def test_images_of_gradients_that_one_rank_did_not_plan(tmp_path):
     config = Config("topo")
-    one, other = images({config: [1.0]}), images({config: [1.0]}, config)
-    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, one, other), 2)]
-    assert failed(rows) == ["ResNet50: topo"]
+    first, second = images({config: [1.0]}), images({config: [1.0]}, config)
+    rows = [*part_images.measured("5", "ResNet50", [config], job(tmp_path, first, second), 2)]
+    assert list_failures(rows) == ["ResNet50: topo"]
 
 
 def test_best_size_of_a_bucket(tmp_path):

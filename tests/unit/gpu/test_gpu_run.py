@@ -31,7 +31,7 @@ NO_GPU = replace(MACHINE, gpus=[])
 # Refusals
 
 
-@pytest.mark.parametrize("changes, said", [
+@pytest.mark.parametrize("changes, message", [
     ({"python": "3.11"}, "the folder is for Python 3.12, and this is 3.11: "
                          "tests/by_hand/gpu/collect --python 3.11"),
     ({"torch": None}, f"PyTorch is not installed for {sys.executable}: use the Python that has it"),
@@ -44,11 +44,11 @@ NO_GPU = replace(MACHINE, gpus=[])
                        "HOROVOD_CUDA_HOME name a toolkit of that version"),
     ({"nccl": None}, "NCCL is missing: pip install nvidia-nccl-cu13"),
 ])
-def test_refused(changes, said):
+def test_refused(changes, message):
     check(MACHINE, MANIFEST, without_gpu=False)
     with pytest.raises(Unusable) as caught:
         check(replace(MACHINE, **changes), MANIFEST, without_gpu=False)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("changes, reason", [
@@ -87,10 +87,10 @@ def test_refused_options(arguments, capsys):
 
 
 def test_this_machine_is_examined():
-    found = gpu_machine.examine()
-    assert found.python == f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert 1 <= found.cores <= len(os.sched_getaffinity(0))
-    assert found.cpu
+    machine = gpu_machine.examine()
+    assert machine.python == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert 1 <= machine.cores <= len(os.sched_getaffinity(0))
+    assert machine.cpu
 
 
 def test_kernels_are_for_the_gpus_that_are_there():
@@ -165,18 +165,18 @@ def test_a_build_that_fails_says_why(installer, tmp_path):
     for needed in ("tests/by_hand/gpu/part_runner.py", "horovod_lab/bench/__init__.py",
                    "patches/ports/series"):
         assert (build.source / needed).is_file()
-    for made in (".git", ".venv", "build"):
-        assert not (build.source / made).exists()
+    for name in (".git", ".venv", "build"):
+        assert not (build.source / name).exists()
 
 
 def test_a_build_without_an_end(installer, tmp_path):
     folder, site = installer
     (folder / "pip-1.whl" / "pip" / "__main__.py").write_text("import time; time.sleep(60)\n")
-    begun = time.monotonic()
+    start = time.monotonic()
     row = make(Build(PLAIN, tmp_path / PLAIN), replace(MACHINE, sites=[site]), folder, MANIFEST, 1,
                5)
     assert (row.outcome, row.value.partition(";")[0]) == (FAILED, "no end")
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - start < 30
 
 
 # The run
@@ -193,12 +193,12 @@ class FakePart:
         (self.build.source / "tests" / "by_hand" / "gpu" / "part_runner.py").write_text(program)
 
     def rows(self, seconds: float = 60, **options: object) -> list[Row]:
-        shown: list[Row] = []
+        rows: list[Row] = []
         arguments = parse_arguments(["folder"])
         vars(arguments).update(options)
         run_command.run_part("1", "part_delayed", self.build, MACHINE, arguments,
-                             time.monotonic() + seconds, shown.append)
-        return shown
+                             time.monotonic() + seconds, rows.append)
+        return rows
 
 
 ROWS = [Row("1", "sums", "5 steps", PASSED), Row("1", "order", "another", FAILED)]

@@ -30,12 +30,12 @@ def test_text():
 
 @pytest.mark.parametrize("outcomes", [(PASSED,), (PASSED, FAILED)])
 def test_json_has_the_machine_and_every_row(outcomes):
-    written = json.loads(table(*outcomes).to_json())
-    assert written["date"] == "2026-01-02"
-    assert written["cores"] == 16
-    assert written["passed"] == (FAILED not in outcomes)
-    assert written["rows"] == [{"part": "1", "what": f"what {outcome}", "value": "5 steps",
-                                "outcome": outcome} for outcome in outcomes]
+    document = json.loads(table(*outcomes).to_json())
+    assert document["date"] == "2026-01-02"
+    assert document["cores"] == 16
+    assert document["passed"] == (FAILED not in outcomes)
+    assert document["rows"] == [{"part": "1", "what": f"what {outcome}", "value": "5 steps",
+                                 "outcome": outcome} for outcome in outcomes]
 
 
 def test_what_is_judged():

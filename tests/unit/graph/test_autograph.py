@@ -67,7 +67,7 @@ OURS = ("none", "fp16", "bf16")
 @pytest.fixture
 def callers(monkeypatch):
     """Of each operation that is traced, the names of the files whose functions call it."""
-    found = []
+    names = []
 
     class Library:
         def __getattr__(self, name):
@@ -75,18 +75,18 @@ def callers(monkeypatch):
             if not name.startswith("horovod_") or name.endswith(("size", "included")):
                 return function
 
-            def recorded(*args, **kwargs):
+            def record(*args, **kwargs):
                 frame, files = sys._getframe(1), []
                 while frame:
                     files.append(Path(frame.f_code.co_filename))
                     frame = frame.f_back
-                found.append(files)
+                names.append(files)
                 return function(*args, **kwargs)
-            return recorded
+            return record
 
     library = mpi_ops.MPI_LIB
     monkeypatch.setattr(mpi_ops, "MPI_LIB", Library())
-    return found
+    return names
 
 
 def trace(function) -> None:
@@ -98,7 +98,7 @@ def trace(function) -> None:
         step.get_concrete_function(tf.TensorSpec([4]))
 
 
-def rewritten(path: Path) -> bool:
+def is_rewritten(path: Path) -> bool:
     return path.name.startswith("__autograph_generated_file")
 
 
@@ -108,23 +108,23 @@ def test_what_compresses_as_horovod_does_is_left_as_it_is(callers, name, compres
     trace(COMPRESSING[name](compression=getattr(hvd.Compression, compression)))
     [files] = callers
     assert [path.name for path in files[:2]] == ["mpi_ops.py", "__init__.py"]
-    assert any(map(rewritten, files))  # the function that is traced
+    assert any(map(is_rewritten, files))  # the function that is traced
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_does_not_compress_is_left_as_it_is(callers, name):
     trace(OTHERS[name])
     [files] = callers
-    assert files[0].name == "mpi_ops.py" and any(map(rewritten, files))
+    assert files[0].name == "mpi_ops.py" and any(map(is_rewritten, files))
 
 
 @pytest.mark.parametrize("name", COMPRESSING)
 def test_a_compressor_may_depend_on_values(callers, name):
     trace(COMPRESSING[name](compression=ByValue))
-    assert rewritten(callers[0][0])
+    assert is_rewritten(callers[0][0])
 
 
 def test_so_may_one_that_is_an_object_or_given_by_its_place(callers):
     trace(lambda tensor: hvd.allreduce(tensor, compression=ByValue()))
     trace(lambda tensor: hvd.reducescatter(tensor, "", ByValue))
-    assert len(callers) == 2 and all(rewritten(files[0]) for files in callers)
+    assert len(callers) == 2 and all(is_rewritten(files[0]) for files in callers)

@@ -18,9 +18,10 @@ def allreduce(name: str, *inputs: str) -> dict:
     return node(name, "HorovodAllreduce", *inputs, collective={"shape": [2]})
 
 
-def analysed(*nodes: dict, functions: dict | None = None, outputs: tuple[str, ...] = ()) -> list:
+def analyse(*nodes: dict, functions: dict | None = None, outputs: tuple[str, ...] = ()) -> list:
     """The regions of a graph that consists of a loop with these nodes."""
-    outputs = outputs or tuple(one["name"] for one in nodes if one["op"] == "HorovodAllreduce")
+    outputs = outputs or tuple(
+        entry["name"] for entry in nodes if entry["op"] == "HorovodAllreduce")
     body = {"args": [f"arg{i}" for i in range(len(outputs))], "outputs": list(outputs),
             "nodes": [*(node(f"arg{i}", "_Arg") for i in range(len(outputs))), *nodes]}
     passes = {"args": body["args"], "outputs": ["arg0"], "nodes": body["nodes"][:len(outputs)]}
@@ -33,9 +34,9 @@ def analysed(*nodes: dict, functions: dict | None = None, outputs: tuple[str, ..
     })).regions
 
 
-def planned(*nodes: dict) -> list[str]:
+def plan_names(*nodes: dict) -> list[str]:
     """Names of the planned collectives of a loop; all others must be called constant."""
-    region = analysed(*nodes)[-1]
+    region = analyse(*nodes)[-1]
     assert region.name == "loop/body"
     assert {reason for _, _, reason in region.unplanned} <= {WHY}
     return [slot.name for slot in region.plan.slots] if region.plan else []
@@ -49,7 +50,7 @@ def planned(*nodes: dict) -> list[str]:
      node("x", "Add", "n4999", "n17")],
 ])
 def test_constants(chain):
-    assert planned(*chain, allreduce("a", "x")) == []
+    assert plan_names(*chain, allreduce("a", "x")) == []
 
 
 @pytest.mark.parametrize("chain", [
@@ -61,7 +62,7 @@ def test_constants(chain):
     [node("c", "Const"), node("g", "HorovodAllgather", "c"), node("x", "Neg", "g")],
 ])
 def test_what_is_different_each_time(chain):
-    region = analysed(*chain, allreduce("a", "x"))[-1]
+    region = analyse(*chain, allreduce("a", "x"))[-1]
     assert [slot.name for slot in region.plan.slots] == ["a"]
 
 
@@ -73,8 +74,8 @@ def test_constants_outside_of_loops():
 
 
 def test_each_collective_on_its_own():
-    assert planned(node("c", "Const"), node("p", "Placeholder"), node("n", "Neg", "c"),
-                   allreduce("a", "n"), allreduce("b", "p"), allreduce("d", "c")) == ["b"]
+    assert plan_names(node("c", "Const"), node("p", "Placeholder"), node("n", "Neg", "c"),
+                      allreduce("a", "n"), allreduce("b", "p"), allreduce("d", "c")) == ["b"]
 
 
 def test_through_the_arguments_of_a_branch():
@@ -82,6 +83,6 @@ def test_through_the_arguments_of_a_branch():
     nodes = [node("yes", "Const", value=True), node("p", "Placeholder"), node("c", "Const"),
              node("if1", "StatelessIf", "yes", "p", calls=["branch", "branch"]),
              node("if2", "StatelessIf", "yes", "c", calls=["branch", "branch"])]
-    region = analysed(*nodes, functions={"branch": branch}, outputs=("if1", "if2"))[-1]
+    region = analyse(*nodes, functions={"branch": branch}, outputs=("if1", "if2"))[-1]
     assert [slot.name for slot in region.plan.slots] == ["if1/r"]
     assert region.unplanned == ((1, "if2/r", WHY),)

@@ -78,14 +78,14 @@ def test_dependencies_lead_into_a_decided_branch_and_out_of_it():
 
 def test_a_decided_branch_runs_as_a_whole():
     """TensorFlow may run an If as one operation, which starts when all of its inputs are there."""
-    both = body(allreduce("r", "x"), allreduce("s", "z"), args=("x", "z"), outputs=("r", "s"))
+    branch = body(allreduce("r", "x"), allreduce("s", "z"), args=("x", "z"), outputs=("r", "s"))
     region, = result(op("a"), allreduce("b"), const("yes", True),
                      if_("c", "yes", "a", "b", then="both"), op("d", "c:0"), allreduce("e", "d"),
-                     fetches=("e",), functions={"both": both}).regions
+                     fetches=("e",), functions={"both": branch}).regions
     assert names(region) == [["b"], ["c/r", "c/s"], ["e"]]
 
 
-@pytest.mark.parametrize("nodes, taken", [
+@pytest.mark.parametrize("nodes, branch", [
     ([const("p", 1)], True),
     ([const("p", 0)], False),
     ([const("q", True), op("p", "q", kind="Identity")], True),
@@ -98,8 +98,8 @@ def test_a_decided_branch_runs_as_a_whole():
     ([op("p", kind="HorovodRank")], None),
     ([op("p", kind="HorovodSize", process_set=1)], None),
     ([op("p")], None),
-    *[([op("s", kind="HorovodSize"), const("c", value), op("p", "s", "c", kind=kind)], taken)
-      for kind, value, taken in [
+    *[([op("s", kind="HorovodSize"), const("c", value), op("p", "s", "c", kind=kind)], branch)
+      for kind, value, branch in [
         ("Equal", 2, True), ("Equal", 1, False), ("NotEqual", 2, False), ("NotEqual", 1, True),
         ("Greater", 1, True), ("Greater", 2, False), ("GreaterEqual", 2, True),
         ("GreaterEqual", 3, False), ("Less", 3, True), ("Less", 2, False),
@@ -109,10 +109,10 @@ def test_a_decided_branch_runs_as_a_whole():
       op("e", "i", "one", kind="Equal"), op("g", "s", "one", kind="Greater"),
       op("p", "e", "g", kind="LogicalAnd")], True),
 ])
-def test_predicates(nodes, taken):
+def test_predicates(nodes, branch):
     regions = result(*nodes, op("a"), if_("if", "p", "a"), fetches=("if",), values=TWO).regions
     planned = [region.name for region in regions if region.plan]
-    assert planned == {True: ["main"], False: [], None: ["if/then"]}[taken]
+    assert planned == {True: ["main"], False: [], None: ["if/then"]}[branch]
 
 
 def test_a_predicate_that_would_take_forever_is_not_decided():
@@ -134,18 +134,18 @@ def test_a_predicate_may_come_through_the_arguments_of_the_bodies_around_it(inne
 
 @pytest.mark.parametrize("index, branch", [(0, "c/r"), (1, "c/s"), (2, "c/s"), (-1, "c/s")])
 def test_a_decided_case_is_written_in_place(index, branch):
-    other = body(allreduce("s", "x"), op("y", "s"))
+    case = body(allreduce("s", "x"), op("y", "s"))
     region, = result(op("a"), const("i", index),
                      op("c", "i", "a", kind="StatelessCase", calls=["reduces", "other"]),
-                     fetches=("c",), functions={"other": other}).regions
+                     fetches=("c",), functions={"other": case}).regions
     assert names(region) == [[branch]]
 
 
 def test_the_branches_of_an_undecided_if_are_regions():
-    other = body(allreduce("s", "x"), op("y", "s"))
+    branch = body(allreduce("s", "x"), op("y", "s"))
     analysis = result(op("a"), op("p"), allreduce("m", "a"),
                       if_("one", "p", "m", otherwise="other"), fetches=("one",),
-                      functions={"other": other})
+                      functions={"other": branch})
     assert [(region.name, names(region)) for region in analysis.regions] == [
         ("main", [["m"]]), ("one/then", [["r"]]), ("one/else", [["s"]])]
 
@@ -176,10 +176,10 @@ def test_regions_without_an_order_stay_negotiated_with_all_inside():
     analysis = result(op("a"), op("p"), allreduce("m", "a"), if_("one", "p", "a"),
                       op("w", "a", kind="While", calls=["passes", "loop"]),
                       fetches=("one", "w", "m"), functions={"loop": loop})
-    main, *others = analysis.regions
+    main, *nested = analysis.regions
     assert names(main) == [["m"]]
-    assert [region.name for region in others] == ["one/then", "w/body/if/then"]
-    for region in others:
+    assert [region.name for region in nested] == ["one/then", "w/body/if/then"]
+    for region in nested:
         assert region.plan is None
         assert region.reason in ("neither of one and w waits for the other",
                                  "neither of w and one waits for the other")

@@ -7,7 +7,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
-from traced_graphs import nested, traced, training_step
+from traced_graphs import nested_graph, trace, training_step
 
 from graph_analysis import GraphError, analyze, read_func_graph, read_graph_def
 from horovod_opt.tracing import two_ranks
@@ -21,7 +21,7 @@ def _two_ranks():
 
 def test_a_graph_def_with_shapes_gives_the_same_plan_as_the_graph(tmp_path):
     step = training_step()
-    concrete = traced(step)
+    concrete = trace(step)
     plan = analyze(read_func_graph(concrete.graph)).regions[0].plan
     fetches = [tensor.name for tensor in concrete.graph.outputs] + [
         operation.name for operation in concrete.graph.control_outputs]
@@ -42,16 +42,16 @@ def fetches_of(graph) -> list[str]:
 def test_shapes_that_a_graph_def_does_not_say_are_inferred(tmp_path):
     """In the graph, in the branches around the gradients and in functions that it calls."""
     @tf.function(autograph=False)
-    def called(x):
+    def callee(x):
         return hvd.allreduce(x @ tf.ones([4, 5]), op=hvd.Sum, name="in_the_call")
 
     @tf.function(autograph=False)
     def with_a_call(x):
-        return called(tf.concat([x, x], axis=0)) + 1.0
+        return callee(tf.concat([x, x], axis=0)) + 1.0
 
-    for graph in (traced(training_step()).graph,
-                  traced(training_step(compression=hvd.Compression.fp16)).graph,
-                  traced(with_a_call).graph):
+    for graph in (trace(training_step()).graph,
+                  trace(training_step(compression=hvd.Compression.fp16)).graph,
+                  trace(with_a_call).graph):
         plan = analyze(read_func_graph(graph)).regions[0].plan
         message = graph.as_graph_def()
         assert not [node for node in message.node if "_output_shapes" in node.attr]
@@ -63,10 +63,10 @@ def test_shapes_that_a_graph_def_does_not_say_are_inferred(tmp_path):
 
 def test_a_shape_that_does_not_follow_is_said():
     @tf.function(autograph=False)
-    def called(x):
+    def callee(x):
         return hvd.allreduce(tf.sin(x), op=hvd.Sum, name="in_the_call")
 
-    message = traced(tf.function(lambda x: called(x) * 2.0, autograph=False)).graph.as_graph_def()
+    message = trace(tf.function(lambda x: callee(x) * 2.0, autograph=False)).graph.as_graph_def()
     for function in message.library.function:
         for attributes in function.arg_attr.values():
             attributes.attr.pop("_output_shapes", None)
@@ -81,7 +81,7 @@ def test_a_shape_that_tensorflow_cannot_infer_is_said():
     def reduce(x):
         return hvd.allreduce(tf.sin(x), op=hvd.Sum, name="named")
 
-    message = traced(reduce).graph.as_graph_def()
+    message = trace(reduce).graph.as_graph_def()
     message.node.add(name="odd", op="NoSuchOperation")
     region, = analyze(read_graph_def(message)).regions
     assert region.plan is None
@@ -112,7 +112,7 @@ def test_the_type_of_a_call_may_be_the_function(tmp_path):
     (tmp_path / "graph.pbtxt").write_text(FUNCTION_AS_TYPE)
     region, = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["last"])).regions
     # `last` reads the second output alone, so the first does not run.
-    assert [one.name for one in region.unplanned] == ["c/i/b", "last"]
+    assert [tensor.name for tensor in region.unplanned] == ["c/i/b", "last"]
 
 
 CONSTANTS = """
@@ -133,7 +133,7 @@ library {
 """
 
 
-@pytest.mark.parametrize("tensor, taken", [
+@pytest.mark.parametrize("tensor, branch", [
     ("dtype: DT_BOOL bool_val: true", "c/then"),
     ("dtype: DT_BOOL bool_val: false", "c/else"),
     ("dtype: DT_BOOL", "c/else"),
@@ -147,11 +147,11 @@ library {
     ("dtype: DT_BOOL tensor_shape { unknown_rank: true } bool_val: true", None),
     ('dtype: DT_STRING string_val: "x"', None),
 ])
-def test_constants(tmp_path, tensor, taken):
+def test_constants(tmp_path, tensor, branch):
     (tmp_path / "graph.pbtxt").write_text(CONSTANTS % tensor)
     regions = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["c"])).regions
-    found = {region.name: [one.name for one in region.unplanned] for region in regions}
-    assert found == ({"graph": [taken]} if taken else {
+    unplanned = {region.name: [entry.name for entry in region.unplanned] for region in regions}
+    assert unplanned == ({"graph": [branch]} if branch else {
         "graph": [], "c/then": ["then"], "c/else": ["else"]})
 
 
@@ -172,7 +172,7 @@ library { function {
 def test_the_outputs_of_a_switch_have_names_in_a_function(tmp_path):
     (tmp_path / "graph.pbtxt").write_text(SWITCH)
     region, = analyze(read_graph_def(tmp_path / "graph.pbtxt", ["c"])).regions
-    assert [one.name for one in region.unplanned] == ["c/no"]
+    assert [entry.name for entry in region.unplanned] == ["c/no"]
 
 
 def test_allreduces_in_a_circle_are_reported(tmp_path):
@@ -187,12 +187,13 @@ def test_an_allgather_does_not_hand_its_shape_on():
     @tf.function
     def reduce(x):
         return hvd.allreduce(hvd.allgather(x, name="g"), op=hvd.Sum, name="r")
-    message = traced(reduce).graph.as_graph_def()
+    message = trace(reduce).graph.as_graph_def()
     shape = message.node[0].attr["_output_shapes"].list.shape.add()
     for size in (2, 4):
         shape.dim.add().size = size
     region, = analyze(read_graph_def(message)).regions
-    assert {one.name: one.reason for one in region.unplanned}["r"] == "its shape is not static"
+    reasons = {entry.name: entry.reason for entry in region.unplanned}
+    assert reasons["r"] == "its shape is not static"
 
 
 def test_a_saved_model(tmp_path):
@@ -217,4 +218,4 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path, name, content):
 
 def test_a_fetch_that_is_not_there_is_refused():
     with pytest.raises(GraphError, match="nowhere"):
-        read_graph_def(nested().as_graph_def(), ["nowhere:0"])
+        read_graph_def(nested_graph().as_graph_def(), ["nowhere:0"])

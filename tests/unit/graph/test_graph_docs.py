@@ -23,10 +23,10 @@ def blocks(start: str) -> list[str]:
 def test_the_program_prints_the_plan_that_the_page_shows(tmp_path):
     pytest.importorskip("horovod.tensorflow")
     program, = blocks("python")
-    printed, = blocks("text")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout.strip()) == (0, printed.strip()), done.stderr
+    text, = blocks("text")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         cwd=tmp_path, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, text.strip()), run.stderr
 
 
 def test_the_graph_of_the_page_has_the_buckets_of_its_picture(tmp_path):

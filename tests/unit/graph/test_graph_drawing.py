@@ -34,12 +34,12 @@ def test_a_small_picture_has_every_name_bucket_and_arrow(tmp_path):
     path = tmp_path / "plan.svg"
     result = analysis(6, 32, depth=3)
     draw(result, path)
-    found = texts(path)
+    words = texts(path)
     for number in range(6):
-        assert f"tensor{number}" in found
-    assert [text for text in found if text.startswith("bucket")] == [
+        assert f"tensor{number}" in words
+    assert [text for text in words if text.startswith("bucket")] == [
         "bucket 0, 32 B", "bucket 1, 32 B", "bucket 2, 32 B"]
-    assert "step: 6 tensors, 96 B, 3 buckets" in found
+    assert "step: 6 tensors, 96 B, 3 buckets" in words
 
 
 def test_a_large_picture_has_every_id(tmp_path):
@@ -68,5 +68,5 @@ def test_without_matplotlib_the_error_says_what_to_do(tmp_path):
             "from graph_analysis.draw import draw\n"
             "try: draw(Plan('x', ()), 'x.svg')\n"
             "except ImportError as error: print(error)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install matplotlib" in done.stdout
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install matplotlib" in run.stdout

@@ -169,7 +169,7 @@ def test_a_process_set_has_a_plan_of_its_own():
     assert [[slot.name for slot in bucket.slots] for bucket in everyone.plan.buckets] == [
         ["a"], ["c"]]
     assert {slot.name for slot in some.plan.slots} == {"b", "d"}
-    assert [one.name for one in everyone.unplanned] == ["e"]
+    assert [entry.name for entry in everyone.unplanned] == ["e"]
     assert some.unplanned == ()
 
 
@@ -179,27 +179,27 @@ def test_queries_are_no_collectives():
     assert (region.plan, region.unplanned, region.reason) == (None, (), "it has no collectives")
 
 
-def chain(length: int, every: int) -> Graph:
+def chain(length: int, distance: int) -> Graph:
     graph = Graph("chain", Library())
     for node in range(length):
         graph.names.append(f"n{node}")
         graph.inputs.append((node - 1,) if node else ())
         graph.controls.append(())
-        if node % every == 0:
+        if node % distance == 0:
             graph.collectives[node] = Collective((1,), "float32", 1, 1.0, 1.0)
-        graph.ops.append("HorovodAllreduce" if node % every == 0 else "Op")
+        graph.ops.append("HorovodAllreduce" if node % distance == 0 else "Op")
     graph.outputs.append((length - 1, 0))
     return graph
 
 
-@pytest.mark.parametrize("every", [5, 1000])
-def test_a_graph_may_be_deeper_than_any_stack(every):
-    analysis = analyze(chain(100_000, every))
+@pytest.mark.parametrize("distance", [5, 1000])
+def test_a_graph_may_be_deeper_than_any_stack(distance):
+    analysis = analyze(chain(100_000, distance))
     plan = analysis.regions[0].plan
     assert analysis.nodes == 100_000
-    assert len(plan.buckets) == len(plan.slots) == 100_000 // every
+    assert len(plan.buckets) == len(plan.slots) == 100_000 // distance
     assert [slot.after for slot in plan.slots] == [()] + [
-        (number,) for number in range(100_000 // every - 1)]
+        (number,) for number in range(100_000 // distance - 1)]
 
 
 def test_a_cycle_is_an_error():

@@ -22,9 +22,9 @@ PLAN = Plan("step", (Bucket((SLOT, SLOT._replace(id=1, name="b")), "c depends on
 
 
 def with_first(**changed: object) -> Plan:
-    first, *others = PLAN.buckets
+    first, *rest = PLAN.buckets
     slot, *more = first.slots
-    return Plan("step", (Bucket((slot._replace(**changed), *more), first.closed), *others))
+    return Plan("step", (Bucket((slot._replace(**changed), *more), first.closed), *rest))
 
 
 def test_a_plan_survives_json():
@@ -41,10 +41,10 @@ def test_the_hash_covers_what_ranks_must_agree_on(changed):
 
 def test_the_hash_covers_buckets_and_order():
     slots = PLAN.slots
-    one = Plan("step", (Bucket(slots, ""),))
-    other = Plan("step", (Bucket(slots[:1], ""), Bucket(slots[1:], "")))
+    plan = Plan("step", (Bucket(slots, ""),))
+    split = Plan("step", (Bucket(slots[:1], ""), Bucket(slots[1:], "")))
     swapped = Plan("step", (Bucket((slots[1], slots[0], slots[2]), ""),))
-    assert len({PLAN.hash, one.hash, other.hash, swapped.hash}) == 4
+    assert len({PLAN.hash, plan.hash, split.hash, swapped.hash}) == 4
 
 
 def test_the_hash_leaves_out_keys_and_the_name_of_the_graph():
@@ -53,7 +53,7 @@ def test_the_hash_leaves_out_keys_and_the_name_of_the_graph():
     assert len(PLAN.hash) == 16 and int(PLAN.hash, 16) >= 0
 
 
-def broken(change) -> str:
+def edit(change) -> str:
     document = json.loads(PLAN.to_json())
     change(document)
     return json.dumps(document)
@@ -69,37 +69,37 @@ def slot(document: dict) -> dict:
     ("[" * 100_000, "This is not a plan: it is nested too deeply|This is not JSON"),
     ("[]", r"the plan: \[\] is not an object"),
     ("{}", "the plan: 'format' is missing"),
-    (broken(lambda d: d.update(format=1)), "format: 1 is not 3"),
-    (broken(lambda d: d.update(process_set=-1)), "process_set: -1 is negative"),
-    (broken(lambda d: d.update(process_set=1)), "hash: .* the file was changed"),
-    (broken(lambda d: d.update(extra=2)), "the plan: 'extra' is unknown"),
-    (broken(lambda d: d.update(buckets={})), r"buckets: \{\} is not a list"),
-    (broken(lambda d: d["buckets"][1].update(slots=[])), r"buckets\[1\].slots: .* at least one"),
-    (broken(lambda d: slot(d).pop("key")), r"buckets\[0\].slots\[0\]: 'key' is missing"),
-    (broken(lambda d: slot(d).update(id=-1)), r"slots\[0\].id: -1 is negative"),
-    (broken(lambda d: slot(d).update(id=True)), r"id: true is not a whole number"),
-    (broken(lambda d: slot(d).update(id=1.5)), r"id: 1.5 is not a whole number"),
-    (broken(lambda d: slot(d).update(id=5)), "Slot 5 comes after slot 1|Slot 1 comes after slot 5"),
-    (broken(lambda d: slot(d).update(name=3)), "name: 3 is not a string"),
-    (broken(lambda d: slot(d).update(shape=[2, None])), r"shape\[1\]: null is not a whole number"),
-    (broken(lambda d: slot(d).update(shape=[2, 4])), r"nbytes: 24, but float32\[2, 4\] has 32"),
-    (broken(lambda d: slot(d).update(dtype="string")), 'dtype: "string" is none of uint8'),
-    (broken(lambda d: slot(d).update(dtype=[])), r"dtype: \[\] is none of"),
-    (broken(lambda d: slot(d).update(reduce_op=2)), "reduce_op: 2 is none of 0, 1, 3"),
-    (broken(lambda d: slot(d).update(prescale="x")), 'prescale: "x" is not a number'),
-    (broken(lambda d: slot(d).update(prescale=float("nan"))), "prescale: nan is not finite"),
-    (broken(lambda d: slot(d).update(prescale=2.0)), r"slots 0 and 1 differ in prescale factor"),
-    (broken(lambda d: slot(d).update(after=[0])), "slot 0 cannot come after 0"),
-    (broken(lambda d: d["buckets"][0]["slots"][1].update(after=[0])),
+    (edit(lambda d: d.update(format=1)), "format: 1 is not 3"),
+    (edit(lambda d: d.update(process_set=-1)), "process_set: -1 is negative"),
+    (edit(lambda d: d.update(process_set=1)), "hash: .* the file was changed"),
+    (edit(lambda d: d.update(extra=2)), "the plan: 'extra' is unknown"),
+    (edit(lambda d: d.update(buckets={})), r"buckets: \{\} is not a list"),
+    (edit(lambda d: d["buckets"][1].update(slots=[])), r"buckets\[1\].slots: .* at least one"),
+    (edit(lambda d: slot(d).pop("key")), r"buckets\[0\].slots\[0\]: 'key' is missing"),
+    (edit(lambda d: slot(d).update(id=-1)), r"slots\[0\].id: -1 is negative"),
+    (edit(lambda d: slot(d).update(id=True)), r"id: true is not a whole number"),
+    (edit(lambda d: slot(d).update(id=1.5)), r"id: 1.5 is not a whole number"),
+    (edit(lambda d: slot(d).update(id=5)), "Slot 5 comes after slot 1|Slot 1 comes after slot 5"),
+    (edit(lambda d: slot(d).update(name=3)), "name: 3 is not a string"),
+    (edit(lambda d: slot(d).update(shape=[2, None])), r"shape\[1\]: null is not a whole number"),
+    (edit(lambda d: slot(d).update(shape=[2, 4])), r"nbytes: 24, but float32\[2, 4\] has 32"),
+    (edit(lambda d: slot(d).update(dtype="string")), 'dtype: "string" is none of uint8'),
+    (edit(lambda d: slot(d).update(dtype=[])), r"dtype: \[\] is none of"),
+    (edit(lambda d: slot(d).update(reduce_op=2)), "reduce_op: 2 is none of 0, 1, 3"),
+    (edit(lambda d: slot(d).update(prescale="x")), 'prescale: "x" is not a number'),
+    (edit(lambda d: slot(d).update(prescale=float("nan"))), "prescale: nan is not finite"),
+    (edit(lambda d: slot(d).update(prescale=2.0)), r"slots 0 and 1 differ in prescale factor"),
+    (edit(lambda d: slot(d).update(after=[0])), "slot 0 cannot come after 0"),
+    (edit(lambda d: d["buckets"][0]["slots"][1].update(after=[0])),
      "slot 1 cannot be fused with what it depends on"),
-    (broken(lambda d: d["buckets"][1]["slots"][0].update(after=[1, 0])),
+    (edit(lambda d: d["buckets"][1]["slots"][0].update(after=[1, 0])),
      r"after: \[1, 0\] does not ascend"),
-    (broken(lambda d: slot(d).update(name="z")), "hash: .*the file was changed"),
-    (broken(lambda d: d.update(hash=None)), "hash: None"),
-    (broken(lambda d: d["unplanned"][0].pop("reason")), r"unplanned\[0\]: 'reason' is missing"),
-    (broken(lambda d: d["unplanned"][0].update(id=1)),
+    (edit(lambda d: slot(d).update(name="z")), "hash: .*the file was changed"),
+    (edit(lambda d: d.update(hash=None)), "hash: None"),
+    (edit(lambda d: d["unplanned"][0].pop("reason")), r"unplanned\[0\]: 'reason' is missing"),
+    (edit(lambda d: d["unplanned"][0].update(id=1)),
      r"unplanned\[0\].id: another collective has 1 already"),
-    (broken(lambda d: d["unplanned"].append(d["unplanned"][0])),
+    (edit(lambda d: d["unplanned"].append(d["unplanned"][0])),
      r"unplanned\[1\].id: another collective has 2 already"),
 ])
 def test_a_text_that_is_no_plan_is_refused_with_the_place(text, message):
@@ -158,8 +158,8 @@ def test_every_kind_of_negotiated_collectives_is_one_line():
 
 
 def test_of_many_runs_of_ids_the_first_and_the_last_are_shown():
-    one, = kinds([Negotiated(number, f"g{number}", "why") for number in range(0, 200, 2)])
-    assert one == ("0, 2, 4, ..., 198", "100 tensors, such as g0", "why")
+    kind, = kinds([Negotiated(number, f"g{number}", "why") for number in range(0, 200, 2)])
+    assert kind == ("0, 2, 4, ..., 198", "100 tensors, such as g0", "why")
 
 
 def test_the_table_has_every_tensor_and_reason():

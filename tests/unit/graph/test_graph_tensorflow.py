@@ -10,7 +10,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 hvd = pytest.importorskip("horovod.tensorflow")
 
-from traced_graphs import nested, traced, training_step
+from traced_graphs import nested_graph, trace, training_step
 
 from graph_analysis import analyze, read_func_graph, read_graph, read_graph_def
 from horovod_opt.tracing import two_ranks
@@ -31,7 +31,7 @@ def buckets(analysis) -> list[list[tuple]]:
 
 def test_a_training_step():
     step = training_step()
-    graph = read_func_graph(traced(step).graph)
+    graph = read_func_graph(trace(step).graph)
     analysis = analyze(graph, inline_calls=False)
     region, = analysis.regions
     assert buckets(analysis) == [[((4, 4), "float32", 0)] * 3]
@@ -45,14 +45,14 @@ def test_a_training_step():
 
 def test_another_batch_size_gives_the_same_hash():
     step = training_step()
-    first, second = (analyze(read_func_graph(traced(step, tf.TensorSpec((n, 4))).graph))
+    first, second = (analyze(read_func_graph(trace(step, tf.TensorSpec((n, 4))).graph))
                      for n in (2, 3))
     assert first.regions[0].plan.hash == second.regions[0].plan.hash
 
 
 def test_a_tf_graph_with_fetches_gives_the_same_plan_as_the_function():
     step = training_step()
-    concrete = traced(step)
+    concrete = trace(step)
     plan = analyze(read_func_graph(concrete.graph)).regions[0].plan
     updates = concrete.graph.control_outputs
     graph = read_graph(concrete.graph, [concrete.outputs[0], *updates])
@@ -64,26 +64,26 @@ def test_a_tf_graph_with_fetches_gives_the_same_plan_as_the_function():
 
 def test_bodies_may_be_graphs_or_function_defs_and_are_read_once_and_only_if_taken():
     step = training_step(compression=hvd.Compression.fp16)
-    graph = traced(step).graph
+    graph = trace(step).graph
     messages = {function.signature.name: function
                 for function in graph.as_graph_def().library.function}
-    asked = []
+    names = []
 
     def bodies(name: str):
-        asked.append(name)
+        names.append(name)
         return messages.get(name)
     plan = analyze(read_func_graph(graph, bodies)).regions[0].plan
     assert plan.hash == analyze(read_func_graph(graph)).regions[0].plan.hash
     assert {slot.dtype for slot in plan.slots} == {"float16"}
-    assert len(asked) == len(set(asked))
-    assert not [name for name in asked if "cond_false" in name]
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "cond_false" in name]
     assert analyze(read_func_graph(graph, lambda name: None)).regions[0].plan is None
 
 
 def test_the_predicate_of_elastic_jobs(monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     step = training_step()
-    graph = read_func_graph(traced(step).graph)
+    graph = read_func_graph(trace(step).graph)
     # Horovod's queries have side effects, so TensorFlow runs these branches one after the other.
     assert buckets(analyze(graph, values=ELASTIC)) == [[((4, 4), "float32", 0)]] * 3
     main, *regions = analyze(graph).regions
@@ -98,7 +98,7 @@ def test_attributes_of_an_allreduce():
         with tf.device("/device:CPU:0"):
             return hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=0.25,
                                  name="named")
-    slot, = analyze(read_func_graph(traced(reduce).graph)).regions[0].plan.slots
+    slot, = analyze(read_func_graph(trace(reduce).graph)).regions[0].plan.slots
     assert (slot.name, slot.shape, slot.dtype, slot.reduce_op) == ("named", (2, 4), "float32", 1)
     assert (slot.prescale, slot.postscale, slot.device) == (0.5, 0.25, "/device:CPU:0")
     assert slot.nbytes == 32
@@ -115,7 +115,7 @@ def test_the_key_is_the_attribute_opt_key():
     @tf.function
     def reduce(x):
         return hvd.allreduce(x, op=hvd.Sum, name="named")
-    message = traced(reduce).graph.as_graph_def(add_shapes=True)
+    message = trace(reduce).graph.as_graph_def(add_shapes=True)
     node, = [node for node in message.node if node.op == "HorovodAllreduce"]
     node.attr["opt_key"].i = 1 << 40
     slot, = analyze(read_graph_def(message)).regions[0].plan.slots
@@ -126,7 +126,7 @@ def test_without_a_static_shape_a_tensor_stays_negotiated():
     @tf.function
     def reduce(x):
         return hvd.allreduce(x, op=hvd.Sum, name="named")
-    graph = traced(reduce, tf.TensorSpec((None, 4))).graph
+    graph = trace(reduce, tf.TensorSpec((None, 4))).graph
     for read in (read_func_graph(graph), read_graph_def(graph.as_graph_def(add_shapes=True)),
                  read_graph_def(graph.as_graph_def())):
         region, = analyze(read).regions
@@ -139,7 +139,7 @@ def test_other_operations_are_listed():
         return (hvd.allgather(x, name="g"), hvd.broadcast(x, 0, name="b"), hvd.size_op(),
                 hvd.reducescatter(x, name="r", op=hvd.Sum),
                 hvd.grouped_allreduce([x, x], op=hvd.Sum))
-    region, = analyze(read_func_graph(traced(reduce).graph)).regions
+    region, = analyze(read_func_graph(trace(reduce).graph)).regions
     assert region.plan is None
     assert sorted(reason for _, _, reason in region.unplanned) == [
         f"{op} has a plan of its own once it recurs"
@@ -153,11 +153,11 @@ def test_a_branch_that_is_decided_at_run_time():
         x = hvd.allreduce(x, op=hvd.Sum, name="first")
         return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(x, op=hvd.Sum, name="then"),
                        lambda: x)
-    message = traced(reduce).graph.as_graph_def(add_shapes=True)
-    for graph in (read_func_graph(traced(reduce).graph), read_graph_def(message)):
-        main, then = analyze(graph).regions
+    message = trace(reduce).graph.as_graph_def(add_shapes=True)
+    for graph in (read_func_graph(trace(reduce).graph), read_graph_def(message)):
+        main, branch = analyze(graph).regions
         assert [slot.name for slot in main.plan.slots] == ["first"]
-        assert (then.name, [slot.name.split("/")[-1] for slot in then.plan.slots]) == (
+        assert (branch.name, [slot.name.split("/")[-1] for slot in branch.plan.slots]) == (
             "cond/then", ["then"])
 
 
@@ -166,7 +166,7 @@ def test_a_loop():
     def reduce(x):
         return tf.while_loop(lambda x: tf.reduce_sum(x) < 9,
                              lambda x: [hvd.allreduce(x, op=hvd.Sum, name="each")], [x])
-    main, body = analyze(read_func_graph(traced(reduce).graph)).regions
+    main, body = analyze(read_func_graph(trace(reduce).graph)).regions
     assert main.plan is None
     assert (body.name, [slot.name for slot in body.plan.slots]) == ("while/body", ["while/each"])
 
@@ -179,7 +179,7 @@ def test_bodies_nest():
             return [tf.cond(tf.reduce_sum(x) > 0,
                             lambda: hvd._allreduce_cond(x, op=hvd.Sum, name="then"), lambda: x)]
         return tf.while_loop(lambda x: tf.reduce_sum(x) < 9, body, [x])
-    graph = traced(reduce).graph
+    graph = trace(reduce).graph
     for read in (read_func_graph(graph), read_graph_def(graph.as_graph_def(add_shapes=True))):
         regions = analyze(read).regions
         planned = {region.name: [slot.name.split("/")[-1] for slot in region.plan.slots]
@@ -188,7 +188,7 @@ def test_bodies_nest():
 
 
 def test_nested_functions_are_written_in_place():
-    graph = nested()
+    graph = nested_graph()
     for read in (read_func_graph(graph), read_graph_def(
             graph.as_graph_def(add_shapes=True), [tensor.name for tensor in graph.outputs])):
         analysis = analyze(read)
@@ -202,7 +202,7 @@ def test_nested_functions_are_written_in_place():
 
 
 def test_nested_functions_may_stay_closed():
-    analysis = analyze(read_func_graph(nested()), inline_calls=False)
+    analysis = analyze(read_func_graph(nested_graph()), inline_calls=False)
     assert [slot.name for slot in analysis.regions[0].plan.slots] == ["last"]
     assert len(analysis.concurrent_calls) == 1
 

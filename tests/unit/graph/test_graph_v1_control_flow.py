@@ -37,7 +37,7 @@ def branch(predicate: dict) -> list[dict]:
 def test_a_collective_in_an_undecided_branch_stays_negotiated():
     region = main_region(branch(op("p", "Op")), "after")
     assert [slot.name for slot in region.plan.slots] == ["after"]
-    assert sorted((one.name, one.reason) for one in region.unplanned) == [
+    assert sorted((entry.name, entry.reason) for entry in region.unplanned) == [
         (name, MAYBE) for name in ("controlled", "other", "then")]
 
 
@@ -58,7 +58,7 @@ def test_branches_nest():
              op("merge outer", "Merge", "outer:0", "in one"), allreduce("in none", "merge outer")]
     region = main_region(nodes, "in none")
     assert [slot.name for slot in region.plan.slots] == ["in none"]
-    assert [one.name for one in region.unplanned] == ["in both", "in one"]
+    assert [entry.name for entry in region.unplanned] == ["in both", "in one"]
 
 
 def loop(*inside: dict, last: str, constant: str) -> list[dict]:

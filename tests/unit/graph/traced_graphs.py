@@ -25,18 +25,18 @@ def training_step(compression=None, layers: int = 3):
     return step
 
 
-def traced(function, *specs):
+def trace(function, *specs):
     return function.get_concrete_function(*specs or [tf.TensorSpec((2, 4))])
 
 
-def nested():
+def nested_graph():
     @tf.function
     def inner(x, y):
         return hvd.allreduce(x, op=hvd.Sum, name="x"), hvd.allreduce(y, op=hvd.Sum, name="y")
 
     @tf.function
     def outer(x):
-        one, two = inner(x, tf.sin(x))
-        three, _ = inner(tf.cos(x), x)
-        return one, hvd.allreduce(two, op=hvd.Sum, name="last"), three
-    return traced(outer).graph
+        first, second = inner(x, tf.sin(x))
+        third, _ = inner(tf.cos(x), x)
+        return first, hvd.allreduce(second, op=hvd.Sum, name="last"), third
+    return trace(outer).graph

@@ -51,7 +51,7 @@ def test_the_mode_is_given_or_the_drivers(monkeypatch):
 @pytest.mark.parametrize("cores, mode, ranks", [
     (2, "topo", 2), (2, "auto", 2), (2, "scp", 1), (3, "topo+scp", 1), (4, "scp", 2)])
 def test_scp_has_fewer_ranks_on_few_cores(monkeypatch, cores, mode, ranks):
-    monkeypatch.setattr(expect.usable_cores, "count_cores", lambda _: cores)
+    monkeypatch.setattr(expect.cpu_set, "count_cores", lambda _: cores)
     assert expect.ranks_for(mode) == ranks
 
 
@@ -63,7 +63,7 @@ def test_every_job_has_its_file():
 def test_jobs_that_fail_are_told_whatever_mode_off_does():
     failed = Run({"a": Outcome("failed", "why"), "b": Outcome("passed")})
     runs = {"off": {"ray": failed, "test_ray": failed}, "topo": {"spark": failed}}
-    assert [(each.mode, each.suite, each.test) for each in ecosystem_command.failed_jobs(runs)] == [
+    assert [(job.mode, job.suite, job.test) for job in ecosystem_command.failed_jobs(runs)] == [
         ("off", "ray", "a"), ("topo", "spark", "a")]
 
 
@@ -86,6 +86,6 @@ def test_what_it_lacks_is_named_with_all_that_it_needs(monkeypatch, tmp_path, ca
     monkeypatch.setattr(ecosystem_command, "check_java", lambda: None)
     monkeypatch.setattr(sys, "argv", ["run", "--json", str(tmp_path / "outcomes.json")])
     assert ecosystem_command.main() == 2
-    told = capsys.readouterr().err
-    assert "lacks none_such" in told
-    assert f"pip install --requirement {HERE / 'packages.txt'}" in told
+    errors = capsys.readouterr().err
+    assert "lacks none_such" in errors
+    assert f"pip install --requirement {HERE / 'packages.txt'}" in errors

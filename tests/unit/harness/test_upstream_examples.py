@@ -65,13 +65,13 @@ def train(tmp_path, monkeypatch):
                         "sys.exit(job.wait())\n")
     monkeypatch.setattr(example_job, "HOROVODRUN", launcher)
 
-    def of(text: str, rate=STEPS, patience: float = 60) -> Trained:
+    def train(text: str, rate=STEPS, patience: float = 60) -> Trained:
         monkeypatch.setattr(example_job, "PATIENCE", patience)
         (tmp_path / "script.py").write_text(text)
         return run(Example("script", "script.py", rate), Column("off", sys.executable, "off", 2),
                    tmp_path, tmp_path, tmp_path / "kept", seconds=1)
 
-    return of
+    return train
 
 
 COUNT = """import time
@@ -158,12 +158,12 @@ def test_every_example_has_a_name_of_its_own():
 
 
 def test_the_digits_are_as_keras_and_torchvision_have_them(tmp_path):
-    (images, labels), (others, _) = example_data.digits()
+    (images, labels), (targets, _) = example_data.digits()
     assert images.shape == (6000, 28, 28) and labels.shape == (6000,)
     assert images.dtype == labels.dtype == np.uint8 and images.max() == 255
     assert set(labels) == set(range(10))
     # None that is tested is trained with.
-    assert not {image.tobytes() for image in images} & {image.tobytes() for image in others}
+    assert not {image.tobytes() for image in images} & {image.tobytes() for image in targets}
     example_data.write(tmp_path)
     raw = tmp_path / "torch" / "MNIST" / "raw"
     assert np.frombuffer((raw / "train-images-idx3-ubyte").read_bytes(), ">i4", 4).tolist() == [

@@ -157,7 +157,7 @@ def test_upstreams_tests_try_bfloat16_where_they_try_float16(checkout, tmp_path)
 
 
 def run_suite(checkout: Path, text: str, tmp_path: Path, seconds: float,
-              tick: Callable[[int], None] = lambda done: None, launched: bool = False,
+              tick: Callable[[int], None] = lambda run: None, launched: bool = False,
               selected: str = "") -> Run:
     file = checkout / "test" / "single" / "test_it.py"
     file.parent.mkdir()
@@ -252,7 +252,7 @@ def test_waits_again(): time.sleep(1000)
 def test_an_interrupted_job_is_ended_with_its_children(checkout, tmp_path, environ):
     pid = tmp_path / "pid"
 
-    def interrupt(done: int) -> None:
+    def interrupt(run: int) -> None:
         if pid.exists() and pid.read_text().endswith("."):
             raise KeyboardInterrupt
 
@@ -326,8 +326,8 @@ def test_every_number_of_ranks_has_its_own_reference(checkout, monkeypatch, caps
     assert command.main() == 1
     assert ran == [("off-2", "torch"), ("off-2", "util"), ("topo-2", "torch"), ("topo-2", "util"),
                    ("off-3", "torch"), ("topo-3", "torch")]
-    printed = capsys.readouterr().out
-    assert "a [topo-3]" in printed and "a [off-2]" not in printed
+    output = capsys.readouterr().out
+    assert "a [topo-3]" in output and "a [off-2]" not in output
 
 
 def test_modes_are_named_as_the_setting_names_them():
@@ -339,10 +339,10 @@ def test_the_environment_of_a_column(monkeypatch):
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "1")
     monkeypatch.setenv("HOROVOD_OPT_VERIFY", "1")
     monkeypatch.setenv("HOROVOD_OPT_MODE", "nbcs")
-    ours = Column("topo-2", "/env/bin/python", "topo", 2).environ()
+    environ = Column("topo-2", "/env/bin/python", "topo", 2).environ()
     plain = Column("plain-2", "/env/bin/python", None, 2).environ()
-    assert ours["HOROVOD_OPT_MODE"] == "topo" and ours["HOROVOD_OPT_VERIFY"] == "1"
-    assert "HOROVOD_CYCLE_TIME" not in ours
+    assert environ["HOROVOD_OPT_MODE"] == "topo" and environ["HOROVOD_OPT_VERIFY"] == "1"
+    assert "HOROVOD_CYCLE_TIME" not in environ
     assert not [name for name in plain if "HOROVOD" in name]
     assert plain["PATH"].startswith("/env/bin:")
 

@@ -14,9 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from building import native as building
-from building.tensorflow_flags import find_tensorflow
 from horovod_opt.io import native
-from horovod_opt.io.node_reader import layout, leader
+from horovod_opt.io.node_reader import layout, reader_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,8 +47,8 @@ def kernel(compiled) -> None:
     from horovod_opt.io.tensorflow.kernel import operations
 
     with one_at_a_time() as package:
-        building.compile_kernel(find_tensorflow(os.environ), "c++", os.environ, ROOT / "build",
-                                package)
+        building.compile_kernel(building.find_tensorflow(os.environ), "c++", os.environ,
+                                ROOT / "build", package)
     operations.cache_clear()  # other tests may have looked for it before
 
 
@@ -64,25 +63,25 @@ def source(request, monkeypatch) -> str:
     else:
         request.getfixturevalue("kernel")
 
-        def none(*_: object) -> None:
+        def refuse(*_: object) -> None:
             raise AssertionError("a batch is made in Python")
 
-        monkeypatch.setattr(Elements, "flat", none)
+        monkeypatch.setattr(Elements, "flat", refuse)
     return request.param
 
 
 @pytest.fixture
-def failing_leader(monkeypatch) -> str:
+def failing_reader(monkeypatch) -> str:
     """The leader of a node cannot go on after a while; what every rank then says, an expression."""
-    begun = []
+    calls = []
 
     def extents_of_chunks(index, chunk_samples, chunks, taken):
-        begun.append(chunks)
-        if len(begun) == 2:
+        calls.append(chunks)
+        if len(calls) == 2:
             raise OSError(5, "the index cannot be read")
         return layout.extents_of_chunks(index, chunk_samples, chunks, taken)
 
-    monkeypatch.setattr(leader, "layout", SimpleNamespace(
+    monkeypatch.setattr(reader_process, "layout", SimpleNamespace(
         chunk_bytes=layout.chunk_bytes, counts_of=layout.counts_of,
         extents_of_chunks=extents_of_chunks))
     return "leader, .* OSError: .* the index cannot be read"

@@ -95,15 +95,15 @@ def test_a_rank_that_mpirun_lost(job):
     assert "rank 0" not in err
 
 
-@pytest.mark.parametrize("program, said", [
+@pytest.mark.parametrize("program, message", [
     ("sys.exit(5 * rank)", "ended with status 5"),
     ("rank and os.kill(os.getpid(), 11)", "was ended by signal 11"),
 ])
-def test_a_rank_that_mpirun_does_not_mind(job, program, said):
+def test_a_rank_that_mpirun_does_not_mind(job, program, message):
     ended = job(program, status="0")
     _, err = ended.communicate()
     assert ended.returncode == 1
-    assert said in err
+    assert message in err
     assert "rank 0" not in err
 
 
@@ -133,8 +133,8 @@ def run(*program: object, start: tuple[str, ...] = (rank_end.__file__,),
 
 
 def test_the_program_is_as_without():
-    seen = "[sys.argv[1:], sys.stdin.read(), dict(os.environ)]"
-    script = f"import json, os, sys; print(json.dumps({seen}))"
+    expression = "[sys.argv[1:], sys.stdin.read(), dict(os.environ)]"
+    script = f"import json, os, sys; print(json.dumps({expression}))"
     ended = run(sys.executable, "-c", script, "-bind-to", "two words", "", input="some\nlines")
     assert (ended.returncode, ended.stderr) == (0, "")
     arguments, read, environ = json.loads(ended.stdout)

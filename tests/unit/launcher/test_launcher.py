@@ -111,7 +111,7 @@ def test_environment_without_path_keeps_the_system_commands(interpreter):
 
 def test_environment_is_a_copy_with_everything_else_kept(interpreter):
     interpreter("/env/bin/python3", virtual=True)
-    given = {"PATH": "/bin", "HOROVOD_OPT_MODE": "nbcs", "EMPTY": "", "LINES": "a\nb"}
-    result = environment.environment(given)
-    assert given["PATH"] == "/bin"
-    assert {**result, "PATH": "/bin"} == given
+    environ = {"PATH": "/bin", "HOROVOD_OPT_MODE": "nbcs", "EMPTY": "", "LINES": "a\nb"}
+    result = environment.environment(environ)
+    assert environ["PATH"] == "/bin"
+    assert {**result, "PATH": "/bin"} == environ

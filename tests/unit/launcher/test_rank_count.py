@@ -168,9 +168,9 @@ class TestQuota:
         assert rank_count.cpu_quota(tmp_path) == 2.5
 
 
-def arguments(**given: object) -> argparse.Namespace:
+def arguments(**options: object) -> argparse.Namespace:
     return argparse.Namespace(**{"num_proc": None, "min_num_proc": None, "hosts": None,
-                                 "host_discovery_script": None, **given})
+                                 "host_discovery_script": None, **options})
 
 
 def test_says_what_was_chosen_and_why(machine, monkeypatch, capsys):
@@ -178,9 +178,9 @@ def test_says_what_was_chosen_and_why(machine, monkeypatch, capsys):
     args = arguments()
     rank_count.complete(args, None)
     assert (args.num_proc, args.hosts) == (2, None)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err == "horovodrun: 2 ranks: no GPU, and 4 CPUs; -np sets another number\n"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "horovodrun: 2 ranks: no GPU, and 4 CPUs; -np sets another number\n"
 
 
 def test_slurm_names_the_hosts(machine, monkeypatch):

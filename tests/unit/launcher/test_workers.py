@@ -26,20 +26,21 @@ def test_the_settings_of_the_driver_reach_the_workers(driver):
 
 
 def test_what_the_job_is_given_wins_and_stays_as_it_is(driver):
-    given = {"HOROVOD_OPT_MODE": "gs", "LANG": "C"}
-    assert workers.environment(given) == {
+    extra = {"HOROVOD_OPT_MODE": "gs", "LANG": "C"}
+    assert workers.environment(extra) == {
         "HOROVOD_OPT_MODE": "gs", "HOROVOD_OPT_MDOE": "misspelt", "LANG": "C"}
-    assert given == {"HOROVOD_OPT_MODE": "gs", "LANG": "C"}
+    assert extra == {"HOROVOD_OPT_MODE": "gs", "LANG": "C"}
 
 
 def test_mpirun_gets_what_the_ranks_environment_lacks(driver):
     driver.setenv("PATH", "/usr/bin")
     driver.setenv("HOME", "/home/me")
     driver.delenv("PYTHONPATH", raising=False)
-    own = os.path.dirname(os.path.abspath(sys.executable))
-    got = environment.mpirun_environment({"A": "1"})
-    assert set(got) == {"A", "PATH", "HOME"} and got["A"] == "1" and got["HOME"] == "/home/me"
-    assert own in got["PATH"].split(os.pathsep)
+    directory = os.path.dirname(os.path.abspath(sys.executable))
+    environ = environment.mpirun_environment({"A": "1"})
+    assert set(environ) == {"A", "PATH", "HOME"}
+    assert (environ["A"], environ["HOME"]) == ("1", "/home/me")
+    assert directory in environ["PATH"].split(os.pathsep)
 
 
 def test_mpirun_takes_the_path_that_the_ranks_are_given(driver):

@@ -11,8 +11,8 @@ from matrix_rows import Row
 def make_record():
     """A row that has passed, or one that ended otherwise."""
 
-    def make(framework: str, version: str, ended: str = PASSED, **given: object) -> Record:
-        record = Record(Row(framework, version), ended=ended, **given)
+    def make(framework: str, version: str, ended: str = PASSED, **fields: object) -> Record:
+        record = Record(Row(framework, version), ended=ended, **fields)
         if ended in (PASSED, FAILED):
             record.seconds = {"install": 30.0, "build": 200.0, "test": 100.0}
             wrong = {"test_sum": "wrong"} if ended == FAILED else {}

@@ -36,11 +36,11 @@ def silent(*_: object) -> None:
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
     """Installed and built in no time; its suites are those that `runs` has, by name."""
-    made = RowEnvironment(ROW, tmp_path / ROW.name)
+    row = RowEnvironment(ROW, tmp_path / ROW.name)
     monkeypatch.setattr(RowEnvironment, "install", lambda self: self.home.mkdir(parents=True))
     monkeypatch.setattr(RowEnvironment, "build", lambda self: None)
     monkeypatch.setattr(RowEnvironment, "versions", lambda self: {"torch": "2.4.1"})
-    return made
+    return row
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def runs(monkeypatch) -> dict[str, Run]:
 
 
 def test_a_row_that_passes(environment, runs):
-    said = []
-    record = try_row(environment, silent, lambda *parts: said.append(" ".join(map(str, parts))))
+    commands = []
+    record = try_row(environment, silent, lambda *parts: commands.append(" ".join(map(str, parts))))
     assert (record.ended, record.error, record.versions) == (PASSED, "", {"torch": "2.4.1"})
     assert list(record.suites) == [suite.name for suite in SUITES[TORCH]]
     assert record.passed() == record.skipped()["no GPU"] == len(SUITES[TORCH])
     assert list(record.seconds) == ["install", "build", "test"]
-    assert any(line.startswith("torch-2.4 operations: 1 / 0 / 1") for line in said)
+    assert any(line.startswith("torch-2.4 operations: 1 / 0 / 1") for line in commands)
 
 
 def test_one_failed_test_fails_the_row_and_the_others_still_run(environment, runs):
@@ -165,13 +165,13 @@ def test_no_setting_of_the_shell_reaches_a_row(monkeypatch, tmp_path):
 
 
 def test_no_program_beside_this_python_is_found(monkeypatch):
-    own = str(Path(sys.executable).parent)
-    monkeypatch.setenv("PATH", os.pathsep.join(["/first", own, "/usr/bin"]))
+    folder = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join(["/first", folder, "/usr/bin"]))
     forget_own_programs()
     assert os.environ["PATH"] == os.pathsep.join(["/first", "/usr/bin"])
 
 
-@pytest.mark.parametrize("log, said", [
+@pytest.mark.parametrize("log, message", [
     ("note\nhorovod-opt: error: no framework found in /x\n",
      "horovod-opt: error: no framework found in /x"),
     ("FAILED: a.o\n/home/me/row/a.cc:12:3: error: no member\nhorovod-opt: error: cmake failed\n",
@@ -180,27 +180,27 @@ def test_no_program_beside_this_python_is_found(monkeypatch):
     ("ERROR: Could not find a version\nhint: error: other\n", "ERROR: Could not find a version"),
     ("Traceback\n  File\nImportError: libcudart.so.12\n", "ImportError: libcudart.so.12"),
     ("", "it said nothing")])
-def test_the_first_error_of_a_log(log, said):
-    assert gpu_builds.first_error(log) == said
+def test_the_first_error_of_a_log(log, message):
+    assert gpu_builds.first_error(log) == message
 
 
 def test_an_interrupted_step_ends_with_what_it_started(tmp_path, monkeypatch):
     wait = gpu_builds.subprocess.Popen.wait
-    begun = tmp_path / "begun"
+    mark = tmp_path / "begun"
 
     def interrupted(process, timeout=None):
         monkeypatch.setattr(gpu_builds.subprocess.Popen, "wait", wait)
-        while not begun.exists():
+        while not mark.exists():
             time.sleep(0.01)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gpu_builds.subprocess.Popen, "wait", interrupted)
-    child = f"sleep 600 & echo $! > {begun}.part; mv {begun}.part {begun}; wait"
+    child = f"sleep 600 & echo $! > {mark}.part; mv {mark}.part {mark}; wait"
     with (tmp_path / "log").open("w") as log, pytest.raises(KeyboardInterrupt):
         gpu_builds.run_limited(["sh", "-c", child], os.environ, log, 300)
-    number = int(begun.read_text())
-    left = [psutil.Process(number)] if psutil.pid_exists(number) else []
-    assert psutil.wait_procs(left, timeout=30)[1] == []
+    number = int(mark.read_text())
+    survivors = [psutil.Process(number)] if psutil.pid_exists(number) else []
+    assert psutil.wait_procs(survivors, timeout=30)[1] == []
 
 
 # All rows

@@ -80,24 +80,24 @@ def test_a_row_that_is_no_longer_planned_stays(tmp_path, make_record):
         "2.4", "2.7", "2.10", "2.13", "2.14", "2.15", "2.16"]
 
 
-@pytest.mark.parametrize("document, said", [
+@pytest.mark.parametrize("document, message", [
     ("{", "is not JSON"), ('{"kind": "bench", "version": 1}', "its kind is 'bench'")])
-def test_another_file_is_not_written_over(document, said, tmp_path):
+def test_another_file_is_not_written_over(document, message, tmp_path):
     path = tmp_path / "versions.json"
     path.write_text(document)
-    with pytest.raises(Unusable, match=said):
+    with pytest.raises(Unusable, match=message):
         Matrix(path, "run")
     assert path.read_text() == document
 
 
-@pytest.mark.parametrize("what", matrix_results.ALIKE)
-def test_rows_of_one_file_are_of_one_machine_and_python(what, tmp_path):
+@pytest.mark.parametrize("field", matrix_results.ALIKE)
+def test_rows_of_one_file_are_of_one_machine_and_python(field, tmp_path):
     path = tmp_path / "versions.json"
     Matrix(path, "run").begin(PLANNED)
     document = json.loads(path.read_text())
-    document["machine"][what] = "another"
+    document["machine"][field] = "another"
     path.write_text(json.dumps(document))
-    with pytest.raises(Unusable, match=f"has rows with {what} = another, not .*; name another"):
+    with pytest.raises(Unusable, match=f"has rows with {field} = another, not .*; name another"):
         Matrix(path, "run")
 
 
@@ -120,8 +120,8 @@ def test_bounds_have_only_passed_versions_between_them(passed, failed, expected,
 
 def test_another_mpi_does_not_change_the_bounds(make_record):
     record = make_record(TORCH, "2.4")
-    other = Record(Row(TORCH, "2.4", MPICH), ended=FAILED)
-    assert bounds([record, other], TORCH) == ("2.4", "2.4")
+    failure = Record(Row(TORCH, "2.4", MPICH), ended=FAILED)
+    assert bounds([record, failure], TORCH) == ("2.4", "2.4")
 
 
 # Shown
@@ -187,13 +187,13 @@ def test_the_page_shows_what_was_recorded(recorded):
 def test_the_build_takes_what_was_recorded_to_pass(framework, recorded):
     project = load_file(ROOT / "pyproject.toml")["project"]
     (requirement,) = map(Requirement, project["optional-dependencies"][framework])
-    found = bounds(recorded.records(), framework)
-    if found is None:  # nothing has been recorded of this one
+    span = bounds(recorded.records(), framework)
+    if span is None:  # nothing has been recorded of this one
         assert framework not in {record.row.framework for record in recorded.records()}
         return
-    oldest, newest = found
+    oldest, newest = span
     major, minor = map(int, newest.split("."))
-    assert {str(each) for each in requirement.specifier} == {
+    assert {str(bound) for bound in requirement.specifier} == {
         f">={oldest}", f"<{major}.{minor + 1}"}
 
 

@@ -44,16 +44,16 @@ def test_the_newest_by_their_first_two_numbers(versions, expected):
 
 
 def test_pip_is_asked_for_the_newest(monkeypatch):
-    asked = []
+    names = []
 
     def run(command, **how):
-        asked.append(command)
+        names.append(command)
         return subprocess.CompletedProcess(command, 0, json.dumps(
             {"name": "torch", "versions": ["2.6.0", "2.5.1"]}), "")
 
     monkeypatch.setattr(matrix_rows.subprocess, "run", run)
     assert matrix_rows.newest_of_index("torch") == ["2.5", "2.6"]
-    assert asked[0][-4:] == ["index", "versions", "--json", "torch"]
+    assert names[0][-4:] == ["index", "versions", "--json", "torch"]
 
 
 def test_without_an_answer_of_the_index_nothing_is_run(monkeypatch):
@@ -85,21 +85,21 @@ def test_an_unknown_row_is_refused(unknown):
 def test_one_framework_and_an_mpi_are_installed(row, framework, mpi):
     first, second, *tests = requirements(row)
     assert (first, second[:len(mpi)]) == (framework, mpi)
-    assert [each.partition("==")[0] for each in tests] == [*TESTS_NEED]
+    assert [line.partition("==")[0] for line in tests] == [*TESTS_NEED]
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert {second, *tests} <= set(constraints)
 
 
 def test_debians_mpi_is_no_wheel():
-    found = {each.partition("==")[0] for each in requirements(Row(TORCH, "2.15", DEBIAN))}
-    assert found == {"torch", *TESTS_NEED}
-    assert not found & {*WHEELS.values()}
+    names = {line.partition("==")[0] for line in requirements(Row(TORCH, "2.15", DEBIAN))}
+    assert names == {"torch", *TESTS_NEED}
+    assert not names & {*WHEELS.values()}
 
 
 def test_a_build_leaves_nothing_out():
-    given = {"HOROVOD_OPT_ANY_VERSION": "1", "HOROVOD_WITH_MPI": "1", "HOROVOD_WITH_GLOO": "1"}
-    assert variables(Row(TENSORFLOW, "2.16")) == {**given, "HOROVOD_WITH_TENSORFLOW": "1"}
-    assert variables(Row(TORCH, "2.4")) == {**given, "HOROVOD_WITH_PYTORCH": "1"}
+    environ = {"HOROVOD_OPT_ANY_VERSION": "1", "HOROVOD_WITH_MPI": "1", "HOROVOD_WITH_GLOO": "1"}
+    assert variables(Row(TENSORFLOW, "2.16")) == {**environ, "HOROVOD_WITH_TENSORFLOW": "1"}
+    assert variables(Row(TORCH, "2.4")) == {**environ, "HOROVOD_WITH_PYTORCH": "1"}
 
 
 def test_the_tests_of_every_suite_are_there():

@@ -6,10 +6,10 @@ from graph_analysis import Bucket, Plan, Slot
 from horovod_opt.native.plan_text import native_text, parse_status
 
 
-def slot(number: int, name: str, after: tuple[int, ...] = (), **given) -> Slot:
+def slot(number: int, name: str, after: tuple[int, ...] = (), **fields) -> Slot:
     values = dict(shape=(2, 3), dtype="float32", reduce_op=1, prescale=0.1, postscale=1.0,
                   device="", key=10 + number, nbytes=24)
-    return Slot(id=number, name=name, after=after, **{**values, **given})
+    return Slot(id=number, name=name, after=after, **{**values, **fields})
 
 
 def test_every_field_of_a_slot():

@@ -45,7 +45,7 @@ def record(*shape: int, dtype: str = "float32") -> dict:
             "postscale": 2.0}
 
 
-def planned(native: Native, **gradients: dict) -> pytorch_gradients.GradientPlan:
+def make_plan(native: Native, **gradients: dict) -> pytorch_gradients.GradientPlan:
     return pytorch_gradients.GradientPlan(native, "test", list(gradients.items()))
 
 
@@ -54,7 +54,7 @@ def slots(text: str) -> list[list[str]]:
 
 
 def test_every_allreduce_carries_its_key(native):
-    plan = planned(native, b=record(3), a=record(2, 2))
+    plan = make_plan(native, b=record(3), a=record(2, 2))
     (text,) = native.added
     assert [slot[-1] for slot in slots(text)] == ["allreduce.b", "allreduce.a"]
     assert slots(text)[0][1:6] == ["12", "7", "0", "0.5", "2.0"]  # bytes, dtype, op, scaling
@@ -65,7 +65,7 @@ def test_every_allreduce_carries_its_key(native):
 
 
 def test_a_sparse_gradient_is_left_out_in_every_step(native):
-    plan = planned(native, b=record(3), a=record(2, 2))
+    plan = make_plan(native, b=record(3), a=record(2, 2))
     keys = {slot[-1]: int(slot[0]) for slot in slots(native.added[0])}
     for name in ("a", "another", "a"):
         plan.before_allgathers(name)
@@ -74,7 +74,7 @@ def test_a_sparse_gradient_is_left_out_in_every_step(native):
 
 
 def test_the_plan_goes_with_the_optimizer(native):
-    plan = planned(native, a=record(4))
+    plan = make_plan(native, a=record(4))
     assert native.removed == []
     del plan
     gc.collect()
@@ -85,12 +85,12 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
     def stop():
         raise InterruptedError
 
-    monkeypatch.setattr(pytorch_gradients.first_step, "stop", stop)
+    monkeypatch.setattr(pytorch_gradients.plan_folder, "stop", stop)
     monkeypatch.setenv("HOROVOD_OPT_PLANS_STOP", "1")
-    planned(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
+    make_plan(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
     assert len(native.used) == 1
-    monkeypatch.setattr(pytorch_gradients.first_step, "is_wanted", lambda: True)
-    plan = planned(native, b=record(4, dtype="int16"), a=record(3))
+    monkeypatch.setattr(pytorch_gradients.plan_folder, "stops_before_step", lambda: True)
+    plan = make_plan(native, b=record(4, dtype="int16"), a=record(3))
     plan.before_allreduce("b")
     for before in (plan.before_allreduce, plan.before_allgathers):
         with pytest.raises(InterruptedError):
@@ -101,7 +101,7 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
 
 def test_two_optimizers_have_one_plan_and_keys_of_their_own(native):
     for _ in range(2):
-        planned(native, a=record(4))
+        make_plan(native, a=record(4))
     first, second = native.added
     assert slots(first)[0][0] != slots(second)[0][0]
     assert first.split("\t")[1] == second.split("\t")[1]
@@ -109,14 +109,14 @@ def test_two_optimizers_have_one_plan_and_keys_of_their_own(native):
 
 def test_buckets_hold_one_dtype_and_the_threshold(native, monkeypatch):
     monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "32")
-    planned(native, d=record(1, dtype="int64"), c=record(4), b=record(4), a=record(4))
+    make_plan(native, d=record(1, dtype="int64"), c=record(4), b=record(4), a=record(4))
     buckets = [line for line in native.added[0].splitlines() if line.startswith("bucket")]
     assert buckets == ["bucket\t0", "bucket\t1,2", "bucket\t3"]
 
 
 def test_bfloat16_has_buckets_of_its_own(native):
-    planned(native, d=record(4, dtype="bfloat16"), c=record(4, dtype="bfloat16"),
-            b=record(4, dtype="float16"), a=record(4))
+    make_plan(native, d=record(4, dtype="bfloat16"), c=record(4, dtype="bfloat16"),
+              b=record(4, dtype="float16"), a=record(4))
     (text,) = native.added
     assert slots(text)[0][1:3] == ["8", "10"]
     buckets = [line for line in text.splitlines() if line.startswith("bucket")]
@@ -124,11 +124,11 @@ def test_bfloat16_has_buckets_of_its_own(native):
 
 
 def test_a_dtype_that_cannot_be_planned_is_left_out(native):
-    plan = planned(native, b=record(4, dtype="int16"), a=record(4))
+    plan = make_plan(native, b=record(4, dtype="int16"), a=record(4))
     assert [slot[-1] for slot in slots(native.added[0])] == ["allreduce.a"]
     plan.before_allreduce("b")
     assert native.used == []
-    planned(native, b=record(4, dtype="int16"))
+    make_plan(native, b=record(4, dtype="int16"))
     assert len(native.added) == 1
 
 
@@ -166,11 +166,11 @@ def test_which_optimizers_are_planned(native, monkeypatch):
 def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(pytorch_gradients, "planner", native)
-    one = optimizer()
-    plan = pytorch_gradients.of(one)
+    distributed = optimizer()
+    plan = pytorch_gradients.of(distributed)
     late = torch.nn.Parameter(torch.zeros(5))
-    one._parameter_names[late] = "late"
-    plan.extend(one, [late])
+    distributed._parameter_names[late] = "late"
+    plan.extend(distributed, [late])
     first, second = native.added
     assert [slot[-1] for slot in slots(second)] == ["allreduce.late"]
     assert slots(second)[0][1:6] == ["10", "6", "0", "0.25", "4.0"]

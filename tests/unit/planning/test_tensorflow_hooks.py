@@ -14,7 +14,7 @@ from tensorflow.python.client import session
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from horovod_opt.planning import tensorflow_hooks as capturing
-from horovod_opt.planning.region_file import read_region
+from horovod_opt.planning.plan_folder import read_region
 from horovod_opt.planning.tensorflow_hooks import KEY, PLANNED_OP, Capture
 from horovod_opt.tracing import two_ranks
 
@@ -70,7 +70,7 @@ def planner(monkeypatch):
         yield recorder
 
 
-def reduced(x, name: str):
+def reduce(x, name: str):
     return hvd.allreduce(x, op=hvd.Sum, name=name)
 
 
@@ -79,7 +79,7 @@ def trace(function, *shape: int):
 
 
 def test_a_function_is_planned_before_it_runs(planner):
-    trace(lambda x: reduced(x, "a") + reduced(x, "b"), 4)
+    trace(lambda x: reduce(x, "a") + reduce(x, "b"), 4)
     assert planner.names == [["a", "b"]]
     assert planner.keys == [1, 2]
     assert [slot[1] for slot in planner.plans[0]["slot"]] == ["16", "16"]
@@ -87,13 +87,13 @@ def test_a_function_is_planned_before_it_runs(planner):
 
 
 def test_the_key_is_in_the_function_that_tensorflow_runs(planner):
-    function = trace(lambda x: reduced(x, "a"), 4)
+    function = trace(lambda x: reduce(x, "a"), 4)
     node, = (node for node in function.function_def.node_def if node.op == PLANNED_OP)
     assert node.attr[KEY].i == planner.keys[0]
 
 
 def test_a_retrace_with_the_same_collectives_has_the_same_plan(planner):
-    function = tf.function(lambda x: reduced(tf.reduce_sum(x), "a"), autograph=False)
+    function = tf.function(lambda x: reduce(tf.reduce_sum(x), "a"), autograph=False)
     for rows in (4, 3):
         function.get_concrete_function(tf.TensorSpec((rows,)))
     assert len(set(planner.hashes)) == 1
@@ -101,7 +101,7 @@ def test_a_retrace_with_the_same_collectives_has_the_same_plan(planner):
 
 
 def test_a_retrace_with_other_collectives_has_another_plan(planner):
-    function = tf.function(lambda x: reduced(x, "a"), autograph=False)
+    function = tf.function(lambda x: reduce(x, "a"), autograph=False)
     for rows in (4, 3):
         function.get_concrete_function(tf.TensorSpec((rows,)))
     assert len(set(planner.hashes)) == 2
@@ -123,14 +123,14 @@ def test_gradients_are_planned_through_their_branches(planner):
 
 
 def test_a_nested_function_has_a_plan_of_its_own(planner):
-    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
-    trace(lambda x: reduced(inner(x), "outer"), 4)
+    inner = tf.function(lambda x: reduce(x, "inner"), autograph=False)
+    trace(lambda x: reduce(inner(x), "outer"), 4)
     assert planner.names == [["inner"], ["outer"]]
     assert planner.rejected == []
 
 
 def test_a_function_called_from_two_places_at_once_is_not_planned(planner):
-    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
+    inner = tf.function(lambda x: reduce(x, "inner"), autograph=False)
     trace(lambda x: inner(x) + inner(2.0 * x), 4)
     (plan, reason), = set(planner.rejected)
     assert plan == planner.hashes[0]
@@ -140,7 +140,7 @@ def test_a_function_called_from_two_places_at_once_is_not_planned(planner):
 def test_a_loop_body_has_a_plan_of_its_own(planner):
     def steps(x):
         return tf.while_loop(lambda i, _: i < 3,
-                             lambda i, x: (i + 1, reduced(x, "body")), (0, reduced(x, "before")))[1]
+                             lambda i, x: (i + 1, reduce(x, "body")), (0, reduce(x, "before")))[1]
 
     trace(steps, 4)
     assert sorted(planner.names) == [["before"], ["body"]]
@@ -153,13 +153,13 @@ def test_a_function_without_collectives_is_not_looked_at(planner, monkeypatch):
 
 def test_what_cannot_be_planned_is_said_once(planner, capsys):
     for _ in range(2):
-        trace(lambda x: hvd.alltoall(x, name="g")[0] + reduced(x, "a"), 4)
+        trace(lambda x: hvd.alltoall(x, name="g")[0] + reduce(x, "a"), 4)
     assert capsys.readouterr().err.count("HorovodAlltoall is never planned") == 1
     assert planner.names == [["a"]] * 2
 
 
 def test_of_what_recurs_nothing_is_said(planner, capsys):
-    trace(lambda x: hvd.allgather(x, name="g") + reduced(x, "a"), 4)
+    trace(lambda x: hvd.allgather(x, name="g") + reduce(x, "a"), 4)
     assert "HorovodAllgather" not in capsys.readouterr().err
 
 
@@ -168,20 +168,20 @@ def test_a_graph_that_cannot_be_read_does_not_stop_training(planner, monkeypatch
         raise ValueError("no such graph")
 
     monkeypatch.setattr(capturing.graph_analysis, "read_func_graph", fail)
-    trace(lambda x: reduced(x, "a"), 4)
+    trace(lambda x: reduce(x, "a"), 4)
     assert "stays negotiated: its graph cannot be read: ValueError" in capsys.readouterr().err
 
 
 def test_the_threshold_of_upstream(planner, monkeypatch):
     monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "16")
-    trace(lambda x: reduced(x, "a") + reduced(x, "b"), 4)
+    trace(lambda x: reduce(x, "a") + reduce(x, "b"), 4)
     assert planner.plans[0]["bucket"] == [["0"], ["1"]]
 
 
 def test_each_fetch_of_a_session_is_planned_once(planner):
     with tf.Graph().as_default(), tf.compat.v1.Session() as running:
         x = tf.compat.v1.placeholder(tf.float32, [4])
-        a, b = tf.identity(reduced(x, "a")), tf.identity(reduced(x, "b"))
+        a, b = tf.identity(reduce(x, "a")), tf.identity(reduce(x, "b"))
         # The kernels need Horovod to run; that they are reached shows that the plan was first.
         for fetches in ([a, b], [b, a], [a], [a, b]):
             with pytest.raises(tf.errors.FailedPreconditionError, match="not been initialized"):
@@ -190,13 +190,13 @@ def test_each_fetch_of_a_session_is_planned_once(planner):
 
 
 def test_a_function_that_is_gone_takes_its_plan_along(planner):
-    kept = trace(lambda x: reduced(x, "a"), 4)
-    traced = trace(lambda x: reduced(x, "b"), 4)
+    function = trace(lambda x: reduce(x, "a"), 4)
+    traced = trace(lambda x: reduce(x, "b"), 4)
     assert planner.names == [["a"], ["b"]]
     del traced
     gc.collect()
     assert planner.removed == planner.texts[1:]
-    assert kept.name
+    assert function.name
     capture = planner.capture
     assert [len(capture._functions), len(capture._steps)] == [1, 1]
 
@@ -206,13 +206,13 @@ def test_operations_that_are_added_later_have_keys(planner):
         x = tf.compat.v1.placeholder(tf.float32, [1])
         for name in ("a", "b"):
             with pytest.raises(tf.errors.FailedPreconditionError):
-                running.run(reduced(x, name), {x: [1.0]})
+                running.run(reduce(x, name), {x: [1.0]})
     assert planner.keys == [1, 2]
 
 
 def test_regions_are_written_to_a_folder(planner, tmp_path):
     capturing.install(Capture(planner, str(tmp_path)))
-    trace(lambda x: reduced(x, "a"), 4)
+    trace(lambda x: reduce(x, "a"), 4)
     file, = tmp_path.glob("*.json")
     assert read_region(file).plan.hash == planner.hashes[-1]
     assert json.loads(file.read_text())["reason"] == ""
@@ -228,14 +228,14 @@ def stopping(planner, monkeypatch):
     def stop():
         raise Stopped
 
-    called = atomic_function.AtomicFunction.call_flat
-    monkeypatch.setattr(atomic_function.AtomicFunction, "call_flat", called)
+    call_flat = atomic_function.AtomicFunction.call_flat
+    monkeypatch.setattr(atomic_function.AtomicFunction, "call_flat", call_flat)
     capturing.install(Capture(planner, before_step=stop))
     return planner
 
 
 def test_a_script_stops_where_a_planned_function_begins(stopping):
-    inner = tf.function(lambda x: reduced(x, "inner"), autograph=False)
+    inner = tf.function(lambda x: reduce(x, "inner"), autograph=False)
     step = tf.function(lambda x: 2.0 * inner(x), autograph=False)
     with pytest.raises(Stopped):
         step(tf.ones([4]))
@@ -244,7 +244,7 @@ def test_a_script_stops_where_a_planned_function_begins(stopping):
 
 def test_a_gradient_outside_of_the_function_is_a_step_too(stopping):
     weight = tf.Variable(tf.ones([4]))
-    step = tf.function(lambda x: reduced(x * weight, "a"), autograph=False)
+    step = tf.function(lambda x: reduce(x * weight, "a"), autograph=False)
     with pytest.raises(Stopped), tf.GradientTape():
         step(tf.ones([4]))
 
@@ -252,7 +252,7 @@ def test_a_gradient_outside_of_the_function_is_a_step_too(stopping):
 def test_a_script_stops_where_a_planned_run_begins(stopping):
     with tf.Graph().as_default(), tf.compat.v1.Session() as running:
         x = tf.compat.v1.placeholder(tf.float32, [4])
-        y = tf.identity(reduced(x, "a"))
+        y = tf.identity(reduce(x, "a"))
         assert running.run(2.0 * x, {x: [1.0] * 4}).tolist() == [2.0] * 4
         with pytest.raises(Stopped):
             running.run(y, {x: [1.0] * 4})
@@ -261,7 +261,7 @@ def test_a_script_stops_where_a_planned_run_begins(stopping):
 
 def test_what_is_not_planned_runs(stopping):
     """Other functions, and those with collectives that are negotiated."""
-    trace(lambda x: reduced(x, "a"), 4)  # traced, not run
+    trace(lambda x: reduce(x, "a"), 4)  # traced, not run
     assert tf.function(lambda x: 2.0 * x)(tf.ones([2])).numpy().tolist() == [2.0] * 2
     gather = tf.function(lambda x: hvd.allgather(x, name="g"), autograph=False)
     with pytest.raises(tf.errors.FailedPreconditionError, match="not been initialized"):
@@ -270,5 +270,5 @@ def test_what_is_not_planned_runs(stopping):
 
 def test_a_constant_is_planned_as_well(planner):
     """TensorFlow's optimizer evaluates no collective, so that it runs in each step."""
-    trace(lambda x: reduced(x, "a") + reduced(tf.ones([4]) * 2.0, "constant"), 4)
+    trace(lambda x: reduce(x, "a") + reduce(tf.ones([4]) * 2.0, "constant"), 4)
     assert sorted(name for bucket in planner.names for name in bucket) == ["a", "constant"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from horovod_opt import cli, usable_cores
+from horovod_opt import cli
 from horovod_opt.doctor import inspection, tables
 from horovod_opt.doctor.findings import examine
 from horovod_opt.doctor.inspection import Facts, Framework
@@ -162,16 +162,6 @@ def test_ranks_of_the_job(monkeypatch):
     srun = {"SLURM_STEP_TASKS_PER_NODE": "3(x2)", "SLURM_NODEID": "1"}
     assert inspection.local_size(srun) == 3
     assert inspection.local_size({**srun, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}) == 2
-
-
-def test_hyperthreads_are_one_core(tmp_path):
-    for cpu, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
-        topology = tmp_path / f"cpu{cpu}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "thread_siblings_list").write_text(siblings + "\n")
-    assert usable_cores.count_cores([0, 1, 2, 3], tmp_path) == 2
-    assert usable_cores.count_cores([0, 2], tmp_path) == 1
-    assert usable_cores.count_cores([7, 8], tmp_path) == 2  # a machine without that file
 
 
 def test_memory_without_a_name():

@@ -80,7 +80,7 @@ def build(folder: Path, abi_hash: str = header.HASH, name: str = "mpi_lib.so") -
 
 @pytest.fixture(autouse=True)
 def _nothing_initialized(monkeypatch):
-    monkeypatch.setattr(runtime, "_initialized", {})
+    monkeypatch.setattr(runtime, "_libraries", {})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def lib(tmp_path: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(build(tmp_path / "horovod" / "tensorflow")))
 
 
-def told(lib: ctypes.CDLL) -> tuple[str, str]:
+def read_configuration(lib: ctypes.CDLL) -> tuple[str, str]:
     """The settings' text and the error that the native side got."""
     lib.test_text.restype = ctypes.c_char_p
     return lib.test_text(0).decode(), lib.test_text(1).decode()
@@ -97,14 +97,14 @@ def told(lib: ctypes.CDLL) -> tuple[str, str]:
 def test_settings_reach_the_library(lib, monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_MODE", "NBCS+gs")
     runtime.configure(lib)
-    assert told(lib) == (Settings(mode="gs+nbcs").text, "")
+    assert read_configuration(lib) == (Settings(mode="gs+nbcs").text, "")
     assert lib.test_mode() == structs.settings.MODES["gs"] | structs.settings.MODES["nbcs"]
 
 
 def test_wrong_settings_are_told_not_raised(lib, monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_MODE", "nbsc")
     runtime.configure(lib)
-    text, error = told(lib)
+    text, error = read_configuration(lib)
     assert text == Settings().text
     assert error.startswith("HOROVOD_OPT_MODE='nbsc': ")
     assert lib.test_mode() == 0
@@ -113,7 +113,7 @@ def test_wrong_settings_are_told_not_raised(lib, monkeypatch):
 def test_a_name_that_is_no_text_is_told(lib, monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_\udcff", "1")
     runtime.configure(lib)
-    assert "HOROVOD_OPT_\\udcff='1': there is no such setting" in told(lib)[1]
+    assert "HOROVOD_OPT_\\udcff='1': there is no such setting" in read_configuration(lib)[1]
 
 
 def test_the_ranks_error_is_raised(lib):
@@ -251,16 +251,16 @@ def test_report_without_init_prints_nothing(lib, capsys):
 
 
 @pytest.mark.parametrize(
-    ("mode", "given", "expected"),
+    ("mode", "value", "expected"),
     [("off", None, None), ("gs", None, "1"), ("nbcs+scp", None, "1"), ("gs", "0", "0"),
      ("nonsense", None, None)],
 )
-def test_open_mpi_yields_in_every_mode_but_off(lib, monkeypatch, mode, given, expected):
+def test_open_mpi_yields_in_every_mode_but_off(lib, monkeypatch, mode, value, expected):
     name = "OMPI_MCA_mpi_yield_when_idle"
     monkeypatch.setenv(name, "to be restored")
     monkeypatch.delenv(name)
-    if given is not None:
-        monkeypatch.setenv(name, given)
+    if value is not None:
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOROVOD_OPT_MODE", mode)
     runtime.configure(lib)
     assert os.environ.get(name) == expected

@@ -138,13 +138,13 @@ def test_first_sleep_above_the_longest():
 
 
 def test_the_tuner_is_not_deterministic():
-    both = {"HOROVOD_OPT_DETERMINISTIC": "1", "HOROVOD_AUTOTUNE": "1"}
+    environ = {"HOROVOD_OPT_DETERMINISTIC": "1", "HOROVOD_AUTOTUNE": "1"}
     with pytest.raises(SettingsError) as raised:
-        load(both)
+        load(environ)
     assert "HOROVOD_OPT_DETERMINISTIC=1 and HOROVOD_AUTOTUNE='1'" in str(raised.value)
     assert "Unset one of them" in str(raised.value)
     for name, value in (("HOROVOD_AUTOTUNE", "0"), ("HOROVOD_OPT_DETERMINISTIC", "0")):
-        load({**both, name: value})
+        load({**environ, name: value})
 
 
 def test_misspelt_names():

@@ -12,7 +12,7 @@ from horovod_opt import stats_table
 from horovod_opt.counters import TABLE
 
 
-def printed(ranks) -> str:
+def table_text(ranks) -> str:
     out = io.StringIO()
     stats_table.show(ranks, out)
     return out.getvalue()
@@ -54,7 +54,7 @@ def test_sums(make_stats):
 
 
 def test_one_column_per_rank(make_stats):
-    text = printed(
+    text = table_text(
         [
             make_stats(
                 rank=rank,
@@ -79,7 +79,7 @@ def test_one_column_per_rank(make_stats):
 
 
 def test_the_caption_says_how_messages_travel_between_nodes(make_stats):
-    text = printed([make_stats(rank=rank, mode="topo", messages="tcp") for rank in range(2)])
+    text = table_text([make_stats(rank=rank, mode="topo", messages="tcp") for rank in range(2)])
     assert "mode topo, 2 ranks, mpi controller, tcp between nodes, " in text
 
 
@@ -87,7 +87,7 @@ def test_the_caption_says_how_messages_travel_between_nodes(make_stats):
 def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
     most = {row.field: 987_654 if row.kind == "d" else 98_765_432_109 for row in TABLE}
     most.update(mode="nbcs", controller="gloo", messages="mpi")
-    text = printed([make_stats(**{**most, "rank": rank}) for rank in range(ranks)])
+    text = table_text([make_stats(**{**most, "rank": rank}) for rank in range(ranks)])
     assert max(map(len, text.splitlines())) <= 100
     assert "…" not in text
     if ranks <= stats_table.MOST_RANK_COLUMNS:
@@ -95,10 +95,11 @@ def test_any_number_of_ranks_fits_into_100_columns(make_stats, ranks):
 
 
 def test_input_is_shown_where_there_is_any(make_stats):
-    assert "Input" not in printed([make_stats(input_samples=0)])
-    text = printed([make_stats(input_samples=12_345, input_bytes=3 << 20, input_wait_seconds=0.25,
-                               input_samples_from_storage=12_000,
-                               input_node_bytes=4 << 20, input_node_requests=9)])
+    assert "Input" not in table_text([make_stats(input_samples=0)])
+    text = table_text([make_stats(input_samples=12_345, input_bytes=3 << 20,
+                                  input_wait_seconds=0.25,
+                                  input_samples_from_storage=12_000,
+                                  input_node_bytes=4 << 20, input_node_requests=9)])
     assert cells(text, "samples taken") == ["", "12,345"]
     assert cells(text, "their bytes") == ["MiB", "3.0"]
     assert "12,000" in text
@@ -110,23 +111,23 @@ def test_input_is_shown_where_there_is_any(make_stats):
 def test_many_ranks_are_summarised(make_stats):
     waits = [float(rank) for rank in range(17)]
     waits[3] = 99.0
-    text = printed([make_stats(rank=r, wait_seconds=wait) for r, wait in enumerate(waits)])
+    text = table_text([make_stats(rank=r, wait_seconds=wait) for r, wait in enumerate(waits)])
     assert cells(text, "") == ["unit", "min", "median", "max", "max on rank"]
     assert cells(text, "waiting for other ranks") == ["s", "0.000", "9.000", "99.000", "3"]
     assert cells(text, "cycles")[-1] == "all equal"
 
 
 def test_polls_are_shown_where_there_are_any(make_stats):
-    assert "MPI tests" in printed([make_stats(mode="gs+nbcs")])
-    assert "MPI tests" not in printed([make_stats(mode="gs")])
+    assert "MPI tests" in table_text([make_stats(mode="gs+nbcs")])
+    assert "MPI tests" not in table_text([make_stats(mode="gs")])
 
 
 def test_a_run_of_no_time_has_no_share(make_stats):
-    assert cells(printed([make_stats(elapsed_seconds=0.0)]), "CPU, part of one core")[1] == "0.0"
+    assert cells(table_text([make_stats(elapsed_seconds=0.0)]), "CPU, part of one core")[1] == "0.0"
 
 
 def test_what_a_plan_has_done(make_stats):
-    text = printed([make_stats(
+    text = table_text([make_stats(
         mode="topo+scp", cycles=700, requested_rounds=60, steady_rounds=0, planned_iterations=50,
         planned_buckets=200, planned_wakeups=300, planned_latency_seconds=0.5,
         planned_bytes=3 << 20, data_bytes=4 << 20)])
@@ -141,11 +142,11 @@ def test_what_a_plan_has_done(make_stats):
 
 
 def test_nothing_about_plans_in_other_modes(make_stats):
-    text = printed([make_stats(mode="gs")])
+    text = table_text([make_stats(mode="gs")])
     assert "plans" not in text and "rounds" not in text
 
 
 def test_a_job_without_a_bucket_divides_by_nothing(make_stats):
-    text = printed([make_stats(mode="topo", planned_buckets=0, data_bytes=0)])
+    text = table_text([make_stats(mode="topo", planned_buckets=0, data_bytes=0)])
     assert cells(text, "wake-ups for each") == ["", "0.00"]
     assert cells(text, "of the data moved") == ["%", "0.0"]

@@ -31,7 +31,7 @@ class Target(Bound):
         return f"x {self.over}" if self.over else "bytes"
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         return {SEEKING: "bytes of seeking"}.get(self.of, self.of)
 
 
@@ -45,12 +45,12 @@ class LadderCell(Cell):
 
     def at_storage(self, series: str, key: str) -> dict[int, float]:
         """By round: what the storage counted, or, where it cannot, what the strategy asked for."""
-        def value(one: Mapping[str, Any]) -> float:
-            counted = one["stand"].get(key)
-            return one[key] if counted is None else counted
+        def value(measurement: Mapping[str, Any]) -> float:
+            count = measurement["stand"].get(key)
+            return measurement[key] if count is None else count
 
-        return {one["round"]: value(one) for one in self.measurements
-                if one["series"] == series and "failed" not in one}
+        return {measurement["round"]: value(measurement) for measurement in self.measurements
+                if measurement["series"] == series and "failed" not in measurement}
 
     def storage_spread(self, series: str, key: str) -> Spread | None:
         values = list(self.at_storage(series, key).values())
@@ -61,24 +61,25 @@ def _value(target: Target, cell: LadderCell) -> Spread | None:
     """Nothing in place of nothing is as little as can be: 0 of 0 is 0."""
     if not target.over:
         return cell.spread(target.series, target.of)
-    ours, theirs = (cell.at_storage(one, target.of) for one in (target.series, target.over))
-    ratios = [ours[number] / theirs[number] if theirs[number] else float(ours[number])
-              for number in sorted(ours.keys() & theirs.keys())]
+    values, base_values = (cell.at_storage(name, target.of)
+                           for name in (target.series, target.over))
+    ratios = [values[number] / base_values[number] if base_values[number] else float(values[number])
+              for number in sorted(values.keys() & base_values.keys())]
     return Spread.of(ratios) if ratios else None
 
 
 def judge(target: Target, cell: LadderCell) -> Verdict:
-    needs = [one for one in (target.series, target.over) if one]
-    failed = [one for one in needs if cell.failures(one)]
-    missing = [one for one in needs if not cell.values(one, SPEED)]
-    return verdict(target, _value(target, cell), f"{', '.join(failed)} failed" if failed else "",
-                   missing)
+    needs = [name for name in (target.series, target.over) if name]
+    failures = [name for name in needs if cell.failures(name)]
+    missing = [name for name in needs if not cell.values(name, SPEED)]
+    return verdict(target, _value(target, cell),
+                   f"{', '.join(failures)} failed" if failures else "", missing)
 
 
 def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks, where there are several nodes: with one, nobody's requests come
     between those of others."""
-    for cell in LadderCell.each(document):
+    for cell in LadderCell.by_ranks(document):
         if document["settings"]["nodes"] > 1:
             for target in TARGETS:
                 yield cell.ranks, judge(target, cell)
@@ -86,6 +87,6 @@ def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
 
 def summary(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{"ranks": ranks, "series": one.target.series, "of": one.target.of,
-             "target": str(one.target), "value": one.value and asdict(one.value), "met": one.met,
-             "why": one.why} for ranks, one in verdicts(document)]
+    return [{"ranks": ranks, "series": result.target.series, "of": result.target.of,
+             "target": str(result.target), "value": result.value and asdict(result.value),
+             "met": result.met, "why": result.why} for ranks, result in verdicts(document)]

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from horovod_lab.io.data import prepare
+from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.ladder import job as ladder
 from horovod_lab.io.ladder import provenance
 from horovod_lab.io.ladder.place import MEMORY
-from horovod_lab.io.suites.conditions import check, try_stand
-from horovod_lab.io.suites.lmdb.jobs import Job, order
+from horovod_lab.io.strategies import RUNGS, Rung
 from horovod_lab.io.suites.lmdb.pictures import section
 from horovod_lab.io.suites.lmdb.results import SPEED, summary
-from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
-from horovod_lab.io.testbeds.by_name import STANDS
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.suites.suite_benchmark import NAME, TESTBEDS, SuiteBenchmark, check, try_testbed
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 from horovod_opt.io.errors import DataError
 
 PAGE = 4096  # bytes that a record takes at least
 
 
+@dataclass(frozen=True)
+class Job:
+    """A strategy at a number of ranks."""
+
+    round: int
+    ranks: int
+    rung: Rung
+
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "ranks": self.ranks, "series": self.rung.name}
+
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.ranks} ranks  {self.rung.label}"
+
+
+def order(names: Sequence[str], ranks: Sequence[int], rounds: int) -> list[Job]:
+    rungs = [RUNGS[name] for name in names]
+    return [Job(*job) for job in in_rounds(list(ranks), lambda _: rungs, rounds)]
+
+
 def run(options: argparse.Namespace) -> int:
-    is_warm = options.stand == Warm.name
+    is_warm = options.stand == WarmCache.name
     name = "io-lmdb" if is_warm else f"io-lmdb-{options.stand}"
     path = options.json or options.output / f"{name}.json"
     try:
@@ -42,34 +63,34 @@ def run(options: argparse.Namespace) -> int:
             "window": options.window, "coalesce_bytes": options.coalesce_bytes,
             "tokens": options.tokens})
         if not is_warm:
-            try_stand(options)
-    except (Refused, DocumentError) as error:
+            try_testbed(options)
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.ranks, options.rounds)
-    return LmdbBenchmark(planned, document, path, options).run()
+    jobs = order(options.only, options.ranks, options.rounds)
+    return LmdbBenchmark(jobs, document, path, options).run()
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be measured."""
+    """Raises Refusal for what cannot be measured."""
     check(options)
     nodes = options.nodes
     if nodes % options.tokens:
-        raise Refused(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
+        raise Refusal(f"--tokens {options.tokens}: the readers of {nodes} nodes are no whole "
                       f"number of groups; remedy: a divisor of {nodes}")
-    if options.stand != Warm.name:
-        STANDS[options.stand].check(nodes)
+    if options.stand != WarmCache.name:
+        TESTBEDS[options.stand].check(nodes)
         if options.window != MEMORY:
-            raise Refused(f"--window {options.window} is of one machine, without simulated nodes; "
-                          f"remedy: --stand {Warm.name}")
+            raise Refusal(f"--window {options.window} is of one machine, without simulated nodes; "
+                          f"remedy: --stand {WarmCache.name}")
 
 
 class LmdbBenchmark(SuiteBenchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, options, section)
+        super().__init__(jobs, document, path, options, section)
         self._records = Records(options.records, options.record_bytes)
-        self._folder = prepare.folder_of(self._data, "lmdb", self._records)
+        self._folder = data_folder.folder_of(self._data, "lmdb", self._records)
 
     def prepare(self) -> None:
         """Writes the data, with its index, and its provenance, where they are not there."""
@@ -77,7 +98,7 @@ class LmdbBenchmark(SuiteBenchmark):
             if not self._folder.exists():
                 self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
                           f"{self._folder}")
-                prepare.write("lmdb", self._folder, self._records)
+                data_folder.write("lmdb", self._folder, self._records)
             if not (self._folder / provenance.FILE).exists():
                 provenance.write(self._folder)
         except (DataError, OSError) as error:
@@ -86,16 +107,16 @@ class LmdbBenchmark(SuiteBenchmark):
     def measure(self, job: Job) -> dict[str, Any]:
         options, nodes = self._options, self._options.nodes
         global_batch = options.batch * job.ranks
-        together = options.coalesce_bytes * nodes // (
+        iterations_per_read = options.coalesce_bytes * nodes // (
             global_batch * max(PAGE, options.record_bytes))
         shape = ladder.Shape(
             job.ranks, job.ranks // nodes, options.batch, options.records // global_batch,
-            options.window, max(1, together), options.tokens)
-        # Nodes of a warm page cache are ranks that share a window, and nothing else.
-        of_stand = 1 if options.stand == Warm.name else nodes
+            options.window, max(1, iterations_per_read), options.tokens)
+        # Nodes of a warm page cache are ranks that share a buffer, and nothing else.
+        simulated_nodes = 1 if options.stand == WarmCache.name else nodes
         try:
-            with STANDS[options.stand](self._folder, of_stand, options.share) as stand:
-                return ladder.run(job.rung.name, shape, stand, self._records, options.timeout)
+            with TESTBEDS[options.stand](self._folder, simulated_nodes, options.share) as testbed:
+                return ladder.run(job.rung.name, shape, testbed, self._records, options.timeout)
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error
 

@@ -8,45 +8,51 @@ from typing import Any
 from graph_analysis.palette import COLOURS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.suites.bars import Bar, Panel, figure
-from horovod_lab.io.suites.records import storage_table
 from horovod_lab.io.suites.records.results import RecordsCell, verdicts
 from horovod_lab.io.suites.records.targets import MEMORY, SPEED
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "Input pipelines, small records"
 MIB = 1 << 20
+COLD_NOTE = ("Samples of all ranks in the first seconds of a cold epoch. Read: bytes of the "
+             "storage for each byte of a sample. Back: requests that begin before the last one of "
+             "the same file. RL: 100 % for a complete shuffle.")
+# Key of a measurement, and the format of its values.
+COUNTED = (("requests", ""), ("read_factor", ".2f"), ("inversions", ".0f"),
+           ("server_cpu_seconds", ".2f"), ("cpu_seconds_per_million", ""))
 
 
 def section(document: dict[str, Any], targets: bool) -> Section:
-    found = list(RecordsCell.each(document))
-    judged = list(verdicts(document))
-    reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
+    cells = list(RecordsCell.by_ranks(document))
+    judgements = list(verdicts(document))
+    met = sum(verdict.met is True for _, verdict in judgements)
+    score = f"{met} of {len(judgements)} targets met"
     settings, absent = document["settings"], document["not_measured"]
-    is_warm = settings["stand"] == Warm.name
+    is_warm = settings["stand"] == WarmCache.name
     where = "out of the page cache" if is_warm else (
         f"of a cold epoch on stand {settings['stand']}")
-    grids = [_measured(cell, absent) if is_warm else
-             storage_table.measured(f"{TITLE}, stand {settings['stand']}: {cell.ranks} ranks, "
+    grids = [_grid(cell, absent) if is_warm else
+             _cold_grid(f"{TITLE}, stand {settings['stand']}: {cell.ranks} ranks, "
                                     f"nodes: {settings['nodes']}", cell, absent)
-             for cell in found]
+             for cell in cells]
     if targets:
-        grids.append(_targets(judged, reached))
-    drawn = [cell for cell in found if cell.base()]
-    return Section(TITLE, f"Records {where} through several pipelines: {reached}.",
-                   grids, [_picture(drawn, settings["stand"])] if drawn else [])
+        grids.append(_target_grid(judgements, score))
+    has_values = [cell for cell in cells if cell.base()]
+    return Section(TITLE, f"Records {where} through several pipelines: {score}.",
+                   grids, [_picture(has_values, settings["stand"])] if has_values else [])
 
 
-def _measured(cell: RecordsCell, absent: dict[str, str]) -> Grid:
+def _grid(cell: RecordsCell, absent: dict[str, str]) -> Grid:
     base = cell.base()
     rows = []
     for name in cell.series:
-        failed = cell.failures(name)
+        failures = cell.failures(name)
         rows.append((PEERS[name].label, *(_row(cell, name, base) if cell.values(name, SPEED)
                                           else ("failed",) + ("",) * 7),
-                     f"{len(failed)} failed" if failed else ""))
+                     f"{len(failures)} failed" if failures else ""))
     rows += [(PEERS[name].label, *("",) * 8, f"not measured: {reason}")
              for name, reason in absent.items()]
     return Grid(f"{TITLE}: {cell.ranks} ranks",
@@ -61,13 +67,36 @@ def _row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
     return (in_two_lines(cell.spread(name, SPEED)),
             in_two_lines(cell.ratio(name, base), ".2f") if base else "",
             in_two_lines(cell.spread(name, "cpu_seconds_per_million")),
-            in_two_lines(_scaled(cell.spread(name, MEMORY), 1 / MIB)),
+            in_two_lines(_scale(cell.spread(name, MEMORY), 1 / MIB)),
             f"{cell.spread(name, 'pss_file_bytes').median / MIB:.0f}",
             f"{cell.spread(name, 'processes').median:.0f}",
             f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
 
 
-def _scaled(spread: Spread, factor: float) -> Spread:
+def _cold_grid(title: str, cell: RecordsCell, absent: dict[str, str]) -> Grid:
+    """Of a testbed whose storage is slow: what each pipeline asked of it."""
+    base = cell.base()
+    rows = []
+    for name in cell.series:
+        failures = cell.failures(name)
+        row = _cold_row(cell, name, base) if cell.values(name, SPEED) else ("failed",) + ("",) * 8
+        rows.append((PEERS[name].label, *row, f"{len(failures)} failed" if failures else ""))
+    rows += [(PEERS[name].label, *("",) * 9, f"not measured: {reason}")
+             for name, reason in absent.items()]
+    return Grid(title, ("pipeline", "samples/s", f"x {base}" if base else "", "requests", "read",
+                        "back", "server CPU s", "CPU s / million", "RL, %", "missing, repeated",
+                        ""), rows, COLD_NOTE)
+
+
+def _cold_row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
+    lost = (_worst(cell, name, key) for key in ("missing", "repeated"))
+    return (in_two_lines(cell.spread(name, SPEED)),
+            in_two_lines(cell.ratio(name, base), ".2f") if base else "",
+            *(in_two_lines(cell.storage_spread(name, key), form) for key, form in COUNTED),
+            f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
+
+
+def _scale(spread: Spread, factor: float) -> Spread:
     return Spread(spread.median * factor, spread.low * factor, spread.high * factor, spread.n)
 
 
@@ -75,27 +104,28 @@ def _worst(cell: RecordsCell, name: str, key: str) -> str:
     return f"{cell.spread(name, key).high:.0f}"
 
 
-def _targets(judged: Sequence[tuple], reached: str) -> Grid:
-    rows = [(PEERS[one.target.series].label, str(ranks), one.target.what, str(one.target),
-             in_two_lines(one.value, ".2f"), one.words()) for ranks, one in judged]
-    return Grid(f"{TITLE}: {reached}", ("of", "ranks", "what", "target", "value", "met"), rows,
+def _target_grid(judgements: Sequence[tuple], score: str) -> Grid:
+    rows = [(PEERS[verdict.target.series].label, str(ranks), verdict.target.quantity,
+             str(verdict.target), in_two_lines(verdict.value, ".2f"), verdict.words())
+            for ranks, verdict in judgements]
+    return Grid(f"{TITLE}: {score}", ("of", "ranks", "what", "target", "value", "met"), rows,
                 "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Sequence[RecordsCell], stand: str) -> Picture:
-    is_warm = stand == Warm.name
-    shown = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
-                 "//" if number >= len(COLOURS) else None)
-             for number, (name, peer) in enumerate(PEERS.items())]
+def _picture(cells: Sequence[RecordsCell], testbed: str) -> Picture:
+    is_warm = testbed == WarmCache.name
+    bars = [Bar(name, peer.label, COLOURS[number % len(COLOURS)],
+                "//" if number >= len(COLOURS) else None)
+            for number, (name, peer) in enumerate(PEERS.items())]
     below = (Panel(MEMORY, "PSS of all processes, MiB", 1 / MIB) if is_warm else
              Panel("read_factor", "bytes read for a byte of a sample"))
-    drawn = figure(found, shown, (Panel(SPEED, "samples/s of all ranks (logarithmic)"), below),
+    chart = figure(cells, bars, (Panel(SPEED, "samples/s of all ranks (logarithmic)"), below),
                    (11, 8), 5)
-    speed = drawn.axes[0]
+    speed = chart.axes[0]
     speed.set_yscale("log")
     speed.set_ylim(bottom=1000 if is_warm else 10)
     speed.yaxis.set_major_formatter("{x:,.0f}")
-    return Picture("io-records" if is_warm else f"io-records-{stand}", TITLE,
+    return Picture("io-records" if is_warm else f"io-records-{testbed}", TITLE,
                    f"Speed, on a logarithmic scale, and {'memory' if is_warm else 'reading'} of "
                    "input pipelines. Bars are medians, lines reach from the smallest to the "
-                   "largest job.", drawn)
+                   "largest job.", chart)

@@ -24,12 +24,12 @@ class RecordsCell(Cell):
 
     def ratio(self, series: str, base: str, key: str = SPEED) -> Spread | None:
         """Of the rounds that have both."""
-        return self.compared(series, base, key, ratio)
+        return self.compare(series, base, key, ratio)
 
-    def counted(self, series: str, key: str) -> Spread | None:
-        """Of what not every stand can count; None where this one cannot."""
-        has = all(key in one for one in self.measurements
-                  if one["series"] == series and "failed" not in one)
+    def storage_spread(self, series: str, key: str) -> Spread | None:
+        """Of what not every testbed can count; None where this one cannot."""
+        has = all(key in measurement for measurement in self.measurements
+                  if measurement["series"] == series and "failed" not in measurement)
         return self.spread(series, key) if has else None
 
     def base(self) -> str | None:
@@ -40,39 +40,39 @@ class RecordsCell(Cell):
 def judge(target: Target, cell: RecordsCell, absent: Mapping[str, str]) -> Verdict:
     """`absent`: by series, why it cannot be measured."""
     needs = (target.series, target.over)
-    reasons = [absent[one] for one in needs if one in absent]
+    reasons = [absent[name] for name in needs if name in absent]
     if reasons:
         return Verdict(target, None, None, f"not measured: {reasons[0]}")
-    failed = [one for one in needs if cell.failures(one)]
-    missing = [one for one in needs if not cell.values(one, target.of)]
-    if target.shuffled and not failed and not missing:
-        entropies = {one: round(100 * cell.spread(one, "rl").median) for one in needs}
-        orderly = [f"{one} {rl} %" for one, rl in entropies.items() if rl < SHUFFLED]
+    failures = [name for name in needs if cell.failures(name)]
+    missing = [name for name in needs if not cell.values(name, target.of)]
+    if target.needs_shuffle and not failures and not missing:
+        entropies = {name: round(100 * cell.spread(name, "rl").median) for name in needs}
+        orderly = [f"{name} {rl} %" for name, rl in entropies.items() if rl < SHUFFLED]
         if orderly:
             return Verdict(target, cell.ratio(*needs, target.of), None,
                            f"does not count: RL of {', '.join(orderly)}, below {SHUFFLED} %")
     return verdict(target, cell.ratio(*needs, target.of),
-                   f"{', '.join(failed)} failed" if failed else "", missing)
+                   f"{', '.join(failures)} failed" if failures else "", missing)
 
 
 def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks; of targets for a number that was not measured, too."""
-    found = {cell.ranks: cell for cell in RecordsCell.each(document)}
+    cells = {cell.ranks: cell for cell in RecordsCell.by_ranks(document)}
     absent = document["not_measured"]
     settings = document["settings"]
-    here = settings["stand"], settings.get("nodes", 1)
+    place = settings["stand"], settings.get("nodes", 1)
     for target in TARGETS:
-        if (target.stand, target.nodes) != here:
+        if (target.testbed, target.nodes) != place:
             continue
-        for ranks in found if target.ranks is None else [target.ranks]:
-            if ranks in found:
-                yield ranks, judge(target, found[ranks], absent)
+        for ranks in cells if target.ranks is None else [target.ranks]:
+            if ranks in cells:
+                yield ranks, judge(target, cells[ranks], absent)
             else:
                 yield ranks, Verdict(target, None, None, f"not measured: no job of {ranks} ranks")
 
 
 def summary(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{"ranks": ranks, "series": one.target.series, "of": one.target.of,
-             "target": str(one.target), "value": one.value and asdict(one.value), "met": one.met,
-             "why": one.why} for ranks, one in verdicts(document)]
+    return [{"ranks": ranks, "series": result.target.series, "of": result.target.of,
+             "target": str(result.target), "value": result.value and asdict(result.value),
+             "met": result.met, "why": result.why} for ranks, result in verdicts(document)]

@@ -5,67 +5,88 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from horovod_lab.io.data.prepare import folder_of
+from horovod_lab.io.data.data_folder import folder_of
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import ELSEWHERE, Environment, find
-from horovod_lab.io.peers import PEERS
-from horovod_lab.io.suites.conditions import check, try_stand
-from horovod_lab.io.suites.records.jobs import Job, order
+from horovod_lab.io.peers import PEERS, Peer
 from horovod_lab.io.suites.records.pictures import section
 from horovod_lab.io.suites.records.results import summary
 from horovod_lab.io.suites.records.targets import SPEED
-from horovod_lab.io.suites.suite_benchmark import NAME, SuiteBenchmark
-from horovod_lab.io.testbeds import first_epoch, steady
-from horovod_lab.io.testbeds.by_name import STANDS
-from horovod_lab.io.testbeds.warm import Warm
+from horovod_lab.io.suites.suite_benchmark import NAME, TESTBEDS, SuiteBenchmark, check, try_testbed
+from horovod_lab.io.testbeds import first_epoch, steady_state
+from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
+from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
+
+
+@dataclass(frozen=True)
+class Job:
+    """A pipeline at a number of ranks."""
+
+    round: int
+    ranks: int
+    peer: Peer
+
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "ranks": self.ranks, "series": self.peer.name}
+
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.ranks} ranks  {self.peer.label}"
+
+
+def order(names: Sequence[str], ranks: Sequence[int], rounds: int) -> list[Job]:
+    peers = [PEERS[name] for name in names]
+    return [Job(number, count, peer) for number, count, peer
+            in in_rounds(list(ranks), lambda _: peers, rounds)]
 
 
 def run(options: argparse.Namespace) -> int:
-    is_warm = options.stand == Warm.name
+    is_warm = options.stand == WarmCache.name
     name = "io-records" if is_warm else f"io-records-{options.stand}"
     path = options.json or options.output / f"{name}.json"
     try:
         check(options)
-        STANDS[options.stand].check(options.nodes)
+        TESTBEDS[options.stand].check(options.nodes)
         environment = find(options.peers)
         absent = {name: reason for name in options.only
-                  if (reason := environment.missing(PEERS[name].needs))}
-        measured = [name for name in options.only if name not in absent]
-        if not measured:
-            raise Refused(f"nothing can be measured: {next(iter(absent.values()))}")
+                  if (reason := environment.explain_absence(PEERS[name].needs))}
+        names_here = [name for name in options.only if name not in absent]
+        if not names_here:
+            raise Refusal(f"nothing can be measured: {next(iter(absent.values()))}")
         names = sorted({need for peer in PEERS.values() for need in peer.needs} | {"lmdb", "numpy"})
         document = begin(path, "io-records", {
             "stand": options.stand,
             **({} if is_warm else {"nodes": options.nodes, "share": options.share,
-                                   "speed": dict(STANDS[options.stand].speed)}),
+                                   "speed": dict(TESTBEDS[options.stand].speed)}),
             "seconds": options.seconds, "records": options.records,
             "record_bytes": options.record_bytes, "batch": options.batch,
             "ranks_python": environment.version,
             "ranks_versions": {name: environment.versions[name] for name in names
                                if name in environment.versions}})
-        try_stand(options)
-    except (Refused, DocumentError) as error:
+        try_testbed(options)
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     for name, reason in absent.items():
         print(f"{NAME}: {PEERS[name].label} is not measured: {reason}", file=sys.stderr)
     document["not_measured"] = absent
-    planned = order(measured, options.ranks, options.rounds)
-    return RecordsBenchmark(planned, document, path, options, environment).run()
+    jobs = order(names_here, options.ranks, options.rounds)
+    return RecordsBenchmark(jobs, document, path, options, environment).run()
 
 
 class RecordsBenchmark(SuiteBenchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace, environment: Environment):
-        super().__init__(planned, document, path, options, section)
+        super().__init__(jobs, document, path, options, section)
         self._environment = environment
         self._records = Records(options.records, options.record_bytes)
 
@@ -77,22 +98,22 @@ class RecordsBenchmark(SuiteBenchmark):
                 continue
             self._say(f"Writing {self._records.count} records of {self._records.size} bytes: "
                       f"{folder}")
-            ended = subprocess.run(
-                [self._environment.python, "-m", "horovod_lab.io.data.prepare", form,
+            process = subprocess.run(
+                [self._environment.python, "-m", "horovod_lab.io.data.data_folder", form,
                  str(folder), str(self._records.count), str(self._records.size)],
                 cwd=ELSEWHERE, stdin=subprocess.DEVNULL)
-            if ended.returncode:
+            if process.returncode:
                 raise launch.JobFailed(f"{folder} could not be written (see above)")
 
     def measure(self, job: Job) -> dict[str, Any]:
         options, python = self._options, self._environment.python
         folder = folder_of(self._data, job.peer.format, self._records)
-        if options.stand == Warm.name:
-            return steady.run(job.peer, job.ranks, folder, self._records, options.batch,
-                              options.seconds, python, options.timeout)
+        if options.stand == WarmCache.name:
+            return steady_state.run(job.peer, job.ranks, folder, self._records, options.batch,
+                                    options.seconds, python, options.timeout)
         try:
-            with STANDS[options.stand](folder, options.nodes, options.share) as stand:
-                return first_epoch.run(stand, job.peer, job.ranks, self._records, options.batch,
+            with TESTBEDS[options.stand](folder, options.nodes, options.share) as testbed:
+                return first_epoch.run(testbed, job.peer, job.ranks, self._records, options.batch,
                                        options.seconds, python, options.timeout)
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import COLOURS, GREY
-from horovod_lab.io.suites.stream.jobs import LABELS
 from horovod_lab.io.suites.stream.results import (
+    LABELS,
     SPEED,
     STEP_SECONDS,
     Kind,
@@ -28,27 +28,29 @@ TITLE = "JPEGs through tf.data"
 STYLES = ("-", "--", ":", "-.")  # of kinds with the same preprocessing
 
 
-def name_of(stand: str, step_seconds: float) -> str:
+def name_of(testbed: str, step_seconds: float) -> str:
     """Of the JSON file and the picture."""
-    return "io-stream" + (f"-{stand}" if stand != "warm" else "") + "-steps" * bool(step_seconds)
+    return ("io-stream" + (f"-{testbed}" if testbed != "warm" else "")
+            + "-steps" * bool(step_seconds))
 
 
 def section(document: dict[str, Any], targets: bool) -> Section:
-    settings, found = document["settings"], cells(document)
-    judged = list(verdicts(document))
-    reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
-    grids = [_measured(kind, by_threads, settings) for kind, by_threads in found.items()]
+    settings, cells_by_kind = document["settings"], cells(document)
+    judgements = list(verdicts(document))
+    met = sum(verdict.met is True for _, verdict in judgements)
+    score = f"{met} of {len(judgements)} targets met"
+    grids = [_grid(kind, by_threads, settings) for kind, by_threads in cells_by_kind.items()]
     if targets:
-        grids.append(_targets(judged, reached))
-    drawn = any(cell.values(name, SPEED) for by_threads in found.values()
-                for cell in by_threads.values() for name in cell.series)
+        grids.append(_target_grid(judgements, score))
+    has_values = any(cell.values(name, SPEED) for by_threads in cells_by_kind.values()
+                     for cell in by_threads.values() for name in cell.series)
     return Section(TITLE, f"{settings['files']} JPEGs of {settings['file_bytes']} bytes on stand "
-                   f"{settings['stand']}: {reached}.",
-                   grids, [_picture(found, settings)] if drawn else [])
+                   f"{settings['stand']}: {score}.",
+                   grids, [_picture(cells_by_kind, settings)] if has_values else [])
 
 
-def _measured(kind: Kind, by_threads: Mapping[int, StreamCell], settings: Mapping[str, Any]
-              ) -> Grid:
+def _grid(kind: Kind, by_threads: Mapping[int, StreamCell], settings: Mapping[str, Any]
+          ) -> Grid:
     steps = settings[STEP_SECONDS]
     rows = [_row(cell, name, by_threads.get(1), steps)
             for name in LABELS for cell in by_threads.values() if name in cell.series]
@@ -65,48 +67,48 @@ def _sources(steps: float) -> tuple[str, ...]:
     return () if steps else tuple(f"source: {device}" for device in SPEEDUP)
 
 
-def _row(cell: StreamCell, name: str, one: StreamCell | None, steps: float) -> tuple[str, ...]:
-    label, failed = (LABELS[name], str(cell.threads)), len(cell.failures(name))
+def _row(cell: StreamCell, name: str, single: StreamCell | None, steps: float) -> tuple[str, ...]:
+    label, failures = (LABELS[name], str(cell.threads)), len(cell.failures(name))
     source = () if steps else tuple(
-        reported[cell.threads].text() if cell.threads in reported else ""
-        for reported in SPEEDUP.values())
+        source_numbers[cell.threads].text() if cell.threads in source_numbers else ""
+        for source_numbers in SPEEDUP.values())
     if not cell.values(name, SPEED):
-        return (*label, "failed", "", *("" for _ in source), *("",) * 5, f"{failed} failed")
+        return (*label, "failed", "", *("" for _ in source), *("",) * 5, f"{failures} failed")
     waiting = cell.spread(name, "waiting")
     return (*label, in_two_lines(cell.spread(name, SPEED)),
-            in_two_lines(cell.over(name, one), ".2f") if one else "", *source,
+            in_two_lines(cell.over(name, single), ".2f") if single else "", *source,
             in_two_lines(cell.ratio(name, "tf-data"), ".2f") if name != "tf-data" else "",
             in_two_lines(cell.spread(name, "cpu_ms_per_image"), ".2f"),
-            f"{100 * waiting.median:.0f}", _counted(cell, name, "bytes", 1 << 20),
-            _counted(cell, name, "requests"),
-            f"{failed} failed" if failed else "")
+            f"{100 * waiting.median:.0f}", _storage_count(cell, name, "bytes", 1 << 20),
+            _storage_count(cell, name, "requests"),
+            f"{failures} failed" if failures else "")
 
 
-def _counted(cell: StreamCell, name: str, key: str, scale: float = 1) -> str:
+def _storage_count(cell: StreamCell, name: str, key: str, scale: float = 1) -> str:
     """The median of what the storage counted; empty where it does not."""
-    counted = [one[key] / scale for one in cell.measurements
-               if one["series"] == name and key in one]
-    return f"{Spread.of(counted).median:.0f}" if counted else ""
+    counts = [measurement[key] / scale for measurement in cell.measurements
+              if measurement["series"] == name and key in measurement]
+    return f"{Spread.of(counts).median:.0f}" if counts else ""
 
 
-def _targets(judged: Sequence[tuple], reached: str) -> Grid:
-    rows = [(LABELS[one.target.series], str(cell.kind), str(cell.threads), str(one.target),
-             in_two_lines(one.value, ".2f"), one.words()) for cell, one in judged]
-    return Grid(f"{TITLE}: {reached}", ("of", "images/s", "threads", "target", "value", "met"),
+def _target_grid(judgements: Sequence[tuple], score: str) -> Grid:
+    rows = [(LABELS[verdict.target.series], str(cell.kind), str(cell.threads), str(verdict.target),
+             in_two_lines(verdict.value, ".2f"), verdict.words()) for cell, verdict in judgements]
+    return Grid(f"{TITLE}: {score}", ("of", "images/s", "threads", "target", "value", "met"),
                 rows, "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[str, Any]
+def _picture(cells_by_kind: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[str, Any]
              ) -> Picture:
     """A column of axes with and one without preprocessing: images/s above, and below what the
     source has numbers of."""
-    columns = list(dict.fromkeys(kind.preprocessing for kind in found))
+    columns = list(dict.fromkeys(kind.preprocessing for kind in cells_by_kind))
     steps = settings[STEP_SECONDS]
     figure = Figure(figsize=(1.5 + 4.5 * len(columns), 8), layout="constrained")
     axes = figure.subplots(2, len(columns), sharex=True, squeeze=False)
     for column, preprocessing in enumerate(columns):
         above, below = axes[:, column]
-        kinds = [kind for kind in found if kind.preprocessing == preprocessing]
+        kinds = [kind for kind in cells_by_kind if kind.preprocessing == preprocessing]
         for number, kind in enumerate(kinds):
             style = STYLES[number % len(STYLES)]
             for index, name in enumerate(LABELS):
@@ -114,8 +116,8 @@ def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[s
                         "markerfacecolor": "white" if number % 2 else COLOURS[index],
                         "label": f"{LABELS[name]}, batch {kind.batch}, prefetch {kind.prefetch}"}
                 _line(above, {threads: cell.spread(name, SPEED)
-                              for threads, cell in found[kind].items()}, look)
-                _line(below, _second(found[kind], name, steps), look)
+                              for threads, cell in cells_by_kind[kind].items()}, look)
+                _line(below, _second(cells_by_kind[kind], name, steps), look)
         if not steps:
             _draw_source(below)
         elif any(kind.prefetch == 1 for kind in kinds):
@@ -124,16 +126,16 @@ def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[s
         above.set_title(f"{preprocessing} preprocessing")
         below.set_xlabel("threads")
         below.set_xscale("log", base=2)
-        below.set_xticks(settings["threads"], [str(one) for one in settings["threads"]])
+        below.set_xticks(settings["threads"], [str(count) for count in settings["threads"]])
     axes[0, 0].set_ylabel("images/s")
     axes[1, 0].set_ylabel("time in which steps wait, %" if steps else "images/s over 1 thread")
     for axis in axes.flat:
         axis.set_ylim(0, 1.05 * axis.get_ylim()[1])
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)
-    shown = {label: handle for axis in axes[1] for handle, label
-             in zip(*axis.get_legend_handles_labels())}
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center",
+    handles = {label: handle for axis in axes[1] for handle, label
+               in zip(*axis.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center",
                   ncols=1 + len(columns), fontsize=9, frameon=False)
     return Picture(name_of(settings["stand"], steps), TITLE,
                    f"JPEGs on stand {settings['stand']} through tf.data alone and through this "
@@ -144,25 +146,25 @@ def _picture(found: Mapping[Kind, Mapping[int, StreamCell]], settings: Mapping[s
 def _second(by_threads: Mapping[int, StreamCell], name: str, steps: float
             ) -> dict[int, Spread | None]:
     if not steps:
-        one = by_threads.get(1)
-        return {threads: cell.over(name, one) for threads, cell in by_threads.items()
-                } if one else {}
+        single = by_threads.get(1)
+        return {threads: cell.over(name, single) for threads, cell in by_threads.items()
+                } if single else {}
     waiting = {threads: cell.values(name, "waiting") for threads, cell in by_threads.items()}
-    return {threads: Spread.of([100 * one for one in values.values()]) if values else None
+    return {threads: Spread.of([100 * single for single in values.values()]) if values else None
             for threads, values in waiting.items()}
 
 
 def _line(axis: Axes, by_threads: Mapping[int, Spread | None], look: Mapping[str, Any]) -> None:
-    shown = {threads: one for threads, one in by_threads.items() if one}
-    medians = [one.median for one in shown.values()]
-    ends = [[one.median - one.low for one in shown.values()],
-            [one.high - one.median for one in shown.values()]]
-    if shown:
-        axis.errorbar(list(shown), medians, yerr=ends, capsize=2, **look)
+    spreads = {threads: spread for threads, spread in by_threads.items() if spread}
+    medians = [spread.median for spread in spreads.values()]
+    ends = [[spread.median - spread.low for spread in spreads.values()],
+            [spread.high - spread.median for spread in spreads.values()]]
+    if spreads:
+        axis.errorbar(list(spreads), medians, yerr=ends, capsize=2, **look)
 
 
 def _draw_source(axis: Axes) -> None:
     for device, marker in zip(SPEEDUP, "xP"):
-        reported = SPEEDUP[device]
-        axis.plot(list(reported), [one.low for one in reported.values()], marker, color=GREY,
+        numbers = SPEEDUP[device]
+        axis.plot(list(numbers), [number.low for number in numbers.values()], marker, color=GREY,
                   markersize=9, label=f"source, {device}")

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from horovod_lab.io.suites.cell import Measured
-from horovod_lab.io.suites.stream.jobs import LABELS, WITH, WITHOUT
+from horovod_lab.io.suites.cell import Measurements
 from horovod_lab.measuring.comparison import Spread, compare, ratio
 from horovod_lab.measuring.verdict import Bound, Verdict, verdict
 
+LABELS = {"tf-data": "tf.data", "hio": "hio"}
+WITHOUT, WITH = PREPROCESSING = ("without", "with")
 SPEED, STEP_SECONDS = "images_per_second", "step_seconds"
 WARM_UP = 1  # rounds that do not count
 
@@ -46,7 +47,7 @@ TARGETS = (Target("hio", "tf-data", 0.95),)
 
 
 @dataclass(frozen=True)
-class StreamCell(Measured):
+class StreamCell(Measurements):
     """The runs of a kind with so many threads."""
 
     ORDER = LABELS
@@ -55,7 +56,7 @@ class StreamCell(Measured):
     threads: int
 
     def ratio(self, series: str, over: str) -> Spread | None:
-        return self.compared(series, over, SPEED, ratio)
+        return self.compare(series, over, SPEED, ratio)
 
     def over(self, series: str, base: StreamCell) -> Spread | None:
         """images/s as a multiple of those with other threads, in pairs of a round."""
@@ -65,16 +66,17 @@ class StreamCell(Measured):
 def cells(document: Mapping[str, Any]) -> dict[Kind, dict[int, StreamCell]]:
     """By kind and number of threads, without the rounds that warm up."""
     settings = document["settings"]
-    measured = [one for one in document["measurements"] if one["round"] >= WARM_UP]
+    measurements = [measurement for measurement in document["measurements"]
+                    if measurement["round"] >= WARM_UP]
     kinds = [Kind(*kind) for kind in itertools.product(
-        *(settings[name] for name in Kind._fields))] if measured else []
-    return {kind: {threads: StreamCell(list(_runs(measured, kind, threads)), kind, threads)
+        *(settings[name] for name in Kind._fields))] if measurements else []
+    return {kind: {threads: StreamCell(list(_runs(measurements, kind, threads)), kind, threads)
                    for threads in settings["threads"]} for kind in kinds}
 
 
-def _runs(measured: list[dict[str, Any]], kind: Kind, threads: int) -> Iterator[dict[str, Any]]:
+def _runs(measurements: list[dict[str, Any]], kind: Kind, threads: int) -> Iterator[dict[str, Any]]:
     """One of each job, or why that failed."""
-    for job in measured:
+    for job in measurements:
         about = {"round": job["round"], "series": job["series"]}
         if "failed" in job:
             yield {**about, "failed": job["failed"]}
@@ -87,9 +89,9 @@ def _runs(measured: list[dict[str, Any]], kind: Kind, threads: int) -> Iterator[
 
 def judge(target: Target, cell: StreamCell) -> Verdict:
     needs = (target.series, target.over)
-    failed = [one for one in needs if cell.failures(one)]
-    missing = [one for one in needs if not cell.values(one, SPEED)]
-    return verdict(target, cell.ratio(*needs), f"{', '.join(failed)} failed" if failed else "",
+    failures = [name for name in needs if cell.failures(name)]
+    missing = [name for name in needs if not cell.values(name, SPEED)]
+    return verdict(target, cell.ratio(*needs), f"{', '.join(failures)} failed" if failures else "",
                    missing)
 
 
@@ -102,6 +104,6 @@ def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[StreamCell, Verdict]
 
 def summary(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{**cell.kind._asdict(), "threads": cell.threads, "series": one.target.series,
-             "target": str(one.target), "value": one.value and asdict(one.value), "met": one.met,
-             "why": one.why} for cell, one in verdicts(document)]
+    return [{**cell.kind._asdict(), "threads": cell.threads, "series": result.target.series,
+             "target": str(result.target), "value": result.value and asdict(result.value),
+             "met": result.met, "why": result.why} for cell, result in verdicts(document)]

@@ -19,7 +19,7 @@ class Source:
     reference: str | None = None
 
 
-SOURCES = {one.name: one for one in (
+SOURCES = {source.name: source for source in (
     Source("memory", "JPEGs in memory"),
     Source("hio", "JPEGs, hio", "memory"),
     Source("tf-data", "JPEGs, tf.data", "memory"),

@@ -16,18 +16,19 @@ TITLE = "ResNet50 in mode topo, and its input"
 
 
 def section(document: dict[str, Any], targets: bool) -> Section:
-    judged = list(verdicts(document))
-    reached = f"{sum(one.met is True for _, one in judged)} of {len(judged)} targets met"
-    found = list(TrainingCell.each(document))
-    grids = [_measured(cell) for cell in found]
+    judgements = list(verdicts(document))
+    met = sum(verdict.met is True for _, verdict in judgements)
+    score = f"{met} of {len(judgements)} targets met"
+    cells = list(TrainingCell.by_ranks(document))
+    grids = [_grid(cell) for cell in cells]
     if targets:
-        grids.append(_targets(judged, reached))
-    drawn = any(cell.values(name, SPEED) for cell in found for name in cell.series)
-    return Section(TITLE, f"Images/s of a training with several sources of input: {reached}.",
-                   grids, [_picture(found)] if drawn else [])
+        grids.append(_target_grid(judgements, score))
+    has_values = any(cell.values(name, SPEED) for cell in cells for name in cell.series)
+    return Section(TITLE, f"Images/s of a training with several sources of input: {score}.",
+                   grids, [_picture(cells)] if has_values else [])
 
 
-def _measured(cell: TrainingCell) -> Grid:
+def _grid(cell: TrainingCell) -> Grid:
     return Grid(f"{TITLE}: {cell.ranks} ranks",
                 ("input", "images/s", "x reference", "more CPU, ms / image",
                  "alone, CPU ms / image", ""),
@@ -37,24 +38,24 @@ def _measured(cell: TrainingCell) -> Grid:
 
 
 def _row(cell: TrainingCell, name: str) -> tuple[str, ...]:
-    failed = len(cell.failures(name))
+    failures = len(cell.failures(name))
     return (SOURCES[name].label, in_two_lines(cell.spread(name, SPEED)),
             in_two_lines(cell.speed(name), ".3f"), in_two_lines(cell.input_cpu(name), "+.2f"),
-            in_two_lines(cell.spread(name, ALONE)), f"{failed} failed" if failed else "")
+            in_two_lines(cell.spread(name, ALONE)), f"{failures} failed" if failures else "")
 
 
-def _targets(judged: Sequence[tuple], reached: str) -> Grid:
-    rows = [(SOURCES[one.target.series].label, str(ranks), str(one.target),
-             in_two_lines(one.value, ".3f"), one.words()) for ranks, one in judged]
-    return Grid(f"{TITLE}: {reached}", ("of", "ranks", "images/s", "value", "met"), rows,
+def _target_grid(judgements: Sequence[tuple], score: str) -> Grid:
+    rows = [(SOURCES[verdict.target.series].label, str(ranks), str(verdict.target),
+             in_two_lines(verdict.value, ".3f"), verdict.words()) for ranks, verdict in judgements]
+    return Grid(f"{TITLE}: {score}", ("of", "ranks", "images/s", "value", "met"), rows,
                 "Medians of the pairs of a round, smallest to largest.")
 
 
-def _picture(found: Sequence[TrainingCell]) -> Picture:
+def _picture(cells: Sequence[TrainingCell]) -> Picture:
     raw = list(SOURCES).index("synthetic")  # from here on
-    shown = [Bar(name, source.label, COLOURS[number % raw], "//" if number >= raw else None)
-             for number, (name, source) in enumerate(SOURCES.items())]
+    bars = [Bar(name, source.label, COLOURS[number % raw], "//" if number >= raw else None)
+            for number, (name, source) in enumerate(SOURCES.items())]
     panels = (Panel(SPEED, "images/s of all ranks"), Panel(ALONE, "batches alone: CPU ms / image"))
     return Picture("io-training", TITLE, "A training on several sources of input, and what their "
                    "batches cost alone. Hatched: no JPEGs. Bars are medians, lines reach from the "
-                   "smallest to the largest job.", figure(found, shown, panels, (10, 7), 3))
+                   "smallest to the largest job.", figure(cells, bars, panels, (10, 7), 3))

@@ -44,26 +44,26 @@ class TrainingCell(Cell):
 
     def _beside_reference(self, series: str, key: str, how: Any) -> Spread | None:
         base = SOURCES[series].reference
-        return self.compared(series, base, key, how) if base else None
+        return self.compare(series, base, key, how) if base else None
 
 
 def judge(target: Target, cell: TrainingCell) -> Verdict:
     needs = (target.series, SOURCES[target.series].reference)
-    failed = [one for one in needs if cell.failures(one)]
-    missing = [one for one in needs if not cell.values(one, SPEED)]
+    failures = [name for name in needs if cell.failures(name)]
+    missing = [name for name in needs if not cell.values(name, SPEED)]
     return verdict(target, cell.speed(target.series),
-                   f"{', '.join(failed)} failed" if failed else "", missing)
+                   f"{', '.join(failures)} failed" if failures else "", missing)
 
 
 def verdicts(document: Mapping[str, Any]) -> Iterator[tuple[int, Verdict]]:
     """With the number of ranks."""
-    for cell in TrainingCell.each(document):
+    for cell in TrainingCell.by_ranks(document):
         for target in TARGETS:
             yield cell.ranks, judge(target, cell)
 
 
 def summary(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{"ranks": ranks, "series": one.target.series, "target": str(one.target),
-             "value": one.value and asdict(one.value), "met": one.met, "why": one.why}
-            for ranks, one in verdicts(document)]
+    return [{"ranks": ranks, "series": result.target.series, "target": str(result.target),
+             "value": result.value and asdict(result.value), "met": result.met, "why": result.why}
+            for ranks, result in verdicts(document)]

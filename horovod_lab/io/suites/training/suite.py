@@ -17,7 +17,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
-from horovod_opt.arguments import Refused
+from horovod_opt.arguments import Refusal
 
 TOPO = worker_job.Series("topo", "topo")
 
@@ -28,11 +28,11 @@ def run(options: argparse.Namespace) -> int:
         document = begin(path, "io-training", {
             "stand": "W", "seconds": options.seconds, "batch": options.batch,
             "pixels": options.pixels})
-    except (Refused, DocumentError) as error:
+    except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.ranks, options.rounds)
-    return TrainingBenchmark(planned, document, path, options, section).run()
+    jobs = order(options.only, options.ranks, options.rounds)
+    return TrainingBenchmark(jobs, document, path, options, section).run()
 
 
 class TrainingBenchmark(SuiteBenchmark):

@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "horovod/common/controller.h"
-#include "horovod_opt/csrc/core/base/hash.h"
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -36,10 +35,10 @@ std::vector<SharedText> GatherRows(Controller& controller, const std::string& ro
   std::map<std::pair<Word, Word>, std::size_t> distinct;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     longest = std::max(longest, all[2 * rank]);
-    const auto [found, is_new] =
+    const auto [place, is_new] =
         distinct.emplace(std::pair(all[2 * rank], all[2 * rank + 1]), first.size());
     if (is_new) first.push_back(rank);
-    number[rank] = found->second;
+    number[rank] = place->second;
   }
 
   const std::size_t self = static_cast<std::size_t>(controller.GetRank());
@@ -50,9 +49,9 @@ std::vector<SharedText> GatherRows(Controller& controller, const std::string& ro
   }
   if (!words.empty()) controller.CrossRankBitwiseOr(words, static_cast<int>(words.size()));
   std::vector<SharedText> texts;
-  for (std::size_t one = 0; one < first.size(); ++one) {
-    texts.emplace_back(std::string(reinterpret_cast<const char*>(words.data() + one * stride),
-                                   static_cast<std::size_t>(all[2 * first[one]])));
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    texts.emplace_back(std::string(reinterpret_cast<const char*>(words.data() + i * stride),
+                                   static_cast<std::size_t>(all[2 * first[i]])));
   }
   std::vector<SharedText> rows;
   for (std::size_t rank = 0; rank < ranks; ++rank) rows.push_back(texts[number[rank]]);
@@ -73,7 +72,7 @@ std::string FirstProblem(Controller& controller, const std::string& problem) {
   return "";
 }
 
-bool Together(Controller& controller, const std::function<void()>& step, std::string& error) {
+bool TakeStep(Controller& controller, const std::function<void()>& step, std::string& error) {
   std::string problem;
   try {
     step();
@@ -84,7 +83,7 @@ bool Together(Controller& controller, const std::function<void()>& step, std::st
   return error.empty();
 }
 
-std::string Listed(const TextByRank& rows) {
+std::string ListRows(const TextByRank& rows) {
   std::string text;
   for (const auto& [row, ranks] : Distinct(rows)) {
     text += " " + Ranges("Rank", ranks) + ": " + (row.str().empty() ? "-" : row.str()) + ".";

@@ -26,7 +26,7 @@ Backoff BackoffOf(const HorovodOptSettings& settings) {
 
 void BeginThread(State& state) {
   state.counters.Reset();
-  state.reduced.Reset();
+  state.negotiated_steps.Reset();
   state.path_counters.Reset();
   state.topo = nullptr;
   state.init_error.clear();
@@ -35,17 +35,17 @@ void BeginThread(State& state) {
   state.polling = false;
   std::lock_guard<std::mutex> lock(state.mutex);
   state.tid = static_cast<pid_t>(syscall(SYS_gettid));
-  state.started = std::chrono::steady_clock::now();
-  state.gathered.clear();
+  state.start_time = std::chrono::steady_clock::now();
+  state.stats_by_rank.clear();
   state.running = true;
 }
 
 void EndThread(State& state) {
   std::lock_guard<std::mutex> lock(state.mutex);
   state.usage_at_end = ReadOwnThreadUsage();
-  state.ended = std::chrono::steady_clock::now();
+  state.end_time = std::chrono::steady_clock::now();
   state.running = false;
-  state.stopped.notify_all();
+  state.thread_end.notify_all();
 }
 
 HorovodOptStats ReadStats(State& state) {
@@ -62,7 +62,7 @@ HorovodOptStats ReadStats(State& state) {
     out.controller = state.controller;
     out.messages = state.messages;
     out.elapsed_seconds =
-        Seconds((running ? std::chrono::steady_clock::now() : state.ended) - state.started);
+        Seconds((running ? std::chrono::steady_clock::now() : state.end_time) - state.start_time);
     out.input_samples = state.input.input_samples;
     out.input_bytes = state.input.input_bytes;
     out.input_samples_from_storage = state.input.input_samples_from_storage;

@@ -1,4 +1,5 @@
-// What the binding keeps for one framework's native library between hvd.init() and shutdown.
+// Global state of one framework's native library: what the binding keeps between hvd.init() and
+// shutdown.
 #pragma once
 
 #include <sys/types.h>
@@ -12,9 +13,9 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/counters/cycle_counters.h"
-#include "horovod_opt/csrc/core/counters/thread_usage.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/counters/step_count.h"
+#include "horovod_opt/csrc/core/counters/thread_usage.h"
 #include "horovod_opt/csrc/core/waiting/backoff.h"
 #include "horovod_opt/csrc/core/waiting/global_sleep.h"
 #include "horovod_opt_abi.h"
@@ -40,7 +41,7 @@ struct State {
   bool Has(int mode) const { return (settings.mode & mode) != 0; }
 
   CycleCounters counters;
-  StepCount reduced;  // names of tensors, negotiated; of the background thread
+  StepCount negotiated_steps;  // names of tensors, negotiated; of the background thread
   GlobalSleep global_sleep{1};
   Backoff backoff{0, std::chrono::microseconds(1), std::chrono::microseconds(1)};
   // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not
@@ -53,19 +54,19 @@ struct State {
   std::atomic<Topo*> topo{nullptr};  // mode topo only; what it points to is never deleted
   std::atomic<bool> running{false};
 
-  std::mutex mutex;                 // protects the rest
-  std::condition_variable stopped;  // `running` is false
+  std::mutex mutex;                    // protects the rest
+  std::condition_variable thread_end;  // `running` is false
   pid_t tid = 0;
   int rank = 0;
   int size = 0;
   int controller = 0;
   std::atomic<int> messages{0};  // HOROVOD_OPT_MESSAGES_*
-  std::chrono::steady_clock::time_point started;
-  std::chrono::steady_clock::time_point ended;
+  std::chrono::steady_clock::time_point start_time;
+  std::chrono::steady_clock::time_point end_time;
   ThreadUsage usage_at_end;
-  HorovodOptStats input{};                // its counters of the input side, as Python has set them
-  std::set<std::string> plans;            // as Python has handed them over, for every start
-  std::vector<HorovodOptStats> gathered;  // by rank, at shutdown, where they are printed
+  HorovodOptStats input{};      // its counters of the input side, as Python has set them
+  std::set<std::string> plans;  // as Python has handed them over, for every start
+  std::vector<HorovodOptStats> stats_by_rank;  // by rank, at shutdown, where they are printed
 };
 
 // The pauses between two tests of what MPI completes, as the settings have them.

@@ -9,17 +9,16 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/binding/base/node_masks.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/process_end.h"
 #include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
-#include "horovod_opt/csrc/core/base/settings_agreement.h"
+#include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
-#include "horovod_opt/csrc/core/cores/share.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/cores/partition.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
@@ -125,7 +124,7 @@ void Finish(HorovodGlobalState& horovod) {
   if (own.rank != 0) return;
   std::lock_guard<std::mutex> lock(state.mutex);
   for (const std::string& row : rows) {
-    row.copy(reinterpret_cast<char*>(&state.gathered.emplace_back()), sizeof(own));
+    row.copy(reinterpret_cast<char*>(&state.stats_by_rank.emplace_back()), sizeof(own));
   }
 }
 
@@ -141,8 +140,8 @@ void LearnCalls(const horovod::common::Response& response,
 bool TakePlannedEntries(const horovod::common::Response& response,
                         std::vector<horovod::common::TensorTableEntry>& entries) {
   Topo* topo = GlobalState().topo;
-  if (topo == nullptr || !topo->operations().performing()) return false;
-  topo->operations().TakeEntries(response, entries);
+  if (topo == nullptr || !topo->horovod_ops().IsPerforming()) return false;
+  topo->horovod_ops().TakeEntries(response, entries);
   return true;
 }
 
@@ -157,16 +156,16 @@ DataScope::DataScope(const horovod::common::Response& response,
     if (entry.tensor != nullptr) bytes_ += entry.tensor->size();
   }
   if (response.response_type() != horovod::common::Response::ALLREDUCE) return;
-  if (topo != nullptr && topo->operations().performing()) return;  // its plan counts it
+  if (topo != nullptr && topo->horovod_ops().IsPerforming()) return;  // its plan counts it
   State& state = GlobalState();
   for (const auto& entry : entries) {
-    state.counters.SetSteps(state.reduced.Add(entry.tensor_name));
+    state.counters.SetSteps(state.negotiated_steps.Add(entry.tensor_name));
   }
 }
 
 DataScope::~DataScope() {
   Topo* topo = GlobalState().topo;
-  if (topo != nullptr && topo->operations().performing()) return;  // counted as planned
+  if (topo != nullptr && topo->horovod_ops().IsPerforming()) return;  // counted as planned
   GlobalState().counters.AddData(steady_clock::now() - start_, bytes_);
 }
 

@@ -1,4 +1,4 @@
-// What upstream's background thread calls: at its start and end, and once a cycle.
+// Background thread, upstream's: what it calls at its start and end, and once a cycle.
 #pragma once
 
 #include <chrono>

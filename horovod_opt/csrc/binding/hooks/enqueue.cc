@@ -7,9 +7,9 @@
 #include "horovod/common/operations.h"
 #include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
 
 namespace horovod_opt {
@@ -48,9 +48,9 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
   std::vector<std::string> names;
   for (const Request& request : requests) names.push_back(request.tensor_name());
   if (is_group) process_set.group_table.DeregisterGroups(names);
-  std::vector<TensorTableEntry> left;
-  std::vector<Request> left_requests;
-  std::vector<std::string> left_names;
+  std::vector<TensorTableEntry> negotiated;
+  std::vector<Request> negotiated_requests;
+  std::vector<std::string> negotiated_names;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     requests[i].set_group_id(NULL_GROUP_ID);
     auto planned = std::make_unique<PlannedTensor>();
@@ -59,22 +59,22 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
     planned->entry = std::move(entries[i]);
     planned->request = requests[i];
     ArrivalPtr arrival = std::move(planned);
-    const Route route = plans.Arrive(group.keys[i], group.calls[i].Bytes(),
-                                      group.calls[i].reduction, "", arrival);
+    const Route route =
+        plans.Arrive(group.keys[i], group.calls[i].Bytes(), group.calls[i].reduction, "", arrival);
     if (route == Route::kNegotiated) {
-      left.push_back(std::move(TensorOf(arrival).entry));
-      left_requests.push_back(requests[i]);
-      left_names.push_back(names[i]);
+      negotiated.push_back(std::move(TensorOf(arrival).entry));
+      negotiated_requests.push_back(requests[i]);
+      negotiated_names.push_back(names[i]);
     } else if (const Status status = StatusOf(route, topo); !status.ok()) {
       return status;
     }
   }
-  if (left.empty()) return Status::OK();
-  if (is_group && left.size() == entries.size()) {
-    const auto id = process_set.group_table.RegisterGroup(std::move(left_names));
-    for (Request& request : left_requests) request.set_group_id(id);
+  if (negotiated.empty()) return Status::OK();
+  if (is_group && negotiated.size() == entries.size()) {
+    const auto id = process_set.group_table.RegisterGroup(std::move(negotiated_names));
+    for (Request& request : negotiated_requests) request.set_group_id(id);
   }
-  return process_set.tensor_queue.AddToTensorQueueMulti(left, left_requests);
+  return process_set.tensor_queue.AddToTensorQueueMulti(negotiated, negotiated_requests);
 }
 
 }  // namespace
@@ -107,13 +107,13 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
     const Route route =
         plans->Arrive(key, bytes, reduction, Obstacle(process_set_id, device, reduce_op), arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo);
-    auto& left = TensorOf(arrival).entry;
-    name = std::move(left.tensor_name);
-    context = std::move(left.context);
-    tensor = std::move(left.tensor);
-    output = std::move(left.output);
-    ready_event_list = std::move(left.ready_event_list);
-    callback = std::move(left.callback);
+    auto& unplanned = TensorOf(arrival).entry;
+    name = std::move(unplanned.tensor_name);
+    context = std::move(unplanned.context);
+    tensor = std::move(unplanned.tensor);
+    output = std::move(unplanned.output);
+    ready_event_list = std::move(unplanned.ready_event_list);
+    callback = std::move(unplanned.callback);
   }
   return horovod::common::EnqueueTensorAllreduce(
       std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),

@@ -1,4 +1,4 @@
-// Where a tensor enters: the planned path, or upstream's queue.
+// Enqueueing of collectives: where a tensor enters, the planned path or upstream's queue.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,13 @@
-// Whether the thread that Gloo has for its connections sleeps until something happens.
+// Event loop of Gloo's TCP transport: whether its thread sleeps in epoll until something happens.
 #pragma once
+
+#include "horovod_opt/csrc/binding/base/state.h"
 
 namespace horovod_opt {
 
 // In mode topo. Otherwise it looks every 10 ms, as upstream's does. Before the ranks can talk.
-bool GlooSleeps();
+inline bool GlooSleeps() {
+  return GlobalState().Has(HOROVOD_OPT_MODE_TOPO | HOROVOD_OPT_MODE_AUTO);
+}
 
 }  // namespace horovod_opt

@@ -9,7 +9,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt_abi.h"
 
 namespace horovod_opt {

@@ -1,4 +1,5 @@
-// What the ranks have asked for under one name, where they do not agree.
+// Error of mismatched collectives: what the ranks have asked for under one name, where they do not
+// agree.
 #pragma once
 
 #include <string>

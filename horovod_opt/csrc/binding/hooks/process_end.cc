@@ -20,18 +20,18 @@ namespace {
 
 constexpr std::chrono::seconds kExitPatience(10);
 
-horovod::common::HorovodGlobalState* watched;
+horovod::common::HorovodGlobalState* horovod_state;
 
 void ShutDownAtExit() {
   State& state = GlobalState();
   std::unique_lock<std::mutex> lock(state.mutex);
   if (!state.running || state.tid == syscall(SYS_gettid)) return;
   lock.unlock();
-  watched->timeline.Shutdown();
-  watched->shut_down = true;
+  horovod_state->timeline.Shutdown();
+  horovod_state->shut_down = true;
   RequestAdded();
   lock.lock();
-  if (state.stopped.wait_for(lock, kExitPatience, [&] { return !state.running; })) return;
+  if (state.thread_end.wait_for(lock, kExitPatience, [&] { return !state.running; })) return;
   std::cerr << "horovod-opt: rank " + std::to_string(state.rank) + " exits, though Horovod could " +
                    "not be shut down within " + std::to_string(kExitPatience.count()) + " s\n"
             << std::flush;
@@ -41,10 +41,10 @@ void ShutDownAtExit() {
 void ForgetParentsThreads() {
   State& state = GlobalState();
   new (&state.mutex) std::mutex;
-  new (&watched->start_stop_mutex) std::mutex;
-  if (!watched->background_thread.joinable()) return;
-  new (&watched->background_thread) std::thread;
-  watched->shut_down = true;
+  new (&horovod_state->start_stop_mutex) std::mutex;
+  if (!horovod_state->background_thread.joinable()) return;
+  new (&horovod_state->background_thread) std::thread;
+  horovod_state->shut_down = true;
   state.topo = nullptr;
   state.running = false;
 }
@@ -54,7 +54,7 @@ void ForgetParentsThreads() {
 void WatchProcess(horovod::common::HorovodGlobalState& horovod) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    watched = &horovod;
+    horovod_state = &horovod;
     std::atexit(ShutDownAtExit);
     pthread_atfork(nullptr, nullptr, ForgetParentsThreads);
   });

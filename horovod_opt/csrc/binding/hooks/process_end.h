@@ -1,4 +1,5 @@
-// What becomes of upstream's background thread when its process ends or forks.
+// Handlers of exit() and fork(): what becomes of upstream's background thread when its process ends
+// or forks.
 #pragma once
 
 namespace horovod {

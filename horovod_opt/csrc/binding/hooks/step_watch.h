@@ -1,4 +1,5 @@
-// Notices that a step of TensorFlow has failed while a planned tensor of it is under way.
+// Cancellation callback of TensorFlow's steps: notices that a step has failed while a planned
+// tensor of it is under way.
 //
 // TensorFlow waits for the collectives that a failed step has begun. Without a word to the plan,
 // one of them could be in a bucket with another that will never arrive, and then nobody would ever
@@ -23,15 +24,15 @@ class StepWatch {
     if (manager_ != nullptr && !Watches().Begin(manager_, key)) manager_ = nullptr;
   }
 
-  // The tensor is reduced, or was not taken. A watch that did not end would be mistaken for one of a
-  // later step, whose manager has the same address.
+  // The tensor is reduced, or was not taken. A watch that did not end would be mistaken for one of
+  // a later step, whose manager has the same address.
   void End() const {
     if (manager_ != nullptr) Watches().End(manager_);
   }
 
  private:
-  using Manager = std::remove_pointer_t<
-      decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
+  using Manager =
+      std::remove_pointer_t<decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
 
   // Never destroyed: threads of TensorFlow may outlive main().
   static StepWatches<Manager>& Watches() {

@@ -1,7 +1,9 @@
-// The time in which the background thread waits for other ranks.
+// Scoped timer: the time in which the background thread waits for other ranks.
 #pragma once
 
 #include <chrono>
+
+#include "horovod_opt/csrc/binding/base/state.h"
 
 namespace horovod_opt {
 
@@ -9,7 +11,7 @@ namespace horovod_opt {
 class WaitTimer {
  public:
   WaitTimer() : start_(std::chrono::steady_clock::now()) {}
-  ~WaitTimer();
+  ~WaitTimer() { GlobalState().counters.AddWait(std::chrono::steady_clock::now() - start_); }
   WaitTimer(const WaitTimer&) = delete;
   WaitTimer& operator=(const WaitTimer&) = delete;
 

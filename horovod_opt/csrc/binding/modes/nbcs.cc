@@ -2,7 +2,7 @@
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/wait_timer.h"
-#include "horovod_opt/csrc/core/waiting/sleep_between_tests.h"
+#include "horovod_opt/csrc/core/waiting/backoff.h"
 
 namespace horovod_opt {
 namespace mpi {
@@ -21,14 +21,14 @@ int Negotiate(Blocking&& blocking, Start&& start) {
   MPI_Request request;
   int result = start(&request);
   if (result != MPI_SUCCESS) return result;
-  const PollResult polled = PollUntil(
+  const PollResult poll = PollUntil(
       [&] {
         int done = 0;
         result = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         return done || result != MPI_SUCCESS;
       },
       state.backoff);
-  state.counters.AddPolls(polled.tests, polled.slept);
+  state.counters.AddPolls(poll.tests, poll.slept);
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Mode nbcs, nonblocking cache synchronization (dissertation 6.3.2): the negotiation's collectives
-// are started in their nonblocking form and tested with sleeps in between (sleep_between_tests.h),
+// Nonblocking cache synchronization, mode nbcs (dissertation 6.3.2): the negotiation's collectives
+// are started in their nonblocking form and tested with sleeps in between (backoff.h),
 // so that a rank that waits leaves its core to the framework's threads. In modes without nbcs or
 // topo they block, and spin, as MPI's do. MPI's own signatures; for the background thread only.
 #pragma once

@@ -3,10 +3,11 @@
 #include <exception>
 #include <map>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "horovod/common/controller.h"
-#include "horovod_opt/csrc/binding/base/node_masks.h"
+#include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/partition.h"
 
@@ -15,6 +16,19 @@ namespace {
 
 constexpr std::size_t kCoresToSpare = 4;  // of a rank, from which on one is for the thread
 
+std::string ToText(const std::vector<int>& cpus) {
+  std::ostringstream text;
+  for (int cpu : cpus) text << cpu << ' ';
+  return text.str();
+}
+
+std::vector<int> FromText(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<int> cpus;
+  for (int cpu; stream >> cpu;) cpus.push_back(cpu);
+  return cpus;
+}
+
 Partition PartitionOwnNode(State& state, horovod::common::Controller& controller,
                            const std::map<int, int>& core_of) {
   return PartitionNode(NodeMasks(state, controller), core_of,
@@ -22,6 +36,14 @@ Partition PartitionOwnNode(State& state, horovod::common::Controller& controller
 }
 
 }  // namespace
+
+std::vector<std::vector<int>> NodeMasks(const State& state,
+                                        horovod::common::Controller& controller) {
+  const auto rows = GatherRows(controller, ToText(state.launcher_cpus));
+  std::vector<std::vector<int>> masks;
+  for (int rank : controller.GetLocalCommRanks()) masks.push_back(FromText(rows[rank]));
+  return masks;
+}
 
 bool HasCoresToSpare(State& state, horovod::common::Controller& controller) {
   const auto core_of = ReadCores();

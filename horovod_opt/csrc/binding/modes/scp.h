@@ -1,9 +1,10 @@
-// Mode scp, static core partitioning (dissertation 6.3.3): each rank's background thread has one of
+// Static core partitioning, mode scp (dissertation 6.3.3): each rank's background thread has one of
 // the rank's cores to itself, and all other threads of the process have the others. Which cores
 // these are follows in core/cores/partition.h; core/cores/affinity.h pins the threads.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
 
@@ -14,6 +15,11 @@ class Controller;
 }  // namespace horovod
 
 namespace horovod_opt {
+
+// CPU affinity masks that the launcher gave the ranks of this rank's node, by local rank.
+// Collective over all ranks of the job.
+std::vector<std::vector<int>> NodeMasks(const State& state,
+                                        horovod::common::Controller& controller);
 
 // Mode auto: whether every rank of the job has a core to spare for its background thread.
 // Collective.

@@ -3,22 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/network/tcp_transport.h"
-#include "horovod_opt/csrc/core/network/own_address.h"
-#include "horovod_opt/csrc/core/network/trial_allreduce.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt_abi.h"
-
-#if HAVE_MPI
-#include "horovod_opt/csrc/binding/network/mpi_transport.h"
-#endif
-#if HAVE_GLOO
-#include "horovod_opt/csrc/binding/network/gloo_address.h"
-#endif
 
 namespace horovod_opt {
 namespace {
@@ -36,47 +29,47 @@ constexpr double kFaster = 0.9;
 constexpr const char* kMpi = "MPI";
 constexpr const char* kTcp = "TCP";
 
-// A way that has been tried.
-struct Tried {
+// Of one way.
+struct Trial {
   std::unique_ptr<Transport> transport;  // nullptr: it does not work
-  std::chrono::nanoseconds longest{0};   // of the trial on any rank
+  std::chrono::nanoseconds longest{0};   // on any rank
   std::string error;
 };
 
-Tried Try(Controller& controller, const Groups& groups, Tried way,
+Trial Run(Controller& controller, const Groups& groups, Trial trial,
           std::chrono::milliseconds patience) {
-  if (way.transport == nullptr) return way;
+  if (trial.transport == nullptr) return trial;
   std::chrono::nanoseconds own{0};
   const auto attempt = [&] {
-    own =
-        TryExchange(*way.transport, static_cast<int>(groups.cross.size()), groups.group, patience);
+    own = TryAllreduce(*trial.transport, static_cast<int>(groups.cross.size()), groups.group,
+                      patience);
   };
-  if (!Together(controller, attempt, way.error)) {
-    if (way.transport->MustStay()) way.transport.release();
-    way.transport.reset();
-    return way;
+  if (!TakeStep(controller, attempt, trial.error)) {
+    if (trial.transport->MustStay()) trial.transport.release();
+    trial.transport.reset();
+    return trial;
   }
-  for (const auto& of_rank : GatherRows(controller, std::to_string(own.count()))) {
-    way.longest = std::max(way.longest, std::chrono::nanoseconds(std::stoll(of_rank)));
+  for (const auto& duration : GatherRows(controller, std::to_string(own.count()))) {
+    trial.longest = std::max(trial.longest, std::chrono::nanoseconds(std::stoll(duration)));
   }
-  return way;
+  return trial;
 }
 
 #if HAVE_MPI
-Tried ByMpi(HorovodGlobalState& horovod, const Groups& groups) {
-  Tried way;
+Trial TryMpi(HorovodGlobalState& horovod, const Groups& groups) {
+  Trial trial;
   Controller& controller = *horovod.global_controller;
-  const auto connect = [&] { way.transport = ConnectWithMpi(horovod, groups); };
-  if (!Together(controller, connect, way.error)) way.transport.reset();
-  return Try(controller, groups, std::move(way), kPatience);
+  const auto connect = [&] { trial.transport = ConnectWithMpi(horovod, groups); };
+  if (!TakeStep(controller, connect, trial.error)) trial.transport.reset();
+  return Run(controller, groups, std::move(trial), kPatience);
 }
 #endif
 
-Tried ByTcp(Controller& controller, const Groups& groups,
-            const std::function<std::string()>& address, std::chrono::milliseconds patience) {
-  Tried way;
-  way.transport = ConnectWithTcp(controller, groups, address, patience, way.error);
-  return Try(controller, groups, std::move(way), patience);
+Trial TryTcp(Controller& controller, const Groups& groups,
+             const std::function<std::string()>& address, std::chrono::milliseconds patience) {
+  Trial trial;
+  trial.transport = ConnectWithTcp(controller, groups, address, patience, trial.error);
+  return Run(controller, groups, std::move(trial), patience);
 }
 
 // What launchers and users say of interfaces; horovodrun finds those that all hosts have.
@@ -97,13 +90,13 @@ std::string Microseconds(std::chrono::nanoseconds time) {
          " us";
 }
 
-std::string Says(const char* name, const Tried& way) {
-  return std::string(name) + ": " +
-         (way.transport == nullptr ? way.error : "a trial took " + Microseconds(way.longest));
+std::string Describe(const char* way, const Trial& trial) {
+  return std::string(way) + ": " +
+         (trial.transport == nullptr ? trial.error : "a trial took " + Microseconds(trial.longest));
 }
 
-Messages Choose(Tried mpi, Tried tcp) {
-  const std::string why = Says(kMpi, mpi) + "; " + Says(kTcp, tcp);
+GroupTransport Choose(Trial mpi, Trial tcp) {
+  const std::string why = Describe(kMpi, mpi) + "; " + Describe(kTcp, tcp);
   const bool is_tcp =
       tcp.transport != nullptr &&
       (mpi.transport == nullptr || static_cast<double>(tcp.longest.count()) <
@@ -115,29 +108,29 @@ Messages Choose(Tried mpi, Tried tcp) {
 
 }  // namespace
 
-Messages ConnectGroups(HorovodGlobalState& horovod, const Groups& groups, bool tcp) {
+GroupTransport ConnectGroups(HorovodGlobalState& horovod, const Groups& groups, bool tcp) {
   Controller& controller = *horovod.global_controller;
 #if HAVE_GLOO
   if (horovod.control_operation == LibType::GLOO) {
     const auto address = [&] {
       return GlooAddress(*horovod.process_set_table.Get(0).gloo_context.ctx);
     };
-    Tried way = ByTcp(controller, groups, address, kPatience);
-    const std::string why = Says(kTcp, way);
-    const int number =
-        way.transport == nullptr ? HOROVOD_OPT_MESSAGES_NONE : HOROVOD_OPT_MESSAGES_TCP;
-    return {std::move(way.transport), number, why};
+    Trial trial = TryTcp(controller, groups, address, kPatience);
+    const std::string why = Describe(kTcp, trial);
+    const int way =
+        trial.transport == nullptr ? HOROVOD_OPT_MESSAGES_NONE : HOROVOD_OPT_MESSAGES_TCP;
+    return {std::move(trial.transport), way, why};
   }
 #endif
 #if HAVE_MPI
-  Tried mpi = ByMpi(horovod, groups), other;
-  other.error = "switched off by HOROVOD_OPT_TCP_MESSAGES=0";
+  Trial over_mpi = TryMpi(horovod, groups), over_tcp;
+  over_tcp.error = "switched off by HOROVOD_OPT_TCP_MESSAGES=0";
   if (tcp) {
     const bool on_one_node = controller.GetLocalSize() == controller.GetSize();
     const auto address = [&] { return on_one_node ? "127.0.0.1" : OwnAddress(Interfaces()); };
-    other = ByTcp(controller, groups, address, kPatienceWithChoice);
+    over_tcp = TryTcp(controller, groups, address, kPatienceWithChoice);
   }
-  return Choose(std::move(mpi), std::move(other));
+  return Choose(std::move(over_mpi), std::move(over_tcp));
 #endif
 }
 

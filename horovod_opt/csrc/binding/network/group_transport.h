@@ -1,21 +1,31 @@
-// What connects the groups of ranks that share memory: messages between one rank of each.
+// Point-to-point transport between the groups of ranks that share memory: messages between one rank
+// of each, by MPI or TCP.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/network/transport.h"
 
+#if HAVE_GLOO
+namespace gloo {
+class Context;
+}
+#endif
+
 namespace horovod {
 namespace common {
+class Controller;
 struct HorovodGlobalState;
-}
+}  // namespace common
 }  // namespace horovod
 
 namespace horovod_opt {
 
-struct Messages {
+struct GroupTransport {
   std::unique_ptr<Transport> transport;  // nullptr: no messages can be sent
   int way;                               // HOROVOD_OPT_MESSAGES_*
   std::string why;                       // this way, or none; for users
@@ -24,7 +34,28 @@ struct Messages {
 // Between the ranks with the same number in their group; members are numbered as the groups are.
 // Over TCP where Horovod uses Gloo. Where it uses MPI, by MPI or, if `tcp` is true and a trial is
 // faster so, over TCP. The same way on every rank, which has been tried. Collective over all ranks.
-Messages ConnectGroups(horovod::common::HorovodGlobalState& horovod, const Groups& groups,
-                       bool tcp);
+GroupTransport ConnectGroups(horovod::common::HorovodGlobalState& horovod, const Groups& groups,
+                             bool tcp);
+
+// --- the ways, of which ConnectGroups() chooses one ---
+
+#if HAVE_MPI
+// Over a communicator of its own. Throws std::runtime_error. Collective.
+std::unique_ptr<Transport> ConnectWithMpi(horovod::common::HorovodGlobalState& horovod,
+                                          const Groups& groups);
+#endif
+
+// `address`: of this rank for the others; what it throws is an error. They wait for each other for
+// `patience` at most.
+std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controller,
+                                          const Groups& groups,
+                                          const std::function<std::string()>& address,
+                                          std::chrono::milliseconds patience, std::string& error);
+
+#if HAVE_GLOO
+// The address by which Gloo's other ranks reach this one. Numeric. Throws std::runtime_error if
+// Gloo does not tell.
+std::string GlooAddress(const gloo::Context& gloo);
+#endif
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/network/mpi_transport.h"
+#include "horovod_opt/csrc/binding/network/group_transport.h"
 
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
@@ -93,23 +93,23 @@ class MpiTransport : public Transport {
   // True if something has ended.
   bool Test() {
     const int number = static_cast<int>(requests_.size());
-    ended_.resize(requests_.size());
+    completions_.resize(requests_.size());
     statuses_.resize(requests_.size());
     int count = 0;
-    Check(MPI_Testsome(number, requests_.data(), &count, ended_.data(), statuses_.data()),
+    Check(MPI_Testsome(number, requests_.data(), &count, completions_.data(), statuses_.data()),
           "MPI_Testsome");
     if (count == 0) return false;
     for (int i = 0; i < count; ++i) {
       int bytes = 0;
       Check(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
-      Operation& operation = *operations_[ended_[i]];
+      Operation& operation = *operations_[completions_[i]];
       operation.bytes = bytes;
       operation.done = true;
     }
-    std::sort(ended_.begin(), ended_.begin() + count, std::greater<int>());
+    std::sort(completions_.begin(), completions_.begin() + count, std::greater<int>());
     for (int i = 0; i < count; ++i) {
-      requests_[ended_[i]] = requests_.back();
-      operations_[ended_[i]] = operations_.back();
+      requests_[completions_[i]] = requests_.back();
+      operations_[completions_[i]] = operations_.back();
       requests_.pop_back();
       operations_.pop_back();
     }
@@ -134,7 +134,7 @@ class MpiTransport : public Transport {
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::vector<MPI_Request> requests_;
   std::vector<Operation*> operations_;  // of the requests
-  std::vector<int> ended_;
+  std::vector<int> completions_;
   std::vector<MPI_Status> statuses_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -146,14 +146,14 @@ class MpiTransport : public Transport {
 std::unique_ptr<Transport> ConnectWithMpi(HorovodGlobalState& horovod, const Groups& groups) {
   int threads = 0;
   MPI_Query_thread(&threads);
-  auto connected =
+  auto transport =
       std::make_unique<MpiTransport>(horovod.process_set_table.Get(0).mpi_context, groups);
   if (threads < MPI_THREAD_MULTIPLE) {
     throw std::runtime_error(
         "MPI was initialized for fewer threads than MPI_THREAD_MULTIPLE, which planned tensors on "
         "several nodes need; unset HOROVOD_MPI_THREADS_DISABLE, or let Horovod initialize MPI");
   }
-  return connected;
+  return transport;
 }
 
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
@@ -35,7 +35,7 @@ void RemovePlan(const std::string& text) {
   if (const auto plans = topo->PlansOf(plan.process_set)) plans->Remove(plan);
 }
 
-std::string Joined(const std::vector<int>& numbers) {
+std::string CommaSeparated(const std::vector<int>& numbers) {
   std::string text;
   for (int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
   return text;
@@ -46,7 +46,7 @@ std::string DescribePlans(int process_set, const PlanTable& plans) {
   for (const auto& plan : plans.Reports()) {
     text << "plan\t" << plan.hash << '\t' << plan.state << '\t' << plan.iterations << '\t'
          << process_set << '\t' << plan.name << '\t' << plan.reason << '\n';
-    for (const auto& bucket : plan.buckets) text << "bucket\t" << Joined(bucket) << '\n';
+    for (const auto& bucket : plan.buckets) text << "bucket\t" << CommaSeparated(bucket) << '\n';
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
       text << "slot\t" << plan.times_last[slot] << '\t' << plan.slots[slot] << '\n';
     }
@@ -59,7 +59,7 @@ std::string DescribePlans(int process_set, const PlanTable& plans) {
 
 extern "C" {
 
-// A plan as parse_plan.h describes it, for this start and those to come. Returns what is wrong with
+// A plan as ParsePlan() describes it, for this start and those to come. Returns what is wrong with
 // it, or "".
 const char* horovod_opt_add_plan(const char* text) {
   thread_local std::string problem;

@@ -45,14 +45,14 @@ void horovod_opt_set_input(HorovodOptStats* input) {
 int horovod_opt_gathered_ranks() {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  return static_cast<int>(state.gathered.size());
+  return static_cast<int>(state.stats_by_rank.size());
 }
 
 int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
   State& state = GlobalState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  if (rank < 0 || rank >= static_cast<int>(state.gathered.size())) return -1;
-  *out = state.gathered[rank];
+  if (rank < 0 || rank >= static_cast<int>(state.stats_by_rank.size())) return -1;
+  *out = state.stats_by_rank[rank];
   return 0;
 }
 

@@ -2,12 +2,121 @@
 // operations.
 #pragma once
 
+#include <cstdint>
+#include <stdexcept>
+#include <type_traits>
+
+#include "horovod/common/half.h"
 #include "horovod/common/message.h"
+#include "horovod/common/ops/collective_operations.h"
+#include "horovod_opt/csrc/core/base/bfloat16.h"
+#include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt_abi.h"
 
 namespace horovod_opt {
+namespace arithmetic {
+
+using elementwise::Max;
+using elementwise::Min;
+using elementwise::Product;
+using elementwise::Sum;
+using horovod::common::DataType;
+using horovod::common::ReduceOp;
+
+// Plans name types and operations by the numbers of graph_analysis/reductions.py.
+#define HOROVOD_OPT_CHECK(name, number, bytes) \
+  static_assert(DataType::HOROVOD_##name == number, "upstream has another number");
+HOROVOD_OPT_DTYPES(HOROVOD_OPT_CHECK)
+#undef HOROVOD_OPT_CHECK
+#define HOROVOD_OPT_CHECK(name, number, words) \
+  static_assert(ReduceOp::name == number, "upstream has another number");
+HOROVOD_OPT_REDUCE_OPS(HOROVOD_OPT_CHECK)
+#undef HOROVOD_OPT_CHECK
+
+// Wide: of what is between the inputs and the result.
+template <class T, class Factor, class Wide = T>
+struct Elements {
+  static constexpr std::size_t kBytes = sizeof(T);
+
+  template <class Op>
+  static constexpr auto Reduction() {
+    if constexpr (std::is_same_v<T, Wide>) {
+      return elementwise::Reduce<T, Op>;
+    } else {
+      return elementwise::ReduceRoundingOnce<T, Op, Wide>;
+    }
+  }
+
+  static void Scale(void* data, std::int64_t count, double factor) {
+    T* values = static_cast<T*>(data);
+    horovod::common::ScaleBufferCPUImpl(static_cast<const T*>(values), values, count,
+                                        static_cast<Factor>(factor));
+  }
+};
+
+// A float16, for which upstream has functions and no type. Each sum of two is rounded, as
+// upstream's.
+class HalfBits {
+ public:
+  HalfBits(float value) { horovod::common::Float2HalfBits(&value, &bits_); }
+  operator float() const {
+    float value;
+    horovod::common::HalfBits2Float(&bits_, &value);
+    return value;
+  }
+
+ private:
+  unsigned short bits_;
+};
+
+struct Half : Elements<HalfBits, float> {
+  static constexpr auto Scale = Elements<unsigned short, float>::Scale;
+};
+
+template <class Element>
+Arithmetic Of(ReduceOp reduce_op) {
+  switch (reduce_op) {
+    case ReduceOp::AVERAGE:  // averaging is scaling
+    case ReduceOp::SUM:
+      return {Element::kBytes, Element::template Reduction<Sum>(), Element::Scale};
+    case ReduceOp::MIN:
+      return {Element::kBytes, Element::template Reduction<Min>(), Element::Scale};
+    case ReduceOp::MAX:
+      return {Element::kBytes, Element::template Reduction<Max>(), Element::Scale};
+    case ReduceOp::PRODUCT:
+      return {Element::kBytes, Element::template Reduction<Product>(), Element::Scale};
+    default:
+      throw std::logic_error("no elementwise reduction");
+  }
+}
+
+}  // namespace arithmetic
 
 // Throws std::logic_error for a reduction that has none (Adasum).
-Arithmetic ArithmeticOf(horovod::common::DataType dtype, horovod::common::ReduceOp reduce_op);
+inline Arithmetic ArithmeticOf(horovod::common::DataType dtype,
+                               horovod::common::ReduceOp reduce_op) {
+  using namespace arithmetic;
+  switch (dtype) {
+    case DataType::HOROVOD_UINT8:
+      return Of<Elements<std::uint8_t, double>>(reduce_op);
+    case DataType::HOROVOD_INT8:
+      return Of<Elements<std::int8_t, double>>(reduce_op);
+    case DataType::HOROVOD_INT32:
+      return Of<Elements<std::int32_t, double>>(reduce_op);
+    case DataType::HOROVOD_INT64:
+      return Of<Elements<std::int64_t, double>>(reduce_op);
+    case DataType::HOROVOD_FLOAT16:
+      return Of<Half>(reduce_op);
+    case DataType::HOROVOD_FLOAT32:
+      return Of<Elements<float, float>>(reduce_op);
+    case DataType::HOROVOD_FLOAT64:
+      return Of<Elements<double, double>>(reduce_op);
+    case DataType::HOROVOD_BFLOAT16:
+      return Of<Elements<Bfloat16, float, float>>(reduce_op);
+    default:
+      throw std::logic_error("no arithmetic for this data type");
+  }
+}
 
 }  // namespace horovod_opt

@@ -33,7 +33,7 @@ std::int64_t FusedBytes(const Work& work) {
   return bytes;
 }
 
-// All tensors of a bucket are on the same devices: learned_tensors.h, rebuild_buckets.h.
+// All tensors of a bucket are on the same devices: plan.h, rebuild_buckets.h.
 Response ResponseTo(const Slot& slot, int ranks) {
   Response response;
   response.set_response_type(Response::ALLREDUCE);
@@ -47,41 +47,40 @@ Response ResponseTo(const Slot& slot, int ranks) {
 
 }  // namespace
 
-PlannedOperations::PlannedOperations(HorovodGlobalState& horovod, PerformOperation perform,
-                                     PlanTable& plans, PathCounters& counters, bool everything,
-                                     bool verify)
+HorovodOps::HorovodOps(HorovodGlobalState& horovod, PerformOperation perform, PlanTable& plans,
+                       PathCounters& counters, bool performs_all, bool verify)
     : horovod_(horovod),
       perform_(perform),
       plans_(plans),
       counters_(counters),
-      everything_(everything),
+      performs_all_(performs_all),
       verify_(verify) {}
 
-bool PlannedOperations::Performs(const Plan& plan, const std::vector<int>& slots) const {
-  return everything_ || plan.slots[slots[0]].reduction.OnGpu();
+bool HorovodOps::Performs(const Plan& plan, const std::vector<int>& slots) const {
+  return performs_all_ || plan.slots[slots[0]].reduction.OnGpu();
 }
 
-void PlannedOperations::Hand(Work work) { Add({false, std::move(work)}); }
+void HorovodOps::Hand(Work work) { Add({false, std::move(work)}); }
 
-void PlannedOperations::HandRound() { Add({true, {}}); }
+void HorovodOps::HandRound() { Add({true, {}}); }
 
-void PlannedOperations::Add(Item item) {
+void HorovodOps::Add(Item item) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     items_.push_back(std::move(item));
     waiting_ = true;
   }
-  handed_.Notify();
+  work_event_.Notify();
 }
 
-bool PlannedOperations::Wait(Clock::time_point deadline) {
+bool HorovodOps::Wait(Clock::time_point deadline) {
   const std::atomic<bool> never{false};
   WaitCounts counts;
-  return handed_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
-                       deadline);
+  return work_event_.Await([this] { return waiting_.load(); }, never, counts, futex::kForever,
+                           deadline);
 }
 
-bool PlannedOperations::PerformUntilRound() {
+bool HorovodOps::PerformUntilRound() {
   for (;;) {
     Item item;
     {
@@ -98,7 +97,7 @@ bool PlannedOperations::PerformUntilRound() {
       if (verify_) Compare(item.work);
       Perform(item.work);
     } catch (const std::exception& failure) {
-      performing_ = nullptr;
+      current_ = nullptr;
       for (ArrivalPtr& arrival : item.work.arrivals) {
         if (arrival == nullptr) continue;
         TensorOf(arrival).entry.FinishWithCallback(ReductionFailed(failure.what()));
@@ -108,18 +107,18 @@ bool PlannedOperations::PerformUntilRound() {
   }
 }
 
-void PlannedOperations::Perform(Work& work) {
+void HorovodOps::Perform(Work& work) {
   const Slot& first = work.plan->slots[work.slots[0]];
-  ProcessSet& everybody = horovod_.process_set_table.Get(0);
+  ProcessSet& all_ranks = horovod_.process_set_table.Get(0);
   // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be
   // deterministic.
-  const bool fused = FusedBytes(work) <= everybody.controller->TensorFusionThresholdBytes();
+  const bool fused = FusedBytes(work) <= all_ranks.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;
-  const Response response = ResponseTo(first, everybody.controller->GetSize());
-  const int element = everybody.controller->GetTypeSize(response.tensor_type());
+  const Response response = ResponseTo(first, all_ranks.controller->GetSize());
+  const int element = all_ranks.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
-  performing_ = &work;
+  current_ = &work;
   next_ = 0;
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
     const Slot& slot = work.plan->slots[work.slots[i]];
@@ -127,27 +126,26 @@ void PlannedOperations::Perform(Work& work) {
     fusing.add_tensor_name(slot.name);
     fusing.add_tensor_size(slot.bytes / element);
     if (fused && i + 1 < work.slots.size()) continue;
-    perform_(fusing, everybody);
+    perform_(fusing, all_ranks);
     fusing = response;
   }
-  performing_ = nullptr;
+  current_ = nullptr;
   const auto now = Clock::now();
   counters_.AddBucket(bytes, now - start, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddIteration();
+  if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
-void PlannedOperations::Compare(const Work& work) {
+void HorovodOps::Compare(const Work& work) {
   auto& controller = *horovod_.global_controller;
   const std::string own = Describe(work);
   if (AllEqual(controller, own, false)) return;
   throw std::runtime_error("The ranks were about to reduce different tensors:" +
-                           Listed(GatherByRank(controller, own)));
+                           ListRows(GatherByRank(controller, own)));
 }
 
-void PlannedOperations::TakeEntries(const Response& response,
-                                    std::vector<TensorTableEntry>& entries) {
+void HorovodOps::TakeEntries(const Response& response, std::vector<TensorTableEntry>& entries) {
   for (std::size_t i = 0; i < response.tensor_names().size(); ++i) {
-    ArrivalPtr& arrival = performing_->arrivals[next_++];
+    ArrivalPtr& arrival = current_->arrivals[next_++];
     if (arrival == nullptr) {
       entries.push_back(Zeros(response, i));
     } else {
@@ -159,32 +157,32 @@ void PlannedOperations::TakeEntries(const Response& response,
 
 // Upstream makes zeros for a rank that has joined, from what its join has put into the queue. That
 // may be about to happen: plans hear of the join first.
-TensorTableEntry PlannedOperations::Zeros(const Response& response, std::size_t position) {
+TensorTableEntry HorovodOps::Zeros(const Response& response, std::size_t position) {
   auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
   while (!queue.IsTensorPresentInTable(JOIN_TENSOR_NAME)) {
     if (horovod_.shut_down) throw std::runtime_error("shut down while joining");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  Response one;
-  one.set_response_type(Response::ALLREDUCE);
-  one.set_tensor_type(response.tensor_type());
-  one.add_tensor_name(response.tensor_names()[position]);
-  one.add_tensor_size(response.tensor_sizes()[position]);
+  Response single;
+  single.set_response_type(Response::ALLREDUCE);
+  single.set_tensor_type(response.tensor_type());
+  single.add_tensor_name(response.tensor_names()[position]);
+  single.add_tensor_size(response.tensor_sizes()[position]);
   std::vector<TensorTableEntry> entries;
-  queue.GetTensorEntriesFromResponse(one, entries, /*joined=*/true);
+  queue.GetTensorEntriesFromResponse(single, entries, /*joined=*/true);
   return std::move(entries[0]);
 }
 
-std::vector<ArrivalPtr> PlannedOperations::Close() {
-  std::vector<ArrivalPtr> left;
+std::vector<ArrivalPtr> HorovodOps::Close() {
+  std::vector<ArrivalPtr> arrivals;
   std::lock_guard<std::mutex> lock(mutex_);
   for (Item& item : items_) {
     for (ArrivalPtr& arrival : item.work.arrivals) {
-      if (arrival != nullptr) left.push_back(std::move(arrival));
+      if (arrival != nullptr) arrivals.push_back(std::move(arrival));
     }
   }
   items_.clear();
-  return left;
+  return arrivals;
 }
 
 }  // namespace horovod_opt

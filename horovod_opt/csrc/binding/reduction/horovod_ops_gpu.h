@@ -1,5 +1,5 @@
-// Planned buckets that Horovod's own operations reduce: those on GPUs, by NCCL or whatever Horovod
-// was built with, and all of them if shared memory is not to be used.
+// Allreduce by Horovod's own operations, of planned buckets: those on GPUs, by NCCL or whatever
+// Horovod was built with, and all of them if shared memory is not to be used.
 //
 // These operations share their communicators with the negotiated path, and some of them block. So
 // one thread, the background thread, performs both, and on every rank in the same order: that of
@@ -36,13 +36,13 @@ constexpr int kRoundId = ReadyQueue::kIds - 1;
 using PerformOperation = void (*)(horovod::common::Response response,
                                   horovod::common::ProcessSet& process_set);
 
-class PlannedOperations {
+class HorovodOps {
  public:
-  // `everything`: also what is in main memory.
-  PlannedOperations(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
-                    PlanTable& plans, PathCounters& counters, bool everything, bool verify);
+  // `performs_all`: also what is in main memory.
+  HorovodOps(horovod::common::HorovodGlobalState& horovod, PerformOperation perform,
+             PlanTable& plans, PathCounters& counters, bool performs_all, bool verify);
 
-  bool everything() const { return everything_; }
+  bool performs_all() const { return performs_all_; }
   bool Performs(const Plan& plan, const std::vector<int>& slots) const;
 
   // --- the planned path's thread, in the order of the ready queue ---
@@ -56,7 +56,7 @@ class PlannedOperations {
   // std::runtime_error on every rank if they are about to reduce different buckets.
   bool PerformUntilRound();
   // A bucket is being performed; upstream asks for its tensors.
-  bool performing() const { return performing_ != nullptr; }
+  bool IsPerforming() const { return current_ != nullptr; }
   void TakeEntries(const horovod::common::Response& response,
                    std::vector<horovod::common::TensorTableEntry>& entries);
 
@@ -79,15 +79,15 @@ class PlannedOperations {
   const PerformOperation perform_;
   PlanTable& plans_;
   PathCounters& counters_;
-  const bool everything_;
+  const bool performs_all_;
   const bool verify_;
-  Work* performing_ = nullptr;
+  Work* current_ = nullptr;
   std::size_t next_ = 0;  // the first of its tensors that upstream has not asked for
 
   std::mutex mutex_;  // protects what follows
   std::deque<Item> items_;
   std::atomic<bool> waiting_{false};  // whether there are items; written under the mutex
-  EventCount handed_;
+  EventCount work_event_;
 };
 
 }  // namespace horovod_opt

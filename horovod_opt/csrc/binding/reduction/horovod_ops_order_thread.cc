@@ -10,11 +10,11 @@
 
 namespace horovod_opt {
 
-OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups,
-                         PathCounters& counters)
-    : exchanges_(exchanges),
-      and_(exchanges, static_cast<int>(groups.cross.size()), groups.group,
-           kRoundId * Exchange::kWindow),
+HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, ProgressEngine& engine,
+                                             const Groups& groups, PathCounters& counters)
+    : engine_(engine),
+      and_(engine, static_cast<int>(groups.cross.size()), groups.group,
+           kRoundId * NonblockingAllreduce::kChannels),
       counters_(counters),
       order_(node.ready(), node.order(),
              [this](std::vector<std::uint64_t>& words) {
@@ -23,24 +23,24 @@ OrderThread::OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& g
                if (std::any_of(words.begin(), words.end() - 1, is_ready)) counters_.AddAgreement();
                return and_(words);
              }),
-      thread_(&OrderThread::Run, this) {}
+      thread_(&HorovodOpsOrderThread::Run, this) {}
 
-OrderThread::~OrderThread() {
+HorovodOpsOrderThread::~HorovodOpsOrderThread() {
   if (!thread_.joinable()) return;
   and_.Close();
   Finish();
 }
 
-void OrderThread::Finish() {
-  order_.Finish();
+void HorovodOpsOrderThread::Finish() {
+  order_.Close();
   thread_.join();
 }
 
-void OrderThread::Run() {
+void HorovodOpsOrderThread::Run() {
   pthread_setname_np(pthread_self(), "hvd-order");
   counters_.BeginThread();
   try {
-    if (!order_.Run()) failure_ = exchanges_.Failure();
+    if (!order_.Run()) failure_ = engine_.Failure();
   } catch (const std::exception& problem) {
     failure_ = problem.what();
   }

@@ -1,5 +1,5 @@
-// The thread of a group's leader that agrees with the other leaders on the order of what Horovod's
-// own operations perform (horovod_ops_gpu.h). Nothing else needs an order.
+// Total order of what Horovod's own operations perform (horovod_ops_gpu.h): the thread of a group's
+// leader that agrees on it with the other leaders. Nothing else needs an order.
 #pragma once
 
 #include <atomic>
@@ -8,21 +8,22 @@
 
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
-#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/network/groups.h"
-#include "horovod_opt/csrc/core/network/bitwise_and.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
+#include "horovod_opt/csrc/core/reduction/horovod_ops_order.h"
 
 namespace horovod_opt {
 
-class OrderThread {
+class HorovodOpsOrderThread {
  public:
-  // `exchanges`: between the leaders.
-  OrderThread(NodeMemory& node, Exchanges& exchanges, const Groups& groups, PathCounters& counters);
+  // `engine`: between the leaders.
+  HorovodOpsOrderThread(NodeMemory& node, ProgressEngine& engine, const Groups& groups,
+                        PathCounters& counters);
   // Ends the thread, without the other leaders if Finish() was not called.
-  ~OrderThread();
-  OrderThread(const OrderThread&) = delete;
-  OrderThread& operator=(const OrderThread&) = delete;
+  ~HorovodOpsOrderThread();
+  HorovodOpsOrderThread(const HorovodOpsOrderThread&) = delete;
+  HorovodOpsOrderThread& operator=(const HorovodOpsOrderThread&) = delete;
 
   // Ends the threads of all leaders after the same entry. Collective over the leaders.
   void Finish();
@@ -33,10 +34,10 @@ class OrderThread {
  private:
   void Run();
 
-  Exchanges& exchanges_;
-  LeadersAnd and_;
+  ProgressEngine& engine_;
+  BitwiseAndAllreduce and_;
   PathCounters& counters_;
-  BucketOrder order_;
+  HorovodOpsOrder order_;
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
   std::thread thread_;

@@ -43,9 +43,8 @@ NodeMemory::NodeMemory(SharedSegment segment, const Groups& groups)
   char* const ready = data + WholeLines(sizeof(Doorbell)) + PresenceBytes(groups);
   doorbell_ = reinterpret_cast<Doorbell*>(data);
   ready_ = reinterpret_cast<ReadyQueue*>(ready);
-  order_ = groups.Alone()
-               ? ready_
-               : reinterpret_cast<ReadyQueue*>(ready + WholeLines(ReadyQueue::Bytes()));
+  order_ = groups.Alone() ? ready_
+                          : reinterpret_cast<ReadyQueue*>(ready + WholeLines(ReadyQueue::Bytes()));
   places_ = std::make_unique<BucketPlaces>(ready + QueueBytes(groups), groups.index,
                                            static_cast<int>(groups.ranks.size()));
   const std::size_t head = HeadBytes(groups);
@@ -66,38 +65,38 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
   std::optional<SegmentGiver> giver;
   std::optional<SegmentTaker> taker;
   Descriptor file;
-  const auto together = [&](const auto& step) { return Together(controller, step, error); };
+  const auto take_step = [&](const auto& step) { return TakeStep(controller, step, error); };
   std::string address;
-  const bool made = together([&] {
+  const bool creates = take_step([&] {
     if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));
     if (!gives) return;
     file = NewSegmentFile(bytes);
     segment.emplace(SharedSegment::Map(file, bytes));
     address = giver.emplace().address();
   });
-  if (!made) return nullptr;
+  if (!creates) return nullptr;
   address = GatherRows(controller, address)[groups.ranks[0]];
-  const bool mapped = together([&] {
-                        if (takes) taker.emplace(address);
-                      }) &&
-                      together([&] {
-                        if (gives) giver->Give(file, ranks - 1);
-                      }) &&
-                      together([&] {
-                        if (!takes) return;
-                        file = taker->Take();
-                        segment.emplace(SharedSegment::Map(file, bytes));
-                      });
-  if (!mapped) return nullptr;
+  const bool maps = take_step([&] {
+                      if (takes) taker.emplace(address);
+                    }) &&
+                    take_step([&] {
+                      if (gives) giver->Give(file, ranks - 1);
+                    }) &&
+                    take_step([&] {
+                      if (!takes) return;
+                      file = taker->Take();
+                      segment.emplace(SharedSegment::Map(file, bytes));
+                    });
+  if (!maps) return nullptr;
   std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
-  const bool allocated = together([&] {
+  const bool allocates = take_step([&] {
                            if (ranks > 1) node->AllocateOwn(file);
                          }) &&
-                         together([&] {
+                         take_step([&] {
                            if (gives) AllocateSegment(file, 0, bytes);
                          });
-  if (!allocated) return nullptr;
-  return together([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
+  if (!allocates) return nullptr;
+  return take_step([&] { node->presence_.Enter(); }) ? std::move(node) : nullptr;
 }
 
 void NodeMemory::AllocateOwn(const Descriptor& file) const {

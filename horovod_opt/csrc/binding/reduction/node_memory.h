@@ -1,4 +1,4 @@
-// The memory that the ranks of a group share in mode topo.
+// Shared memory segment of the ranks of a group, in mode topo: what is where in it.
 #pragma once
 
 #include <memory>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "horovod_opt/csrc/core/shared_memory/doorbell.h"
-#include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/presence.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "horovod_opt/csrc/core/shared_memory/shared_segment.h"

@@ -52,8 +52,9 @@ void* Allocate(TensorTableEntry& entry, std::int64_t rows, Status& status) {
 
 }  // namespace
 
-bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::uint64_t tag,
-                 const std::atomic<bool>& stop, WaitCounts& counts, Status& status) {
+bool PerformCall(const GroupCollectives& group, Work& work, std::uint64_t tag, WaitCounts& counts,
+                 Status& status) {
+  const auto& [node, rank, ranks, stop] = group;
   if (work.arrivals[0] == nullptr) return node.StayAway(stop, counts);  // this rank has joined
   const Slot& slot = work.plan->slots[work.slots[0]];
   TensorTableEntry& entry = TensorOf(work.arrivals[0]).entry;
@@ -84,9 +85,8 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
       // Unlike that of an allgather it has been allocated: its size was known.
       void* const output = const_cast<void*>(entry.output->data());
       const Reduction& reduction = slot.reduction;
-      outcome = node.ReduceScatter(
-          data, output, ends, SumsOf(slot), reduction.prescale, reduction.postscale, tag, stop,
-          counts);
+      outcome = node.ReduceScatter(data, output, ends, SumsOf(slot), reduction.prescale,
+                                   reduction.postscale, tag, stop, counts);
       break;
     }
     case Collective::kAllreduce:
@@ -96,9 +96,9 @@ bool PerformCall(NodeCollectives& node, int rank, int ranks, Work& work, std::ui
   return outcome != Outcome::kStopped;
 }
 
-ExchangedCall CallOf(const CompleteBucket& bucket) {
+InternodeCall CallOf(const CompleteBucket& bucket) {
   const Slot& slot = bucket.plan.slots[bucket.slots[0]];
-  ExchangedCall call;
+  InternodeCall call;
   call.collective = slot.collective;
   call.row_bytes = RowBytes(slot);
   call.joined = bucket.arrivals[0] == nullptr;
@@ -115,8 +115,8 @@ ExchangedCall CallOf(const CompleteBucket& bucket) {
   }
   call.output = [&tensor, gathers = slot.collective == Collective::kAllgather](std::int64_t rows) {
     const auto& output = tensor.entry.output;
-    void* const memory = gathers ? Allocate(tensor.entry, rows, tensor.problem)
-                                 : const_cast<void*>(output->data());
+    void* const memory =
+        gathers ? Allocate(tensor.entry, rows, tensor.problem) : const_cast<void*>(output->data());
     return std::shared_ptr<char>(output, static_cast<char*>(memory));
   };
   return call;

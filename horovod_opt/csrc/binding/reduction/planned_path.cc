@@ -10,11 +10,11 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/reduction/arithmetic.h"
+#include "horovod_opt/csrc/binding/reduction/planned_bucket.h"
 #include "horovod_opt/csrc/binding/reduction/planned_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
-#include "horovod_opt/csrc/core/cores/short_slice.h"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
@@ -24,132 +24,52 @@ namespace {
 using horovod::common::Controller;
 using horovod::common::DataType;
 using horovod::common::ReduceOp;
-using horovod::common::Response;
 using horovod::common::Status;
-using horovod::common::Tensor;
-using horovod::common::TensorTableEntry;
 using horovod::common::Timeline;
 
-std::vector<Segment> SegmentsOf(const Plan& plan, const std::vector<int>& slots,
-                                const std::vector<ArrivalPtr>& arrivals) {
-  std::vector<Segment> segments;
-  segments.reserve(slots.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const std::int64_t bytes = plan.slots[slots[i]].bytes;
-    if (arrivals[i] == nullptr) {
-      segments.push_back({nullptr, nullptr, bytes});
-    } else {
-      const auto& entry = TensorOf(arrivals[i]).entry;
-      segments.push_back({entry.tensor->data(), const_cast<void*>(entry.output->data()), bytes});
-    }
-  }
-  return segments;
-}
-
-// Stays as long as what is returned, whoever else drops it.
-std::shared_ptr<void> MemoryOf(const std::vector<ArrivalPtr>& arrivals) {
-  auto tensors = std::make_shared<std::vector<std::shared_ptr<Tensor>>>();
-  for (const ArrivalPtr& arrival : arrivals) {
-    if (arrival == nullptr) continue;
-    const TensorTableEntry& entry = TensorOf(arrival).entry;
-    tensors->insert(tensors->end(), {entry.tensor, entry.output});
-  }
-  return tensors;
-}
-
 constexpr std::chrono::milliseconds kShortly(1);
-
-// Of this rank's tensors, or in their place.
-std::int64_t BytesOf(const Work& work) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < work.slots.size(); ++i) {
-    bytes += work.plan->is_call && work.arrivals[i] != nullptr
-                 ? static_cast<std::int64_t>(TensorOf(work.arrivals[i]).entry.tensor->size())
-                 : work.plan->slots[work.slots[i]].bytes;
-  }
-  return bytes;
-}
-
-Response::ResponseType TypeOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllgather:
-      return Response::ALLGATHER;
-    case Collective::kBroadcast:
-      return Response::BROADCAST;
-    case Collective::kReducescatter:
-      return Response::REDUCESCATTER;
-    case Collective::kAllreduce:
-      break;
-  }
-  return Response::ALLREDUCE;
-}
-
-// The tensors of a bucket in upstream's timeline.
-void StartInTimeline(Timeline& timeline, const Plan& plan, int bucket_id, std::uint64_t iteration,
-                     const std::vector<int>& slots, const std::vector<ArrivalPtr>& arrivals) {
-  if (!timeline.Initialized()) return;
-  const auto type = TypeOf(plan.slots[slots[0]].collective);
-  const std::string activity = "PLANNED_" + Response::ResponseType_Name(type) + ", iteration " +
-                               std::to_string(iteration) + ", bucket " + std::to_string(bucket_id);
-  for (const ArrivalPtr& arrival : arrivals) {
-    if (arrival == nullptr) continue;
-    const auto& entry = TensorOf(arrival).entry;
-    timeline.Start(entry.tensor_name, type, entry.tensor->size());
-    timeline.ActivityStart(entry.tensor_name, activity);
-  }
-}
-
-void EndInTimeline(Timeline& timeline, const std::vector<ArrivalPtr>& arrivals) {
-  if (!timeline.Initialized()) return;
-  for (const ArrivalPtr& arrival : arrivals) {
-    if (arrival == nullptr) continue;
-    const auto& entry = TensorOf(arrival).entry;
-    timeline.End(entry.tensor_name, entry.output);
-  }
-}
 
 }  // namespace
 
 PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
-                         NodeMemory& node, Network network, PlannedOperations* operations,
+                         NodeMemory& node, Network network, HorovodOps* horovod_ops,
                          PathCounters& counters, bool verify, std::vector<int> cpus)
     : timeline_(timeline),
       plans_(plans),
       node_(node),
-      operations_(operations),
+      horovod_ops_(horovod_ops),
       counters_(counters),
       verify_(verify),
       cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
-      direct_(node.ready(), node.places(), node.index(), ranks_,
-              {[this](const auto& plan, const auto& slots, const auto& arrivals) {
-                 return ReductionOf(plan, slots, arrivals);
-               },
-               [this](const auto& plan, int bucket_id, std::uint64_t iteration, const auto& slots) {
-                 return Tag(plan, bucket_id, iteration, slots);
-               },
-               [this](Work work, const auto& done) {
-                 WaitCounts none;
-                 const Status status = Reduce(work, none).second;
-                 done();
-                 CallBack(work, status);
-               }}) {
+      small_buckets_(node.ready(), node.places(), node.index(), ranks_,
+                     {[this](const auto& plan, const auto& slots, const auto& arrivals) {
+                        return ReductionOf(plan, slots, arrivals);
+                      },
+                      [this](const auto& plan, int bucket_id, std::uint64_t iteration,
+                             const auto& slots) { return Tag(plan, bucket_id, iteration, slots); },
+                      [this](Work work, const auto& done) {
+                        WaitCounts none;
+                        const Status status = Reduce(work, none).second;
+                        done();
+                        CallBack(work, status);
+                      }}) {
   if (network.transport != nullptr) {
-    exchanges_ = std::make_unique<Exchanges>(
+    engine_ = std::make_unique<ProgressEngine>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
-        [this] { counters_.EndThread(); }, std::move(network.heard));
-    exchanged_ = std::make_unique<ExchangedBuckets>(
-        plans, node.order(), node.collectives(), *exchanges_, std::move(network.everybody),
-        node.index(), network.group, network.groups, ExchangedBinding(network));
-  } else if (operations == nullptr || !operations->everything()) {
-    plans.UseDirectPath(direct_, BucketPlaces::kMemory);
+        [this] { counters_.EndThread(); }, std::move(network.hear));
+    internode_ = std::make_unique<InternodeBuckets>(
+        plans, node.order(), node.collectives(), *engine_, std::move(network.all_ranks),
+        node.index(), network.group, network.groups, InternodeBinding(network));
+  } else if (horovod_ops == nullptr || !horovod_ops->performs_all()) {
+    plans.UseSmallBucketPath(small_buckets_, BucketPlaces::kMemory);
   }
   thread_ = std::thread(&PlannedPath::Run, this);
 }
 
 PlannedPath::~PlannedPath() {
-  direct_.Close();
+  small_buckets_.Close();
   if (thread_.joinable()) {
     stop_ = true;
     end_ = true;
@@ -158,57 +78,60 @@ PlannedPath::~PlannedPath() {
     node_.places().Kick();
     thread_.join();
   }
-  if (exchanges_ != nullptr) exchanges_->Close();
+  if (engine_ != nullptr) engine_->Close();
 }
 
-ExchangedBuckets::Binding PlannedPath::ExchangedBinding(Network& network) {
-  return {[this](const CompleteBucket& bucket) {
-            return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
-          },
-          CallOf,
-          [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); },
-          [this](const CompleteBucket& bucket) {
-            return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
-          },
-          [this](const CompleteBucket& bucket) {
-            StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration,
-                            bucket.slots, bucket.arrivals);
-          },
-          [this](Work work, Clock::time_point begun) {
-            EndInTimeline(timeline_, work.arrivals);
-            Count(work, begun);
-            const ArrivalPtr& first = work.arrivals[0];
-            CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
-          },
-          [this](Work work, Clock::time_point begun) {
-            EndInTimeline(timeline_, work.arrivals);
-            Count(work, begun);
-            CallBack(work, Incomplete(work));
-          },
-          [this](Work work) {
-            EndInTimeline(timeline_, work.arrivals);
-            CallBack(work, Differs(Describe(work)));
-          },
-          [this, give_back = std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
-            EndInTimeline(timeline_, arrivals);
-            give_back(std::move(arrivals));
-          }};
+InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
+  InternodeBuckets::Binding binding;
+  binding.reduction = [this](const CompleteBucket& bucket) {
+    return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
+  };
+  binding.call = CallOf;
+  binding.memory = [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); };
+  binding.tag = [this](const CompleteBucket& bucket) {
+    return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+  };
+  binding.begins = [this](const CompleteBucket& bucket) {
+    StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots,
+                    bucket.arrivals);
+  };
+  binding.reduced = [this](Work work, Clock::time_point start) {
+    EndInTimeline(timeline_, work.arrivals);
+    Count(work, start);
+    const ArrivalPtr& first = work.arrivals[0];
+    CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
+  };
+  binding.incomplete = [this](Work work, Clock::time_point start) {
+    EndInTimeline(timeline_, work.arrivals);
+    Count(work, start);
+    CallBack(work, Incomplete(work));
+  };
+  binding.differs = [this](Work work) {
+    EndInTimeline(timeline_, work.arrivals);
+    CallBack(work, Differs(Describe(work)));
+  };
+  binding.given_back = [this, give_back =
+                                  std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
+    EndInTimeline(timeline_, arrivals);
+    give_back(std::move(arrivals));
+  };
+  return binding;
 }
 
 void PlannedPath::Announce(const CompleteBucket& bucket) {
-  if (IsExchanged(bucket)) return exchanged_->Announce(bucket);
-  const int ranks = exchanged_ == nullptr ? ranks_ : exchanged_->ranks();
+  if (IsInternode(bucket)) return internode_->Announce(bucket);
+  const int ranks = internode_ == nullptr ? ranks_ : internode_->ranks();
   node_.ready().Ready(bucket.turn.bucket_id, ranks);
 }
 
-bool PlannedPath::IsExchanged(const CompleteBucket& bucket) const {
-  return exchanged_ != nullptr &&
-         (operations_ == nullptr || !operations_->Performs(bucket.plan, bucket.slots));
+bool PlannedPath::IsInternode(const CompleteBucket& bucket) const {
+  return internode_ != nullptr &&
+         (horovod_ops_ == nullptr || !horovod_ops_->Performs(bucket.plan, bucket.slots));
 }
 
 void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const {
   const auto until = Clock::now() + patience;
-  while (plans_.AnyLeft(bucket_ids) && Clock::now() < until && Failure().empty()) {
+  while (plans_.AnyUntaken(bucket_ids) && Clock::now() < until && Failure().empty()) {
     SleepFor(kShortly);
   }
 }
@@ -216,21 +139,21 @@ void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds
 void PlannedPath::Finish(std::chrono::seconds patience) {
   end_ = true;
   node_.order().Kick();
-  if (ended_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
+  if (thread_end_.get_future().wait_for(patience) == std::future_status::ready) thread_.join();
 }
 
 std::string PlannedPath::Failure() const {
-  const std::string unreachable = exchanges_ == nullptr ? "" : exchanges_->Failure();
-  std::lock_guard<std::mutex> lock(failing_);
+  const std::string unreachable = engine_ == nullptr ? "" : engine_->Failure();
+  std::lock_guard<std::mutex> lock(failure_mutex_);
   if (!failure_.empty() || unreachable.empty()) return failure_;
   return "cannot reach the other nodes (" + unreachable + ")";
 }
 
 void PlannedPath::Fail(std::string failure) {
-  std::lock_guard<std::mutex> lock(failing_);
+  std::lock_guard<std::mutex> lock(failure_mutex_);
   if (failure_.empty()) failure_ = std::move(failure);
   failed_ = true;
-  direct_.Stop();
+  small_buckets_.Stop();
 }
 
 // No exception may leave a thread: it would end the process without a word to the other ranks.
@@ -244,7 +167,7 @@ void PlannedPath::Run() {
     const int reader = node_.index();
     std::uint64_t position = 0;
     while (node_.order().Next(position, entry, end_, waits, reader)) {
-      direct_.CameTo(++position);
+      small_buckets_.CameTo(++position);
       if (stop_ || failed_ || !Take(entry, waits)) break;
       counters_.AddWakeups(std::exchange(waits.wakeups, 0));
     }
@@ -252,7 +175,7 @@ void PlannedPath::Run() {
     Fail(problem.what());
   }
   counters_.EndThread();
-  ended_.set_value();
+  thread_end_.set_value();
 }
 
 // The kernel leaves a thread where it ran last, and what it wakes mostly near it. So the threads of
@@ -269,17 +192,17 @@ void PlannedPath::Settle() const {
 
 bool PlannedPath::Take(int entry, WaitCounts& waits) {
   if (entry == kRoundId) {
-    operations_->HandRound();
+    horovod_ops_->HandRound();
     return true;
   }
-  if (exchanged_ != nullptr &&
-      (ExchangedBuckets::IsEnd(entry) || IsExchanged(plans_.Look(entry)))) {
-    return Exchange(entry, waits);
+  if (internode_ != nullptr &&
+      (InternodeBuckets::IsEnd(entry) || IsInternode(plans_.Look(entry)))) {
+    return PerformInternode(entry, waits);
   }
   Work work = plans_.Take(entry);
   if (work.slots.empty()) return true;
-  if (operations_ != nullptr && operations_->Performs(*work.plan, work.slots)) {
-    operations_->Hand(std::move(work));
+  if (horovod_ops_ != nullptr && horovod_ops_->Performs(*work.plan, work.slots)) {
+    horovod_ops_->Hand(std::move(work));
     return true;
   }
   const auto [goes_on, status] = Reduce(work, waits);
@@ -287,18 +210,18 @@ bool PlannedPath::Take(int entry, WaitCounts& waits) {
   return goes_on;
 }
 
-bool PlannedPath::Exchange(int entry, WaitCounts& waits) {
+bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
   Status status;
   try {
-    if (ExchangedBuckets::IsEnd(entry)) return exchanged_->End(entry, stop_, waits);
-    return exchanged_->Begin(entry, stop_, waits);
+    if (InternodeBuckets::IsEnd(entry)) return internode_->End(entry, stop_, waits);
+    return internode_->Begin(entry, stop_, waits);
   } catch (const std::logic_error&) {
-    status = Differs(exchanged_->Describe(entry));
+    status = Differs(internode_->Describe(entry));
   } catch (const std::exception& problem) {
-    Fail(problem.what() + (", " + exchanged_->Describe(entry)));
+    Fail(problem.what() + (", " + internode_->Describe(entry)));
     status = ReductionFailed(Failure());
   }
-  const Work work = exchanged_->Drop(entry);
+  const Work work = internode_->Drop(entry);
   EndInTimeline(timeline_, work.arrivals);
   CallBack(work, status);
   return false;
@@ -313,7 +236,7 @@ std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t it
 }
 
 bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits) {
-  if (work.turn.HasPlace()) return direct_.Reduce(work, tag, stop_, waits);
+  if (work.turn.HasPlace()) return small_buckets_.Reduce(work, tag, stop_, waits);
   return node_.collectives().Allreduce(ReductionOf(*work.plan, work.slots, work.arrivals), tag,
                                        stop_, waits);
 }
@@ -324,10 +247,10 @@ Status PlannedPath::Differs(const std::string& bucket) {
       "Horovod: the ranks were about to reduce different tensors; this rank " + Failure());
 }
 
-void PlannedPath::Count(const Work& work, Clock::time_point begun) {
+void PlannedPath::Count(const Work& work, Clock::time_point start) {
   const auto now = Clock::now();
-  counters_.AddBucket(BytesOf(work), now - begun, now - work.last_arrival);
-  if (plans_.Finished(work)) counters_.AddIteration();
+  counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
+  if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
 BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int>& slots,
@@ -348,11 +271,11 @@ bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
   if (!AwaitData(work.arrivals, stop_)) return false;
   try {
     Status own = Status::OK();
-    const bool performed =
+    const bool success =
         collective == Collective::kAllreduce
             ? Allreduce(work, tag, waits)
-            : PerformCall(node_.collectives(), rank_, ranks_, work, tag, stop_, waits, own);
-    if (performed) {
+            : PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, tag, waits, own);
+    if (success) {
       status = own;
       return true;
     }

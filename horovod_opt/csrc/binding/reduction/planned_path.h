@@ -1,7 +1,8 @@
-// How the buckets of active plans are reduced: by a thread that takes them in the order of the
-// group's queue and reduces them, or hands them to Horovod's own operations (horovod_ops_gpu.h).
-// Small buckets of one group are reduced by the framework's thread that completes them on the last
-// rank (small_bucket_path.h), those of several groups as internode_buckets.h says.
+// Bucketed allreduce, of the buckets of active plans: by a thread that takes them in the order of
+// the group's queue and reduces them, or hands them to Horovod's own operations
+// (horovod_ops_gpu.h). Small buckets of one group are reduced by the framework's thread that
+// completes them on the last rank (small_bucket_path.h), those of several groups as
+// internode_buckets.h says.
 #pragma once
 
 #include <atomic>
@@ -17,14 +18,14 @@
 #include <vector>
 
 #include "horovod/common/common.h"
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/core/counters/path_counters.h"
-#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/groups.h"
-#include "horovod_opt/csrc/core/reduction/small_buckets.h"
-#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
 
 namespace horovod {
 namespace common {
@@ -40,21 +41,21 @@ class PlannedPath {
   // Between the groups of ranks.
   struct Network {
     std::unique_ptr<Transport> transport;
-    std::int64_t memory = 0;  // of Exchanges
+    std::int64_t memory = 0;  // of ProgressEngine
     int group = 0, groups = 1;
-    std::vector<int> everybody;  // the ranks of all groups, one group after the other
+    std::vector<int> all_ranks;  // the ranks of all groups, one group after the other
     // Gets what another group has taken back. Any thread.
     std::function<void(std::vector<ArrivalPtr> arrivals)> give_back;
-    // Gets what another group rings with. A thread of the path.
-    std::function<void(std::uint64_t number)> heard;
+    // Gets what another group rings the doorbell with. A thread of the path.
+    std::function<void(std::uint64_t number)> hear;
   };
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.
-  // `operations`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks compare
-  // the names of the tensors before each bucket. `cpus`: where the thread runs; empty: where the
-  // one that makes it does.
+  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks
+  // compare the names of the tensors before each bucket. `cpus`: where the thread runs; empty:
+  // where the one that makes it does.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
-              PlanTable& plans, NodeMemory& node, Network network, PlannedOperations* operations,
+              PlanTable& plans, NodeMemory& node, Network network, HorovodOps* horovod_ops,
               PathCounters& counters, bool verify, std::vector<int> cpus);
   // Ends the threads, in the middle of a bucket if the other ranks do not come. No thread of a
   // framework comes any more: PlanTable::Finish().
@@ -67,7 +68,7 @@ class PlannedPath {
 
   // Messages between this rank and those with its number in the other groups; nullptr: there are
   // none.
-  Exchanges* exchanges() { return exchanges_.get(); }
+  ProgressEngine* engine() { return engine_.get(); }
 
   // Returns when these buckets, which are complete on all ranks, are reduced. Not longer than
   // `patience`: a rank may have died.
@@ -87,9 +88,9 @@ class PlannedPath {
   void Settle() const;
   // These return false if the path stands still from now on.
   bool Take(int entry, WaitCounts& waits);
-  bool Exchange(int entry, WaitCounts& waits);
-  // The bucket is one for exchanged_.
-  bool IsExchanged(const CompleteBucket& bucket) const;
+  bool PerformInternode(int entry, WaitCounts& waits);
+  // The bucket is one for internode_.
+  bool IsInternode(const CompleteBucket& bucket) const;
   // Whether the path goes on, and what the tensors of the bucket get.
   std::pair<bool, horovod::common::Status> Reduce(Work& work, WaitCounts& waits);
   static void CallBack(const Work& work, const horovod::common::Status& status);
@@ -99,8 +100,8 @@ class PlannedPath {
   // The ranks were about to reduce different tensors. What those of the bucket get.
   horovod::common::Status Differs(const std::string& bucket);
   void Fail(std::string failure);
-  ExchangedBuckets::Binding ExchangedBinding(Network& network);
-  void Count(const Work& work, Clock::time_point begun);
+  InternodeBuckets::Binding InternodeBinding(Network& network);
+  void Count(const Work& work, Clock::time_point start);
   BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
                               const std::vector<ArrivalPtr>& arrivals) const;
   std::uint64_t Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
@@ -109,7 +110,7 @@ class PlannedPath {
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;
   NodeMemory& node_;
-  PlannedOperations* const operations_;
+  HorovodOps* const horovod_ops_;
   PathCounters& counters_;
   const bool verify_;
   const std::vector<int> cpus_;
@@ -118,11 +119,11 @@ class PlannedPath {
   std::atomic<bool> stop_{false};  // at once
   std::atomic<bool> failed_{false};
   std::string failure_;  // written before failed_ is set
-  mutable std::mutex failing_;
-  DirectBuckets direct_;
-  std::unique_ptr<Exchanges> exchanges_;
-  std::unique_ptr<ExchangedBuckets> exchanged_;
-  std::promise<void> ended_;
+  mutable std::mutex failure_mutex_;
+  SmallBuckets small_buckets_;
+  std::unique_ptr<ProgressEngine> engine_;
+  std::unique_ptr<InternodeBuckets> internode_;
+  std::promise<void> thread_end_;
   std::thread thread_;
 };
 

@@ -1,11 +1,13 @@
-// A tensor on its way through the planned path.
+// Tensor table entry, as upstream calls it, of a tensor on its way through the planned path.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "horovod/common/common.h"
+#include "horovod/common/global_state.h"
 #include "horovod/common/message.h"
+#include "horovod/common/operations.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod_opt {
@@ -28,6 +30,27 @@ inline PlannedTensor& TensorOf(const ArrivalPtr& arrival) {
 // It begins with Horovod, by which hvd.elastic.run of TensorFlow tells its failures from others.
 inline horovod::common::Status ReductionFailed(const std::string& why) {
   return horovod::common::Status::UnknownError("Horovod: a planned reduction failed: " + why);
+}
+
+// Hands a tensor to upstream that a plan had deferred or has given back in a vote, as if the plan
+// had never had it. One that a graph had planned may be a call that is planned (recurring_calls.h).
+// One that is not planned when it arrives goes to upstream at once: hooks/enqueue.h.
+inline void BackToNegotiation(horovod::common::HorovodGlobalState& horovod, ArrivalPtr arrival) {
+  using horovod::common::Status;
+  PlannedTensor& tensor = TensorOf(arrival);
+  auto& entry = tensor.entry;
+  const auto callback = entry.callback;
+  if (tensor.request) {
+    auto& queue = horovod.process_set_table.Get(entry.process_set_id).tensor_queue;
+    const Status status = queue.AddToTensorQueue(entry, *tensor.request);
+    if (!status.ok()) callback(status);
+    return;
+  }
+  const Status status = horovod::common::EnqueueTensorAllreduce(
+      entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
+      entry.device, callback, static_cast<horovod::common::ReduceOp>(tensor.reduction.reduce_op),
+      tensor.reduction.prescale, tensor.reduction.postscale, entry.process_set_id);
+  if (!status.ok()) callback(status);
 }
 
 }  // namespace horovod_opt

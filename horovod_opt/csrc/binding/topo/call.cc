@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/hash.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -188,31 +188,32 @@ std::optional<CallGroup> CallsOf(const std::vector<Request>& requests) {
 
 std::vector<CallGroup> CallsOf(const Response& response, const TensorQueue& queue,
                                const GroupTable& groups) {
-  std::vector<CallGroup> found;
+  std::vector<CallGroup> call_groups;
   const auto collective = CollectiveOf<Response>(response.response_type());
   const auto& devices = response.devices();
   const bool in_main_memory = std::all_of(devices.begin(), devices.end(),
                                           [](int device) { return device == CPU_DEVICE_ID; });
-  if (!collective || !in_main_memory) return found;
-  std::set<int> seen;
+  if (!collective || !in_main_memory) return call_groups;
+  std::set<int> group_ids;
   for (const std::string& name : response.tensor_names()) {
     const int id = groups.GetGroupIDFromTensorName(name);
-    if (id != NULL_GROUP_ID && !seen.insert(id).second) continue;
-    const auto names = id == NULL_GROUP_ID ? std::vector<std::string>{name}
-                                           : groups.GetGroupTensorNames(id);
+    if (id != NULL_GROUP_ID && !group_ids.insert(id).second) continue;
+    const auto names =
+        id == NULL_GROUP_ID ? std::vector<std::string>{name} : groups.GetGroupTensorNames(id);
     std::vector<Call> calls;
-    for (const std::string& one : names) {
-      const auto& entry = queue.GetTensorEntry(one);
+    for (const std::string& member : names) {
+      const auto& entry = queue.GetTensorEntry(member);
       Call call;
-      call.name = one;
+      call.name = member;
       call.collective = *collective;
       call.reduction.dtype = entry.tensor->dtype();
       if (!Complete(call, entry.tensor->shape().to_vector(), entry.root_rank, response)) break;
       calls.push_back(std::move(call));
     }
-    if (calls.size() == names.size()) found.push_back(Group(std::move(calls), id != NULL_GROUP_ID));
+    if (calls.size() == names.size())
+      call_groups.push_back(Group(std::move(calls), id != NULL_GROUP_ID));
   }
-  return found;
+  return call_groups;
 }
 
 }  // namespace horovod_opt

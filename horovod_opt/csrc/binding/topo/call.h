@@ -1,5 +1,5 @@
-// A call, or the calls of a group, as upstream's requests and responses describe them: what
-// recurring_calls.h plans.
+// Signature of a collective call, or of the calls of a group, as upstream's requests and responses
+// describe them: what recurring_calls.h plans.
 #pragma once
 
 #include <cstdint>

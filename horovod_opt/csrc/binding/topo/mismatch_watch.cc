@@ -18,27 +18,27 @@ bool IsCall(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
 
 }  // namespace
 
-SplitWatch::SplitWatch() : pause_(kWhile) {}
+MismatchWatch::MismatchWatch() : pause_(kWhile) {}
 
-int SplitWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
+int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
   const auto now = Clock::now();
   if (now < next_) return waits_;
   next_ = now + kWhile;
   negotiated_ = negotiated(now - kWhile);
   planned_.clear();
-  for (const PlanTable::Waiting& one : plans.AllWaiting()) {
-    if (one.since <= now - kWhile) planned_.emplace(one.plan, one.name);
+  for (const PlanTable::PendingTensor& tensor : plans.PendingTensors()) {
+    if (tensor.since <= now - kWhile) planned_.emplace(tensor.plan, tensor.name);
   }
   waits_ = (negotiated_.empty() ? 0 : kNegotiated) | (planned_.empty() ? 0 : kPlanned);
   if (std::any_of(planned_.begin(), planned_.end(),
-                  [](const auto& one) { return IsCall(one.first); })) {
+                  [](const auto& tensor) { return IsCall(tensor.first); })) {
     waits_ |= kCall;
   }
   if (waits_ == 0) pause_ = kWhile;
   return waits_;
 }
 
-std::string SplitWatch::Row() {
+std::string MismatchWatch::Row() {
   std::ostringstream row;
   for (const auto& name : negotiated_) row << "-\t" << name << '\n';
   for (const auto& [hash, name] : planned_) row << hash << '\t' << name << '\n';
@@ -48,7 +48,7 @@ std::string SplitWatch::Row() {
   return row.str();
 }
 
-std::map<std::string, std::string> SplitWatch::Split(const TextByRank& rows) {
+std::map<std::string, std::string> MismatchWatch::Mismatches(const TextByRank& rows) {
   std::map<std::string, int> negotiated;                     // name -> first rank
   std::vector<std::pair<std::string, std::string>> planned;  // hash, name
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
@@ -66,23 +66,24 @@ std::map<std::string, std::string> SplitWatch::Split(const TextByRank& rows) {
       }
     }
   }
-  std::map<std::string, std::string> split;
+  std::map<std::string, std::string> mismatches;
   for (const auto& [hash, name] : planned) {
-    const auto found = negotiated.find(name);
-    if (found == negotiated.end()) continue;
+    const auto negotiation = negotiated.find(name);
+    if (negotiation == negotiated.end()) continue;
     const std::string what = IsCall(hash) ? "is another tensor" : "comes from another graph";
-    split.emplace(hash, "'" + name + "' " + what + " on rank " + std::to_string(found->second));
+    mismatches.emplace(
+        hash, "'" + name + "' " + what + " on rank " + std::to_string(negotiation->second));
   }
   // A rank has no two calls of one name under way, so these are not about to meet.
   for (const auto& [name, hashes] : calls) {
     for (const auto& [hash, rank] : hashes) {
-      const auto& other = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
-      if (other.first == hash) continue;
-      split.emplace(hash,
-                    "'" + name + "' is another tensor on rank " + std::to_string(other.second));
+      const auto& counterpart = hashes.begin()->first == hash ? *hashes.rbegin() : *hashes.begin();
+      if (counterpart.first == hash) continue;
+      mismatches.emplace(
+          hash, "'" + name + "' is another tensor on rank " + std::to_string(counterpart.second));
     }
   }
-  return split;
+  return mismatches;
 }
 
 }  // namespace horovod_opt

@@ -1,7 +1,8 @@
-// Finds out, together with the other ranks, which tensors are planned on some ranks and negotiated
-// on others, or called with another shape or type on each. Upstream pairs tensors by name, whatever
-// graph they come from and whatever they are; without this, two ranks that have traced different
-// graphs, or that send different tensors under one name, would wait for each other forever.
+// Detection of mismatched collectives: finds out, together with the other ranks, which tensors are
+// planned on some ranks and negotiated on others, or called with another shape or type on each.
+// Upstream pairs tensors by name, whatever graph they come from and whatever they are; without
+// this, two ranks that have traced different graphs, or that send different tensors under one name,
+// would wait for each other forever.
 #pragma once
 
 #include <chrono>
@@ -11,14 +12,14 @@
 #include <string>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
 
-class SplitWatch {
+class MismatchWatch {
  public:
-  SplitWatch();
+  MismatchWatch();
 
   // What this rank has been waiting for: bits, to be combined over ranks. `negotiated` gives the
   // names of the tensors in upstream's queue that have been there since a time.
@@ -27,11 +28,11 @@ class SplitWatch {
   int Look(const PlanTable& plans, const NamesSince& negotiated);
 
   // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls
-  // that recur: which, for Split(). All ranks ask in the same round.
+  // that recur: which, for Mismatches(). All ranks ask in the same round.
   std::string Row();
   // By the hash of a plan that holds such a tensor: which one, and the rank that has it elsewhere.
   // `rows` by rank.
-  static std::map<std::string, std::string> Split(const TextByRank& rows);
+  static std::map<std::string, std::string> Mismatches(const TextByRank& rows);
 
  private:
   std::chrono::steady_clock::time_point next_;  // when to look again

@@ -26,7 +26,7 @@ using horovod::common::TensorTableEntry;
 // No tensor has it, not even in all but the first dimension, which an allgather does not compare.
 const std::vector<std::int64_t> kNoShape{-1, -1, -1};
 
-struct Call {
+struct HeldCall {
   TensorTableEntry entry;
   Request request;
 };
@@ -41,12 +41,12 @@ class Objection : public horovod::common::Tensor {
 
   bool Hold(TensorTableEntry& entry, Request& request) {
     if (held_) return false;
-    held_ = Call{std::move(entry), std::move(request)};
+    held_ = HeldCall{std::move(entry), std::move(request)};
     return true;
   }
 
   // The objection has left the queue, which refuses the call if it has ended.
-  void Answered(TensorQueue& queue) {
+  void SendHeld(TensorQueue& queue) {
     if (!held_) return;
     const auto callback = held_->entry.callback;
     const Status status = queue.AddToTensorQueue(held_->entry, held_->request);
@@ -54,7 +54,7 @@ class Objection : public horovod::common::Tensor {
   }
 
  private:
-  std::optional<Call> held_;  // under the queue's lock as long as the objection is in it
+  std::optional<HeldCall> held_;  // under the queue's lock as long as the objection is in it
 };
 
 }  // namespace
@@ -66,7 +66,7 @@ void Object(ProcessSet& process_set, int process_set_id, const std::string& name
   entry.tensor = entry.output = objection;
   entry.process_set_id = process_set_id;
   entry.callback = [objection, &queue = process_set.tensor_queue](const Status&) {
-    objection->Answered(queue);
+    objection->SendHeld(queue);
   };
   Request request;
   request.set_request_rank(process_set.controller->GetRank());

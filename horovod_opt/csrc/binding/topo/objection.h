@@ -1,11 +1,12 @@
-// How a rank makes the negotiation of a tensor fail that it will never send (contradictions.h): it
-// sends a request under the tensor's name that goes with no other. Once all other ranks have sent
-// theirs, upstream gives all of them its error for mismatches.
+// Deliberate mismatch, by which a rank makes the negotiation of a tensor fail that it will never
+// send (contradictions.h): it sends a request under the tensor's name that goes with no other. Once
+// all other ranks have sent theirs, upstream gives all of them its error for mismatches.
 //
-// Rule (with a test that fails without it): an objection gives way. This rank may have its own error,
-// and go on to call the tensor as the others do, before its objection is answered: the call is held,
-// and sent after the answer. Sent at once it would be part of what the objection makes fail, and
-// refused, as upstream refuses two calls under one name, it would be an error of a correct call.
+// Rule (with a test that fails without it): an objection gives way. This rank may have its own
+// error, and go on to call the tensor as the others do, before its objection is answered: the call
+// is held, and sent after the answer. Sent at once it would be part of what the objection makes
+// fail, and refused, as upstream refuses two calls under one name, it would be an error of a
+// correct call.
 #pragma once
 
 #include <string>
@@ -27,7 +28,7 @@ bool IsObjection(const horovod::common::Request& request);
 
 // Takes the call if `queued`, which has its name, is an objection; false: it is not, or has one.
 // For upstream's queue, under its lock.
-bool Hold(const horovod::common::TensorTableEntry& queued,
-          horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
+bool Hold(const horovod::common::TensorTableEntry& queued, horovod::common::TensorTableEntry& entry,
+          horovod::common::Request& request);
 
 }  // namespace horovod_opt

@@ -12,13 +12,13 @@ namespace horovod_opt {
 using horovod::common::Request;
 using horovod::common::TensorTableEntry;
 
-bool Agenda::Join(TensorTableEntry& entry, Request& request) {
+bool RoundWork::Join(TensorTableEntry& entry, Request& request) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!closed_) joins_.push_back({std::move(entry), request});
   return !closed_;
 }
 
-void Agenda::Close() {
+void RoundWork::Close() {
   std::vector<JoinRequest> joins;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -28,7 +28,7 @@ void Agenda::Close() {
   for (JoinRequest& join : joins) join.entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
 }
 
-bool Agenda::HasRequests() const {
+bool RoundWork::HasRequests() const {
   if (horovod_.shut_down || plans_.WantsVote()) return true;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -42,78 +42,80 @@ bool Agenda::HasRequests() const {
   return false;
 }
 
-void Agenda::EnterQueue() {
-  if (!rounds_.in_queue() && plans_.AnyCommitted(operations_.everything())) rounds_.EnterQueue();
+void RoundWork::EnterQueue() {
+  if (!rounds_.in_queue() && plans_.AnyCommitted(horovod_ops_.performs_all())) rounds_.EnterQueue();
 }
 
-std::string Agenda::Meet(const std::vector<SetAgenda*>& sets, const std::string& failure) {
+std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::string& failure) {
   auto& controller = *horovod_.global_controller;
-  long long own = HasRequests() ? want::kNegotiation : 0;
+  long long own_wants = HasRequests() ? want::kNegotiation : 0;
   std::vector<JoinRequest> joins;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     joins.swap(joins_);
   }
   if (!joins.empty()) plans_.Join();
-  if (plans_.Joined()) own |= want::kJoined;
-  if (!failure.empty()) own |= want::kFailure;
-  for (SetAgenda* set : sets) own |= set->Wants();
-  if (WaitsLong(sets)) own |= want::kContradiction;
-  if (own & want::kVote) own |= want::kNegotiation;
-  std::vector<long long> wanted{own};
-  controller.CrossRankBitwiseOr(wanted, 1);
-  anyone_joined_ = (wanted[0] & want::kJoined) != 0;
+  if (plans_.HasJoined()) own_wants |= want::kJoined;
+  if (!failure.empty()) own_wants |= want::kFailure;
+  for (SetRoundWork* set : sets) own_wants |= set->Wants();
+  if (WaitsLong(sets)) own_wants |= want::kContradiction;
+  if (own_wants & want::kVote) own_wants |= want::kNegotiation;
+  std::vector<long long> wants{own_wants};
+  controller.CrossRankBitwiseOr(wants, 1);
+  any_rank_joined_ = (wants[0] & want::kJoined) != 0;
   auto& queue = horovod_.process_set_table.Get(0).tensor_queue;
   for (JoinRequest& join : joins) {
     const auto callback = join.entry.callback;
     const auto status = queue.AddToTensorQueue(join.entry, join.request);
     if (!status.ok()) callback(status);
   }
-  if (wanted[0] & want::kNegotiation) {
+  if (wants[0] & want::kNegotiation) {
     state_.path_counters.AddRound();
-    rounds_.Wanted();
+    rounds_.ExpectMore();
   }
-  if (wanted[0] & want::kFailure) return Listed(GatherByRank(controller, failure));
-  if (wanted[0] & want::kVote) state_.path_counters.AddVote();
-  for (SetAgenda* set : sets) set->Meet(static_cast<int>(wanted[0]));
-  if (wanted[0] & want::kContradiction) EndContradictions(sets);
-  if (wanted[0] & want::kVote) EnterQueue();
-  if (std::any_of(sets.begin(), sets.end(), [](SetAgenda* set) { return set->ShouldEnd(); })) {
+  if (wants[0] & want::kFailure) return ListRows(GatherByRank(controller, failure));
+  if (wants[0] & want::kVote) state_.path_counters.AddVote();
+  for (SetRoundWork* set : sets) set->Meet(static_cast<int>(wants[0]));
+  if (wants[0] & want::kContradiction) EndContradictions(sets);
+  if (wants[0] & want::kVote) EnterQueue();
+  if (std::any_of(sets.begin(), sets.end(), [](SetRoundWork* set) { return set->ShouldEnd(); })) {
     horovod_.shut_down = true;
   }
   return "";
 }
 
-bool Agenda::WaitsLong(const std::vector<SetAgenda*>& sets) const {
+bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
   const auto now = PlanTable::Clock::now();
   const auto patience = sets[0]->patience();
-  if (patience <= patience.zero() || now - compared_ < patience) return false;
+  if (patience <= patience.zero() || now - last_comparison_ < patience) return false;
   return std::any_of(sets.begin(), sets.end(),
-                     [&](const SetAgenda* set) { return set->AnyWaitsSince(now - patience); });
+                     [&](const SetRoundWork* set) { return set->AnyWaitsSince(now - patience); });
 }
 
 // Ranks that contradict each other have not begun to wait at the same time: half of the patience
 // of the first is long enough for the others.
-void Agenda::EndContradictions(const std::vector<SetAgenda*>& sets) {
-  compared_ = PlanTable::Clock::now();
+void RoundWork::EndContradictions(const std::vector<SetRoundWork*>& sets) {
+  last_comparison_ = PlanTable::Clock::now();
   std::string row;
-  for (const SetAgenda* set : sets) row += ToRow(set->Waiting(compared_ - sets[0]->patience() / 2));
+  for (const SetRoundWork* set : sets)
+    row += ToRow(set->Waiting(last_comparison_ - sets[0]->patience() / 2));
   auto& table = horovod_.process_set_table;
   const auto members = [&](int id) {
     return table.Contains(id) ? table.Get(id).registered_global_ranks : std::vector<int>{};
   };
   auto& controller = *horovod_.global_controller;
-  for (const Contradiction& one : Contradictions(GatherByRank(controller, row), members)) {
-    objections_[{members(one.process_set), one.name}] = one.error;
-    for (SetAgenda* set : sets) {
-      if (set->id() == one.process_set) set->GiveUp(one);
+  for (const Contradiction& contradiction :
+       Contradictions(GatherByRank(controller, row), members)) {
+    objections_[{members(contradiction.process_set), contradiction.name}] = contradiction.error;
+    for (SetRoundWork* set : sets) {
+      if (set->id() == contradiction.process_set) set->GiveUp(contradiction);
     }
   }
 }
 
-std::string Agenda::Objection(const std::vector<int>& ranks, const std::string& name) const {
-  const auto found = objections_.find({ranks, name});
-  return found == objections_.end() ? "" : found->second;
+std::string RoundWork::Objection(const std::vector<int>& ranks, const std::string& name) const {
+  const auto objection = objections_.find({ranks, name});
+  return objection == objections_.end() ? "" : objection->second;
 }
 
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-// What the ranks do in a round of negotiation besides negotiating, in mode topo.
+// Round of negotiation, in mode topo: what the ranks do in it besides negotiating.
 #pragma once
 
 #include <map>
@@ -24,18 +24,22 @@ struct HorovodGlobalState;
 namespace horovod_opt {
 
 // For the background thread.
-class Agenda {
+class RoundWork {
  public:
   // `plans`: those of all ranks.
-  Agenda(State& state, horovod::common::HorovodGlobalState& horovod, PlanTable& plans,
-         PlannedOperations& operations, Rounds& rounds)
-      : state_(state), horovod_(horovod), plans_(plans), operations_(operations), rounds_(rounds) {}
+  RoundWork(State& state, horovod::common::HorovodGlobalState& horovod, PlanTable& plans,
+            HorovodOps& horovod_ops, Rounds& rounds)
+      : state_(state),
+        horovod_(horovod),
+        plans_(plans),
+        horovod_ops_(horovod_ops),
+        rounds_(rounds) {}
 
   // Takes a request to join: it is negotiated in the first round in which all ranks know of it. Any
   // thread. False after Close().
   bool Join(horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
   // In this round.
-  bool AnyoneJoined() const { return anyone_joined_; }
+  bool AnyRankJoined() const { return any_rank_joined_; }
   // Fails what has not been negotiated.
   void Close();
 
@@ -48,7 +52,7 @@ class Agenda {
   // `sets`: of the process sets with this rank, in an order that all ranks have, the set of all
   // ranks first. `failure`: why this rank cannot go on. Returns what each rank says, if one cannot:
   // then nothing else is done. Collective.
-  std::string Meet(const std::vector<SetAgenda*>& sets, const std::string& failure);
+  std::string Meet(const std::vector<SetRoundWork*>& sets, const std::string& failure);
 
   // Why a rank has objected to the tensor `name` of the process set with these ranks; empty: none
   // has.
@@ -60,17 +64,18 @@ class Agenda {
     horovod::common::Request request;
   };
 
-  bool WaitsLong(const std::vector<SetAgenda*>& sets) const;
+  bool WaitsLong(const std::vector<SetRoundWork*>& sets) const;
   // Finds, with the other ranks, what they wait for in vain, and gives it up.
-  void EndContradictions(const std::vector<SetAgenda*>& sets);
+  void EndContradictions(const std::vector<SetRoundWork*>& sets);
 
   State& state_;
   horovod::common::HorovodGlobalState& horovod_;
   PlanTable& plans_;
-  PlannedOperations& operations_;
+  HorovodOps& horovod_ops_;
   Rounds& rounds_;
-  bool anyone_joined_ = false;
-  PlanTable::Clock::time_point compared_ = PlanTable::Clock::now();  // what the ranks wait for
+  bool any_rank_joined_ = false;
+  // Of what the ranks wait for.
+  PlanTable::Clock::time_point last_comparison_ = PlanTable::Clock::now();
   std::map<std::pair<std::vector<int>, std::string>, std::string> objections_;
 
   mutable std::mutex mutex_;  // protects what follows

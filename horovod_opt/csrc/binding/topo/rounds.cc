@@ -23,50 +23,50 @@ constexpr int kHeartbeatsBetweenNodes = 10;
 
 }  // namespace
 
-Rounds::Rounds(std::chrono::milliseconds heartbeat, PlannedOperations& operations,
-               std::function<bool()> wanted, std::function<void()> check)
+Rounds::Rounds(std::chrono::milliseconds heartbeat, HorovodOps& horovod_ops,
+               std::function<bool()> wants_round, std::function<void()> check)
     : heartbeat_(heartbeat),
-      operations_(operations),
-      wanted_(std::move(wanted)),
+      horovod_ops_(horovod_ops),
+      wants_round_(std::move(wants_round)),
       check_(std::move(check)) {}
 
-void Rounds::Connect(NodeMemory* node, bool other_groups, bool first) {
+void Rounds::Connect(NodeMemory* node, bool other_groups, bool leader) {
   node_ = node;
   other_groups_ = other_groups;
-  first_ = first;
+  leader_ = leader;
   if (node != nullptr) doorbell_ = &node->doorbell();
 }
 
-void Rounds::ConnectGroups(Exchanges& exchanges) {
-  if (!exchanges.CanRing()) return;
-  std::lock_guard<std::shared_mutex> lock(closing_);
-  rings_ = true;
-  exchanges_ = &exchanges;
-  if (rung_ > 0) exchanges.Ring(rung_);
+void Rounds::ConnectGroups(ProgressEngine& engine) {
+  if (!engine.CanSignal()) return;
+  std::lock_guard<std::shared_mutex> lock(close_mutex_);
+  notifies_groups_ = true;
+  engine_ = &engine;
+  if (notified_round_ > 0) engine.Signal(notified_round_);
 }
 
 void Rounds::Request() {
-  std::shared_lock<std::shared_mutex> lock(closing_);
+  std::shared_lock<std::shared_mutex> lock(close_mutex_);
   if (doorbell_ != nullptr) Request(round_ + 1);
 }
 
-void Rounds::Heard(std::uint64_t round) {
-  std::shared_lock<std::shared_mutex> lock(closing_);
+void Rounds::Hear(std::uint64_t round) {
+  std::shared_lock<std::shared_mutex> lock(close_mutex_);
   if (doorbell_ == nullptr) return;
   // Of several numbers only the greatest may have come; each round needs an entry of its own.
   for (std::uint64_t next = round_ + 1; next <= round; ++next) Request(next);
 }
 
 void Rounds::Request(std::uint64_t round) {
-  if (!doorbell_->Ring(round)) return;
+  if (!doorbell_->Signal(round)) return;
   if (in_queue_) node_->ready().Ready(kRoundId, 1);
-  TellOthers(round);
+  NotifyGroups(round);
 }
 
-void Rounds::TellOthers(std::uint64_t round) {
-  std::uint64_t rung = rung_;
-  while (rung < round && !rung_.compare_exchange_weak(rung, round)) continue;
-  if (exchanges_ != nullptr) exchanges_->Ring(round);
+void Rounds::NotifyGroups(std::uint64_t round) {
+  std::uint64_t notified = notified_round_;
+  while (notified < round && !notified_round_.compare_exchange_weak(notified, round)) continue;
+  if (engine_ != nullptr) engine_->Signal(round);
 }
 
 void Rounds::Begin(std::chrono::nanoseconds rest) {
@@ -79,14 +79,14 @@ void Rounds::Begin(std::chrono::nanoseconds rest) {
 }
 
 void Rounds::Await(std::uint64_t round) {
-  if (wanted_()) Request(round);
+  if (wants_round_()) Request(round);
   if (!in_queue_) {
     if (!doorbell_->Wait(round, LongestWait(), never_)) Request(round);
     return;
   }
   auto deadline = Clock::now() + LongestWait();
-  while (!operations_.PerformUntilRound()) {
-    if (operations_.Wait(deadline)) continue;
+  while (!horovod_ops_.PerformUntilRound()) {
+    if (horovod_ops_.Wait(deadline)) continue;
     Request(round);
     check_();
     deadline = Clock::now() + kLookAgain;
@@ -95,29 +95,29 @@ void Rounds::Await(std::uint64_t round) {
 
 std::chrono::nanoseconds Rounds::LongestWait() {
   if (!other_groups_) return heartbeat_;
-  if (rings_) return kHeartbeatsBetweenNodes * heartbeat_;
-  const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listening_);
-  const std::chrono::nanoseconds quiet = Clock::now() - last_wanted_;
+  if (notifies_groups_) return kHeartbeatsBetweenNodes * heartbeat_;
+  const auto wait = std::min<std::chrono::nanoseconds>(heartbeat_, listen_time_);
+  const std::chrono::nanoseconds quiet = Clock::now() - last_want_;
   const auto most = std::max<std::chrono::nanoseconds>(kLongestListening, quiet / kPartOfQuiet);
-  listening_ = std::min(2 * listening_, most);
+  listen_time_ = std::min(2 * listen_time_, most);
   return wait;
 }
 
-void Rounds::Wanted() {
-  listening_ = kFirstListening;
-  last_wanted_ = Clock::now();
+void Rounds::ExpectMore() {
+  listen_time_ = kFirstListening;
+  last_want_ = Clock::now();
 }
 
 void Rounds::EnterQueue() {
   in_queue_ = true;
   // Whoever has asked for the next round so far has put nothing into the queue.
-  if (first_) node_->ready().Ready(kRoundId, 1);
+  if (leader_) node_->ready().Ready(kRoundId, 1);
 }
 
 void Rounds::Close() {
-  std::lock_guard<std::shared_mutex> lock(closing_);
+  std::lock_guard<std::shared_mutex> lock(close_mutex_);
   doorbell_ = nullptr;
-  exchanges_ = nullptr;
+  engine_ = nullptr;
 }
 
 }  // namespace horovod_opt

@@ -30,12 +30,12 @@ Groups OneGroup(int rank, int ranks) {
 
 SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
                  std::shared_ptr<ProcessSet> process_set, std::string problem,
-                 std::function<void()> meet)
+                 std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
           ReadyQueue::kIds, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
-          std::move(meet)),
-      agenda_(state, horovod, id, *process_set_, plans_) {
+          std::move(request_round)),
+      round_work_(state, horovod, id, *process_set_, plans_) {
   auto& controller = *process_set_->controller;
   if (problem.empty()) {
     const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());
@@ -63,9 +63,9 @@ void SetPath::Finish(std::chrono::seconds patience) {
 void SetPath::Close(const Status& status) {
   plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
-  const auto left = plans_.Close();
+  const auto arrivals = plans_.Close();
   node_.reset();
-  for (const ArrivalPtr& arrival : left) TensorOf(arrival).entry.FinishWithCallback(status);
+  for (const ArrivalPtr& arrival : arrivals) TensorOf(arrival).entry.FinishWithCallback(status);
 }
 
 }  // namespace horovod_opt

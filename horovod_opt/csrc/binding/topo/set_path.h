@@ -1,5 +1,5 @@
-// The planned path of a process set other than that of all ranks: plans, memory and thread of its
-// own. Of sets whose ranks do not share memory everything is negotiated.
+// Planned path of a subcommunicator, a process set other than that of all ranks: plans, memory and
+// thread of its own. Of sets whose ranks do not share memory everything is negotiated.
 #pragma once
 
 #include <chrono>
@@ -28,13 +28,13 @@ namespace horovod_opt {
 class SetPath {
  public:
   // `id`: the number of the set. `problem`: why nothing of it can be planned; empty: it can.
-  // `meet`: asks for a round. Collective over the set.
+  // `request_round`: asks for a round. Collective over the set.
   SetPath(State& state, horovod::common::HorovodGlobalState& horovod, int id,
           std::shared_ptr<horovod::common::ProcessSet> process_set, std::string problem,
-          std::function<void()> meet);
+          std::function<void()> request_round);
 
   PlanTable& plans() { return plans_; }
-  SetAgenda& agenda() { return agenda_; }
+  SetRoundWork& round_work() { return round_work_; }
   const std::shared_ptr<horovod::common::ProcessSet>& process_set() const { return process_set_; }
   std::string Failure() const { return path_ == nullptr ? "" : path_->Failure(); }
 
@@ -46,7 +46,7 @@ class SetPath {
  private:
   const std::shared_ptr<horovod::common::ProcessSet> process_set_;
   PlanTable plans_;
-  SetAgenda agenda_;
+  SetRoundWork round_work_;
   std::unique_ptr<NodeMemory> node_;
   std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
 };

@@ -8,10 +8,9 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/topo/call.h"
 #include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {
@@ -74,49 +73,49 @@ WaitingTensor Waiting(int process_set, const std::string& name, Request::Request
 
 }  // namespace
 
-int SetAgenda::Wants() {
+int SetRoundWork::Wants() {
   int wants = plans_.WantsVote() ? want::kVote : 0;
   if (stall_.Due(plans_)) wants |= want::kStall;
-  const int waits = split_.Look(plans_, [this](PlanTable::Clock::time_point since) {
+  const int waits = mismatch_.Look(plans_, [this](PlanTable::Clock::time_point since) {
     std::set<std::string> names;
     process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
       if (entry.opt_since <= since) names.insert(entry.tensor_name);
     });
     return names;
   });
-  if (waits & SplitWatch::kNegotiated) wants |= want::kLateNegotiated;
-  if (waits & SplitWatch::kPlanned) wants |= want::kLatePlanned;
-  if (waits & SplitWatch::kCall) wants |= want::kLateCall;
+  if (waits & MismatchWatch::kNegotiated) wants |= want::kLateNegotiated;
+  if (waits & MismatchWatch::kPlanned) wants |= want::kLatePlanned;
+  if (waits & MismatchWatch::kCall) wants |= want::kLateCall;
   return wants;
 }
 
-void SetAgenda::Meet(int wanted) {
-  const bool both = (wanted & want::kLateNegotiated) && (wanted & want::kLatePlanned);
-  if (both || (wanted & want::kLateCall)) EndSplitPlans();
-  if (wanted & want::kVote) HoldVote();
-  if (wanted & want::kStall) ReportStall();
+void SetRoundWork::Meet(int wants) {
+  const bool both = (wants & want::kLateNegotiated) && (wants & want::kLatePlanned);
+  if (both || (wants & want::kLateCall)) RejectMismatches();
+  if (wants & want::kVote) HoldVote();
+  if (wants & want::kStall) ReportStall();
 }
 
-void SetAgenda::HoldVote() {
+void SetRoundWork::HoldVote() {
   auto& controller = *process_set_.controller;
   const bool first = controller.GetRank() == 0;
   const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0);
   auto outcome = plans_.Apply(GatherByRank(controller, row));
-  for (ArrivalPtr& arrival : outcome.negotiated) BackToNegotiation(horovod_, std::move(arrival));
-  for (ArrivalPtr& arrival : outcome.overlapping) {
+  for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
+  for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
-  for (const std::string& line : outcome.rejected) {
+  for (const std::string& line : outcome.rejections) {
     SayOnce(controller, line + "; it stays negotiated");
   }
 }
 
-void SetAgenda::EndSplitPlans() {
-  const auto rows = GatherByRank(*process_set_.controller, split_.Row());
-  for (const auto& [plan, reason] : SplitWatch::Split(rows)) plans_.Reject(plan, reason);
+void SetRoundWork::RejectMismatches() {
+  const auto rows = GatherByRank(*process_set_.controller, mismatch_.Row());
+  for (const auto& [plan, reason] : MismatchWatch::Mismatches(rows)) plans_.Reject(plan, reason);
 }
 
-void SetAgenda::ReportStall() {
+void SetRoundWork::ReportStall() {
   auto& controller = *process_set_.controller;
   const std::string text = StallWatch::Describe(GatherByRank(controller, StallWatch::Row(plans_)));
   if (text.empty()) return;
@@ -124,8 +123,8 @@ void SetAgenda::ReportStall() {
                           " seconds for ranks on which they are missing:" + text);
 }
 
-bool SetAgenda::AnyWaitsSince(PlanTable::Clock::time_point since) const {
-  bool any = !plans_.LateSince(since).empty();
+bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {
+  bool any = !plans_.LateBuckets(since).empty();
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
     const auto type = entry.opt_request_type;
     const bool counts = type != Request::JOIN && type != Request::BARRIER;
@@ -134,7 +133,7 @@ bool SetAgenda::AnyWaitsSince(PlanTable::Clock::time_point since) const {
   return any;
 }
 
-std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since) const {
+std::vector<WaitingTensor> SetRoundWork::Waiting(PlanTable::Clock::time_point since) const {
   std::vector<WaitingTensor> waiting;
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
     const auto type = entry.opt_request_type;
@@ -144,7 +143,7 @@ std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since
     waiting.push_back(horovod_opt::Waiting(id_, entry.tensor_name, type, entry.tensor->dtype(),
                                            shape, entry.opt_since <= since));
   });
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     waiting.push_back(horovod_opt::Waiting(id_, planned.name, RequestTypeOf(planned.collective),
                                            static_cast<DataType>(planned.reduction.dtype),
                                            planned.shape, planned.since <= since));
@@ -152,26 +151,26 @@ std::vector<WaitingTensor> SetAgenda::Waiting(PlanTable::Clock::time_point since
   return waiting;
 }
 
-void SetAgenda::GiveUp(const Contradiction& contradiction) {
-  bool called = false;  // in the meantime, if the rank was to object
-  for (const PlanTable::Waiting& planned : plans_.AllWaiting()) {
+void SetRoundWork::GiveUp(const Contradiction& contradiction) {
+  bool calls_tensor = false;  // in the meantime, if the rank was to object
+  for (const PlanTable::PendingTensor& planned : plans_.PendingTensors()) {
     if (planned.name != contradiction.name) continue;
     plans_.Reject(planned.plan, "'" + planned.name + "' contradicts what other ranks wait for");
-    called = true;
+    calls_tensor = true;
   }
   const auto& objecting = contradiction.contradicting;
   const int rank = horovod_.global_controller->GetRank();
-  if (!called && std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
+  if (!calls_tensor && std::find(objecting.begin(), objecting.end(), rank) != objecting.end()) {
     Object(process_set_, id_, contradiction.name);
   }
 }
 
-bool SetAgenda::Learn(const horovod::common::Response& response,
-                      const std::function<bool(Collective)>& can_be) {
+bool SetRoundWork::Learn(const horovod::common::Response& response,
+                         const std::function<bool(Collective)>& can_be_planned) {
   const auto groups = CallsOf(response, process_set_.tensor_queue, process_set_.group_table);
   bool learned = false;
   for (const CallGroup& group : groups) {
-    if (!can_be(group.calls[0].collective)) continue;
+    if (!can_be_planned(group.calls[0].collective)) continue;
     if (calls_.Recurs(group.Key()) && plans_.Learn(group.AsPlan())) learned = true;
   }
   return learned;

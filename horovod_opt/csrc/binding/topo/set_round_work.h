@@ -1,4 +1,4 @@
-// What the ranks of a process set do about its planned tensors in a round of negotiation.
+// Round of negotiation for one process set: what its ranks do in it about its planned tensors.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/topo/mismatch_watch.h"
-#include "horovod_opt/csrc/binding/topo/stall.h"
-#include "horovod_opt/csrc/core/plan/contradictions.h"
+#include "horovod_opt/csrc/binding/topo/stall_watch.h"
+#include "horovod_opt/csrc/core/agreement/contradictions.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/recurring_calls.h"
 
@@ -39,17 +39,17 @@ enum Want {
 }
 
 // For the background thread.
-class SetAgenda {
+class SetRoundWork {
  public:
   // `id`: the number of the process set.
-  SetAgenda(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-            horovod::common::ProcessSet& process_set, PlanTable& plans)
+  SetRoundWork(State& state, horovod::common::HorovodGlobalState& horovod, int id,
+               horovod::common::ProcessSet& process_set, PlanTable& plans)
       : state_(state), horovod_(horovod), id_(id), process_set_(process_set), plans_(plans) {}
 
   // Bits, for this rank.
   int Wants();
-  // Collective over the set, where `wanted` is what any rank of the job wants.
-  void Meet(int wanted);
+  // Collective over the set, where `wants` is what any rank of the job wants.
+  void Meet(int wants);
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
 
@@ -63,14 +63,14 @@ class SetAgenda {
   // Waits in vain: its plan ends on this rank, or the rank objects to it.
   void GiveUp(const Contradiction& contradiction);
 
-  // `response` is about to be performed: calls that recur are planned from now on, if `can_be` says
-  // that those of this kind can. True if one is.
+  // `response` is about to be performed: calls that recur are planned from now on, if
+  // `can_be_planned` says that those of this kind can. True if one is.
   bool Learn(const horovod::common::Response& response,
-             const std::function<bool(Collective)>& can_be);
+             const std::function<bool(Collective)>& can_be_planned);
 
  private:
   void HoldVote();
-  void EndSplitPlans();
+  void RejectMismatches();
   void ReportStall();
 
   State& state_;
@@ -79,7 +79,7 @@ class SetAgenda {
   horovod::common::ProcessSet& process_set_;
   PlanTable& plans_;
   StallWatch stall_;
-  SplitWatch split_;
+  MismatchWatch mismatch_;
   RecurringCalls calls_;
 };
 

@@ -10,10 +10,9 @@
 #include "horovod/common/logging.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/topo/back_to_negotiation.h"
 #include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
 namespace {
@@ -38,14 +37,14 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           kRoundId,  // the bucket IDs before it
           [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           [this] { RequestRound(); }),
-      operations_(horovod, perform, plans_, state.path_counters,
-                  state.settings.shared_memory == 0 || state.settings.deterministic != 0,
-                  state.settings.verify != 0),
+      horovod_ops_(horovod, perform, plans_, state.path_counters,
+                   state.settings.shared_memory == 0 || state.settings.deterministic != 0,
+                   state.settings.verify != 0),
       rounds_(
-          std::chrono::milliseconds(state.settings.heartbeat_ms), operations_,
-          [this] { return WantsRound(); }, [this] { CheckOthers(); }),
-      agenda_(state, horovod, plans_, operations_, rounds_),
-      set_agenda_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
+          std::chrono::milliseconds(state.settings.heartbeat_ms), horovod_ops_,
+          [this] { return WantsRound(); }, [this] { CheckPeers(); }),
+      round_work_(state, horovod, plans_, horovod_ops_, rounds_),
+      set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
   PlannedPath::Network network;
   const std::string problem = Connect(network);
   rounds_.Connect(node_.get(), node_ == nullptr || !groups_.Alone(), groups_.index == 0);
@@ -57,12 +56,13 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   }
   PathCounters& counters = state.path_counters;
   path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
-                                        *node_, std::move(network), &operations_, counters,
+                                        *node_, std::move(network), &horovod_ops_, counters,
                                         state.settings.verify != 0, state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
-    order_ = std::make_unique<OrderThread>(*node_, *path_->exchanges(), groups_, counters);
+    ops_order_ =
+        std::make_unique<HorovodOpsOrderThread>(*node_, *path_->engine(), groups_, counters);
   }
-  if (path_->exchanges() != nullptr) rounds_.ConnectGroups(*path_->exchanges());
+  if (path_->engine() != nullptr) rounds_.ConnectGroups(*path_->engine());
 }
 
 std::string Topo::Connect(PlannedPath::Network& network) {
@@ -86,40 +86,40 @@ std::string Topo::Connect(PlannedPath::Network& network) {
   }
   if (node_ == nullptr || groups_.Alone()) return problem;
   plans_.SetGroup(groups_.ranks);
-  Messages messages = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
-  state_.messages = messages.way;
-  if (messages.transport == nullptr) problem = messages.why;
-  if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << messages.why;
-  network.transport = std::move(messages.transport);
+  GroupTransport connection = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
+  state_.messages = connection.way;
+  if (connection.transport == nullptr) problem = connection.why;
+  if (rank == 0) LOG(INFO, rank) << "messages between nodes: " << connection.why;
+  network.transport = std::move(connection.transport);
   network.memory = std::int64_t{state_.settings.message_memory_mb} << 20;
   network.group = groups_.group;
   network.groups = static_cast<int>(groups_.cross.size());
-  network.everybody = groups_.all;
+  network.all_ranks = groups_.all;
   network.give_back = [this](std::vector<ArrivalPtr> arrivals) {
     for (ArrivalPtr& arrival : arrivals) BackToNegotiation(horovod_, std::move(arrival));
   };
-  network.heard = [this](std::uint64_t round) { rounds_.Heard(round); };
+  network.hear = [this](std::uint64_t round) { rounds_.Hear(round); };
   return problem;
 }
 
 void Topo::BeginRound(std::chrono::nanoseconds rest) {
   rounds_.Begin(rest);
   FollowProcessSets();
-  std::vector<SetAgenda*> agendas{&set_agenda_};
-  for (const auto& [id, set] : sets_) agendas.push_back(&set->agenda());
-  const std::string failures = agenda_.Meet(agendas, Failure());
+  std::vector<SetRoundWork*> sets{&set_round_work_};
+  for (const auto& [id, set] : sets_) sets.push_back(&set->round_work());
+  const std::string failures = round_work_.Meet(sets, Failure());
   if (failures.empty()) return;
-  said_ = true;
+  failure_reported_ = true;
   throw std::runtime_error("The ranks cannot go on together; what each was about to reduce:" +
                            failures);
 }
 
 // Where rounds are in the queue, the others may wait in a bucket before the round, so they cannot
 // be told. They notice that this rank is gone: its group here, other groups by their connection.
-void Topo::CheckOthers() {
+void Topo::CheckPeers() {
   const std::string failure = Failure();
   if (!failure.empty()) {
-    said_ = true;
+    failure_reported_ = true;
     throw std::runtime_error("This rank cannot go on: " + failure);
   }
   const std::string missing = node_->Missing();
@@ -128,7 +128,7 @@ void Topo::CheckOthers() {
 
 // Upstream's operations are told only of sums.
 bool Topo::CanBePlanned(Collective collective) const {
-  return collective == Collective::kAllreduce || !operations_.everything();
+  return collective == Collective::kAllreduce || !horovod_ops_.performs_all();
 }
 
 void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
@@ -137,25 +137,25 @@ void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
     // A set that was made in this round has no path before the next one.
     for (const auto& [id, set] : sets_) {
       if (set->process_set().get() != &process_set) continue;
-      set->agenda().Learn(response, [](Collective) { return true; });
+      set->round_work().Learn(response, [](Collective) { return true; });
     }
     return;
   }
-  if (agenda_.AnyoneJoined()) return;
-  if (set_agenda_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
-    agenda_.EnterQueue();
+  if (round_work_.AnyRankJoined()) return;
+  if (set_round_work_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
+    round_work_.EnterQueue();
   }
 }
 
 bool Topo::WantsRound() const {
-  return agenda_.HasRequests() || std::any_of(sets_.begin(), sets_.end(), [](const auto& set) {
+  return round_work_.HasRequests() || std::any_of(sets_.begin(), sets_.end(), [](const auto& set) {
            return set.second->plans().WantsVote();
          });
 }
 
 std::string Topo::Obstacle(const std::vector<int>& ranks) const {
   if (path_ == nullptr) return "nothing is planned";
-  if (operations_.everything()) return "Horovod's own operations are to reduce everything";
+  if (horovod_ops_.performs_all()) return "Horovod's own operations are to reduce everything";
   for (int rank : ranks) {
     if (std::find(groups_.ranks.begin(), groups_.ranks.end(), rank) == groups_.ranks.end())
       return "rank " + std::to_string(rank) + " does not share the memory of the others";
@@ -165,15 +165,15 @@ std::string Topo::Obstacle(const std::vector<int>& ranks) const {
 
 void Topo::FollowProcessSets() {
   auto& table = horovod_.process_set_table;
-  for (auto it = sets_.begin(); it != sets_.end();) {
-    const auto set = it->second;
-    if (table.Find(it->first) == set->process_set()) {
-      ++it;
+  for (auto entry = sets_.begin(); entry != sets_.end();) {
+    const auto set = entry->second;
+    if (table.Find(entry->first) == set->process_set()) {
+      ++entry;
       continue;
     }
     {
       std::lock_guard<std::shared_mutex> lock(mutex_);
-      it = sets_.erase(it);
+      entry = sets_.erase(entry);
     }
     set->Close(horovod::common::PROCESS_SET_HAS_BEEN_REMOVED);
   }
@@ -202,9 +202,9 @@ void Topo::FollowProcessSets() {
 std::shared_ptr<PlanTable> Topo::PlansOf(int process_set_id) {
   if (process_set_id == 0) return {std::shared_ptr<void>(), &plans_};  // never deleted
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = sets_.find(process_set_id);
-  if (found == sets_.end()) return nullptr;
-  return {found->second, &found->second->plans()};
+  const auto set = sets_.find(process_set_id);
+  if (set == sets_.end()) return nullptr;
+  return {set->second, &set->second->plans()};
 }
 
 std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
@@ -215,14 +215,15 @@ std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
 }
 
 bool Topo::Join(TensorTableEntry& entry, Request& request) {
-  if (!agenda_.Join(entry, request)) return false;
+  if (!round_work_.Join(entry, request)) return false;
   RequestRound();
   return true;
 }
 
 std::string Topo::Failure() const {
-  if (order_ != nullptr && !order_->Failure().empty()) {
-    return "cannot agree with the other nodes on the order of buckets (" + order_->Failure() + ")";
+  if (ops_order_ != nullptr && !ops_order_->Failure().empty()) {
+    return "cannot agree with the other nodes on the order of buckets (" + ops_order_->Failure() +
+           ")";
   }
   for (const auto& [id, set] : sets_) {
     const std::string failure = set->Failure();
@@ -240,20 +241,20 @@ void Topo::Finish() {
   for (const auto& [id, plans] : AllPlans()) plans->Finish();
   await_all_ranks();  // nothing becomes ready any more
   if (!groups_.Alone()) {
-    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletedRow());
-    path_->Await(plans_.LeftToEnd(rows), kPatienceAtTheEnd);
+    const auto rows = GatherByRank(*horovod_.global_controller, plans_.CompletionRow());
+    path_->Await(plans_.UntakenBuckets(rows), kPatienceAtTheEnd);
   }
-  if (order_ != nullptr) order_->Finish();
+  if (ops_order_ != nullptr) ops_order_->Finish();
   await_all_ranks();  // nothing is appended to any ready queue
   path_->Finish(kPatienceAtTheEnd);
   for (const auto& [id, set] : sets_) set->Finish(kPatienceAtTheEnd);
-  while (operations_.PerformUntilRound()) continue;
+  while (horovod_ops_.PerformUntilRound()) continue;
 }
 
 void Topo::Close() {
   // The script may have caught the error and shut Horovod down before the next round.
   const std::string failure = Failure();
-  if (!failure.empty() && !said_) {
+  if (!failure.empty() && !failure_reported_) {
     Say("rank " + std::to_string(state_.rank) + " could not go on: " + failure);
   }
   std::map<int, std::shared_ptr<SetPath>> sets;
@@ -263,14 +264,14 @@ void Topo::Close() {
   }
   for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
   rounds_.Close();
-  order_.reset();
+  ops_order_.reset();
   plans_.Finish();  // no thread of a framework comes any more
   path_.reset();
-  auto left = plans_.Close();
-  for (ArrivalPtr& arrival : operations_.Close()) left.push_back(std::move(arrival));
+  auto arrivals = plans_.Close();
+  for (ArrivalPtr& arrival : horovod_ops_.Close()) arrivals.push_back(std::move(arrival));
   node_.reset();
-  agenda_.Close();
-  for (ArrivalPtr& arrival : left) {
+  round_work_.Close();
+  for (ArrivalPtr& arrival : arrivals) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::SHUT_DOWN_ERROR);
   }
 }

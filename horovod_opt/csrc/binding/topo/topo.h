@@ -1,4 +1,4 @@
-// Mode topo, graph topology (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
+// Graph topology, mode topo (TOPO, dissertation 6.3.4): order and fusion of tensors are precomputed
 // from the framework's graph, so that steady training negotiates nothing. Tensors of an active plan
 // take the planned path (planned_path.h): they are reduced as soon as their bucket is complete on
 // all ranks. All others take the negotiated path, upstream's, in rounds on demand (rounds.h), in
@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/round_work.h"
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
-#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/planned_path.h"
+#include "horovod_opt/csrc/binding/topo/round_work.h"
 #include "horovod_opt/csrc/binding/topo/rounds.h"
-#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 #include "horovod_opt/csrc/binding/topo/set_path.h"
+#include "horovod_opt/csrc/binding/topo/set_round_work.h"
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -39,7 +39,7 @@ class Topo {
   // Collective.
   Topo(State& state, horovod::common::HorovodGlobalState& horovod, PerformOperation perform);
 
-  PlannedOperations& operations() { return operations_; }
+  HorovodOps& horovod_ops() { return horovod_ops_; }
 
   // --- any thread ---
   // Those of a process set; nullptr: it has none on this rank.
@@ -59,7 +59,7 @@ class Topo {
                   horovod::common::ProcessSet& process_set);
   // Why a rank has objected to a tensor of the process set with these ranks; empty: none has.
   std::string Objection(const std::vector<int>& ranks, const std::string& name) const {
-    return agenda_.Objection(ranks, name);
+    return round_work_.Objection(ranks, name);
   }
   // All ranks have joined.
   void AllJoined() { plans_.Restart(); }
@@ -72,7 +72,7 @@ class Topo {
   // Connects the ranks. Returns why no tensor can be planned; empty: they can be.
   std::string Connect(PlannedPath::Network& network);
   std::string Failure() const;  // why a path stands still
-  void CheckOthers();           // throws if a round cannot come any more
+  void CheckPeers();            // throws if a round cannot come any more
   bool CanBePlanned(Collective collective) const;
   bool WantsRound() const;
   // Process sets have come, or gone: all ranks have made or removed them in the last round.
@@ -86,13 +86,13 @@ class Topo {
   PlanTable plans_;
   Groups groups_;
   std::unique_ptr<NodeMemory> node_;
-  PlannedOperations operations_;
+  HorovodOps horovod_ops_;
   Rounds rounds_;
-  Agenda agenda_;
-  SetAgenda set_agenda_;                // of all ranks
-  std::unique_ptr<PlannedPath> path_;   // none where nothing can be planned
-  std::unique_ptr<OrderThread> order_;  // on the leader of one of several groups
-  bool said_ = false;                   // why the ranks cannot go on
+  RoundWork round_work_;
+  SetRoundWork set_round_work_;                       // of all ranks
+  std::unique_ptr<PlannedPath> path_;                 // none where nothing can be planned
+  std::unique_ptr<HorovodOpsOrderThread> ops_order_;  // on the leader of one of several groups
+  bool failure_reported_ = false;                     // why the ranks cannot go on
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;

@@ -1,3 +1,4 @@
+// Integer rounding: up to whole quotients and to whole cache lines.
 #pragma once
 
 #include <cstdint>

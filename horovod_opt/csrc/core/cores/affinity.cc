@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
@@ -96,6 +97,17 @@ bool IsAsleep(pid_t tid) {
   const std::size_t name_end = stat.rfind(')');  // the state follows, see proc(5)
   return name_end + 2 < stat.size() && stat[name_end + 2] == 'S';
 }
+
+constexpr std::uint64_t kSlice = 100000;  // ns; the kernel's least
+
+// As in linux/sched/types.h, which older C libraries cannot include beside sched.h.
+struct Attributes {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;
+};
 
 }  // namespace
 
@@ -189,6 +201,15 @@ void PinProcess(pid_t background_tid, const RankCpus& cpus, std::chrono::millise
   }
   Fail(EAGAIN, "threads start and end, or change their masks, faster than they can be pinned to " +
                    Ranges("CPU", cpus.rest));
+}
+
+void AskForShortSlice() {
+  Attributes attributes{};
+  attributes.size = sizeof(attributes);
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = kSlice;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 }  // namespace horovod_opt

@@ -1,9 +1,10 @@
-// What the background thread has done.
+// Statistics counters of the background thread: what it has done.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 
 namespace horovod_opt {
 
@@ -26,7 +27,18 @@ class CycleCounters {
     std::int64_t steps;  // of training, negotiated: step_count.h
   };
 
-  Values Read() const;
+  Values Read() const {
+    using std::chrono::nanoseconds;
+    return {Load(cycles_),
+            Load(cycles_slept_),
+            nanoseconds(Load(sleep_)),
+            nanoseconds(Load(wait_)),
+            Load(polls_),
+            nanoseconds(Load(poll_sleep_)),
+            nanoseconds(Load(data_)),
+            Load(data_bytes_),
+            Load(steps_)};
+  }
 
   // The rest is for the writer.
   void AddCycle() { Add(cycles_, 1); }
@@ -45,11 +57,19 @@ class CycleCounters {
   }
   void SetSteps(std::int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
   // For a new start (elastic training): before the new writer begins and after the old one ended.
-  void Reset();
+  void Reset() {
+    for (Counter* counter : {&cycles_, &cycles_slept_, &sleep_, &wait_, &polls_, &poll_sleep_,
+                             &data_, &data_bytes_, &steps_}) {
+      counter->store(0, std::memory_order_relaxed);
+    }
+  }
 
  private:
   using Counter = std::atomic<std::int64_t>;
 
+  static std::int64_t Load(const Counter& counter) {
+    return counter.load(std::memory_order_relaxed);
+  }
   static void Add(Counter& counter, std::int64_t amount) {
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }

@@ -26,7 +26,7 @@ PathCounters::Values PathCounters::Read() const {
 
 ThreadUsage PathCounters::Usage() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  ThreadUsage usage = ended_;
+  ThreadUsage usage = past_usage_;
   for (const pid_t thread : threads_) usage += ReadThreadUsage(thread);
   return usage;
 }
@@ -38,7 +38,7 @@ void PathCounters::BeginThread() {
 
 void PathCounters::EndThread() {
   std::lock_guard<std::mutex> lock(mutex_);
-  ended_ += ReadOwnThreadUsage();
+  past_usage_ += ReadOwnThreadUsage();
   threads_.erase(std::find(threads_.begin(), threads_.end(), OwnTid()));
 }
 
@@ -57,7 +57,7 @@ void PathCounters::Reset() {
   }
   steady_ = false;
   std::lock_guard<std::mutex> lock(mutex_);
-  ended_ = {};
+  past_usage_ = {};
 }
 
 }  // namespace horovod_opt

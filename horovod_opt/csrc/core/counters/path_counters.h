@@ -1,4 +1,4 @@
-// What the planned path has done, and what its threads have cost.
+// Statistics counters of the planned path: what it has done, and what its threads have cost.
 #pragma once
 
 #include <atomic>
@@ -61,7 +61,7 @@ class PathCounters {
   std::atomic<bool> steady_{false};  // there was an iteration since the last vote
   mutable std::mutex mutex_;         // protects the rest; no thread can end while it is held
   std::vector<pid_t> threads_;
-  ThreadUsage ended_;  // of the threads that have ended
+  ThreadUsage past_usage_;  // of the threads that have ended
 };
 
 }  // namespace horovod_opt

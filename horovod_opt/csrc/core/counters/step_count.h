@@ -1,6 +1,7 @@
-// How many steps were trained, as far as reductions tell.
+// The most frequent name: how many steps were trained, as far as reductions tell.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,9 +18,20 @@ class StepCount {
   static constexpr std::size_t kNames = 1024;
 
   // Returns the count of the most frequent name so far.
-  std::int64_t Add(const std::string& name);
+  std::int64_t Add(const std::string& name) {
+    auto count = counts_.find(name);
+    if (count == counts_.end()) {
+      if (counts_.size() == kNames) return largest_;
+      count = counts_.emplace(name, 0).first;
+    }
+    largest_ = std::max(largest_, ++count->second);
+    return largest_;
+  }
 
-  void Reset();
+  void Reset() {
+    counts_.clear();
+    largest_ = 0;
+  }
 
  private:
   std::unordered_map<std::string, std::int64_t> counts_;

@@ -1,4 +1,4 @@
-// What a thread or the process has cost.
+// getrusage(2) and proc(5): what a thread or the process has cost.
 #pragma once
 
 #include <sys/types.h>

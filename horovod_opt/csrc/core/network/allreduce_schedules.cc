@@ -12,9 +12,9 @@ constexpr int kLongestRing = 16;
 
 // Of members that are no power of two, the first ones form pairs, and one of each pair stands for
 // both.
-class Folded {
+class Fold {
  public:
-  Folded(int members, int self) : self_(self) {
+  Fold(int members, int self) : self_(self) {
     while (2 * power_ <= members) power_ *= 2;
     pairs_ = members - power_;
   }
@@ -52,11 +52,11 @@ class Folded {
 }  // namespace
 
 Schedule RecursiveDoubling(int members, int self) {
-  const Folded folded(members, self);
-  return folded.Around(1, [&](int number, std::vector<Step>& steps) {
-    for (int distance = 1; distance < folded.power(); distance *= 2) {
-      const int other = folded.Member(number ^ distance);
-      steps.push_back({other, {0, 1}, other, {0, 1}, true});
+  const Fold fold(members, self);
+  return fold.Around(1, [&](int number, std::vector<Step>& steps) {
+    for (int distance = 1; distance < fold.power(); distance *= 2) {
+      const int partner = fold.Member(number ^ distance);
+      steps.push_back({partner, {0, 1}, partner, {0, 1}, true});
     }
   });
 }
@@ -69,28 +69,28 @@ Schedule Ring(int members, int self) {
     const int own = (number % members + members) % members;
     return Step::Pieces{own, own + 1};
   };
-  for (int turn = 0; turn < members - 1; ++turn) {
-    schedule.steps.push_back({next, piece(self - turn), before, piece(self - turn - 1), true});
+  for (int step = 0; step < members - 1; ++step) {
+    schedule.steps.push_back({next, piece(self - step), before, piece(self - step - 1), true});
   }
-  for (int turn = 0; turn < members - 1; ++turn) {
-    schedule.steps.push_back({next, piece(self + 1 - turn), before, piece(self - turn), false});
+  for (int step = 0; step < members - 1; ++step) {
+    schedule.steps.push_back({next, piece(self + 1 - step), before, piece(self - step), false});
   }
   return schedule;
 }
 
 Schedule HalvingAndDoubling(int members, int self) {
-  const Folded folded(members, self);
-  return folded.Around(folded.power(), [&](int number, std::vector<Step>& steps) {
-    Step::Pieces own{0, folded.power()};
+  const Fold fold(members, self);
+  return fold.Around(fold.power(), [&](int number, std::vector<Step>& steps) {
+    Step::Pieces own{0, fold.power()};
     std::vector<Step> back;
-    for (int distance = folded.power() / 2; distance > 0; distance /= 2) {
-      const int other = folded.Member(number ^ distance);
+    for (int distance = fold.power() / 2; distance > 0; distance /= 2) {
+      const int partner = fold.Member(number ^ distance);
       const int middle = (own.begin + own.end) / 2;
-      Step::Pieces kept{own.begin, middle}, given{middle, own.end};
-      if (number & distance) std::swap(kept, given);
-      steps.push_back({other, given, other, kept, true});
-      back.push_back({other, kept, other, given, false});
-      own = kept;
+      Step::Pieces own_half{own.begin, middle}, other_half{middle, own.end};
+      if (number & distance) std::swap(own_half, other_half);
+      steps.push_back({partner, other_half, partner, own_half, true});
+      back.push_back({partner, own_half, partner, other_half, false});
+      own = own_half;
     }
     steps.insert(steps.end(), back.rbegin(), back.rend());
   });
@@ -102,16 +102,16 @@ Schedule ScheduleFor(int members, int self, std::int64_t bytes) {
 }
 
 std::vector<int> Neighbours(int members, int self) {
-  std::set<int> others{(self + 1) % members, (self + members - 1) % members};
+  std::set<int> neighbours{(self + 1) % members, (self + members - 1) % members};
   for (std::int64_t bytes : {kLittle, kLittle + 1}) {
     for (const Step& step : ScheduleFor(members, self, bytes).steps) {
-      others.insert(step.to);
-      others.insert(step.from);
+      neighbours.insert(step.to);
+      neighbours.insert(step.from);
     }
   }
-  others.erase(Step::kNobody);
-  others.erase(self);
-  return {others.begin(), others.end()};
+  neighbours.erase(Step::kNobody);
+  neighbours.erase(self);
+  return {neighbours.begin(), neighbours.end()};
 }
 
 }  // namespace horovod_opt

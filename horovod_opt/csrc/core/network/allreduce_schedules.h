@@ -1,5 +1,6 @@
-// In which steps the members of an allreduce, one rank of each group, exchange their data: what is
-// left of the algorithms when the data is taken away.
+// Allreduce schedules (recursive doubling, ring, Rabenseifner's algorithm): in which steps the
+// members, one rank of each group, exchange their data; what is left of the algorithms when the
+// data is taken away.
 //
 // The data is cut into pieces of one size. In a step a member may send some consecutive pieces to
 // one other and receive some from one other; a piece that is received is added to its own or takes
@@ -18,9 +19,9 @@ struct Step {
   };
 
   int to = kNobody;
-  Pieces sent;
+  Pieces outgoing;
   int from = kNobody;
-  Pieces received;
+  Pieces incoming;
   bool adds = false;
 };
 

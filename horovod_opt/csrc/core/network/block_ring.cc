@@ -7,7 +7,7 @@ namespace horovod_opt {
 
 BlockRing::BlockRing(Kind kind, int members, int self, int channels, Memory memory,
                      const std::vector<Block>& blocks, const Arithmetic& arithmetic,
-                     std::function<void()> ended, std::int64_t chunk)
+                     std::function<void()> on_end, std::int64_t chunk)
     : kind_(kind),
       next_((self + 1) % members),
       before_((self + members - 1) % members),
@@ -15,15 +15,15 @@ BlockRing::BlockRing(Kind kind, int members, int self, int channels, Memory memo
       memory_(memory),
       result_(blocks[self]),
       arithmetic_(arithmetic),
-      ended_(std::move(ended)),
+      on_end_(std::move(on_end)),
       chunk_(chunk) {
   // A block to be gathered begins at its member, one to be added up at the member after its own.
   const int first = kind == Kind::kAllgather ? self : before_;
-  const auto block = [&](int turn) { return blocks[(first - turn + members) % members]; };
-  for (int turn = 0; turn < members - 1; ++turn) {
-    Append(sent_, block(turn));
-    if (turn == 0) own_ = sent_.chunks.size();
-    Append(received_, block(turn + 1));
+  const auto block = [&](int step) { return blocks[(first - step + members) % members]; };
+  for (int step = 0; step < members - 1; ++step) {
+    Append(outgoing_, block(step));
+    if (step == 0) own_ = outgoing_.chunks.size();
+    Append(incoming_, block(step + 1));
   }
 }
 
@@ -34,25 +34,25 @@ void BlockRing::Append(Stream& stream, const Block& block) const {
 }
 
 bool BlockRing::Advance(Transport& transport, BufferPool& buffers) {
-  for (bool moved = true; moved;) {
-    moved = Receive(transport, buffers);
-    moved = Send(transport, buffers) || moved;
+  for (bool progress = true; progress;) {
+    progress = Receive(transport, buffers);
+    progress = Send(transport, buffers) || progress;
   }
-  if (!sent_.IsOver() || !received_.IsOver()) return false;
-  ended_();
+  if (!outgoing_.IsOver() || !incoming_.IsOver()) return false;
+  on_end_();
   return true;
 }
 
 bool BlockRing::Receive(Transport& transport, BufferPool& buffers) {
-  Stream& stream = received_;
-  bool moved = false;
+  Stream& stream = incoming_;
+  bool progress = false;
   for (; stream.over < stream.begun; ++stream.over) {
     Place& place = stream.At(stream.over);
     if (!place.operation.done) break;
     if (kind_ == Kind::kReduceScatter) {
       Add(stream.chunks[stream.over], std::exchange(place.buffer, {}), buffers);
     }
-    moved = true;
+    progress = true;
   }
   // Beside those under way another one is received only if there is memory for it.
   const auto has_memory = [&] {
@@ -62,37 +62,37 @@ bool BlockRing::Receive(Transport& transport, BufferPool& buffers) {
     const Block& chunk = stream.chunks[stream.begun];
     Place& place = stream.At(stream.begun);
     if (kind_ == Kind::kReduceScatter) place.buffer = buffers.Take(chunk.bytes);
-    transport.Receive(before_, channels_ + static_cast<int>(stream.begun % kWindow),
-                      kind_ == Kind::kReduceScatter ? place.buffer.data.get()
-                                                    : memory_.result + chunk.begin,
-                      chunk.bytes, place.operation);
-    moved = true;
+    transport.Receive(
+        before_, channels_ + static_cast<int>(stream.begun % kChannels),
+        kind_ == Kind::kReduceScatter ? place.buffer.data.get() : memory_.result + chunk.begin,
+        chunk.bytes, place.operation);
+    progress = true;
   }
-  return moved;
+  return progress;
 }
 
-void BlockRing::Add(const Block& chunk, BufferPool::Buffer received, BufferPool& buffers) {
-  const bool complete = own_ + received_.over >= sent_.chunks.size();
-  char* const to = complete ? memory_.result + (chunk.begin - result_.begin) : received.data.get();
-  const void* const inputs[] = {memory_.contributed + chunk.begin, received.data.get()};
+void BlockRing::Add(const Block& chunk, BufferPool::Buffer incoming, BufferPool& buffers) {
+  const bool complete = own_ + incoming_.over >= outgoing_.chunks.size();
+  char* const to = complete ? memory_.result + (chunk.begin - result_.begin) : incoming.data.get();
+  const void* const inputs[] = {memory_.contributed + chunk.begin, incoming.data.get()};
   arithmetic_.reduce(to, inputs, 2, chunk.bytes / static_cast<std::int64_t>(arithmetic_.element));
   if (complete) {
-    buffers.Return(std::move(received));
+    buffers.Return(std::move(incoming));
   } else {
-    sums_.push_back(std::move(received));
+    sums_.push_back(std::move(incoming));
   }
 }
 
 bool BlockRing::Send(Transport& transport, BufferPool& buffers) {
-  Stream& stream = sent_;
-  bool moved = false;
+  Stream& stream = outgoing_;
+  bool progress = false;
   for (; stream.over < stream.begun; ++stream.over) {
     Place& place = stream.At(stream.over);
     if (!place.operation.done) break;
     buffers.Return(std::exchange(place.buffer, {}));
-    moved = true;
+    progress = true;
   }
-  const auto is_there = [&] { return stream.begun < own_ + received_.over; };
+  const auto is_there = [&] { return stream.begun < own_ + incoming_.over; };
   for (; stream.MayBegin() && is_there(); ++stream.begun) {
     const Block& chunk = stream.chunks[stream.begun];
     Place& place = stream.At(stream.begun);
@@ -103,11 +103,11 @@ bool BlockRing::Send(Transport& transport, BufferPool& buffers) {
       sums_.pop_front();
       from = place.buffer.data.get();
     }
-    transport.Send(next_, channels_ + static_cast<int>(stream.begun % kWindow), from, chunk.bytes,
+    transport.Send(next_, channels_ + static_cast<int>(stream.begun % kChannels), from, chunk.bytes,
                    place.operation);
-    moved = true;
+    progress = true;
   }
-  return moved;
+  return progress;
 }
 
 }  // namespace horovod_opt

@@ -1,5 +1,3 @@
-#include "horovod_opt/csrc/core/network/own_address.h"
-
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -12,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+
 namespace horovod_opt {
 namespace {
 
@@ -23,12 +23,12 @@ struct Address {
   bool leads_away;  // to other machines
 };
 
-bool LeadsAway(const ifaddrs& one) {
-  const std::string name = one.ifa_name;
+bool LeadsAway(const ifaddrs& interface) {
+  const std::string name = interface.ifa_name;
   for (const std::string prefix : kWithin) {
     if (name.compare(0, prefix.size(), prefix) == 0) return false;
   }
-  return (one.ifa_flags & IFF_LOOPBACK) == 0;
+  return (interface.ifa_flags & IFF_LOOPBACK) == 0;
 }
 
 std::vector<Address> Addresses() {
@@ -36,16 +36,16 @@ std::vector<Address> Addresses() {
   if (getifaddrs(&first) != 0)
     throw std::system_error(errno, std::generic_category(), "getifaddrs");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> all(first, freeifaddrs);
-  std::vector<Address> found;
-  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    if ((one->ifa_flags & IFF_UP) == 0) continue;
+  std::vector<Address> addresses;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    if ((entry->ifa_flags & IFF_UP) == 0) continue;
     char text[INET_ADDRSTRLEN];
-    const auto& address = reinterpret_cast<const sockaddr_in&>(*one->ifa_addr).sin_addr;
+    const auto& address = reinterpret_cast<const sockaddr_in&>(*entry->ifa_addr).sin_addr;
     inet_ntop(AF_INET, &address, text, sizeof(text));
-    found.push_back({one->ifa_name, text, LeadsAway(*one)});
+    addresses.push_back({entry->ifa_name, text, LeadsAway(*entry)});
   }
-  return found;
+  return addresses;
 }
 
 }  // namespace
@@ -54,27 +54,27 @@ std::string OwnAddress(const std::string& interfaces) {
   const std::vector<Address> all = Addresses();
   std::istringstream names(interfaces);
   for (std::string name; std::getline(names, name, ',');) {
-    for (const Address& one : all) {
-      if (one.interface == name) return one.address;
+    for (const Address& address : all) {
+      if (address.interface == name) return address.address;
     }
   }
   if (!interfaces.empty()) {
     throw std::runtime_error("there is no address of interface '" + interfaces + "'");
   }
   std::string named;
-  const Address* found = nullptr;
+  const Address* candidate = nullptr;
   int number = 0;
-  for (const Address& one : all) {
-    if (!one.leads_away) continue;
-    named += (named.empty() ? "" : ", ") + one.interface;
-    found = &one;
+  for (const Address& address : all) {
+    if (!address.leads_away) continue;
+    named += (named.empty() ? "" : ", ") + address.interface;
+    candidate = &address;
     ++number;
   }
   if (number == 0) throw std::runtime_error("no network interface leads to other machines");
   if (number > 1) {
     throw std::runtime_error("several network interfaces lead to other machines (" + named + ")");
   }
-  return found->address;
+  return candidate->address;
 }
 
 }  // namespace horovod_opt

@@ -1,4 +1,5 @@
-// The exchanges and rings of one rank that are under way, and the thread that advances them.
+// Progress engine: the nonblocking collectives of one rank that are under way, and the thread that
+// advances them.
 #pragma once
 
 #include <atomic>
@@ -15,25 +16,26 @@
 
 namespace horovod_opt {
 
-class Exchanges {
+class ProgressEngine {
  public:
-  // `began`, `ended`: called by the thread when it begins and when it ends. `memory`: bytes for
-  // messages, beyond what a chunk of each exchange needs. `heard`: called by the thread with what
-  // another member rings with.
-  Exchanges(std::unique_ptr<Transport> transport, std::int64_t memory, std::function<void()> began,
-            std::function<void()> ended,
-            std::function<void(std::uint64_t number)> heard = [](std::uint64_t) {});
-  ~Exchanges();
-  Exchanges(const Exchanges&) = delete;
-  Exchanges& operator=(const Exchanges&) = delete;
+  // `on_begin`, `on_end`: called by the thread when it begins and when it ends. `memory`: bytes for
+  // messages, beyond what a chunk of each allreduce needs. `on_signal`: called by the thread with
+  // what another member signals.
+  ProgressEngine(
+      std::unique_ptr<Transport> transport, std::int64_t memory, std::function<void()> on_begin,
+      std::function<void()> on_end,
+      std::function<void(std::uint64_t number)> on_signal = [](std::uint64_t) {});
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   // Any thread, also from where another one ends. After Close(), or a failure, it will never end.
-  void Begin(std::unique_ptr<Nonblocking> collective);
-  // Rings the neighbours, if the transport can; of several numbers perhaps only the greatest. Any
+  void Begin(std::unique_ptr<NonblockingCollective> collective);
+  // Signals the neighbours, if the transport can; of several numbers perhaps only the greatest. Any
   // thread.
-  bool CanRing() const { return transport_->CanRing(); }
-  void Ring(std::uint64_t number);
-  // Ends the thread; exchanges that have not ended never will.
+  bool CanSignal() const { return transport_->CanSignal(); }
+  void Signal(std::uint64_t number);
+  // Ends the thread; allreduces that have not ended never will.
   void Close();
 
   // Why nothing goes on; empty: it does.
@@ -45,13 +47,13 @@ class Exchanges {
   void Fail(std::string failure);
 
   std::unique_ptr<Transport> transport_;
-  BufferPool buffers_;                              // of the thread
-  std::list<std::unique_ptr<Nonblocking>> under_way_;  // of the thread
-  std::uint64_t rung_ = 0;                          // of the thread
-  std::atomic<std::uint64_t> ring_{0};              // the greatest number
+  BufferPool buffers_;                                           // of the thread
+  std::list<std::unique_ptr<NonblockingCollective>> under_way_;  // of the thread
+  std::uint64_t sent_signal_ = 0;                                // of the thread
+  std::atomic<std::uint64_t> signal_{0};                         // the greatest number
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;  // protects what follows
-  std::vector<std::unique_ptr<Nonblocking>> begun_;
+  std::vector<std::unique_ptr<NonblockingCollective>> new_;
   std::string failure_;
   std::thread thread_;
 };

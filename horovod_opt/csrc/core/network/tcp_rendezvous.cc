@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/system_call.h"
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
 namespace {
@@ -44,14 +44,14 @@ struct SocketAddress {
     addrinfo hints{};
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+    addrinfo* info = nullptr;
+    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &info);
     if (error != 0) {
       throw std::runtime_error("'" + host + "' is no address: " + gai_strerror(error));
     }
-    std::memcpy(&storage, found->ai_addr, found->ai_addrlen);
-    length = found->ai_addrlen;
-    freeaddrinfo(found);
+    std::memcpy(&storage, info->ai_addr, info->ai_addrlen);
+    length = info->ai_addrlen;
+    freeaddrinfo(info);
   }
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
@@ -62,16 +62,16 @@ struct SocketAddress {
 };
 
 Descriptor NewSocket(int family) {
-  Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.number() < 0) Fail("cannot make a TCP socket");
-  return made;
+  Descriptor descriptor(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (descriptor.number() < 0) Fail("cannot make a TCP socket");
+  return descriptor;
 }
 
 // False if `deadline` has passed.
 bool Await(int socket, short events, Clock::time_point deadline) {
-  pollfd one{socket, events, 0};
+  pollfd poll_entry{socket, events, 0};
   for (;;) {
-    const int ready = poll(&one, 1, MillisecondsUntil(deadline));
+    const int ready = poll(&poll_entry, 1, MillisecondsUntil(deadline));
     if (ready > 0) return true;
     if (ready == 0) return false;
     if (errno != EINTR) Fail("poll");

@@ -1,4 +1,4 @@
-// How members that will exchange messages over TCP find and connect to each other.
+// TCP rendezvous: how members that will exchange messages over TCP find and connect to each other.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,13 @@
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
+
+// The address by which other nodes reach this one, where nobody else has found it out
+// (own_address.cc). A numeric IPv4 address. `interfaces`: names of which the first that has one
+// counts, separated by commas, as in MPI's and NCCL's settings; without one, the only interface
+// that is up and leads to other machines (not the loopback, and none that containers or virtual
+// machines of this one are behind). Throws std::runtime_error if there is none or several.
+std::string OwnAddress(const std::string& interfaces);
 
 class TcpRendezvous {
  public:

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/system_call.h"
+#include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
 namespace {
@@ -22,27 +22,27 @@ using system_call::Fail;
 using system_call::MillisecondsUntil;
 
 constexpr int kEvents = 64;
-// Read of one neighbour before another one's turn.
-constexpr std::int64_t kTurn = 4 << 20;
+// Bytes read of one neighbour before another one.
+constexpr std::int64_t kMostAtOnce = 4 << 20;
 
-constexpr std::int64_t kRing = -1;  // in the place of a channel
+constexpr std::int64_t kSignal = -1;  // in the place of a channel
 
 }  // namespace
 
-// Before the data of a message. Of a ring there is nothing else: its number takes the place of the
-// bytes.
+// Before the data of a message. Of a signal there is nothing else: its number takes the place of
+// the bytes.
 struct TcpTransport::Frame {
   std::int64_t channel, bytes;
 
-  std::int64_t DataBytes() const { return channel == kRing ? 0 : bytes; }
+  std::int64_t DataBytes() const { return channel == kSignal ? 0 : bytes; }
 };
 
 struct TcpTransport::Neighbour {
   struct Outgoing {
     Frame frame;
     const char* data;
-    std::int64_t sent;     // bytes, the frame's included
-    Operation* operation;  // nullptr: of a ring
+    std::int64_t position;  // bytes, the frame's included
+    Operation* operation;   // nullptr: of a signal
   };
   struct Incoming {
     char* data;
@@ -50,12 +50,12 @@ struct TcpTransport::Neighbour {
     Operation* operation;
   };
   struct Channel {
-    std::deque<Incoming> wanted;
+    std::deque<Incoming> receives;
     std::deque<std::vector<char>> unexpected;  // whole messages
   };
 
   // Of a message that does not fit as much as does; its size tells.
-  static void Take(const std::vector<char>& message, const Incoming& incoming) {
+  static void Deliver(const std::vector<char>& message, const Incoming& incoming) {
     const auto bytes = static_cast<std::int64_t>(message.size());
     std::copy_n(message.data(), std::min(bytes, incoming.capacity), incoming.data);
     incoming.operation->bytes = bytes;
@@ -64,13 +64,13 @@ struct TcpTransport::Neighbour {
 
   int member;
   Descriptor socket;
-  bool gone = false, writing = false;
+  bool closed = false, wants_to_write = false;
   std::deque<Outgoing> outgoing;
   std::map<std::int64_t, Channel> channels;
   // The message that is being read: into memory that somebody wants it in, or has yet to want.
   Frame frame{};
   std::int64_t read = 0;  // bytes, the frame's included
-  bool wanted = false;
+  bool has_receive = false;
   Incoming incoming{};
   std::vector<char> unexpected;
 };
@@ -110,23 +110,23 @@ void TcpTransport::Send(int to, int channel, const void* data, std::int64_t byte
   Neighbour& neighbour = NeighbourOf(to);
   operation.done = false;
   neighbour.outgoing.push_back({{channel, bytes}, static_cast<const char*>(data), 0, &operation});
-  if (neighbour.gone) Lose(neighbour);
+  if (neighbour.closed) Lose(neighbour);
   if (neighbour.outgoing.size() == 1) Flush(neighbour);
 }
 
 void TcpTransport::Receive(int from, int channel, void* data, std::int64_t capacity,
                            Operation& operation) {
   Neighbour& neighbour = NeighbourOf(from);
-  auto& of_channel = neighbour.channels[channel];
+  auto& queues = neighbour.channels[channel];
   operation.done = false;
   const Neighbour::Incoming incoming{static_cast<char*>(data), capacity, &operation};
-  if (of_channel.unexpected.empty()) {
-    of_channel.wanted.push_back(incoming);
-    if (neighbour.gone) Lose(neighbour);
+  if (queues.unexpected.empty()) {
+    queues.receives.push_back(incoming);
+    if (neighbour.closed) Lose(neighbour);
     return;
   }
-  Neighbour::Take(of_channel.unexpected.front(), incoming);
-  of_channel.unexpected.pop_front();
+  Neighbour::Deliver(queues.unexpected.front(), incoming);
+  queues.unexpected.pop_front();
 }
 
 void TcpTransport::Progress(Clock::time_point deadline) {
@@ -146,30 +146,30 @@ void TcpTransport::Progress(Clock::time_point deadline) {
 }
 
 void TcpTransport::Wake() {
-  const std::uint64_t once = 1;
+  const std::uint64_t increment = 1;
   // It fails only if so many have called it that Progress() returns anyway.
-  if (write(wake_.number(), &once, sizeof(once)) < 0 && errno != EAGAIN) Fail("eventfd");
+  if (write(wake_.number(), &increment, sizeof(increment)) < 0 && errno != EAGAIN) Fail("eventfd");
 }
 
-void TcpTransport::Ring(std::uint64_t number) {
+void TcpTransport::Signal(std::uint64_t number) {
   for (auto& [member, neighbour] : neighbours_) {
-    if (neighbour->gone) continue;
-    const Frame frame{kRing, static_cast<std::int64_t>(number)};
+    if (neighbour->closed) continue;
+    const Frame frame{kSignal, static_cast<std::int64_t>(number)};
     neighbour->outgoing.push_back({frame, nullptr, 0, nullptr});
     if (neighbour->outgoing.size() == 1) Flush(*neighbour);
   }
 }
 
-void TcpTransport::Listen(std::function<void(std::uint64_t number)> heard) {
-  heard_ = std::move(heard);
+void TcpTransport::Listen(std::function<void(std::uint64_t number)> on_signal) {
+  on_signal_ = std::move(on_signal);
 }
 
 void TcpTransport::Flush(Neighbour& neighbour) {
-  while (!neighbour.outgoing.empty() && !neighbour.gone) {
+  while (!neighbour.outgoing.empty() && !neighbour.closed) {
     Neighbour::Outgoing& message = neighbour.outgoing.front();
     const auto frame = static_cast<std::int64_t>(sizeof(Frame));
-    const std::int64_t of_frame = std::min(message.sent, frame);
-    const std::int64_t of_data = message.sent - of_frame;
+    const std::int64_t of_frame = std::min(message.position, frame);
+    const std::int64_t of_data = message.position - of_frame;
     iovec parts[2];
     parts[0].iov_base = reinterpret_cast<char*>(&message.frame) + of_frame;
     parts[0].iov_len = static_cast<std::size_t>(frame - of_frame);
@@ -178,19 +178,19 @@ void TcpTransport::Flush(Neighbour& neighbour) {
     msghdr header{};
     header.msg_iov = parts;
     header.msg_iovlen = 2;
-    const ssize_t sent = sendmsg(neighbour.socket.number(), &header, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) break;
-    if (sent < 0) return Lose(neighbour);
-    message.sent += sent;
-    if (message.sent < frame + message.frame.DataBytes()) continue;
+    const ssize_t length = sendmsg(neighbour.socket.number(), &header, MSG_NOSIGNAL);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) break;
+    if (length < 0) return Lose(neighbour);
+    message.position += length;
+    if (message.position < frame + message.frame.DataBytes()) continue;
     if (message.operation != nullptr) message.operation->done = true;
     neighbour.outgoing.pop_front();
   }
-  if (neighbour.writing == !neighbour.outgoing.empty()) return;
-  neighbour.writing = !neighbour.writing;
+  if (neighbour.wants_to_write == !neighbour.outgoing.empty()) return;
+  neighbour.wants_to_write = !neighbour.wants_to_write;
   epoll_event event{};
-  event.events = EPOLLIN | (neighbour.writing ? EPOLLOUT : 0u);
+  event.events = EPOLLIN | (neighbour.wants_to_write ? EPOLLOUT : 0u);
   event.data.ptr = &neighbour;
   if (epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, neighbour.socket.number(), &event) != 0) {
     Fail("epoll_ctl");
@@ -199,7 +199,7 @@ void TcpTransport::Flush(Neighbour& neighbour) {
 
 void TcpTransport::Read(Neighbour& neighbour) {
   const auto frame = static_cast<std::int64_t>(sizeof(Frame));
-  for (std::int64_t left = kTurn; left > 0 && !neighbour.gone;) {
+  for (std::int64_t budget = kMostAtOnce; budget > 0 && !neighbour.closed;) {
     const bool in_frame = neighbour.read < frame;
     char* const to = in_frame ? reinterpret_cast<char*>(&neighbour.frame) + neighbour.read
                               : neighbour.incoming.data + (neighbour.read - frame);
@@ -211,11 +211,11 @@ void TcpTransport::Read(Neighbour& neighbour) {
     if (length < 0 && errno == EAGAIN) return;
     if (bytes > 0 && length <= 0) return Lose(neighbour);
     neighbour.read += length;
-    left -= length;
+    budget -= length;
     if (neighbour.read < frame) continue;
-    if (neighbour.frame.channel == kRing) {
+    if (neighbour.frame.channel == kSignal) {
       neighbour.read = 0;
-      heard_(static_cast<std::uint64_t>(neighbour.frame.bytes));
+      on_signal_(static_cast<std::uint64_t>(neighbour.frame.bytes));
       continue;
     }
     if (in_frame) BeginMessage(neighbour);
@@ -224,12 +224,12 @@ void TcpTransport::Read(Neighbour& neighbour) {
 }
 
 void TcpTransport::BeginMessage(Neighbour& neighbour) {
-  auto& wanted = neighbour.channels[neighbour.frame.channel].wanted;
+  auto& receives = neighbour.channels[neighbour.frame.channel].receives;
   // One that does not fit is read elsewhere: whoever wants it is told of its size.
-  neighbour.wanted = !wanted.empty() && wanted.front().capacity >= neighbour.frame.bytes;
-  if (neighbour.wanted) {
-    neighbour.incoming = wanted.front();
-    wanted.pop_front();
+  neighbour.has_receive = !receives.empty() && receives.front().capacity >= neighbour.frame.bytes;
+  if (neighbour.has_receive) {
+    neighbour.incoming = receives.front();
+    receives.pop_front();
   } else {
     neighbour.unexpected.resize(static_cast<std::size_t>(neighbour.frame.bytes));
     neighbour.incoming = {neighbour.unexpected.data(), neighbour.frame.bytes, nullptr};
@@ -238,34 +238,35 @@ void TcpTransport::BeginMessage(Neighbour& neighbour) {
 
 void TcpTransport::EndMessage(Neighbour& neighbour) {
   neighbour.read = 0;
-  if (neighbour.wanted) {
+  if (neighbour.has_receive) {
     neighbour.incoming.operation->bytes = neighbour.frame.bytes;
     neighbour.incoming.operation->done = true;
     return;
   }
   auto& channel = neighbour.channels[neighbour.frame.channel];
-  if (channel.wanted.empty()) {
+  if (channel.receives.empty()) {
     channel.unexpected.push_back(std::move(neighbour.unexpected));
   } else {
-    Neighbour::Take(neighbour.unexpected, channel.wanted.front());
-    channel.wanted.pop_front();
+    Neighbour::Deliver(neighbour.unexpected, channel.receives.front());
+    channel.receives.pop_front();
   }
   neighbour.unexpected.clear();
 }
 
 void TcpTransport::Lose(Neighbour& neighbour) {
-  if (!neighbour.gone) {
-    neighbour.gone = true;
+  if (!neighbour.closed) {
+    neighbour.closed = true;
     epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, neighbour.socket.number(), nullptr);
   }
   auto& outgoing = neighbour.outgoing;
   outgoing.erase(std::remove_if(outgoing.begin(), outgoing.end(),
-                                [](const auto& one) { return one.operation == nullptr; }),
+                                [](const auto& message) { return message.operation == nullptr; }),
                  outgoing.end());
-  const bool is_wanted = neighbour.wanted && neighbour.read > 0;
-  const bool any = std::any_of(neighbour.channels.begin(), neighbour.channels.end(),
-                               [](const auto& one) { return !one.second.wanted.empty(); });
-  if (!any && !is_wanted && outgoing.empty()) return;
+  const bool is_awaited = neighbour.has_receive && neighbour.read > 0;
+  const bool any =
+      std::any_of(neighbour.channels.begin(), neighbour.channels.end(),
+                  [](const auto& channel) { return !channel.second.receives.empty(); });
+  if (!any && !is_awaited && outgoing.empty()) return;
   throw std::runtime_error("group " + std::to_string(neighbour.member) +
                            " has closed its connection");
 }

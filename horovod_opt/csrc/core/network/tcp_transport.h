@@ -1,6 +1,6 @@
-// Messages over TCP connections of their own, one to each neighbour. Waits sleep in the kernel, for
-// all neighbours at once; a connection is read whatever it brings, so that no message waits behind
-// another one that nobody has asked for yet.
+// TCP transport, by epoll(7): messages over connections of their own, one to each neighbour. Waits
+// sleep in the kernel, for all neighbours at once; a connection is read whatever it brings, so that
+// no message waits behind another one that nobody has asked for yet.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ class TcpTransport : public Transport {
                Operation& operation) override;
   void Progress(Clock::time_point deadline) override;
   void Wake() override;
-  bool CanRing() const override { return true; }
-  void Ring(std::uint64_t number) override;
-  void Listen(std::function<void(std::uint64_t number)> heard) override;
+  bool CanSignal() const override { return true; }
+  void Signal(std::uint64_t number) override;
+  void Listen(std::function<void(std::uint64_t number)> on_signal) override;
   bool MustStay() const override { return false; }
 
  private:
@@ -47,7 +47,7 @@ class TcpTransport : public Transport {
   void Lose(Neighbour& neighbour);
 
   Descriptor epoll_, wake_;
-  std::function<void(std::uint64_t number)> heard_ = [](std::uint64_t) {};
+  std::function<void(std::uint64_t number)> on_signal_ = [](std::uint64_t) {};
   std::map<int, std::unique_ptr<Neighbour>> neighbours_;
 };
 

@@ -1,5 +1,5 @@
-// Messages between the members of a reduction over groups, one rank of each: what MPI and TCP have
-// in common.
+// Point-to-point messages between the members of a reduction over groups, one rank of each: what
+// MPI and TCP have in common.
 #pragma once
 
 #include <chrono>
@@ -35,11 +35,11 @@ class Transport {
   // Progress() returns; any thread.
   virtual void Wake() = 0;
 
-  // All neighbours can be rung: given a number that none of them has asked for.
-  virtual bool CanRing() const { return false; }
+  // All neighbours can be signalled: given a number that none of them has asked for.
+  virtual bool CanSignal() const { return false; }
   // One that cannot be reached any more is not told, and that is no error.
-  virtual void Ring(std::uint64_t) {}
-  // Called in Progress() with what a neighbour rings with. Before the first message.
+  virtual void Signal(std::uint64_t) {}
+  // Called in Progress() with what a neighbour signals. Before the first message.
   virtual void Listen(std::function<void(std::uint64_t number)>) {}
 
   // Memory of operations that are not done has to stay, and so has this object: what is under way

@@ -1,4 +1,4 @@
-// A tensor that a framework has handed over, and complete buckets of them.
+// Arrivals: tensors that a framework has handed over, and complete buckets of them.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan.h"
-#include "horovod_opt/csrc/core/shared_memory/turn.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 
 namespace horovod_opt {
 
@@ -37,8 +37,17 @@ struct Work {
 };
 
 // For messages: which bucket of which iteration it is, and its tensors.
-std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                     const std::vector<int>& slots);
+inline std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                            const std::vector<int>& slots) {
+  std::string text = "plan " + plan.hash + " (" + plan.name + "), iteration " +
+                     std::to_string(iteration) + ", bucket " + std::to_string(bucket_id) + ": ";
+  const char* separator = "";
+  for (int slot : slots) {
+    text += separator + plan.slots[slot].name;
+    separator = ", ";
+  }
+  return text;
+}
 inline std::string Describe(const Work& work) {
   return Describe(*work.plan, work.bucket_id, work.iteration, work.slots);
 }

@@ -65,7 +65,7 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
   if (--bucket.missing > 0) return kNoBucket;
   bucket.last_arrival = now;
   ++times_last_[slot];
-  ++bucket.completed;
+  ++bucket.completions;
   ++outstanding_;
   return bucket.id;
 }
@@ -73,7 +73,7 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
 BucketFilling::Complete BucketFilling::CompleteBucket(int bucket_id) {
   const Bucket* const bucket = Find(bucket_id).second;
   if (bucket == nullptr) throw std::logic_error("a complete bucket of no plan");
-  return {bucket->iteration, bucket->completed, bucket->slots, bucket->arrivals,
+  return {bucket->iteration, bucket->completions, bucket->slots, bucket->arrivals,
           bucket->taken_back};
 }
 
@@ -89,7 +89,7 @@ Work BucketFilling::Take(int bucket_id) {
     return work;
   }
   if (bucket->missing != 0) throw std::logic_error("the ready queue has an incomplete bucket");
-  work.turn.count = static_cast<std::uint32_t>(bucket->completed);
+  work.turn.count = static_cast<std::uint32_t>(bucket->completions);
   work.slots = bucket->slots;
   work.arrivals = std::move(bucket->arrivals);
   work.last_arrival = bucket->last_arrival;
@@ -97,23 +97,23 @@ Work BucketFilling::Take(int bucket_id) {
   return work;
 }
 
-bool BucketFilling::Finished(int bucket_id) {
+bool BucketFilling::MarkReduced(int bucket_id) {
   --outstanding_;
   Partition* const partition = Find(bucket_id).first;  // none if all ranks have joined meanwhile
   return partition != nullptr && ++partition->done % partition->buckets.size() == 0;
 }
 
-std::vector<std::uint64_t> BucketFilling::Completed() const {
-  std::vector<std::uint64_t> completed;
-  ForEach([&](const Bucket& bucket) { completed.push_back(bucket.completed); });
-  return completed;
+std::vector<std::uint64_t> BucketFilling::Completions() const {
+  std::vector<std::uint64_t> completions;
+  ForEach([&](const Bucket& bucket) { completions.push_back(bucket.completions); });
+  return completions;
 }
 
-std::vector<int> BucketFilling::NotTaken(const std::vector<std::uint64_t>& completed) const {
+std::vector<int> BucketFilling::Untaken(const std::vector<std::uint64_t>& completions) const {
   std::vector<int> bucket_ids;
   std::size_t number = 0;
   ForEach([&](const Bucket& bucket) {
-    const bool is_same = number < completed.size() && bucket.completed == completed[number];
+    const bool is_same = number < completions.size() && bucket.completions == completions[number];
     if (is_same && bucket.missing == 0) bucket_ids.push_back(bucket.id);
     ++number;
   });
@@ -130,47 +130,47 @@ bool BucketFilling::Holds(int bucket_id) const {
 bool BucketFilling::IsComplete(int bucket_id, std::uint64_t count) const {
   bool is_complete = false;
   ForEach([&](const Bucket& bucket) {
-    if (bucket.id == bucket_id) is_complete = bucket.missing == 0 && bucket.completed == count;
+    if (bucket.id == bucket_id) is_complete = bucket.missing == 0 && bucket.completions == count;
   });
   return is_complete;
 }
 
-bool BucketFilling::UnderWay() const {
-  bool begun = outstanding_ > 0;
+bool BucketFilling::IsUnderWay() const {
+  bool under_way = outstanding_ > 0;
   ForEach([&](const Bucket& bucket) {
-    begun = begun || !bucket.Empty() || bucket.owed > bucket.completed;
+    under_way = under_way || !bucket.Empty() || bucket.debt > bucket.completions;
   });
-  return begun;
+  return under_way;
 }
 
-BucketFilling::TakenBack BucketFilling::TakeBack(const std::vector<std::uint64_t>& everywhere,
-                                                 const std::vector<std::uint64_t>& anywhere,
-                                                 const std::vector<std::uint64_t>& in_group) {
-  TakenBack taken;
+BucketFilling::Withdrawal BucketFilling::TakeBack(const std::vector<std::uint64_t>& everywhere,
+                                                  const std::vector<std::uint64_t>& anywhere,
+                                                  const std::vector<std::uint64_t>& in_group) {
+  Withdrawal withdrawal;
   std::size_t number = 0;
   for (Partition& partition : partitions_) {
     for (Bucket& bucket : partition.filling) {
       const std::uint64_t least = everywhere.at(number);
       const std::uint64_t most = anywhere.at(number);
-      const bool ends_in_group = in_group.at(number++) == most && bucket.completed == most;
-      // Of what is complete in the group the exchange with the others has begun, or will.
-      const bool stays = bucket.missing == 0 && (bucket.completed == least || ends_in_group);
+      const bool ends_in_group = in_group.at(number++) == most && bucket.completions == most;
+      // Of what is complete in the group the allreduce with the others has begun, or will.
+      const bool stays = bucket.missing == 0 && (bucket.completions == least || ends_in_group);
       if (!stays) {
-        MoveArrivals(bucket, taken.arrivals);
-        bucket.taken_back = bucket.completed > least;
+        MoveArrivals(bucket, withdrawal.arrivals);
+        bucket.taken_back = bucket.completions > least;
       }
-      if (bucket.completed == most) continue;
-      bucket.owed = most;
-      taken.owed.push_back(bucket.id);
+      if (bucket.completions == most) continue;
+      bucket.debt = most;
+      withdrawal.debts.push_back(bucket.id);
     }
   }
-  return taken;
+  return withdrawal;
 }
 
 bool BucketFilling::Owe(int bucket_id) {
   Bucket& bucket = *Find(bucket_id).second;
   if (!bucket.Empty()) return false;
-  bucket.completed = bucket.owed;
+  bucket.completions = bucket.debt;
   bucket.taken_back = true;
   ++outstanding_;
   return true;
@@ -184,35 +184,36 @@ std::vector<ArrivalPtr> BucketFilling::GiveBack(int bucket_id) {
 }
 
 std::vector<ArrivalPtr> BucketFilling::Close() {
-  std::vector<ArrivalPtr> all;
+  std::vector<ArrivalPtr> arrivals;
   for (Partition& partition : partitions_) {
-    for (Bucket& bucket : partition.filling) MoveArrivals(bucket, all);
+    for (Bucket& bucket : partition.filling) MoveArrivals(bucket, arrivals);
   }
-  return all;
+  return arrivals;
 }
 
-std::vector<BucketFilling::Waiting> BucketFilling::WaitingSince(Clock::time_point since) const {
-  std::vector<Waiting> waiting;
+std::vector<BucketFilling::LateBucket> BucketFilling::LateBuckets(Clock::time_point since) const {
+  std::vector<LateBucket> late;
   ForEach([&](const Bucket& bucket) {
     if (bucket.Empty() || bucket.first_arrival > since) return;
-    Waiting one{bucket.iteration, {}, {}};
+    LateBucket late_bucket{bucket.iteration, {}, {}};
     for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
-      (bucket.filled[position] ? one.here : one.missing).push_back(bucket.slots[position]);
+      (bucket.filled[position] ? late_bucket.here : late_bucket.missing)
+          .push_back(bucket.slots[position]);
     }
-    waiting.push_back(std::move(one));
+    late.push_back(std::move(late_bucket));
   });
-  return waiting;
+  return late;
 }
 
-std::vector<BucketFilling::Held> BucketFilling::AllHeld() const {
-  std::vector<Held> held;
+std::vector<BucketFilling::SlotArrival> BucketFilling::AllArrivals() const {
+  std::vector<SlotArrival> arrivals;
   ForEach([&](const Bucket& bucket) {
     for (std::size_t position = 0; position < bucket.slots.size(); ++position) {
       const ArrivalPtr& arrival = bucket.arrivals[position];
-      if (arrival != nullptr) held.push_back({bucket.slots[position], *arrival});
+      if (arrival != nullptr) arrivals.push_back({bucket.slots[position], *arrival});
     }
   });
-  return held;
+  return arrivals;
 }
 
 BucketFilling::Partition& BucketFilling::PartitionOf(std::uint64_t iteration) {

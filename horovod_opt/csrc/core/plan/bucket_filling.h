@@ -1,4 +1,5 @@
-// The buckets of one plan on one rank, as the tensors of an iteration fill them.
+// Gradient bucketing: the buckets of one plan on one rank, as the tensors of an iteration fill
+// them.
 //
 // Several partitions into buckets may be in use at a time: a newer one applies from its first
 // iteration on, while buckets of an older one still complete. A slot is in at most one bucket at a
@@ -34,7 +35,7 @@ class BucketFilling {
 
   // --- one iteration ---
   // A tensor of this slot is in a bucket.
-  bool Busy(int slot) const { return busy_[slot]; }
+  bool IsBusy(int slot) const { return busy_[slot]; }
   bool AnyBusy() const;
   bool AnyIncomplete() const;  // buckets that are begun
   // Returns the ID of the bucket that is complete now, or kNoBucket.
@@ -52,30 +53,31 @@ class BucketFilling {
   // std::logic_error if there is no such bucket or it is not complete.
   Work Take(int bucket_id);
   // The bucket is reduced. True if all of its iteration are.
-  bool Finished(int bucket_id);
+  bool MarkReduced(int bucket_id);
   // The arrivals of a complete bucket that is not reduced: another group has taken it back.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
 
   // --- for all ranks to compare ---
   // By bucket, those of older partitions first: how often it was complete.
-  std::vector<std::uint64_t> Completed() const;
-  // Complete buckets that are not taken, of which `completed` is what Completed() says: their IDs.
-  std::vector<int> NotTaken(const std::vector<std::uint64_t>& completed) const;
+  std::vector<std::uint64_t> Completions() const;
+  // Complete buckets that are not taken, of which `completions` is what Completed() says: their
+  // IDs.
+  std::vector<int> Untaken(const std::vector<std::uint64_t>& completions) const;
   bool Holds(int bucket_id) const;  // it is not empty
   // It can be taken, and is complete for the `count`-th time.
   bool IsComplete(int bucket_id, std::uint64_t count) const;
   // Something is in a bucket, or complete and not reduced.
-  bool UnderWay() const;
+  bool IsUnderWay() const;
   // Takes back the arrivals of each bucket that is complete neither on every rank nor on all of the
   // group. `everywhere`, `anywhere`: the least and the greatest of all ranks' Completed();
   // `in_group`: the least of the group.
-  struct TakenBack {
+  struct Withdrawal {
     std::vector<ArrivalPtr> arrivals;
-    std::vector<int> owed;  // buckets that other ranks have announced, and this one has to as well
+    std::vector<int> debts;  // buckets that other ranks have announced, and this one has to as well
   };
-  TakenBack TakeBack(const std::vector<std::uint64_t>& everywhere,
-                     const std::vector<std::uint64_t>& anywhere,
-                     const std::vector<std::uint64_t>& in_group);
+  Withdrawal TakeBack(const std::vector<std::uint64_t>& everywhere,
+                      const std::vector<std::uint64_t>& anywhere,
+                      const std::vector<std::uint64_t>& in_group);
   // The bucket is to be announced now, without arrivals. False: it is not yet taken from before.
   bool Owe(int bucket_id);
   // All arrivals, at the end.
@@ -86,17 +88,17 @@ class BucketFilling {
 
   // --- lateness ---
   // A bucket that is begun, and since before `since`: which of its slots are here.
-  struct Waiting {
+  struct LateBucket {
     std::uint64_t iteration;
     std::vector<int> here, missing;
   };
-  std::vector<Waiting> WaitingSince(Clock::time_point since) const;
+  std::vector<LateBucket> LateBuckets(Clock::time_point since) const;
   // What is in a bucket, complete or not, on its way to the sum.
-  struct Held {
+  struct SlotArrival {
     int slot;
     const Arrival& arrival;
   };
-  std::vector<Held> AllHeld() const;
+  std::vector<SlotArrival> AllArrivals() const;
 
  private:
   struct Bucket {
@@ -109,9 +111,9 @@ class BucketFilling {
     int missing = 0;
     std::uint64_t iteration = 0;
     Clock::time_point first_arrival, last_arrival;
-    std::uint64_t completed = 0;  // times that it was announced
-    std::uint64_t owed = 0;       // has to be announced as often
-    bool taken_back = false;      // its arrivals, since it was announced
+    std::uint64_t completions = 0;  // times that it was announced
+    std::uint64_t debt = 0;         // has to be announced as often
+    bool taken_back = false;        // its arrivals, since it was announced
   };
   struct Partition {
     std::uint64_t from_iteration = 0;

@@ -1,13 +1,13 @@
-// Which bucket IDs are free, and which places the buckets have that need one (shared_memory/bucket_places.h).
-// Ranks that ask for the same in the same order get the same.
+// Allocation of bucket IDs, and of places for the buckets that need one
+// (shared_memory/bucket_places.h). Ranks that ask for the same in the same order get the same.
 #pragma once
 
 #include <cstdint>
 #include <set>
 #include <vector>
 
+#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "horovod_opt/csrc/core/shared_memory/place_allocator.h"
-#include "horovod_opt/csrc/core/shared_memory/turn.h"
 
 namespace horovod_opt {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "horovod_opt/csrc/core/base/ranges.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod_opt {
 namespace {
@@ -18,15 +18,15 @@ std::string On(int rank, const std::string& reason) {
 std::vector<int> RanksWithout(const VoteByRank& votes, const TextByRank& rows, PlanState at_least) {
   std::vector<int> missing;
   for (const auto& [rank, row] : rows) {
-    const auto found = votes.find(rank);
-    if (found == votes.end() || found->second.state < at_least) missing.push_back(rank);
+    const auto vote = votes.find(rank);
+    if (vote == votes.end() || vote->second.state < at_least) missing.push_back(rank);
   }
   return missing;
 }
 
 template <class Is>
 bool All(const VoteByRank& votes, const Is& is) {
-  return std::all_of(votes.begin(), votes.end(), [&](const auto& one) { return is(one.second); });
+  return std::all_of(votes.begin(), votes.end(), [&](const auto& vote) { return is(vote.second); });
 }
 
 bool IsQuiet(const Vote& vote) { return !vote.under_way; }
@@ -41,19 +41,20 @@ void Combine(std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& 
 
 void Combine(const VoteByRank& votes, const std::set<int>& group, Decision& decision) {
   for (const auto& [rank, vote] : votes) {
-    if (vote.completed.empty()) continue;  // this rank got the plan after it had ended
-    Combine(decision.everywhere, vote.completed, std::min<std::uint64_t>);
-    Combine(decision.anywhere, vote.completed, std::max<std::uint64_t>);
+    if (vote.completions.empty()) continue;  // this rank got the plan after it had ended
+    Combine(decision.everywhere, vote.completions, std::min<std::uint64_t>);
+    Combine(decision.anywhere, vote.completions, std::max<std::uint64_t>);
     if (group.empty() || group.count(rank) > 0)
-      Combine(decision.in_group, vote.completed, std::min<std::uint64_t>);
+      Combine(decision.in_group, vote.completions, std::min<std::uint64_t>);
   }
 }
 
 // All of it has arrived equally often on every rank, and nothing is under way.
 bool MayRest(const VoteByRank& votes) {
   const Vote& first = votes.begin()->second;
-  return All(votes, [&](const Vote& one) {
-    return one.state == PlanState::kActive && one.whole && IsQuiet(one) && one.begun == first.begun;
+  return All(votes, [&](const Vote& vote) {
+    return vote.state == PlanState::kActive && vote.whole && IsQuiet(vote) &&
+           vote.last_iteration == first.last_iteration;
   });
 }
 
@@ -86,14 +87,14 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& vote
   return by_slot;
 }
 
-Decision DecideOne(const std::string& hash, const VoteByRank& votes, const TextByRank& rows,
-                   const std::set<int>& group) {
+Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const TextByRank& rows,
+                    const std::set<int>& group) {
   Decision decision;
   decision.hash = hash;
   for (const auto& [rank, vote] : votes) {
-    decision.from_iteration = std::max(decision.from_iteration, vote.begun + 1);
+    decision.from_iteration = std::max(decision.from_iteration, vote.last_iteration + 1);
   }
-  if (All(votes, [](const Vote& one) { return !one.bound && IsQuiet(one); })) {
+  if (All(votes, [](const Vote& vote) { return !vote.bound && IsQuiet(vote); })) {
     decision.kind = Decision::kForget;
     return decision;
   }
@@ -112,13 +113,13 @@ Decision DecideOne(const std::string& hash, const VoteByRank& votes, const TextB
       return decision;
     }
   }
-  if (!All(votes, [](const Vote& one) { return one.state < PlanState::kEnded; })) {
+  if (!All(votes, [](const Vote& vote) { return vote.state < PlanState::kEnded; })) {
     if (All(votes, IsQuiet)) decision.kind = Decision::kFree;
     return decision;
   }
   const auto not_ready = RanksWithout(votes, rows, PlanState::kReady);
   if (!not_ready.empty()) {
-    if (All(votes, [](const Vote& one) { return one.state != PlanState::kResting; })) {
+    if (All(votes, [](const Vote& vote) { return vote.state != PlanState::kResting; })) {
       decision.reason = "its warm-up is not over on " + Ranges("rank", not_ready);
     }
     return decision;
@@ -149,8 +150,8 @@ Decision DecideOne(const std::string& hash, const VoteByRank& votes, const TextB
 std::map<std::string, VoteByRank> VotesByPlan(const TextByRank& rows) {
   std::map<std::string, VoteByRank> plans;
   for (const auto& [row, ranks] : Distinct(rows)) {
-    for (const Vote& one : FromRow(row)) {
-      for (int rank : ranks) plans[one.hash].emplace(rank, one);
+    for (const Vote& vote : FromRow(row)) {
+      for (int rank : ranks) plans[vote.hash].emplace(rank, vote);
     }
   }
   return plans;
@@ -174,15 +175,15 @@ void Read(std::istream& row, std::vector<Number>& numbers) {
 
 std::string ToRow(const std::vector<Vote>& votes) {
   std::ostringstream row;
-  for (const Vote& one : votes) {
-    std::string reason = one.reason;
+  for (const Vote& vote : votes) {
+    std::string reason = vote.reason;
     std::replace(reason.begin(), reason.end(), '\n', ' ');
-    row << one.hash << ' ' << static_cast<int>(one.state) << ' ' << one.begun << ' ' << one.bound
-        << ' ' << one.under_way << ' ' << one.whole << ' ' << one.idle_ms;
-    Write(row, one.times);
-    Write(row, one.devices);
-    Write(row, one.completed);
-    Write(row, one.left_out);
+    row << vote.hash << ' ' << static_cast<int>(vote.state) << ' ' << vote.last_iteration << ' '
+        << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.idle_ms;
+    Write(row, vote.times);
+    Write(row, vote.devices);
+    Write(row, vote.completions);
+    Write(row, vote.left_out);
     row << ' ' << reason << '\n';
   }
   return row.str();
@@ -193,29 +194,29 @@ std::vector<Vote> FromRow(const std::string& row) {
   std::istringstream lines(row);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
-    Vote one;
+    Vote vote;
     int state = 0;
-    fields >> one.hash >> state >> one.begun >> one.bound >> one.under_way >> one.whole >>
-        one.idle_ms;
-    one.state = static_cast<PlanState>(state);
-    Read(fields, one.times);
-    Read(fields, one.devices);
-    Read(fields, one.completed);
-    Read(fields, one.left_out);
+    fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
+        vote.whole >> vote.idle_ms;
+    vote.state = static_cast<PlanState>(state);
+    Read(fields, vote.times);
+    Read(fields, vote.devices);
+    Read(fields, vote.completions);
+    Read(fields, vote.left_out);
     fields.get();
-    std::getline(fields, one.reason);
-    votes.push_back(one);
+    std::getline(fields, vote.reason);
+    votes.push_back(vote);
   }
   return votes;
 }
 
-std::map<std::string, std::vector<std::uint64_t>> CompletedEverywhere(const TextByRank& rows) {
+std::map<std::string, std::vector<std::uint64_t>> CompletionsEverywhere(const TextByRank& rows) {
   std::map<std::string, std::vector<std::uint64_t>> everywhere;
   for (const auto& [hash, votes] : VotesByPlan(rows)) {
     if (votes.size() < rows.size()) continue;
     auto& completed = everywhere[hash];
     for (const auto& [rank, vote] : votes) {
-      Combine(completed, vote.completed, std::min<std::uint64_t>);
+      Combine(completed, vote.completions, std::min<std::uint64_t>);
     }
   }
   return everywhere;
@@ -224,7 +225,7 @@ std::map<std::string, std::vector<std::uint64_t>> CompletedEverywhere(const Text
 std::vector<Decision> Decide(const TextByRank& rows, const std::set<int>& group) {
   std::vector<Decision> decisions;
   for (const auto& [hash, votes] : VotesByPlan(rows)) {
-    decisions.push_back(DecideOne(hash, votes, rows, group));
+    decisions.push_back(DecidePlan(hash, votes, rows, group));
   }
   return decisions;
 }

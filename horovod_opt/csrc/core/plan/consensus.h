@@ -1,13 +1,13 @@
-// How all ranks decide together when a plan becomes active and when it ends.
+// Consensus by a vote: how all ranks decide together when a plan becomes active and when it ends.
 //
 // In a round of negotiation in which any rank asks for it, the ranks vote: every rank defers its
 // arrivals and gathers the votes of all, one row for each rank with its vote on each plan. All
 // derive the same decisions from the same rows, so that nobody has to announce them.
 //
 // Invariants:
-// 1. Arrivals stay deferred from the vote until the decision is applied, so `begun` is still true
-//    then. (Otherwise a rank could negotiate a tensor of iteration n which others expect on the
-//    planned path.)
+// 1. Arrivals stay deferred from the vote until the decision is applied, so `last_iteration` is
+//    still true then. (Otherwise a rank could negotiate a tensor of iteration n which others expect
+//    on the planned path.)
 // 2. A switch takes effect in the iteration after the last one that any rank has begun: no
 //    iteration is ever split between the paths.
 // 3. A plan becomes active only if every rank has it, its warm-up iterations went as planned on
@@ -16,7 +16,7 @@
 //    any rank leaves out belongs to the plan of none (plan_run.h, invariant 7). A
 //    rank that has joined votes for no plan: it would never send its tensors.
 // 4. A plan that ends splits no bucket either: what is complete on every rank is reduced, and
-//    everything else that has arrived is negotiated, on every rank. `completed` tells them apart.
+//    everything else that has arrived is negotiated, on every rank. `completions` tells them apart.
 //    (What is complete in one group only may be on its way to the others: plan_run.h, invariant 6.)
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
 //    is under way on any rank.
@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
@@ -49,19 +49,19 @@ enum class PlanState {
 struct Vote {
   std::string hash;
   PlanState state = PlanState::kCaptured;
-  std::uint64_t begun = 0;  // iterations begun on this rank
-  std::string reason;       // of kEnding and kFailed
+  std::uint64_t last_iteration = 0;  // the last that has begun on this rank
+  std::string reason;                // of kEnding and kFailed
   // Mean arrival in us after the start of an iteration, by slot; empty: no rebuild of buckets.
   std::vector<std::int64_t> times;
   // Of this rank's tensors, by slot; empty: all are in main memory.
   Devices devices;
   // By bucket, those of older partitions first (bucket_filling.h): how often it was complete here.
-  std::vector<std::uint64_t> completed;
+  std::vector<std::uint64_t> completions;
   std::vector<int> left_out;  // slots that this rank leaves out
-  bool bound = true;         // this rank still has a graph with its keys
-  bool under_way = false;    // a tensor has arrived and is not reduced
-  bool whole = true;         // all slots have arrived equally often
-  std::int64_t idle_ms = 0;  // since a tensor has arrived; of rank 0 alone
+  bool bound = true;          // this rank still has a graph with its keys
+  bool under_way = false;     // a tensor has arrived and is not reduced
+  bool whole = true;          // all slots have arrived equally often
+  std::int64_t idle_ms = 0;   // since a tensor has arrived; of rank 0 alone
 };
 
 // What all ranks do about one plan.
@@ -100,7 +100,7 @@ std::vector<Vote> FromRow(const std::string& row);
 
 // How often each bucket of each plan, by hash, was complete on every rank; only of plans that all
 // ranks have.
-std::map<std::string, std::vector<std::uint64_t>> CompletedEverywhere(const TextByRank& rows);
+std::map<std::string, std::vector<std::uint64_t>> CompletionsEverywhere(const TextByRank& rows);
 
 // One decision a plan, ordered by hash; `rows` by rank, of all ranks that it concerns. `group`: the
 // ranks that this one shares memory with, empty: all; only `in_group` differs from group to group.

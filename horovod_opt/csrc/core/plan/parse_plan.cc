@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/parse_plan.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 #include <set>
 #include <sstream>

@@ -73,4 +73,33 @@ Buckets Without(const Buckets& buckets, const std::set<int>& slots);
 // In what an arriving tensor with `bytes` and `reduction` differs from its slot; empty: in nothing.
 std::string Difference(const Slot& slot, std::int64_t bytes, const Reduction& reduction);
 
+// What the first iteration tells of a plan's tensors and the graph does not: shape and device.
+class FirstShapes {
+ public:
+  explicit FirstShapes(std::size_t slots) : first_(slots) {}
+
+  // The tensor of `slot` has this shape. Returns in what it differs from the first; empty: in
+  // nothing.
+  std::string Compare(int slot, const std::vector<std::int64_t>& shape);
+
+ private:
+  struct First {
+    bool is_known = false;
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<First> first_;
+};
+
+// Of `plan`, by slot, on this rank; empty: all are in main memory.
+Devices DevicesOf(const Plan& plan);
+
+// Which tensors stand in the way of a bucket because they are on different devices; empty: none.
+std::string MixedDevices(const Plan& plan, const Buckets& buckets);
+
+// The text in which Python hands over a plan (parse_plan.cc).
+// From tab-separated lines: "plan hash threshold process_set name", then for each slot "slot key
+// bytes dtype reduce_op prescale postscale after name" (after: numbers with commas, or -), then for
+// each bucket "bucket numbers". Throws std::invalid_argument that names the line.
+Plan ParsePlan(const std::string& text);
+
 }  // namespace horovod_opt

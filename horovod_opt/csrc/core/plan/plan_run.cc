@@ -10,20 +10,20 @@ PlanRun::PlanRun(Plan plan)
     : plan_(std::move(plan)),
       arrivals_(plan_.slots.size(), 0),
       unseen_(static_cast<int>(plan_.slots.size())),
-      learned_(plan_.slots.size()),
+      shapes_(plan_.slots.size()),
       filling_(plan_.slots.size()),
       times_(plan_.slots.size()) {}
 
 std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& shape) {
   if (arrivals_[slot] == 0) plan_.slots[slot].reduction.device = device;
-  return learned_.See(slot, shape);
+  return shapes_.Compare(slot, shape);
 }
 
-PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
-                                 Clock::time_point now) {
-  Arrived result;
+PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
+                                       Clock::time_point now) {
+  ArrivalResult result;
   const std::uint64_t iteration = arrivals_[slot] + 1;
-  if (filling_.Busy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
+  if (filling_.IsBusy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
     result.route = Route::kOverlaps;
     return result;
   }
@@ -34,14 +34,14 @@ PlanRun::Arrived PlanRun::Arrive(int slot, const std::string& difference, Arriva
     result.news = true;
   }
   if (state_ == PlanState::kCaptured) result.news = WarmUp(slot, iteration, difference);
-  if (state_ == PlanState::kReady && iteration == kPatientIterations && begun_ < iteration)
+  if (state_ == PlanState::kReady && iteration == kPatientIterations && last_iteration_ < iteration)
     result.news = true;
   if (state_ == PlanState::kResting) {
     state_ = PlanState::kReady;
     result.news = true;
   }
   if (deferring_) {
-    waiting_.push_back({slot, iteration, difference, std::move(arrival)});
+    deferrals_.push_back({slot, iteration, difference, std::move(arrival)});
     result.route = Route::kDeferred;
     return result;
   }
@@ -89,7 +89,7 @@ bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& diffe
 }
 
 void PlanRun::Begin(int slot, std::uint64_t iteration) {
-  if (left_out_.count(slot) == 0) begun_ = std::max(begun_, iteration);
+  if (left_out_.count(slot) == 0) last_iteration_ = std::max(last_iteration_, iteration);
 }
 
 void PlanRun::BecomeReady() {
@@ -120,9 +120,9 @@ Work PlanRun::Take(int bucket_id, std::vector<int>& bucket_ids) {
   return work;
 }
 
-PlanRun::Progress PlanRun::Finished(const Work& work) {
+PlanRun::Progress PlanRun::MarkReduced(const Work& work) {
   Progress progress;
-  progress.iteration_over = filling_.Finished(work.bucket_id);
+  progress.iteration_over = filling_.MarkReduced(work.bucket_id);
   iterations_done_ += progress.iteration_over;
   if (!rebuild_asked_ && iterations_done_ >= kTimedIterations) {
     rebuild_asked_ = true;
@@ -146,7 +146,7 @@ std::vector<int> PlanRun::SupplyZeros() {
   const int slots = static_cast<int>(arrivals_.size());
   for (int slot = 0; zeros_ && slot < slots; ++slot) {
     const std::uint64_t iteration = std::max(arrivals_[slot] + 1, planned_from_);
-    if (filling_.Busy(slot) || !IsPlanned(slot, iteration)) continue;
+    if (filling_.IsBusy(slot) || !IsPlanned(slot, iteration)) continue;
     arrivals_[slot] = iteration;
     const int bucket_id = Put(slot, iteration, nullptr, Clock::now());
     if (bucket_id != kNoBucket) bucket_ids.push_back(bucket_id);
@@ -167,11 +167,11 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   Vote vote;
   vote.hash = plan_.hash;
   vote.state = state_;
-  vote.begun = begun_;
+  vote.last_iteration = last_iteration_;
   vote.reason = reason_;
-  vote.devices = LearnedDevices(plan_);
-  vote.completed = filling_.Completed();
-  vote.under_way = filling_.UnderWay() || !waiting_.empty();
+  vote.devices = DevicesOf(plan_);
+  vote.completions = filling_.Completions();
+  vote.under_way = filling_.IsUnderWay() || !deferrals_.empty();
   vote.whole = IsWhole();
   for (const auto& [slot, reason] : leaves_out_) vote.left_out.push_back(slot);
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
@@ -185,9 +185,9 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   return vote;
 }
 
-PlanRun::Released PlanRun::Apply(const Decision& decision, const std::vector<int>& bucket_ids,
-                                 Buckets buckets) {
-  Released released;
+PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>& bucket_ids,
+                                Buckets buckets) {
+  Effects effects;
   switch (decision.kind) {
     case Decision::kWait:
       if (state_ < PlanState::kActive && state_ != PlanState::kResting) reason_ = decision.reason;
@@ -211,24 +211,24 @@ PlanRun::Released PlanRun::Apply(const Decision& decision, const std::vector<int
       }
       planned_from_ = planned_until_ = kNever;
       rested_ = Buckets(this->buckets());
-      released.freed = filling_.Free();
+      effects.free_ids = filling_.Free();
       break;
     case Decision::kEnd:
       if (state_ != PlanState::kEnded) reason_ = decision.reason;
       state_ = PlanState::kEnded;
       planned_from_ = planned_until_ = kNever;
       zeros_ = false;
-      TakeBack(decision, released);
+      TakeBack(decision, effects);
       break;
     case Decision::kFree:
-      released.freed = filling_.Free();
+      effects.free_ids = filling_.Free();
       break;
     case Decision::kForget:
-      Forget(released);
+      Forget(effects);
       break;
   }
-  Release(released);
-  return released;
+  Release(effects);
+  return effects;
 }
 
 void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_ids,
@@ -248,56 +248,57 @@ void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_id
   if (filling_.empty()) filling_.Add(0, bucket_ids, std::move(buckets));
 }
 
-void PlanRun::TakeBack(const Decision& decision, Released& released) {
-  auto taken = filling_.TakeBack(decision.everywhere, decision.anywhere, decision.in_group);
-  released.negotiated = std::move(taken.arrivals);
-  released.owed = std::move(taken.owed);
-  released.news = !released.owed.empty();
+void PlanRun::TakeBack(const Decision& decision, Effects& effects) {
+  auto withdrawal = filling_.TakeBack(decision.everywhere, decision.anywhere, decision.in_group);
+  effects.to_negotiate = std::move(withdrawal.arrivals);
+  effects.debts = std::move(withdrawal.debts);
+  effects.news = !effects.debts.empty();
 }
 
 // Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
 // the first that counts.
-void PlanRun::Forget(Released& released) {
-  released.freed = filling_.Free();
-  std::vector<DeferredArrival> waiting = std::move(waiting_);
+void PlanRun::Forget(Effects& effects) {
+  effects.free_ids = filling_.Free();
+  std::vector<DeferredArrival> deferrals = std::move(deferrals_);
   *this = PlanRun(std::move(plan_));
-  for (DeferredArrival& one : waiting) {
-    See(one.slot, plan_.slots[one.slot].reduction.device, one.arrival->shape);
-    Arrive(one.slot, one.difference, one.arrival, Clock::now());
-    released.negotiated.push_back(std::move(one.arrival));
+  for (DeferredArrival& deferral : deferrals) {
+    See(deferral.slot, plan_.slots[deferral.slot].reduction.device, deferral.arrival->shape);
+    Arrive(deferral.slot, deferral.difference, deferral.arrival, Clock::now());
+    effects.to_negotiate.push_back(std::move(deferral.arrival));
   }
 }
 
 // Lets the deferred arrivals go, unless the plan has to end first.
-void PlanRun::Release(Released& released) {
-  for (const DeferredArrival& one : waiting_) {
-    if (one.difference.empty() || !IsPlanned(one.slot, one.iteration)) continue;
-    Differs(one.slot, one.difference);
-    released.news = true;
+void PlanRun::Release(Effects& effects) {
+  for (const DeferredArrival& deferral : deferrals_) {
+    if (deferral.difference.empty() || !IsPlanned(deferral.slot, deferral.iteration)) continue;
+    Differs(deferral.slot, deferral.difference);
+    effects.news = true;
     break;
   }
   deferring_ = state_ == PlanState::kEnding;
   if (deferring_) return;
-  for (DeferredArrival& one : waiting_) {
-    Begin(one.slot, one.iteration);
-    if (!IsPlanned(one.slot, one.iteration)) {
-      released.negotiated.push_back(std::move(one.arrival));
-    } else if (filling_.Busy(one.slot)) {
-      --arrivals_[one.slot];
-      released.overlapping.push_back(std::move(one.arrival));
+  for (DeferredArrival& deferral : deferrals_) {
+    Begin(deferral.slot, deferral.iteration);
+    if (!IsPlanned(deferral.slot, deferral.iteration)) {
+      effects.to_negotiate.push_back(std::move(deferral.arrival));
+    } else if (filling_.IsBusy(deferral.slot)) {
+      --arrivals_[deferral.slot];
+      effects.to_refuse.push_back(std::move(deferral.arrival));
     } else {
-      const int bucket_id = Put(one.slot, one.iteration, std::move(one.arrival), Clock::now());
-      if (bucket_id != kNoBucket) released.bucket_ids.push_back(bucket_id);
+      const int bucket_id =
+          Put(deferral.slot, deferral.iteration, std::move(deferral.arrival), Clock::now());
+      if (bucket_id != kNoBucket) effects.bucket_ids.push_back(bucket_id);
     }
   }
-  waiting_.clear();
+  deferrals_.clear();
 }
 
 void PlanRun::Restart() {
   // Buckets that are complete may still be on their way to other nodes.
   const bool under_way = filling_.AnyIncomplete() || (filling_.AnyBusy() && !IsWhole());
   std::fill(arrivals_.begin(), arrivals_.end(), 0);
-  begun_ = 0;
+  last_iteration_ = 0;
   times_.Restart();
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
@@ -336,10 +337,10 @@ std::string PlanRun::reason() const {
 }
 
 std::vector<ArrivalPtr> PlanRun::Close() {
-  std::vector<ArrivalPtr> all = filling_.Close();
-  for (DeferredArrival& one : waiting_) all.push_back(std::move(one.arrival));
-  waiting_.clear();
-  return all;
+  std::vector<ArrivalPtr> arrivals = filling_.Close();
+  for (DeferredArrival& deferral : deferrals_) arrivals.push_back(std::move(deferral.arrival));
+  deferrals_.clear();
+  return arrivals;
 }
 
 }  // namespace horovod_opt

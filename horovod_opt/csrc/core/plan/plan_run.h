@@ -1,4 +1,5 @@
-// One plan on one rank: which iteration an arriving tensor belongs to, and which path it takes.
+// State machine of one plan on one rank: which iteration an arriving tensor belongs to, and which
+// path it takes.
 //
 // Invariants (each with a test that fails without it):
 // 1. The n-th arrival of a slot belongs to iteration n, in whichever path. Planned arrivals of the
@@ -28,12 +29,11 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/arrival.h"
-#include "horovod_opt/csrc/core/plan/arrival_times.h"
 #include "horovod_opt/csrc/core/plan/bucket_filling.h"
 #include "horovod_opt/csrc/core/plan/consensus.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
-#include "horovod_opt/csrc/core/plan/learned_tensors.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
+#include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
 namespace horovod_opt {
 
@@ -58,7 +58,7 @@ class PlanRun {
 
   explicit PlanRun(Plan plan);
 
-  struct Arrived {
+  struct ArrivalResult {
     Route route = Route::kNegotiated;
     int bucket_id = kNoBucket;  // of the bucket that is complete now
     bool news = false;          // there is something to vote on
@@ -71,8 +71,8 @@ class PlanRun {
   bool LeaveOut(int slot, const std::string& reason);
   // Takes `arrival` if the route is kPlanned or kDeferred. `difference`: see plan.h. A tensor that
   // is not the planned one ends a plan that is active.
-  Arrived Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
-                 Clock::time_point now);
+  ArrivalResult Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
+                       Clock::time_point now);
 
   // A complete bucket that is announced next, or was; without the place of its turn.
   CompleteBucket CompleteBucketOf(int bucket_id);
@@ -83,7 +83,7 @@ class PlanRun {
     bool news = false;  // there is something to vote on: arrival times are known now
   };
   // The bucket is reduced.
-  Progress Finished(const Work& work);
+  Progress MarkReduced(const Work& work);
   // It is not: see BucketFilling.
   std::vector<ArrivalPtr> GiveBack(int bucket_id) { return filling_.GiveBack(bucket_id); }
   bool Owe(int bucket_id) { return filling_.Owe(bucket_id); }
@@ -93,18 +93,18 @@ class PlanRun {
 
   // --- votes ---
   Vote CastVote(bool joined, bool times, Clock::time_point now);
-  struct Released {
-    std::vector<ArrivalPtr> negotiated;
-    std::vector<ArrivalPtr> overlapping;  // refused, see Route::kOverlaps
+  struct Effects {
+    std::vector<ArrivalPtr> to_negotiate;
+    std::vector<ArrivalPtr> to_refuse;  // refused, see Route::kOverlaps
     std::vector<int> bucket_ids;
-    std::vector<int> owed;   // to be announced in the next vote, invariant 6
-    std::vector<int> freed;  // not used by this plan any more
-    bool news = false;       // the ranks have to vote again
+    std::vector<int> debts;     // to be announced in the next vote, invariant 6
+    std::vector<int> free_ids;  // not used by this plan any more
+    bool news = false;          // the ranks have to vote again
   };
   // Applies the decision and lets the deferred arrivals go. If the plan has had to end since
   // CastVote(), they stay deferred until the next vote. `buckets`, with their IDs: for kRebuild,
   // and for kCommit of a plan that has none.
-  Released Apply(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
+  Effects Apply(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
   // This rank has joined: puts zeros into the planned iterations that others have begun, once it is
   // decided which iteration is the last. Returns the IDs of the buckets that they complete.
   std::vector<int> SupplyZeros();
@@ -126,13 +126,13 @@ class PlanRun {
   // Slots that are in no bucket, on any rank.
   const std::set<int>& left_out() const { return left_out_; }
   // It has bucket IDs: it was decided on every rank that the plan becomes active.
-  bool Committed() const { return !filling_.empty(); }
+  bool IsCommitted() const { return !filling_.empty(); }
 
   // For reports.
   const BucketFilling& filling() const { return filling_; }
   // Why it is not active, or not as a whole.
   std::string reason() const;
-  std::uint64_t begun() const { return begun_; }
+  std::uint64_t last_iteration() const { return last_iteration_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
 
  private:
@@ -160,9 +160,9 @@ class PlanRun {
   void Differs(int slot, const std::string& difference);
   // Returns the ID of the bucket that is complete now, or kNoBucket.
   int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
-  void TakeBack(const Decision& decision, Released& released);
-  void Forget(Released& released);
-  void Release(Released& released);
+  void TakeBack(const Decision& decision, Effects& effects);
+  void Forget(Effects& effects);
+  void Release(Effects& effects);
 
   Plan plan_;
   PlanState state_ = PlanState::kCaptured;
@@ -171,13 +171,13 @@ class PlanRun {
   int unseen_;  // slots that have not arrived in all warm-up iterations, and are not left out
   std::map<int, std::string> leaves_out_;  // slots that this rank leaves out, and why
   std::set<int> left_out_;                 // that any rank does, as all have decided
-  std::uint64_t begun_ = 0;
+  std::uint64_t last_iteration_ = 0;
   std::uint64_t planned_from_ = kNever, planned_until_ = kNever;
   bool deferring_ = false, zeros_ = false;
-  std::vector<DeferredArrival> waiting_;
+  std::vector<DeferredArrival> deferrals_;
   Clock::time_point last_arrival_;
 
-  LearnedTensors learned_;
+  FirstShapes shapes_;
   BucketFilling filling_;
   Buckets rested_;  // before the plan gave its bucket IDs back
   std::uint64_t iterations_done_ = 0;

@@ -7,7 +7,7 @@ namespace horovod_opt {
 namespace {
 
 // The last graphs that are gone keep their keys.
-constexpr std::size_t kRemoved = 64;
+constexpr std::size_t kOldGraphs = 64;
 
 }  // namespace
 
@@ -19,16 +19,16 @@ PlanTable::PlanTable(int capacity, std::function<void(const CompleteBucket&)> re
       ids_(capacity),
       performed_(capacity) {}
 
-void PlanTable::UseDirectPath(DirectPath& direct, std::int64_t memory) {
+void PlanTable::UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t memory) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  direct_ = &direct;
+  small_buckets_ = &small_buckets;
   ids_.UseMemory(memory);
 }
 
 void PlanTable::Add(Plan plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  const auto found = plans_.find(plan.hash);
-  if (found != plans_.end()) return Bind(*found->second, plan);
+  const auto known = plans_.find(plan.hash);
+  if (known != plans_.end()) return Bind(*known->second, plan);
   Entry& entry = *plans_.emplace(plan.hash, std::make_unique<Entry>(plan)).first->second;
   if (!disabled_.empty()) entry.run.Fail(disabled_);
   Bind(entry, plan);
@@ -38,11 +38,11 @@ void PlanTable::Bind(Entry& entry, const Plan& plan) {
   ++entry.graphs;
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
     const Binding own{&entry, static_cast<int>(slot)};
-    Entry& other = *bindings_.emplace(plan.slots[slot].key, own).first->second.entry;
-    if (&other == &entry) continue;
+    Entry& owner = *bindings_.emplace(plan.slots[slot].key, own).first->second.entry;
+    if (&owner == &entry) continue;
     const std::string reason = "'" + plan.slots[slot].name + "' also belongs to plan ";
-    End(other, reason + plan.hash);
-    End(entry, reason + other.run.plan().hash);
+    End(owner, reason + plan.hash);
+    End(entry, reason + owner.run.plan().hash);
   }
 }
 
@@ -54,16 +54,16 @@ void PlanTable::End(Entry& entry, const std::string& reason) {
 
 void PlanTable::Remove(const Plan& plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  const auto found = plans_.find(plan.hash);
-  if (found == plans_.end()) return;
-  Entry* const entry = found->second.get();
+  const auto known = plans_.find(plan.hash);
+  if (known == plans_.end()) return;
+  Entry* const entry = known->second.get();
   --entry->graphs;
   std::vector<std::int64_t> keys;
   for (const Slot& slot : plan.slots) keys.push_back(slot.key);
-  removed_.emplace_back(entry, std::move(keys));
-  if (removed_.size() <= kRemoved) return;
-  Unbind(removed_.front().first, removed_.front().second);
-  removed_.pop_front();
+  old_graphs_.emplace_back(entry, std::move(keys));
+  if (old_graphs_.size() <= kOldGraphs) return;
+  Unbind(old_graphs_.front().first, old_graphs_.front().second);
+  old_graphs_.pop_front();
   if (entry->graphs == 0) WantVote();
 }
 
@@ -79,13 +79,13 @@ bool PlanTable::Learn(const Plan& call) {
   if (finishing_ || !disabled_.empty() || plans_.count(call.hash) > 0) return false;
   const std::vector<int> bucket_ids = Allocate(call, call.buckets);
   if (bucket_ids.size() < call.buckets.size()) {
-    wanted_ = std::max(wanted_, call.buckets.size());
+    demand_ = std::max(demand_, call.buckets.size());
     // The 1st, 2nd, 4th, ...: there may be nothing to forget.
-    if ((refused_ & (refused_ + 1)) == 0) WantVote();
-    ++refused_;
+    if ((refusals_ & (refusals_ + 1)) == 0) WantVote();
+    ++refusals_;
     return false;
   }
-  refused_ = 0;
+  refusals_ = 0;
   Entry& entry = *plans_.emplace(call.hash, std::make_unique<Entry>(call)).first->second;
   for (int bucket_id : bucket_ids) owners_[bucket_id] = &entry;
   entry.run.Activate(bucket_ids);
@@ -100,26 +100,26 @@ bool PlanTable::Knows(std::int64_t key) const {
 
 void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = plans_.find(hash);
-  if (found != plans_.end()) End(*found->second, reason);
+  const auto known = plans_.find(hash);
+  if (known != plans_.end()) End(*known->second, reason);
 }
 
 void PlanTable::StepFailed(std::int64_t key) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = bindings_.find(key);
-  if (found == bindings_.end()) return;
-  Entry& entry = *found->second.entry;
-  const std::string& name = entry.run.plan().slots[found->second.slot].name;
+  const auto binding = bindings_.find(key);
+  if (binding == bindings_.end()) return;
+  Entry& entry = *binding->second.entry;
+  const std::string& name = entry.run.plan().slots[binding->second.slot].name;
   End(entry, "the step that '" + name + "' belongs to has failed");
 }
 
 void PlanTable::LeaveOut(std::int64_t key, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = bindings_.find(key);
-  if (found == bindings_.end()) return;
-  Entry& entry = *found->second.entry;
+  const auto binding = bindings_.find(key);
+  if (binding == bindings_.end()) return;
+  Entry& entry = *binding->second.entry;
   std::lock_guard<std::mutex> guard(entry.mutex);
-  if (entry.run.LeaveOut(found->second.slot, reason)) WantVote();
+  if (entry.run.LeaveOut(binding->second.slot, reason)) WantVote();
 }
 
 void PlanTable::Disable(const std::string& reason) {
@@ -131,40 +131,40 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
                         const std::string& problem, ArrivalPtr& arrival) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (finishing_) return Route::kNegotiated;
-  const auto found = bindings_.find(key);
-  if (found == bindings_.end()) return Route::kNegotiated;
-  Entry& entry = *found->second.entry;
-  const int number = found->second.slot;
+  const auto binding = bindings_.find(key);
+  if (binding == bindings_.end()) return Route::kNegotiated;
+  Entry& entry = *binding->second.entry;
+  const int number = binding->second.slot;
   std::string difference = problem;
-  PlanRun::Arrived arrived;
+  PlanRun::ArrivalResult result;
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
     const std::string shape = entry.run.See(number, reduction.device, arrival->shape);
     const Slot& slot = entry.run.plan().slots[number];
     if (difference.empty()) difference = Difference(slot, bytes, reduction);
     if (difference.empty()) difference = shape;
-    arrived = entry.run.Arrive(number, difference, arrival, Clock::now());
+    result = entry.run.Arrive(number, difference, arrival, Clock::now());
   }
-  if (arrived.news) WantVote();
-  if (arrived.bucket_id == kNoBucket) return arrived.route;
-  Work here;
-  const auto turn = Announce(entry, arrived.bucket_id, &here);
+  if (result.news) WantVote();
+  if (result.bucket_id == kNoBucket) return result.route;
+  Work own_work;
+  const auto turn = Announce(entry, result.bucket_id, &own_work);
   lock.unlock();  // its callbacks may send other tensors
-  if (here.plan != nullptr) direct_->Perform(std::move(here));
+  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work));
   if (turn) SpinFor(*turn);
-  return arrived.route;
+  return result.route;
 }
 
 void PlanTable::SpinFor(const Turn& turn) {
-  const bool all_there = direct_->Spin(turn);
+  const bool all_there = small_buckets_->Spin(turn);
   Work work;
-  if (all_there) work = TakeIfLeft(turn);
-  const bool is_left = work.plan != nullptr;
-  if (is_left) direct_->Perform(std::move(work));
-  direct_->EndSpin(turn, !all_there, is_left);
+  if (all_there) work = TakeIfUntaken(turn);
+  const bool is_untaken = work.plan != nullptr;
+  if (is_untaken) small_buckets_->Perform(std::move(work));
+  small_buckets_->EndSpin(turn, !all_there, is_untaken);
 }
 
-Work PlanTable::TakeIfLeft(const Turn& turn) {
+Work PlanTable::TakeIfUntaken(const Turn& turn) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   Work work;
   Entry* const entry = owners_[turn.bucket_id];
@@ -182,24 +182,24 @@ Work PlanTable::TakeIfLeft(const Turn& turn) {
   return work;
 }
 
-std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* here) {
+std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* own_work) {
   const CompleteBucket bucket = LookAt(entry, bucket_id);
   if (!ids_.HasPlace(bucket_id)) {
     ready_(bucket);
     return {};
   }
   const Turn turn = bucket.turn;
-  const auto announced = direct_->Announce(bucket, here != nullptr);
-  if (announced == DirectPath::Announced::kSoon) return turn;
-  if (announced == DirectPath::Announced::kOthers) return {};
+  const auto readiness = small_buckets_->Announce(bucket, own_work != nullptr);
+  if (readiness == SmallBucketPath::Readiness::kSoon) return turn;
+  if (readiness == SmallBucketPath::Readiness::kOthers) return {};
   std::vector<int> completed;
-  const bool take = here != nullptr && direct_->MayPerform(bucket);
+  const bool take = own_work != nullptr && small_buckets_->MayPerform(bucket);
   if (take) {
     std::lock_guard<std::mutex> guard(entry.mutex);
-    *here = TakeFrom(entry, bucket_id, completed);
+    *own_work = TakeFrom(entry, bucket_id, completed);
     ++performed_[bucket_id];
   }
-  direct_->Append(bucket_id, take);
+  small_buckets_->Append(bucket_id, take);
   for (int next : completed) Announce(entry, next);
   return {};
 }
@@ -255,11 +255,11 @@ Work PlanTable::Take(int bucket_id) {
   return work;
 }
 
-bool PlanTable::Finished(const Work& work) {
+bool PlanTable::MarkReduced(const Work& work) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   Entry& entry = EntryOf(work.bucket_id);
   std::lock_guard<std::mutex> guard(entry.mutex);
-  const auto progress = entry.run.Finished(work);
+  const auto progress = entry.run.MarkReduced(work);
   if (progress.news) WantVote();
   return progress.iteration_over && !work.plan->is_call;
 }
@@ -269,31 +269,31 @@ void PlanTable::Finish() {
   finishing_ = true;
 }
 
-std::string PlanTable::CompletedRow() const {
+std::string PlanTable::CompletionRow() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   std::vector<Vote> votes;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
     Vote vote;
     vote.hash = hash;
-    vote.completed = entry->run.filling().Completed();
+    vote.completions = entry->run.filling().Completions();
     votes.push_back(std::move(vote));
   }
   return ToRow(votes);
 }
 
-std::vector<int> PlanTable::LeftToEnd(const TextByRank& rows) const {
+std::vector<int> PlanTable::UntakenBuckets(const TextByRank& rows) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::vector<int> left;
-  for (const auto& [hash, completed] : CompletedEverywhere(rows)) {
+  std::vector<int> bucket_ids;
+  for (const auto& [hash, completed] : CompletionsEverywhere(rows)) {
     const Entry& entry = *plans_.at(hash);
     std::lock_guard<std::mutex> guard(entry.mutex);
-    for (int bucket_id : entry.run.filling().NotTaken(completed)) left.push_back(bucket_id);
+    for (int bucket_id : entry.run.filling().Untaken(completed)) bucket_ids.push_back(bucket_id);
   }
-  return left;
+  return bucket_ids;
 }
 
-bool PlanTable::AnyLeft(const std::vector<int>& bucket_ids) const {
+bool PlanTable::AnyUntaken(const std::vector<int>& bucket_ids) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   return std::any_of(bucket_ids.begin(), bucket_ids.end(), [&](int bucket_id) {
     const Entry& entry = EntryOf(bucket_id);
@@ -305,12 +305,12 @@ bool PlanTable::AnyLeft(const std::vector<int>& bucket_ids) const {
 std::vector<ArrivalPtr> PlanTable::Close() {
   Finish();
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  std::vector<ArrivalPtr> left;
+  std::vector<ArrivalPtr> arrivals;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (ArrivalPtr& arrival : entry->run.Close()) left.push_back(std::move(arrival));
+    for (ArrivalPtr& arrival : entry->run.Close()) arrivals.push_back(std::move(arrival));
   }
-  return left;
+  return arrivals;
 }
 
 }  // namespace horovod_opt

@@ -1,5 +1,5 @@
-// The planned path of one process: its plans, and which slot of which plan an arriving tensor
-// fills.
+// Table of the plans of one process, its planned path, and which slot of which plan an arriving
+// tensor fills.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,16 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/base/shared_text.h"
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/bucket_ids.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
+#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
 namespace horovod_opt {
 
 // Threads: Arrive(), LeaveOut() and StepFailed() from any framework thread; Add(), Remove() and
 // Reject() from any Python thread, Reject() also from the background thread; VoteRow(), Apply() and
-// Restart() from the background thread; Take() and Finished() from the planned path's thread;
+// Restart() from the background thread; Take() and MarkReduced() from the planned path's thread;
 // reports from any.
 class PlanTable {
  public:
@@ -44,7 +44,7 @@ class PlanTable {
   void SetGroup(const std::vector<int>& ranks) { group_ = {ranks.begin(), ranks.end()}; }
   // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan; not
   // used any more after Finish().
-  void UseDirectPath(DirectPath& direct, std::int64_t memory);
+  void UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t memory);
 
   // --- plans ---
   // A plan whose hash is known only adds its keys. A key that belongs to another plan ends both
@@ -82,21 +82,21 @@ class PlanTable {
   Work Take(int bucket_id);
   // Instead of Take(), where another group has taken the bucket back: its plan has ended.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
-  bool Finished(const Work& work);  // true if its iteration is over
+  bool MarkReduced(const Work& work);  // true if its iteration is over
 
   // --- votes ---
   // There is something to decide. Cleared by VoteRow().
   bool WantsVote() const { return wants_vote_.load(std::memory_order_acquire); }
   void Join();  // this rank has joined: asks for a vote
-  bool Joined() const;
+  bool HasJoined() const;
   void Restart();  // all ranks have joined
   // `first`: of the ranks that vote; it alone says how long plans have not been used, so that the
   // others' rows are mostly the same. `times`: it also says when tensors arrive, for a rebuild.
   std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now());
   struct Outcome {
-    std::vector<ArrivalPtr> negotiated;   // were deferred, and take the negotiated path
-    std::vector<ArrivalPtr> overlapping;  // were deferred, and are refused
-    std::vector<std::string> rejected;    // lines for the user
+    std::vector<ArrivalPtr> to_negotiate;  // were deferred, and take the negotiated path
+    std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused
+    std::vector<std::string> rejections;   // lines for the user
   };
   Outcome Apply(const TextByRank& rows);  // by rank
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
@@ -109,10 +109,10 @@ class PlanTable {
   void Finish();
   // What the others have to know of this rank after Finish(), and then, by rank, what they say: IDs
   // of buckets that are complete on every rank, and not taken here.
-  std::string CompletedRow() const;
-  std::vector<int> LeftToEnd(const TextByRank& rows) const;
+  std::string CompletionRow() const;
+  std::vector<int> UntakenBuckets(const TextByRank& rows) const;
   // Of these buckets some are not taken.
-  bool AnyLeft(const std::vector<int>& bucket_ids) const;
+  bool AnyUntaken(const std::vector<int>& bucket_ids) const;
   // As Finish(), and returns what is left.
   std::vector<ArrivalPtr> Close();
 
@@ -126,14 +126,14 @@ class PlanTable {
   };
   std::vector<Report> Reports() const;
   // Buckets that have waited since before `since`.
-  struct Late {
+  struct LateBucket {
     std::string plan;
     std::uint64_t iteration = 0;
     std::vector<std::string> here, missing;
   };
-  std::vector<Late> LateSince(Clock::time_point since) const;
+  std::vector<LateBucket> LateBuckets(Clock::time_point since) const;
   // The tensors that are in a bucket.
-  struct Waiting {
+  struct PendingTensor {
     std::string plan;  // its hash
     std::string name;  // of the arrival
     Collective collective = Collective::kAllreduce;
@@ -141,7 +141,7 @@ class PlanTable {
     std::vector<std::int64_t> shape;  // as in Arrival
     Clock::time_point since;
   };
-  std::vector<Waiting> AllWaiting() const;
+  std::vector<PendingTensor> PendingTensors() const;
 
  private:
   struct Entry {
@@ -161,21 +161,21 @@ class PlanTable {
   Entry& EntryOf(int bucket_id) const;
   // IDs for these buckets, the same ones on every rank; none if fewer are free.
   std::vector<int> Allocate(const Plan& plan, const Buckets& buckets);
-  // `here`: gets the bucket if it is to be performed here, which is possible if it is not nullptr.
-  // Returns the turn for which the caller spins then.
-  std::optional<Turn> Announce(Entry& entry, int bucket_id, Work* here = nullptr);
+  // `own_work`: gets the bucket if it is to be performed here, which is possible if it is not
+  // nullptr. Returns the turn for which the caller spins then.
+  std::optional<Turn> Announce(Entry& entry, int bucket_id, Work* own_work = nullptr);
   // The bucket, for a framework's thread to perform; nothing if another thread has taken it.
-  Work TakeIfLeft(const Turn& turn);
+  Work TakeIfUntaken(const Turn& turn);
   void SpinFor(const Turn& turn);
   CompleteBucket LookAt(Entry& entry, int bucket_id) const;
-  void PayOwed();
+  void PayDebts();
   Work TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed);  // under its mutex
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
   void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
                 Buckets buckets, Outcome& outcome);
-  void Say(const Entry* entry, const Decision& decision, Outcome& outcome) const;
-  void SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome);
+  void AddRejection(const Entry* entry, const Decision& decision, Outcome& outcome) const;
+  void AddRejectionOnce(const Entry* entry, const Decision& decision, Outcome& outcome);
   void WantVote() {
     wants_vote_.store(true, std::memory_order_release);
     meet_();
@@ -188,15 +188,15 @@ class PlanTable {
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::unordered_map<std::int64_t, Binding> bindings_;   // by key
   std::vector<Entry*> owners_;                           // by bucket ID
-  std::set<std::string> said_;                           // hashes of waiting plans, reported
+  std::set<std::string> reported_plans_;                 // hashes of waiting plans, reported
   BucketIds ids_;
-  DirectPath* direct_ = nullptr;
+  SmallBucketPath* small_buckets_ = nullptr;
   // By bucket ID: how often Arrive() has taken the bucket, and Take() has not come across it since.
   std::vector<std::atomic<int>> performed_;
-  std::size_t wanted_ = 0;     // buckets of calls that found no room
-  std::uint64_t refused_ = 0;  // calls, since one has found room
-  std::vector<int> owed_;      // to be announced in the next vote
-  std::deque<std::pair<Entry*, std::vector<std::int64_t>>> removed_;  // graphs, by their keys
+  std::size_t demand_ = 0;      // buckets of calls that found no room
+  std::uint64_t refusals_ = 0;  // calls, since one has found room
+  std::vector<int> debts_;      // to be announced in the next vote
+  std::deque<std::pair<Entry*, std::vector<std::int64_t>>> old_graphs_;  // graphs, by their keys
   std::string disabled_;
   bool finishing_ = false;
   bool joined_ = false;

@@ -41,31 +41,31 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
   return reports;
 }
 
-std::vector<PlanTable::Waiting> PlanTable::AllWaiting() const {
+std::vector<PlanTable::PendingTensor> PlanTable::PendingTensors() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::vector<Waiting> waiting;
+  std::vector<PendingTensor> tensors;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    for (const auto& [slot, arrival] : entry->run.filling().AllHeld()) {
+    for (const auto& [slot, arrival] : entry->run.filling().AllArrivals()) {
       const Slot& planned = entry->run.plan().slots[slot];
-      waiting.push_back({hash, arrival.Name(), planned.collective, planned.reduction, arrival.shape,
+      tensors.push_back({hash, arrival.Name(), planned.collective, planned.reduction, arrival.shape,
                          arrival.since});
     }
   }
-  return waiting;
+  return tensors;
 }
 
-std::vector<PlanTable::Late> PlanTable::LateSince(Clock::time_point since) const {
+std::vector<PlanTable::LateBucket> PlanTable::LateBuckets(Clock::time_point since) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::vector<Late> late;
+  std::vector<LateBucket> late;
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
     const auto name = [&](int slot) { return entry->run.plan().slots[slot].name; };
-    for (const auto& waiting : entry->run.filling().WaitingSince(since)) {
-      Late one{entry->run.plan().name, waiting.iteration, {}, {}};
-      for (int slot : waiting.here) one.here.push_back(name(slot));
-      for (int slot : waiting.missing) one.missing.push_back(name(slot));
-      late.push_back(std::move(one));
+    for (const auto& bucket : entry->run.filling().LateBuckets(since)) {
+      LateBucket late_bucket{entry->run.plan().name, bucket.iteration, {}, {}};
+      for (int slot : bucket.here) late_bucket.here.push_back(name(slot));
+      for (int slot : bucket.missing) late_bucket.missing.push_back(name(slot));
+      late.push_back(std::move(late_bucket));
     }
   }
   return late;

@@ -18,7 +18,7 @@ void PlanTable::Join() {
   WantVote();
 }
 
-bool PlanTable::Joined() const {
+bool PlanTable::HasJoined() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   return joined_;
 }
@@ -49,13 +49,14 @@ std::vector<int> PlanTable::Allocate(const Plan& plan, const Buckets& buckets) {
   std::vector<std::int64_t> place_bytes;
   for (const std::vector<int>& bucket : buckets) {
     std::int64_t bytes = 0;
-    bool is_direct = direct_ != nullptr;
+    bool is_small = small_buckets_ != nullptr;
     for (int slot : bucket) {
-      const Slot& one = plan.slots[slot];
-      bytes += one.bytes;
-      is_direct = is_direct && one.collective == Collective::kAllreduce && !one.reduction.OnGpu();
+      const Slot& member = plan.slots[slot];
+      bytes += member.bytes;
+      is_small =
+          is_small && member.collective == Collective::kAllreduce && !member.reduction.OnGpu();
     }
-    place_bytes.push_back(is_direct ? direct_->PlaceBytes(bytes) : 0);
+    place_bytes.push_back(is_small ? small_buckets_->PlaceBytes(bytes) : 0);
   }
   return ids_.Allocate(place_bytes);
 }
@@ -91,27 +92,28 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
 
 // Of a plan that no rank has a graph of any more.
 void PlanTable::Forget(const Decision& decision, Outcome& outcome) {
-  const auto found = plans_.find(decision.hash);
-  if (found == plans_.end()) return;
-  Entry* const entry = found->second.get();
+  const auto known = plans_.find(decision.hash);
+  if (known == plans_.end()) return;
+  Entry* const entry = known->second.get();
   CarryOut(entry, decision, {}, {}, outcome);
-  said_.erase(decision.hash);
+  reported_plans_.erase(decision.hash);
   if (entry->graphs > 0) return;
   const auto is_its = [&](const auto& graph) {
     if (graph.first == entry) Unbind(entry, graph.second);
     return graph.first == entry;
   };
-  removed_.erase(std::remove_if(removed_.begin(), removed_.end(), is_its), removed_.end());
-  plans_.erase(found);
+  old_graphs_.erase(std::remove_if(old_graphs_.begin(), old_graphs_.end(), is_its),
+                    old_graphs_.end());
+  plans_.erase(known);
 }
 
-void PlanTable::Say(const Entry* entry, const Decision& decision, Outcome& outcome) const {
+void PlanTable::AddRejection(const Entry* entry, const Decision& decision, Outcome& outcome) const {
   const std::string name = entry == nullptr ? "" : " (" + entry->run.plan().name + ")";
-  outcome.rejected.push_back("plan " + decision.hash + name + ": " + decision.reason);
+  outcome.rejections.push_back("plan " + decision.hash + name + ": " + decision.reason);
 }
 
-void PlanTable::SayOnce(const Entry* entry, const Decision& decision, Outcome& outcome) {
-  if (said_.insert(decision.hash).second) Say(entry, decision, outcome);
+void PlanTable::AddRejectionOnce(const Entry* entry, const Decision& decision, Outcome& outcome) {
+  if (reported_plans_.insert(decision.hash).second) AddRejection(entry, decision, outcome);
 }
 
 void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
@@ -119,29 +121,30 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
   for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
-  auto released = entry->run.Apply(decision, bucket_ids, std::move(buckets));
-  for (int bucket_id : released.freed) {
+  auto effects = entry->run.Apply(decision, bucket_ids, std::move(buckets));
+  for (int bucket_id : effects.free_ids) {
     owners_[bucket_id] = nullptr;
     ids_.Free(bucket_id);
   }
-  owed_.insert(owed_.end(), released.owed.begin(), released.owed.end());
-  for (int bucket_id : released.bucket_ids) Announce(*entry, bucket_id);
-  for (ArrivalPtr& arrival : released.negotiated) outcome.negotiated.push_back(std::move(arrival));
-  for (ArrivalPtr& arrival : released.overlapping) {
-    outcome.overlapping.push_back(std::move(arrival));
+  debts_.insert(debts_.end(), effects.debts.begin(), effects.debts.end());
+  for (int bucket_id : effects.bucket_ids) Announce(*entry, bucket_id);
+  for (ArrivalPtr& arrival : effects.to_negotiate)
+    outcome.to_negotiate.push_back(std::move(arrival));
+  for (ArrivalPtr& arrival : effects.to_refuse) {
+    outcome.to_refuse.push_back(std::move(arrival));
   }
-  if (released.news) WantVote();
+  if (effects.news) WantVote();
 }
 
 // Every rank of the group has taken back, in an earlier vote, what these buckets held.
-void PlanTable::PayOwed() {
-  for (int bucket_id : std::exchange(owed_, {})) {
+void PlanTable::PayDebts() {
+  for (int bucket_id : std::exchange(debts_, {})) {
     Entry& entry = *owners_[bucket_id];
     std::lock_guard<std::mutex> guard(entry.mutex);
     if (entry.run.Owe(bucket_id)) {
       Announce(entry, bucket_id);
     } else {
-      owed_.push_back(bucket_id);
+      debts_.push_back(bucket_id);
       WantVote();
     }
   }
@@ -152,11 +155,11 @@ void PlanTable::PayOwed() {
 PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  PayOwed();
+  PayDebts();
   std::vector<Decision> decisions = Decide(rows, group_);
   const auto entry_of = [&](const Decision& decision) {
-    const auto found = plans_.find(decision.hash);
-    return found == plans_.end() ? nullptr : found->second.get();
+    const auto known = plans_.find(decision.hash);
+    return known == plans_.end() ? nullptr : known->second.get();
   };
   const auto needs_ids = [](const Decision& decision) {
     return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
@@ -168,8 +171,8 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
       continue;
     }
     Entry* const entry = entry_of(decision);
-    const bool ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
-    if (decision.kind == Decision::kEnd && !ended) Say(entry, decision, outcome);
+    const bool has_ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
+    if (decision.kind == Decision::kEnd && !has_ended) AddRejection(entry, decision, outcome);
     CarryOut(entry, decision, {}, {}, outcome);
   }
   for (Decision& decision : decisions) {
@@ -179,7 +182,7 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
     Buckets buckets;
     if (decision.kind == Decision::kRebuild) {
       buckets = RebuildBuckets(plan, decision.times, entry->run.left_out());
-    } else if (!entry->run.Committed()) {
+    } else if (!entry->run.IsCommitted()) {
       buckets = Without(entry->run.buckets(), decision.left_out);
     }
     Rest(decisions, buckets.size(), outcome);
@@ -189,17 +192,17 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
       decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
                         " of " + std::to_string(ids_.capacity()) + " buckets, and this one needs " +
                         std::to_string(buckets.size());
-      SayOnce(entry, decision, outcome);
+      AddRejectionOnce(entry, decision, outcome);
       continue;
     }
     CarryOut(entry, decision, std::move(bucket_ids), std::move(buckets), outcome);
   }
-  Rest(decisions, std::exchange(wanted_, 0), outcome);
+  Rest(decisions, std::exchange(demand_, 0), outcome);
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
     Entry* const entry = entry_of(decision);
     if (!decision.reason.empty() && decision.from_iteration > kPatientIterations) {
-      SayOnce(entry, decision, outcome);
+      AddRejectionOnce(entry, decision, outcome);
     }
     CarryOut(entry, decision, {}, {}, outcome);
   }
@@ -215,7 +218,7 @@ bool PlanTable::AnyCommitted(bool anywhere) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   for (const auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    if (!entry->run.Committed()) continue;
+    if (!entry->run.IsCommitted()) continue;
     for (const Slot& slot : entry->run.plan().slots) {
       if (anywhere || slot.reduction.OnGpu()) return true;
     }

@@ -17,8 +17,8 @@ std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times
   std::vector<std::vector<int>> before(plan.slots.size());
   std::vector<int> open(plan.slots.size(), 0);
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot) {
-    for (int other : plan.slots[slot].after) {
-      before[other].push_back(static_cast<int>(slot));
+    for (int dependency : plan.slots[slot].after) {
+      before[dependency].push_back(static_cast<int>(slot));
       ++open[slot];
     }
   }
@@ -41,6 +41,24 @@ std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times
 
 }  // namespace
 
+void ArrivalTimes::Add(int slot, std::uint64_t iteration, Clock::time_point now) {
+  if (iteration < iteration_) return;
+  if (iteration > iteration_) {
+    iteration_ = iteration;
+    start_ = now;
+  }
+  sums_us_[slot] += std::chrono::duration_cast<std::chrono::microseconds>(now - start_).count();
+  ++counts_[slot];
+}
+
+std::vector<std::int64_t> ArrivalTimes::Means() const {
+  std::vector<std::int64_t> means;
+  for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
+    means.push_back(sums_us_[slot] / std::max<std::int64_t>(counts_[slot], 1));
+  }
+  return means;
+}
+
 Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_us,
                        const std::set<int>& left_out) {
   const auto range = std::minmax_element(times_us.begin(), times_us.end());
@@ -59,14 +77,14 @@ Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_
     return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
            bytes + slot.bytes <= plan.threshold && time - previous <= late &&
            std::none_of(last.begin(), last.end(),
-                        [&](int other) { return after[number].count(other) > 0; });
+                        [&](int dependency) { return after[number].count(dependency) > 0; });
   };
   for (int slot : ByTime(plan, times_us)) {
-    for (int other : plan.slots[slot].after) {
-      if (left_out.count(other) == 0) {
-        after[slot].insert(other);
+    for (int dependency : plan.slots[slot].after) {
+      if (left_out.count(dependency) == 0) {
+        after[slot].insert(dependency);
       } else {
-        after[slot].insert(after[other].begin(), after[other].end());
+        after[slot].insert(after[dependency].begin(), after[dependency].end());
       }
     }
     if (left_out.count(slot) > 0) continue;

@@ -1,5 +1,5 @@
-// Which calls outside of graphs recur, and so are to be planned: eager ones, and whatever is not
-// planned otherwise.
+// A cache of the calls that were negotiated last (LRU): which calls outside of graphs recur, and so
+// are to be planned: eager ones, and whatever is not planned otherwise.
 //
 // A call is known by what it is: kind, name, shape, type, reduction. It is planned after it has
 // been negotiated often enough, as a plan of its own. No rank asks another one:
@@ -33,8 +33,8 @@ class RecurringCalls {
   // The call with this key is being negotiated. True if that has happened often enough; then it is
   // forgotten.
   bool Recurs(std::int64_t key) {
-    const auto found = places_.find(key);
-    if (found == places_.end()) {
+    const auto place = places_.find(key);
+    if (place == places_.end()) {
       calls_.push_front({key, 1});
       places_[key] = calls_.begin();
       if (calls_.size() <= capacity_) return false;
@@ -42,11 +42,11 @@ class RecurringCalls {
       calls_.pop_back();
       return false;
     }
-    const auto call = found->second;
+    const auto call = place->second;
     calls_.splice(calls_.begin(), calls_, call);
     if (++call->second < kRecurrences) return false;
     calls_.erase(call);
-    places_.erase(found);
+    places_.erase(place);
     return true;
   }
 

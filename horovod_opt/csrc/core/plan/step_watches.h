@@ -1,6 +1,6 @@
-// Which steps of TensorFlow have planned tensors under way, so that a plan hears when one of them
-// fails. A step's cancellation is asked once for all its tensors that are under way together: it
-// keeps a table, and takes as long as an arrival for each entry.
+// Cancellation callbacks: which steps of TensorFlow have planned tensors under way, so that a plan
+// hears when one of them fails. A step's cancellation is asked once for all its tensors that are
+// under way together: it keeps a table, and takes as long as an arrival for each entry.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ class StepWatches {
 
   void End(Manager* manager) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = steps_.find(manager);
-    if (--found->second.under_way > 0) return;
-    manager->TryDeregisterCallback(found->second.token);
-    steps_.erase(found);
+    const auto step = steps_.find(manager);
+    if (--step->second.under_way > 0) return;
+    manager->TryDeregisterCallback(step->second.token);
+    steps_.erase(step);
   }
 
  private:
@@ -48,12 +48,12 @@ class StepWatches {
 
   bool Add(Manager* manager, std::int64_t key) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto [found, is_new] = steps_.try_emplace(manager);
-    Step& step = found->second;
+    const auto [entry, is_new] = steps_.try_emplace(manager);
+    Step& step = entry->second;
     if (is_new) {
       step.token = manager->get_cancellation_token();
       if (!manager->RegisterCallback(step.token, [this, manager] { Fail(manager); })) {
-        steps_.erase(found);
+        steps_.erase(entry);
         return false;
       }
     }
@@ -67,10 +67,10 @@ class StepWatches {
     std::vector<std::int64_t> keys;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = steps_.find(manager);
-      if (found == steps_.end()) return;  // the last one has just ended
-      found->second.has_failed = true;
-      keys.assign(found->second.keys.begin(), found->second.keys.end());
+      const auto step = steps_.find(manager);
+      if (step == steps_.end()) return;  // the last one has just ended
+      step->second.has_failed = true;
+      keys.assign(step->second.keys.begin(), step->second.keys.end());
     }
     for (const std::int64_t key : keys) failed_(key);
   }

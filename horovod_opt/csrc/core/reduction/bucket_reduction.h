@@ -1,4 +1,5 @@
-// What one rank does to the bytes of one bucket: scale its contribution, add up, scale the result.
+// Reduction of the bytes of one bucket by one rank: scale its contribution, add up, scale the
+// result.
 #pragma once
 
 #include <algorithm>
@@ -80,9 +81,7 @@ class BucketReduction {
     }
   }
 
-  void ScaleSum(char* sum, std::int64_t bytes) const {
-    Scale(arithmetic_, sum, bytes, postscale_);
-  }
+  void ScaleSum(char* sum, std::int64_t bytes) const { Scale(arithmetic_, sum, bytes, postscale_); }
 
   void Complete(std::int64_t begin, std::int64_t end, char* sum) const {
     ScaleSum(sum, end - begin);

@@ -1,6 +1,6 @@
-// Collectives that only copy, allgather and broadcast: every rank shows what it has, a chunk at a
-// time, and whoever wants it copies it out after the barrier. One barrier a chunk; each byte is
-// copied in once and out by every reader.
+// Allgather and broadcast in shared memory, collectives that only copy: every rank shows what it
+// has, a chunk at a time, and whoever wants it copies it out after the barrier. One barrier a
+// chunk; each byte is copied in once and out by every reader.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,7 @@ namespace horovod_opt {
 class ChunkedCopy {
  public:
   // Uses the copies of the layout from `first` on. `data`: this rank's `bytes` bytes.
-  ChunkedCopy(const BucketLayout& layout, std::uint64_t first, const void* data,
-              std::int64_t bytes)
+  ChunkedCopy(const BucketLayout& layout, std::uint64_t first, const void* data, std::int64_t bytes)
       : layout_(layout), first_(first), data_(static_cast<const char*>(data)), bytes_(bytes) {}
 
   // That `bytes` need; at least one.

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {
 
@@ -24,9 +24,15 @@ class FlatAllreduce {
     return bytes <= layout.slice() * layout.ranks();
   }
 
-  void CopyIn();
+  void CopyIn() { bucket_.Contribute(0, bucket_.Bytes(), layout_.Place(copy_, layout_.rank(), 0)); }
   // After a barrier.
-  void ReduceAll();
+  void ReduceAll() {
+    std::vector<const char*> rows;
+    for (int rank = 0; rank < layout_.ranks(); ++rank) {
+      rows.push_back(layout_.Place(copy_, rank, 0));
+    }
+    bucket_.AddUp(rows, block_);
+  }
 
  private:
   const BucketReduction& bucket_;

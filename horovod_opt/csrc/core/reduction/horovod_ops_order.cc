@@ -15,10 +15,10 @@ const std::atomic<bool> kOnlyLook{true};
 
 }  // namespace
 
-BucketOrder::BucketOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders)
+HorovodOpsOrder::HorovodOpsOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders)
     : ready_(ready), order_(order), and_(std::move(over_leaders)), pending_(kWords, 0) {}
 
-void BucketOrder::Collect() {
+void HorovodOpsOrder::Collect() {
   int bucket_id;
   const auto take_from = [&](const std::atomic<bool>& stop) {
     if (!ready_.Next(position_, bucket_id, stop, waits_)) return false;
@@ -33,7 +33,7 @@ void BucketOrder::Collect() {
   while (take_from(kOnlyLook)) continue;
 }
 
-bool BucketOrder::Run() {
+bool HorovodOpsOrder::Run() {
   // Between two ANDs in which the leaders had nothing in common.
   Backoff backoff(0, std::chrono::microseconds(20), std::chrono::microseconds(500));
   for (;;) {
@@ -59,7 +59,7 @@ bool BucketOrder::Run() {
   }
 }
 
-void BucketOrder::Finish() {
+void HorovodOpsOrder::Close() {
   end_ = true;
   ready_.Kick();
 }

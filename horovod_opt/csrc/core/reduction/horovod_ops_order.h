@@ -1,5 +1,6 @@
-// In which order the ranks of several groups perform their buckets, without negotiation: one rank
-// of each group, its leader, agrees with the others on what is ready everywhere.
+// Total order by bitwise AND: in which order the ranks of several groups perform their buckets,
+// without negotiation: one rank of each group, its leader, agrees with the others on what is ready
+// everywhere.
 #pragma once
 
 #include <atomic>
@@ -29,19 +30,19 @@ namespace horovod_opt {
 //    takes part in the next AND, also if nothing new is ready in its group. (If it waited for
 //    another bucket, this would be a deadlock: one leader has 3 and 5, the other has 5, and has 3
 //    only after 5 has been performed. Then it meets nobody: the first one has nothing new.)
-// 4. After Finish() on all of them, all leave after the same AND: the first in which any has ended.
-class BucketOrder {
+// 4. After Close() on all of them, all leave after the same AND: the first in which any has ended.
+class HorovodOpsOrder {
  public:
   // The bitwise AND over the leaders, in place. False if they cannot be reached any more.
   using And = std::function<bool(std::vector<std::uint64_t>& words)>;
 
-  BucketOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders);
+  HorovodOpsOrder(ReadyQueue& ready, ReadyQueue& order, And over_leaders);
 
   // Returns when the end is agreed on, or when the leaders cannot be reached: false.
   bool Run();
 
   // Run() is to return; any thread. The other leaders are to end, too.
-  void Finish();
+  void Close();
 
  private:
   // Waits until a bucket is ready, or for the end.

@@ -27,13 +27,14 @@ std::vector<int> PlacesOf(const std::vector<int>& everybody) {
 
 }  // namespace
 
-ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
-                                   Exchanges& exchanges, std::vector<int> everybody, int rank,
-                                   int group, int groups, Binding binding, Exchange::Sizes sizes)
+InternodeBuckets::InternodeBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
+                                   ProgressEngine& engine, std::vector<int> everybody, int rank,
+                                   int group, int groups, Binding binding,
+                                   NonblockingAllreduce::Sizes sizes)
     : plans_(plans),
       queue_(queue),
       node_(node),
-      exchanges_(exchanges),
+      engine_(engine),
       everybody_(std::move(everybody)),
       places_(PlacesOf(everybody_)),
       rank_(rank),
@@ -43,7 +44,7 @@ ExchangedBuckets::ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeColl
       binding_(std::move(binding)),
       sizes_(sizes) {}
 
-void ExchangedBuckets::Announce(const CompleteBucket& bucket) {
+void InternodeBuckets::Announce(const CompleteBucket& bucket) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
     return arrival == nullptr || arrival->DataReady();
   };
@@ -59,7 +60,7 @@ void ExchangedBuckets::Announce(const CompleteBucket& bucket) {
   queue_.Ready(bucket.turn.bucket_id, ranks_);
 }
 
-bool ExchangedBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits) {
+bool InternodeBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits) {
   const CompleteBucket bucket = plans_.Look(bucket_id);
   if (!AwaitData(bucket.arrivals, stop)) return false;
   if (ranks_ == 1 || bucket.arrivals.empty()) {
@@ -67,149 +68,151 @@ bool ExchangedBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitC
     return true;
   }
   if (IsCall(bucket)) return BeginCall(bucket, stop, waits);
-  const auto journey = NewJourney(bucket);
-  journey->part = TakeBuffer(OwnBytes(journey->ends));
-  if (!node_.ReduceParts(*journey->reduction, journey->ends, journey->part.data.get(), journey->tag,
+  const auto request = NewRequest(bucket);
+  request->part = TakeBuffer(OwnBytes(request->ends));
+  if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(), request->tag,
                          stop, waits)) {
     return false;
   }
-  SendPart(bucket_id, journey);
+  SendPart(bucket_id, request);
   return true;
 }
 
-bool ExchangedBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts& waits) {
+bool InternodeBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts& waits) {
   const int bucket_id = BucketOf(entry);
-  std::shared_ptr<Journey> journey;
+  std::shared_ptr<Request> request;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    journey = journeys_.at(bucket_id);
+    request = requests_.at(bucket_id);
   }
-  if (journey->call) {
-    if (!EndCall(*journey, stop, waits)) return false;
-  } else if (!node_.GatherParts(*journey->reduction, journey->ends, journey->part.data.get(),
-                                journey->tag, stop, waits)) {
+  if (request->call) {
+    if (!EndCall(*request, stop, waits)) return false;
+  } else if (!node_.GatherParts(*request->reduction, request->ends, request->part.data.get(),
+                                request->tag, stop, waits)) {
     return false;
   }
   Finish(bucket_id);
   return true;
 }
 
-std::string ExchangedBuckets::Describe(int entry) const {
+std::string InternodeBuckets::Describe(int entry) const {
   const CompleteBucket bucket = plans_.Look(BucketOf(entry));
   return horovod_opt::Describe(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
 }
 
-Work ExchangedBuckets::Drop(int entry) { return plans_.Take(BucketOf(entry)); }
+Work InternodeBuckets::Drop(int entry) { return plans_.Take(BucketOf(entry)); }
 
-void ExchangedBuckets::Send(const CompleteBucket& bucket) {
+void InternodeBuckets::Send(const CompleteBucket& bucket) {
   const int bucket_id = bucket.turn.bucket_id;
   if (bucket.arrivals.empty()) return TakeBack(bucket);
   if (IsCall(bucket)) return SendCall(bucket_id, NewCall(bucket));
-  const auto journey = NewJourney(bucket);
-  const BucketReduction& reduction = *journey->reduction;
-  Start(bucket_id, journey->tag,
+  const auto request = NewRequest(bucket);
+  const BucketReduction& reduction = *request->reduction;
+  Start(bucket_id, request->tag,
         {reduction.Bytes(), reduction.arithmetic(),
-         [journey](std::int64_t begin, std::int64_t end, char* to) {
-           journey->reduction->Contribute(begin, end, to);
+         [request](std::int64_t begin, std::int64_t end, char* to) {
+           request->reduction->Contribute(begin, end, to);
          },
-         [journey](std::int64_t begin, std::int64_t end, const char* sums) {
-           journey->reduction->Write(begin, end, sums);
+         [request](std::int64_t begin, std::int64_t end, const char* sums) {
+           request->reduction->Write(begin, end, sums);
          },
-         [journey](char* sums, std::int64_t bytes) { journey->reduction->ScaleSum(sums, bytes); },
-         [journey](std::int64_t begin, std::int64_t end) -> ExchangedData::Place {
-           const auto [in, out] = journey->reduction->Where(begin, end);
+         [request](char* sums, std::int64_t bytes) { request->reduction->ScaleSum(sums, bytes); },
+         [request](std::int64_t begin, std::int64_t end) -> AllreduceData::Place {
+           const auto [in, out] = request->reduction->Where(begin, end);
            return {in, out};
          }},
-        [this, bucket_id] { ExchangeEnded(bucket_id); });
+        [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
-void ExchangedBuckets::SendPart(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  Start(bucket_id, journey->tag,
-        {OwnBytes(journey->ends), journey->reduction->arithmetic(),
-         [journey](std::int64_t begin, std::int64_t end, char* to) {
-           std::memcpy(to, journey->part.data.get() + begin, static_cast<std::size_t>(end - begin));
+void InternodeBuckets::SendPart(int bucket_id, const std::shared_ptr<Request>& request) {
+  Start(bucket_id, request->tag,
+        {OwnBytes(request->ends), request->reduction->arithmetic(),
+         [request](std::int64_t begin, std::int64_t end, char* to) {
+           std::memcpy(to, request->part.data.get() + begin, static_cast<std::size_t>(end - begin));
          },
-         [journey](std::int64_t begin, std::int64_t end, const char* sums) {
-           std::memcpy(journey->part.data.get() + begin, sums,
+         [request](std::int64_t begin, std::int64_t end, const char* sums) {
+           std::memcpy(request->part.data.get() + begin, sums,
                        static_cast<std::size_t>(end - begin));
          },
-         [journey](char* sums, std::int64_t bytes) { journey->reduction->ScaleSum(sums, bytes); },
-         [journey](std::int64_t begin, std::int64_t) -> ExchangedData::Place {
-           char* const place = journey->part.data.get() + begin;
+         [request](char* sums, std::int64_t bytes) { request->reduction->ScaleSum(sums, bytes); },
+         [request](std::int64_t begin, std::int64_t) -> AllreduceData::Place {
+           char* const place = request->part.data.get() + begin;
            return {place, place};
          }},
-        [this, bucket_id] { ExchangeEnded(bucket_id); });
+        [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
-void ExchangedBuckets::Start(int bucket_id, std::uint64_t tag, ExchangedData data,
+void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData data,
                              std::function<void()> done) {
-  const auto ended = [this, bucket_id, done = std::move(done)](Exchange::Outcome outcome) {
+  const auto on_end = [this, bucket_id,
+                       done = std::move(done)](NonblockingAllreduce::Outcome outcome) {
     switch (outcome) {
-      case Exchange::Outcome::kDone:
+      case NonblockingAllreduce::Outcome::kDone:
         return done();
-      case Exchange::Outcome::kDiffers:
-        EndJourney(bucket_id);
+      case NonblockingAllreduce::Outcome::kDiffers:
+        EndRequest(bucket_id);
         return binding_.differs(plans_.Take(bucket_id));
-      case Exchange::Outcome::kTakenBack:
-        EndJourney(bucket_id);
+      case NonblockingAllreduce::Outcome::kTakenBack:
+        EndRequest(bucket_id);
         return binding_.given_back(plans_.GiveBack(bucket_id));
     }
   };
-  exchanges_.Begin(std::make_unique<Exchange>(groups_, group_, bucket_id * Exchange::kWindow, tag,
-                                              std::move(data), ended, sizes_));
+  engine_.Begin(std::make_unique<NonblockingAllreduce>(groups_, group_,
+                                                       bucket_id * NonblockingAllreduce::kChannels,
+                                                       tag, std::move(data), on_end, sizes_));
 }
 
-void ExchangedBuckets::TakeBack(const CompleteBucket& bucket) {
+void InternodeBuckets::TakeBack(const CompleteBucket& bucket) {
   const int bucket_id = bucket.turn.bucket_id;
   const std::int64_t bytes = IsCall(bucket) ? everybody_.size() * sizeof(Words::value_type)
                                             : OwnBytes(Ends(BytesOf(bucket)));
-  exchanges_.Begin(std::make_unique<Exchange>(
-      groups_, group_, bucket_id * Exchange::kWindow, bytes,
-      [this, bucket_id](Exchange::Outcome) { plans_.Take(bucket_id); }, sizes_));
+  engine_.Begin(std::make_unique<NonblockingAllreduce>(
+      groups_, group_, bucket_id * NonblockingAllreduce::kChannels, bytes,
+      [this, bucket_id](NonblockingAllreduce::Outcome) { plans_.Take(bucket_id); }, sizes_));
 }
 
-void ExchangedBuckets::ExchangeEnded(int bucket_id) {
+void InternodeBuckets::AnnounceEnd(int bucket_id) {
   if (ranks_ == 1) return Finish(bucket_id);
   queue_.Ready(ReadyQueue::kIds + bucket_id, ranks_);
 }
 
-void ExchangedBuckets::Finish(int bucket_id) {
-  const Clock::time_point begun = EndJourney(bucket_id)->begun;
-  binding_.reduced(plans_.Take(bucket_id), begun);
+void InternodeBuckets::Finish(int bucket_id) {
+  const Clock::time_point start = EndRequest(bucket_id)->start;
+  binding_.reduced(plans_.Take(bucket_id), start);
 }
 
-std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewJourney(
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewRequest(
     const CompleteBucket& bucket) {
-  Journey journey;
-  journey.reduction.emplace(binding_.reduction(bucket));
-  journey.ends = Ends(BytesOf(bucket));
-  return Begun(bucket, std::move(journey));
+  Request request;
+  request.reduction.emplace(binding_.reduction(bucket));
+  request.ends = Ends(BytesOf(bucket));
+  return Register(bucket, std::move(request));
 }
 
-std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::Begun(const CompleteBucket& bucket,
-                                                                   Journey journey) {
-  journey.tag = binding_.tag(bucket);
-  journey.memory = binding_.memory(bucket);
-  journey.begun = Clock::now();
-  const auto begun = std::make_shared<Journey>(std::move(journey));
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::Register(const CompleteBucket& bucket,
+                                                                      Request request) {
+  request.tag = binding_.tag(bucket);
+  request.memory = binding_.memory(bucket);
+  request.start = Clock::now();
+  const auto entry = std::make_shared<Request>(std::move(request));
   binding_.begins(bucket);
   std::lock_guard<std::mutex> lock(mutex_);
-  journeys_[bucket.turn.bucket_id] = begun;
-  return begun;
+  requests_[bucket.turn.bucket_id] = entry;
+  return entry;
 }
 
-std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::EndJourney(int bucket_id) {
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::EndRequest(int bucket_id) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = journeys_.find(bucket_id);
-  std::shared_ptr<Journey> journey = std::move(found->second);
-  journeys_.erase(found);
-  buffers_.Return(std::move(journey->part));
-  journey->memory.reset();
-  journey->result.reset();
-  return journey;
+  const auto entry = requests_.find(bucket_id);
+  std::shared_ptr<Request> request = std::move(entry->second);
+  requests_.erase(entry);
+  buffers_.Return(std::move(request->part));
+  request->memory.reset();
+  request->result.reset();
+  return request;
 }
 
-std::vector<std::int64_t> ExchangedBuckets::Ends(std::int64_t bytes) const {
+std::vector<std::int64_t> InternodeBuckets::Ends(std::int64_t bytes) const {
   // Parts begin at a cache line, and so at an element.
   const std::int64_t part = CeilDiv(bytes, ranks_ * kCacheLine) * kCacheLine;
   std::vector<std::int64_t> ends;
@@ -217,11 +220,11 @@ std::vector<std::int64_t> ExchangedBuckets::Ends(std::int64_t bytes) const {
   return ends;
 }
 
-std::int64_t ExchangedBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {
+std::int64_t InternodeBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {
   return ends[rank_] - (rank_ == 0 ? 0 : ends[rank_ - 1]);
 }
 
-BufferPool::Buffer ExchangedBuckets::TakeBuffer(std::int64_t bytes) {
+BufferPool::Buffer InternodeBuckets::TakeBuffer(std::int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   return buffers_.Take(bytes);
 }

@@ -1,22 +1,23 @@
-// How the buckets of several groups of ranks are reduced, without agreement on an order. A group
-// whose ranks have all announced a bucket begins at once, whatever the other groups do:
+// Hierarchical allreduce: how the buckets of several groups of ranks are reduced, without agreement
+// on an order. A group whose ranks have all announced a bucket begins at once, whatever the other
+// groups do:
 //
 // 1. Its ranks add up the bucket in their memory, a part on each (NodeCollectives::ReduceParts).
 // 2. Each rank exchanges its part with the ranks of the same number in the other groups. That takes
 //    as long as the slowest group; other buckets are begun and end meanwhile, in any order.
-// 3. The last rank of the group whose exchange has ended says so in the group's queue, and the ranks
-//    show each other their parts (NodeCollectives::GatherParts).
+// 3. The last rank of the group whose allreduce has ended says so in the group's queue, and the
+//    ranks show each other their parts (NodeCollectives::GatherParts).
 //
 // A group of one rank has the second step only, which the framework's thread begins that completes
 // the bucket.
 //
-// Other calls than allreduces (internode_calls.cc) go that way, too, in two exchanges: by the
-// first, of a word for each rank, all of them come to know who gives how many rows, and that all have
-// begun the same call. Only then do the rows go round a ring.
+// Other calls than allreduces (internode_calls.cc) go that way, too, in two rounds: by an
+// allreduce of a word for each rank all of them come to know who gives how many rows, and that all
+// have begun the same call. Only then do the rows go round a ring.
 //
-// Why nobody waits forever. The first and the third step are calls in the memory of the group, which
-// all of its ranks make in the order of its queue, without waiting for anything else in between. The
-// second step: nonblocking_allreduce.h.
+// Why nobody waits forever. The first and the third step are calls in the memory of the group,
+// which all of its ranks make in the order of its queue, without waiting for anything else in
+// between. The second step: nonblocking_allreduce.h.
 //
 // Until a bucket ends, the plan table has its arrivals: so stalls are reported, and what the other
 // groups take back because the plan has ended is given back.
@@ -33,11 +34,10 @@
 #include <string>
 #include <vector>
 
-#include "horovod_opt/csrc/core/network/buffer_pool.h"
 #include "horovod_opt/csrc/core/network/block_ring.h"
-#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
-#include "horovod_opt/csrc/core/reduction/internode_call.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
+#include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
@@ -45,34 +45,57 @@
 
 namespace horovod_opt {
 
-class ExchangedBuckets {
+// What a rank gives to a planned call other than an allreduce, and where the result goes.
+struct InternodeCall {
+  Collective collective = Collective::kAllgather;  // any but kAllreduce
+  const char* data = nullptr;
+  std::int64_t rows = 0, row_bytes = 0;  // of a broadcast: one row
+  int root = 0;                          // of a broadcast: rank of the job
+  bool joined = false;                   // this rank has, and gives nothing: no rank gets a result
+  // Memory for a result of so many rows, which stays as long as this; nullptr: there is none, and
+  // who has made the call knows why. A broadcast and a reducescatter always have it, but a
+  // broadcast writes nothing on its root. By the progress engine's thread or of the planned path.
+  std::function<std::shared_ptr<char>(std::int64_t rows)> output;
+  // Of a reducescatter:
+  Arithmetic arithmetic{1, nullptr, nullptr};
+  double prescale = 1, postscale = 1;
+};
+
+// Of the sum that a reducescatter of `rows` rows gives to `rank` of `ranks`: the first ranks have
+// one more if they cannot be divided equally, as in upstream's ReducescatterOp.
+constexpr std::int64_t RowsOf(std::int64_t rows, int rank, int ranks) {
+  return rows / ranks + (rank < rows % ranks ? 1 : 0);
+}
+
+class InternodeBuckets {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Binding {
     // Of a complete bucket.
     std::function<BucketReduction(const CompleteBucket& bucket)> reduction;  // of an allreduce
-    std::function<ExchangedCall(const CompleteBucket& bucket)> call;         // of another one
+    std::function<InternodeCall(const CompleteBucket& bucket)> call;         // of another one
     // The memory of its tensors stays as long as this.
     std::function<std::shared_ptr<void>(const CompleteBucket& bucket)> memory;
     std::function<std::uint64_t(const CompleteBucket& bucket)> tag;
     // The first step begins. Any thread.
     std::function<void(const CompleteBucket& bucket)> begins;
-    // How the bucket ends, by the thread of the exchanges or of the planned path: it is reduced, a
+    // How the bucket ends, by the progress engine's thread or of the planned path: it is reduced, a
     // rank that has joined is missing in it, the members mean different buckets, or these arrivals
     // are negotiated instead.
-    std::function<void(Work work, Clock::time_point begun)> reduced;
-    std::function<void(Work work, Clock::time_point begun)> incomplete;
+    std::function<void(Work work, Clock::time_point start)> reduced;
+    std::function<void(Work work, Clock::time_point start)> incomplete;
     std::function<void(Work work)> differs;
     std::function<void(std::vector<ArrivalPtr> arrivals)> given_back;
   };
 
-  // `queue`: of the group, in which the ends of exchanges are entries, too. `everybody`: the ranks
-  // of all `groups` groups, one group after the other; this rank is the `rank`-th of the `group`-th,
-  // as in `node`. To be deleted after `exchanges` has been closed.
-  ExchangedBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node, Exchanges& exchanges,
-                   std::vector<int> everybody, int rank, int group, int groups, Binding binding,
-                   Exchange::Sizes sizes = Exchange::Sizes());
+  // `queue`: of the group, in which the ends of allreduces are entries, too. `everybody`: the ranks
+  // of all `groups` groups, one group after the other; this rank is the `rank`-th of the
+  // `group`-th, as in `node`. To be deleted after `engine` has been closed.
+  InternodeBuckets(PlanTable& plans, ReadyQueue& queue, NodeCollectives& node,
+                   ProgressEngine& engine, std::vector<int> everybody, int rank, int group,
+                   int groups, Binding binding,
+                   NonblockingAllreduce::Sizes sizes = NonblockingAllreduce::Sizes());
 
   // The bucket is complete on this rank. Any thread, under locks of PlanTable.
   void Announce(const CompleteBucket& bucket);
@@ -80,8 +103,8 @@ class ExchangedBuckets {
   // --- the thread of the planned path, in the order of the queue ---
   // An entry for an end, and not for a bucket that all ranks of the group have announced.
   static bool IsEnd(int entry) { return entry >= ReadyQueue::kIds; }
-  // These return false if `stop` was set while they waited. They throw std::logic_error if the ranks
-  // of the group mean different buckets.
+  // These return false if `stop` was set while they waited. They throw std::logic_error if the
+  // ranks of the group mean different buckets.
   bool Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits);
   bool End(int entry, const std::atomic<bool>& stop, WaitCounts& waits);
   // After an exception: what the bucket of the entry is, and the bucket.
@@ -93,7 +116,7 @@ class ExchangedBuckets {
  private:
   static int BucketOf(int entry) { return entry % ReadyQueue::kIds; }
   // A bucket on its way.
-  struct Journey {
+  struct Request {
     // Of an allreduce; of a reducescatter if the group has several ranks.
     std::optional<BucketReduction> reduction;
     std::uint64_t tag = 0;
@@ -105,8 +128,8 @@ class ExchangedBuckets {
     // the messages are over, also if the bucket fails and its tensors are given back before.
     std::shared_ptr<void> memory;
     std::shared_ptr<char> result;
-    Clock::time_point begun;
-    std::optional<ExchangedCall> call;  // none: an allreduce
+    Clock::time_point start;
+    std::optional<InternodeCall> call;  // none: an allreduce
     // Of a call: how many rows each of `everybody` gives, and one; 0: it has joined.
     std::shared_ptr<Words> rows;
     // By rank of the job, in bytes: where its rows begin in what is gathered or scattered, and the
@@ -119,37 +142,37 @@ class ExchangedBuckets {
   std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
   BufferPool::Buffer TakeBuffer(std::int64_t bytes);
   void Send(const CompleteBucket& bucket);
-  void SendPart(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void SendPart(int bucket_id, const std::shared_ptr<Request>& request);
   void TakeBack(const CompleteBucket& bucket);
   // `done`: what follows on all ranks that mean the same.
-  void Start(int bucket_id, std::uint64_t tag, ExchangedData data, std::function<void()> done);
-  void ExchangeEnded(int bucket_id);
-  std::shared_ptr<Journey> NewJourney(const CompleteBucket& bucket);
-  std::shared_ptr<Journey> Begun(const CompleteBucket& bucket, Journey journey);
-  std::shared_ptr<Journey> EndJourney(int bucket_id);
+  void Start(int bucket_id, std::uint64_t tag, AllreduceData data, std::function<void()> done);
+  void AnnounceEnd(int bucket_id);
+  std::shared_ptr<Request> NewRequest(const CompleteBucket& bucket);
+  std::shared_ptr<Request> Register(const CompleteBucket& bucket, Request request);
+  std::shared_ptr<Request> EndRequest(int bucket_id);
   void Finish(int bucket_id);
 
   // --- calls: internode_calls.cc ---
   static bool IsCall(const CompleteBucket& bucket);
-  std::shared_ptr<Journey> NewCall(const CompleteBucket& bucket);
-  void PrepareReduction(Journey& journey) const;
+  std::shared_ptr<Request> NewCall(const CompleteBucket& bucket);
+  void PrepareReduction(Request& request) const;
   bool BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop, WaitCounts& waits);
-  void SendCall(int bucket_id, const std::shared_ptr<Journey>& journey);
-  // All ranks have begun it, and `journey` has the rows of all.
-  void GoRound(int bucket_id, const std::shared_ptr<Journey>& journey);
-  void Gather(int bucket_id, const std::shared_ptr<Journey>& journey);
-  void ScatterSums(int bucket_id, const std::shared_ptr<Journey>& journey);
-  void Broadcast(int bucket_id, const std::shared_ptr<Journey>& journey);
+  void SendCall(int bucket_id, const std::shared_ptr<Request>& request);
+  // All ranks have begun it, and `request` has the rows of all.
+  void GoRound(int bucket_id, const std::shared_ptr<Request>& request);
+  void Gather(int bucket_id, const std::shared_ptr<Request>& request);
+  void ScatterSums(int bucket_id, const std::shared_ptr<Request>& request);
+  void Broadcast(int bucket_id, const std::shared_ptr<Request>& request);
   void BeginRing(BlockRing::Kind kind, int bucket_id, BlockRing::Memory memory,
                  const std::vector<BlockRing::Block>& blocks, const Arithmetic& arithmetic,
-                 std::function<void()> ended);
-  std::vector<BlockRing::Block> BlocksOf(const Journey& journey, bool in_all) const;
-  bool EndCall(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
-  bool EndGather(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits);
-  char* BroadcastMemory(const ExchangedCall& call) const;
-  static std::int64_t AllRows(const Journey& journey);
-  static std::int64_t BytesOfRank(const Journey& journey, int rank) {
-    return journey.begins[rank + 1] - journey.begins[rank];
+                 std::function<void()> on_end);
+  std::vector<BlockRing::Block> BlocksOf(const Request& request, bool in_all) const;
+  bool EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits);
+  bool EndGather(Request& request, const std::atomic<bool>& stop, WaitCounts& waits);
+  char* BroadcastMemory(const InternodeCall& call) const;
+  static std::int64_t AllRows(const Request& request);
+  static std::int64_t BytesOfRank(const Request& request, int rank) {
+    return request.begins[rank + 1] - request.begins[rank];
   }
   int PlaceAt(int group, int number) const { return group * ranks_ + number; }
   int RankAt(int group, int number) const { return everybody_[PlaceAt(group, number)]; }
@@ -157,13 +180,13 @@ class ExchangedBuckets {
   PlanTable& plans_;
   ReadyQueue& queue_;
   NodeCollectives& node_;
-  Exchanges& exchanges_;
+  ProgressEngine& engine_;
   const std::vector<int> everybody_, places_;  // and by rank of the job, where it is among them
   const int rank_, ranks_, group_, groups_;
   const Binding binding_;
-  const Exchange::Sizes sizes_;
+  const NonblockingAllreduce::Sizes sizes_;
   std::mutex mutex_;                                  // protects what follows
-  std::map<int, std::shared_ptr<Journey>> journeys_;  // by bucket ID
+  std::map<int, std::shared_ptr<Request>> requests_;  // by bucket ID
   BufferPool buffers_{0};
 };
 

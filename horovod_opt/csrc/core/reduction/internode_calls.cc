@@ -4,14 +4,15 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 
 namespace horovod_opt {
 namespace {
 
 constexpr std::int64_t kWord = sizeof(Words::value_type);
-static_assert(BlockRing::kWindow <= Exchange::kWindow, "a ring has the channels of an exchange");
+static_assert(BlockRing::kChannels <= NonblockingAllreduce::kChannels,
+              "a ring has the channels of an allreduce");
 
 // Where each begins, and the end.
 template <class Bytes>
@@ -28,185 +29,184 @@ bool AnyoneJoined(Rows begin, Rows end) {
 
 }  // namespace
 
-bool ExchangedBuckets::IsCall(const CompleteBucket& bucket) {
+bool InternodeBuckets::IsCall(const CompleteBucket& bucket) {
   return bucket.plan.slots[bucket.slots[0]].collective != Collective::kAllreduce;
 }
 
-std::shared_ptr<ExchangedBuckets::Journey> ExchangedBuckets::NewCall(const CompleteBucket& bucket) {
-  Journey journey;
-  journey.call = binding_.call(bucket);
-  journey.rows = std::make_shared<Words>(everybody_.size());
-  const ExchangedCall& call = *journey.call;
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewCall(const CompleteBucket& bucket) {
+  Request request;
+  request.call = binding_.call(bucket);
+  request.rows = std::make_shared<Words>(everybody_.size());
+  const InternodeCall& call = *request.call;
   if (!call.joined) {
-    (*journey.rows)[PlaceAt(group_, rank_)] = static_cast<Words::value_type>(call.rows) + 1;
+    (*request.rows)[PlaceAt(group_, rank_)] = static_cast<Words::value_type>(call.rows) + 1;
   }
   if (call.collective == Collective::kReducescatter && !call.joined) {
     const int size = static_cast<int>(everybody_.size());
-    journey.begins = BeginsOf(size, [&](int rank) {
-      return RowsOf(call.rows, rank, size) * call.row_bytes;
-    });
-    if (ranks_ > 1) PrepareReduction(journey);
+    request.begins =
+        BeginsOf(size, [&](int rank) { return RowsOf(call.rows, rank, size) * call.row_bytes; });
+    if (ranks_ > 1) PrepareReduction(request);
   }
-  return Begun(bucket, std::move(journey));
+  return Register(bucket, std::move(request));
 }
 
 // In the group's memory: the rows that go to ranks of one number are one part.
-void ExchangedBuckets::PrepareReduction(Journey& journey) const {
-  const ExchangedCall& call = *journey.call;
+void InternodeBuckets::PrepareReduction(Request& request) const {
+  const InternodeCall& call = *request.call;
   std::vector<Segment> segments;
   std::int64_t bytes = 0;
   for (int number = 0; number < ranks_; ++number) {
     for (int group = 0; group < groups_; ++group) {
       const int to = RankAt(group, number);
-      segments.push_back({call.data + journey.begins[to], nullptr, BytesOfRank(journey, to)});
+      segments.push_back({call.data + request.begins[to], nullptr, BytesOfRank(request, to)});
       bytes += segments.back().bytes;
     }
-    journey.ends.push_back(bytes);
+    request.ends.push_back(bytes);
   }
-  journey.reduction.emplace(std::move(segments), call.arithmetic, call.prescale, call.postscale);
+  request.reduction.emplace(std::move(segments), call.arithmetic, call.prescale, call.postscale);
 }
 
-bool ExchangedBuckets::BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop,
+bool InternodeBuckets::BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop,
                                  WaitCounts& waits) {
-  const auto journey = NewCall(bucket);
-  Words& rows = *journey->rows;
+  const auto request = NewCall(bucket);
+  Words& rows = *request->rows;
   std::uint64_t* const of_group = &rows[PlaceAt(group_, 0)];
   const std::uint64_t own = of_group[rank_];
   const auto output = [&](const std::vector<std::int64_t>&) { return of_group; };
-  if (node_.Allgather(&own, 1, kWord, output, journey->tag, stop, waits) !=
+  if (node_.Allgather(&own, 1, kWord, output, request->tag, stop, waits) !=
       NodeCollectives::Outcome::kDone) {
     return false;
   }
-  if (journey->reduction && !AnyoneJoined(of_group, of_group + ranks_)) {
-    journey->part = TakeBuffer(OwnBytes(journey->ends));
-    if (!node_.ReduceParts(*journey->reduction, journey->ends, journey->part.data.get(),
-                           journey->tag, stop, waits)) {
+  if (request->reduction && !AnyoneJoined(of_group, of_group + ranks_)) {
+    request->part = TakeBuffer(OwnBytes(request->ends));
+    if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(),
+                           request->tag, stop, waits)) {
       return false;
     }
   }
-  SendCall(bucket.turn.bucket_id, journey);
+  SendCall(bucket.turn.bucket_id, request);
   return true;
 }
 
-void ExchangedBuckets::SendCall(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  Start(bucket_id, journey->tag,
-        ExchangedWords(journey->rows, &elementwise::Reduce<std::uint64_t, elementwise::Sum>),
-        [this, bucket_id, journey] { GoRound(bucket_id, journey); });
+void InternodeBuckets::SendCall(int bucket_id, const std::shared_ptr<Request>& request) {
+  Start(bucket_id, request->tag,
+        AllreduceDataOf(request->rows, &elementwise::Reduce<std::uint64_t, elementwise::Sum>),
+        [this, bucket_id, request] { GoRound(bucket_id, request); });
 }
 
-void ExchangedBuckets::GoRound(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  if (AnyoneJoined(journey->rows->begin(), journey->rows->end())) {
-    EndJourney(bucket_id);
-    return binding_.incomplete(plans_.Take(bucket_id), journey->begun);
+void InternodeBuckets::GoRound(int bucket_id, const std::shared_ptr<Request>& request) {
+  if (AnyoneJoined(request->rows->begin(), request->rows->end())) {
+    EndRequest(bucket_id);
+    return binding_.incomplete(plans_.Take(bucket_id), request->start);
   }
-  switch (journey->call->collective) {
+  switch (request->call->collective) {
     case Collective::kAllgather:
-      return Gather(bucket_id, journey);
+      return Gather(bucket_id, request);
     case Collective::kReducescatter:
-      return ScatterSums(bucket_id, journey);
+      return ScatterSums(bucket_id, request);
     case Collective::kBroadcast:
-      return Broadcast(bucket_id, journey);
+      return Broadcast(bucket_id, request);
     case Collective::kAllreduce:
       throw std::logic_error("not a call");
   }
 }
 
-void ExchangedBuckets::BeginRing(BlockRing::Kind kind, int bucket_id, BlockRing::Memory memory,
+void InternodeBuckets::BeginRing(BlockRing::Kind kind, int bucket_id, BlockRing::Memory memory,
                                  const std::vector<BlockRing::Block>& blocks,
-                                 const Arithmetic& arithmetic, std::function<void()> ended) {
-  exchanges_.Begin(std::make_unique<BlockRing>(kind, groups_, group_, bucket_id * Exchange::kWindow,
-                                               memory, blocks, arithmetic, std::move(ended),
-                                               sizes_.chunk));
+                                 const Arithmetic& arithmetic, std::function<void()> on_end) {
+  engine_.Begin(std::make_unique<BlockRing>(kind, groups_, group_,
+                                            bucket_id * NonblockingAllreduce::kChannels, memory,
+                                            blocks, arithmetic, std::move(on_end), sizes_.chunk));
 }
 
 // Those of the ranks with this number; where they are in all, or one after the other.
-std::vector<BlockRing::Block> ExchangedBuckets::BlocksOf(const Journey& journey,
+std::vector<BlockRing::Block> InternodeBuckets::BlocksOf(const Request& request,
                                                          bool in_all) const {
   std::vector<BlockRing::Block> blocks;
   std::int64_t bytes = 0;
   for (int group = 0; group < groups_; ++group) {
     const int rank = RankAt(group, rank_);
-    blocks.push_back({in_all ? journey.begins[rank] : bytes, BytesOfRank(journey, rank)});
+    blocks.push_back({in_all ? request.begins[rank] : bytes, BytesOfRank(request, rank)});
     bytes += blocks.back().bytes;
   }
   return blocks;
 }
 
-void ExchangedBuckets::Gather(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  const ExchangedCall& call = *journey->call;
-  journey->begins = BeginsOf(static_cast<int>(everybody_.size()), [&](int rank) {
-    return (static_cast<std::int64_t>((*journey->rows)[places_[rank]]) - 1) * call.row_bytes;
+void InternodeBuckets::Gather(int bucket_id, const std::shared_ptr<Request>& request) {
+  const InternodeCall& call = *request->call;
+  request->begins = BeginsOf(static_cast<int>(everybody_.size()), [&](int rank) {
+    return (static_cast<std::int64_t>((*request->rows)[places_[rank]]) - 1) * call.row_bytes;
   });
-  if (ranks_ == 1) journey->result = call.output(AllRows(*journey));
-  char* memory = journey->result.get();
-  const std::vector<BlockRing::Block> blocks = BlocksOf(*journey, memory != nullptr);
+  if (ranks_ == 1) request->result = call.output(AllRows(*request));
+  char* memory = request->result.get();
+  const std::vector<BlockRing::Block> blocks = BlocksOf(*request, memory != nullptr);
   if (memory == nullptr) {  // the others get the blocks nevertheless
-    journey->part = TakeBuffer(blocks.back().begin + blocks.back().bytes);
-    memory = journey->part.data.get();
+    request->part = TakeBuffer(blocks.back().begin + blocks.back().bytes);
+    memory = request->part.data.get();
   }
   const BlockRing::Block& own = blocks[group_];
   std::copy_n(call.data, own.bytes, memory + own.begin);
   BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, memory}, blocks, call.arithmetic,
-            [this, bucket_id, journey] { ExchangeEnded(bucket_id); });
+            [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
-void ExchangedBuckets::ScatterSums(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  const ExchangedCall& call = *journey->call;
-  const std::vector<BlockRing::Block> blocks = BlocksOf(*journey, ranks_ == 1);
-  const char* contributed = ranks_ == 1 ? call.data : journey->part.data.get();
+void InternodeBuckets::ScatterSums(int bucket_id, const std::shared_ptr<Request>& request) {
+  const InternodeCall& call = *request->call;
+  const std::vector<BlockRing::Block> blocks = BlocksOf(*request, ranks_ == 1);
+  const char* contributed = ranks_ == 1 ? call.data : request->part.data.get();
   if (ranks_ == 1 && call.prescale != 1) {
-    const std::int64_t bytes = journey->begins.back();
-    journey->part = TakeBuffer(bytes);
-    char* const scaled = journey->part.data.get();
+    const std::int64_t bytes = request->begins.back();
+    request->part = TakeBuffer(bytes);
+    char* const scaled = request->part.data.get();
     std::copy_n(call.data, bytes, scaled);
     Scale(call.arithmetic, scaled, bytes, call.prescale);
     contributed = scaled;
   }
-  journey->result = call.output(RowsOf(call.rows, RankAt(group_, rank_),
-                                       static_cast<int>(everybody_.size())));
-  const auto ended = [this, bucket_id, journey, bytes = blocks[group_].bytes] {
-    const ExchangedCall& ended_call = *journey->call;
-    Scale(ended_call.arithmetic, journey->result.get(), bytes, ended_call.postscale);
+  request->result =
+      call.output(RowsOf(call.rows, RankAt(group_, rank_), static_cast<int>(everybody_.size())));
+  const auto on_end = [this, bucket_id, request, bytes = blocks[group_].bytes] {
+    const InternodeCall& call_at_end = *request->call;
+    Scale(call_at_end.arithmetic, request->result.get(), bytes, call_at_end.postscale);
     Finish(bucket_id);
   };
-  BeginRing(BlockRing::Kind::kReduceScatter, bucket_id, {contributed, journey->result.get()},
-            blocks, call.arithmetic, ended);
+  BeginRing(BlockRing::Kind::kReduceScatter, bucket_id, {contributed, request->result.get()},
+            blocks, call.arithmetic, on_end);
 }
 
 // The ranks with the root's number pass it on; then each has it for its group.
-void ExchangedBuckets::Broadcast(int bucket_id, const std::shared_ptr<Journey>& journey) {
-  const ExchangedCall& call = *journey->call;
+void InternodeBuckets::Broadcast(int bucket_id, const std::shared_ptr<Request>& request) {
+  const InternodeCall& call = *request->call;
   const int root = places_[call.root];
-  if (root % ranks_ != rank_) return ExchangeEnded(bucket_id);
+  if (root % ranks_ != rank_) return AnnounceEnd(bucket_id);
   std::vector<BlockRing::Block> blocks(static_cast<std::size_t>(groups_));
   blocks[root / ranks_].bytes = call.row_bytes;
   BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(call)}, blocks,
-            call.arithmetic, [this, bucket_id, journey] { ExchangeEnded(bucket_id); });
+            call.arithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
-bool ExchangedBuckets::EndCall(Journey& journey, const std::atomic<bool>& stop, WaitCounts& waits) {
-  const ExchangedCall& call = *journey.call;
-  if (call.collective == Collective::kAllgather) return EndGather(journey, stop, waits);
+bool InternodeBuckets::EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits) {
+  const InternodeCall& call = *request.call;
+  if (call.collective == Collective::kAllgather) return EndGather(request, stop, waits);
   return node_.Broadcast(BroadcastMemory(call), call.row_bytes, places_[call.root] % ranks_,
-                         journey.tag, stop, waits) == NodeCollectives::Outcome::kDone;
+                         request.tag, stop, waits) == NodeCollectives::Outcome::kDone;
 }
 
-bool ExchangedBuckets::EndGather(Journey& journey, const std::atomic<bool>& stop,
+bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop,
                                  WaitCounts& waits) {
   std::int64_t own = 0;
-  for (int group = 0; group < groups_; ++group) own += BytesOfRank(journey, RankAt(group, rank_));
-  BufferPool::Buffer gathered = TakeBuffer(journey.begins.back());
+  for (int group = 0; group < groups_; ++group) own += BytesOfRank(request, RankAt(group, rank_));
+  BufferPool::Buffer gathered = TakeBuffer(request.begins.back());
   const auto output = [&](const std::vector<std::int64_t>&) { return gathered.data.get(); };
   const auto outcome =
-      node_.Allgather(journey.part.data.get(), own, 1, output, journey.tag, stop, waits);
+      node_.Allgather(request.part.data.get(), own, 1, output, request.tag, stop, waits);
   if (outcome != NodeCollectives::Outcome::kDone) return false;
-  if (const auto to = journey.call->output(AllRows(journey))) {
+  if (const auto to = request.call->output(AllRows(request))) {
     const char* from = gathered.data.get();
     for (int number = 0; number < ranks_; ++number) {
       for (int group = 0; group < groups_; ++group) {
         const int rank = RankAt(group, number);
-        std::copy_n(from, BytesOfRank(journey, rank), to.get() + journey.begins[rank]);
-        from += BytesOfRank(journey, rank);
+        std::copy_n(from, BytesOfRank(request, rank), to.get() + request.begins[rank]);
+        from += BytesOfRank(request, rank);
       }
     }
   }
@@ -216,15 +216,15 @@ bool ExchangedBuckets::EndGather(Journey& journey, const std::atomic<bool>& stop
 }
 
 // Read on the root, written elsewhere.
-char* ExchangedBuckets::BroadcastMemory(const ExchangedCall& call) const {
+char* InternodeBuckets::BroadcastMemory(const InternodeCall& call) const {
   const bool gives = call.root == RankAt(group_, rank_);
   return gives ? const_cast<char*>(call.data) : call.output(1).get();
 }
 
-std::int64_t ExchangedBuckets::AllRows(const Journey& journey) {
-  const std::uint64_t counted = std::accumulate(journey.rows->begin(), journey.rows->end(),
-                                                Words::value_type{0});
-  return static_cast<std::int64_t>(counted - journey.rows->size());
+std::int64_t InternodeBuckets::AllRows(const Request& request) {
+  const std::uint64_t counted =
+      std::accumulate(request.rows->begin(), request.rows->end(), Words::value_type{0});
+  return static_cast<std::int64_t>(counted - request.rows->size());
 }
 
 }  // namespace horovod_opt

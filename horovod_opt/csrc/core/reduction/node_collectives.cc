@@ -6,10 +6,9 @@
 
 #include "horovod_opt/csrc/core/reduction/chunked_copy.h"
 #include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
-#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
-#include "horovod_opt/csrc/core/reduction/part_gather.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
+#include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
 
 namespace horovod_opt {
 namespace {
@@ -24,9 +23,7 @@ constexpr std::int64_t kAway = -1;  // announced instead of a size
 
 std::string Text(const Announcement& announcement) {
   const std::string rows =
-      announcement.row_bytes == 0
-          ? ""
-          : " rows of " + std::to_string(announcement.row_bytes);
+      announcement.row_bytes == 0 ? "" : " rows of " + std::to_string(announcement.row_bytes);
   return "tag " + std::to_string(announcement.tag) + " of " + std::to_string(announcement.size) +
          rows + " bytes";
 }
@@ -41,7 +38,7 @@ NodeCollectives::Outcome NodeCollectives::Begin(const Announcement& announcement
                                                 Copies& copies, const std::atomic<bool>& stop,
                                                 WaitCounts& counts) {
   const std::uint64_t first = copies_++;
-  layout_.Announced(first, layout_.rank()) = announcement;
+  layout_.AnnouncementOf(first, layout_.rank()) = announcement;
   copies.CopyIn(0);
   if (!Meet(stop, counts)) return Outcome::kStopped;
   if (AnyoneAway(first)) return Outcome::kIncomplete;
@@ -67,7 +64,7 @@ bool NodeCollectives::Allreduce(const BucketReduction& bucket, std::uint64_t tag
   const std::int64_t bytes = bucket.Bytes();
   const std::uint64_t first = copies_++;
   const auto meet = [&] { return Meet(stop, counts); };
-  layout_.Announced(first, layout_.rank()) = {tag, bytes, 0};
+  layout_.AnnouncementOf(first, layout_.rank()) = {tag, bytes, 0};
   if (bytes * layout_.ranks() <= kFlat && FlatAllreduce::Fits(bytes, layout_)) {
     FlatAllreduce flat(bucket, layout_, first, block_);
     flat.CopyIn();
@@ -115,11 +112,12 @@ NodeCollectives::Outcome NodeCollectives::Allgather(const void* data, std::int64
                                                     WaitCounts& counts) {
   const std::uint64_t first = copies_;
   ChunkedCopy copy(layout_, first, data, rows * row_bytes);
-  const Outcome begun = Begin({tag, rows, row_bytes}, &Announcement::row_bytes, copy, stop, counts);
-  if (begun != Outcome::kDone) return begun;
+  const Outcome outcome =
+      Begin({tag, rows, row_bytes}, &Announcement::row_bytes, copy, stop, counts);
+  if (outcome != Outcome::kDone) return outcome;
   std::vector<std::int64_t> all_rows;
   for (int rank = 0; rank < layout_.ranks(); ++rank) {
-    all_rows.push_back(layout_.Announced(first, rank).size);
+    all_rows.push_back(layout_.AnnouncementOf(first, rank).size);
   }
   const std::int64_t most = *std::max_element(all_rows.begin(), all_rows.end());
   char* const to = static_cast<char*>(output(all_rows));
@@ -139,8 +137,8 @@ NodeCollectives::Outcome NodeCollectives::Broadcast(void* data, std::int64_t byt
                                                     WaitCounts& counts) {
   const bool gives = layout_.rank() == root;
   ChunkedCopy copy(layout_, copies_, data, gives ? bytes : 0);
-  const Outcome begun = Begin({tag, bytes, 0}, &Announcement::size, copy, stop, counts);
-  if (begun != Outcome::kDone) return begun;
+  const Outcome outcome = Begin({tag, bytes, 0}, &Announcement::size, copy, stop, counts);
+  if (outcome != Outcome::kDone) return outcome;
   const auto copy_out = [&](std::int64_t chunk) {
     if (!gives) copy.CopyOut(chunk, root, bytes, data);
   };
@@ -153,20 +151,20 @@ NodeCollectives::Outcome NodeCollectives::ReduceScatter(
     const std::atomic<bool>& stop, WaitCounts& counts) {
   const BucketReduction bucket({{data, nullptr, ends.back()}}, arithmetic, prescale, postscale);
   horovod_opt::ReduceScatter parts(bucket, layout_, copies_, ends, block_, output);
-  const Outcome begun = Begin({tag, ends.back(), 0}, &Announcement::size, parts, stop, counts);
-  if (begun != Outcome::kDone) return begun;
+  const Outcome outcome = Begin({tag, ends.back(), 0}, &Announcement::size, parts, stop, counts);
+  if (outcome != Outcome::kDone) return outcome;
   const auto reduce_own = [&](std::int64_t chunk) { parts.ReduceOwn(chunk, true); };
   return Finish(parts.chunks(), parts, reduce_own, stop, counts);
 }
 
 bool NodeCollectives::StayAway(const std::atomic<bool>& stop, WaitCounts& counts) {
-  layout_.Announced(copies_++, layout_.rank()) = {0, kAway, 0};
+  layout_.AnnouncementOf(copies_++, layout_.rank()) = {0, kAway, 0};
   return Meet(stop, counts);
 }
 
 bool NodeCollectives::AnyoneAway(std::uint64_t copy) const {
   for (int rank = 0; rank < layout_.ranks(); ++rank) {
-    if (layout_.Announced(copy, rank).size == kAway) return true;
+    if (layout_.AnnouncementOf(copy, rank).size == kAway) return true;
   }
   return false;
 }
@@ -178,9 +176,9 @@ bool NodeCollectives::Meet(const std::atomic<bool>& stop, WaitCounts& counts) {
 }
 
 void NodeCollectives::Compare(std::uint64_t copy, Field same) const {
-  const Announcement& first = layout_.Announced(copy, 0);
+  const Announcement& first = layout_.AnnouncementOf(copy, 0);
   for (int rank = 1; rank < layout_.ranks(); ++rank) {
-    const Announcement& other = layout_.Announced(copy, rank);
+    const Announcement& other = layout_.AnnouncementOf(copy, rank);
     if (first.tag == other.tag && first.*same == other.*same) continue;
     throw std::logic_error("local ranks 0 and " + std::to_string(rank) +
                            " have different buckets: " + Text(first) + " and " + Text(other));

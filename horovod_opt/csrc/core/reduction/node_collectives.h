@@ -1,4 +1,4 @@
-// Collectives of the ranks of a group, called node here, through shared memory. Waits sleep in the
+// Collectives in shared memory, of the ranks of a group, called node here. Waits sleep in the
 // kernel.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {

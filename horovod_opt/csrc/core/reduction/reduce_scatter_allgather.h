@@ -12,9 +12,9 @@
 
 #include <cstdint>
 
-#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
-#include "horovod_opt/csrc/core/reduction/slice_sums.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {
 

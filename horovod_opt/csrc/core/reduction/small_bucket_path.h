@@ -1,7 +1,8 @@
-// How PlanTable announces buckets that have a place of their own in the memory of the group
-// (shared_memory/bucket_places.h). The framework's thread that completes such a bucket contributes it, and on
-// the last rank adds it up, too: the thread of the planned path is not needed there. Nor is it on a
-// rank whose thread finds that the others come within microseconds.
+// Interface of small buckets: how PlanTable announces buckets that have a place of their own in the
+// memory of the group (shared_memory/bucket_places.h). The framework's thread that completes such a
+// bucket contributes it, and on the last rank adds it up, too: the thread of the planned path is
+// not needed there. Nor is it on a rank whose thread finds that the others come within
+// microseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +22,20 @@ struct CompleteBucket {
 };
 
 // Any threads, under locks of PlanTable, except for Perform().
-class DirectPath {
+class SmallBucketPath {
  public:
-  virtual ~DirectPath() = default;
+  virtual ~SmallBucketPath() = default;
 
   // Memory for a place of a bucket of so many bytes; 0: it has none.
   virtual std::int64_t PlaceBytes(std::int64_t bytes) const = 0;
-  enum class Announced {
+  enum class Readiness {
     kLast,    // this rank is the last one, and calls Append() next
     kOthers,  // others are to come, and the thread of the planned path will hear of it
     kSoon,    // others come soon, by experience: Spin() and EndSpin() follow, without locks
   };
   // Contributes the bucket if that can be done at once, and counts it as complete. Never kSoon if
   // the caller cannot spin.
-  virtual Announced Announce(const CompleteBucket& bucket, bool can_spin) = 0;
+  virtual Readiness Announce(const CompleteBucket& bucket, bool can_spin) = 0;
   // The bucket can be performed without waiting for anybody. Then Perform() follows.
   virtual bool MayPerform(const CompleteBucket& bucket) = 0;
   // The other ranks find it in the ready queue now. `here`: this rank performs it.

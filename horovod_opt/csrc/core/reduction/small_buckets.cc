@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "horovod_opt/csrc/core/waiting/pause.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
+#include "horovod_opt/csrc/core/waiting/spin_history.h"
 
 namespace horovod_opt {
 namespace {
@@ -23,12 +23,12 @@ thread_local bool within_callback = false;
 }  // namespace
 
 // Only one thread of the rank changes for which bucket it spins, and says so before it counts.
-bool DirectBuckets::MaySpin(int bucket_id) {
+bool SmallBuckets::MaySpin(int bucket_id) {
   return ranks_ > 1 && !stopped_ && !within_callback && KeepsUp() && history_[bucket_id].Pays() &&
          !spinning_.exchange(true);
 }
 
-DirectPath::Announced DirectBuckets::Announce(const CompleteBucket& bucket, bool can_spin) {
+SmallBucketPath::Readiness SmallBuckets::Announce(const CompleteBucket& bucket, bool can_spin) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
     return arrival == nullptr || arrival->DataReady();
   };
@@ -38,9 +38,9 @@ DirectPath::Announced DirectBuckets::Announce(const CompleteBucket& bucket, bool
   bool has_contributed = false;
   try {
     if (!arrivals.empty() && std::all_of(arrivals.begin(), arrivals.end(), is_ready)) {
-      has_contributed = places_.Contribute(
-          bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
-          binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
+      has_contributed =
+          places_.Contribute(bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
+                             binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
     }
   } catch (const std::exception&) {
     // Reduce() tries again, and fails where errors are told to all ranks.
@@ -51,34 +51,34 @@ DirectPath::Announced DirectBuckets::Announce(const CompleteBucket& bucket, bool
     queue_.EndSpin(bucket_id, rank_, true, position_);  // of a thread that has just performed it
   }
   const bool is_last = queue_.Count(bucket_id, ranks_);
-  if (!spins) return is_last ? Announced::kLast : Announced::kOthers;
+  if (!spins) return is_last ? Readiness::kLast : Readiness::kOthers;
   if (!is_last && has_contributed) {
     ++performing_;
-    return Announced::kSoon;
+    return Readiness::kSoon;
   }
   queue_.EndSpin(bucket_id, rank_, false, position_);
   spinning_ = false;
-  return is_last ? Announced::kLast : Announced::kOthers;
+  return is_last ? Readiness::kLast : Readiness::kOthers;
 }
 
-bool DirectBuckets::MayPerform(const CompleteBucket& bucket) {
+bool SmallBuckets::MayPerform(const CompleteBucket& bucket) {
   const bool may = !bucket.arrivals.empty() && !stopped_ && !within_callback && KeepsUp() &&
                    places_.AllHaveContributed(bucket.turn);
   performing_ += may ? 1 : 0;
   return may;
 }
 
-void DirectBuckets::Append(int bucket_id, bool here) {
+void SmallBuckets::Append(int bucket_id, bool here) {
   queue_.Append(bucket_id, here ? rank_ : ReadyQueue::kNobody);
 }
 
-void DirectBuckets::Perform(Work work) {
+void SmallBuckets::Perform(Work work) {
   within_callback = true;
   binding_.perform(std::move(work), [this] { --performing_; });
   within_callback = false;
 }
 
-bool DirectBuckets::Spin(const Turn& turn) {
+bool SmallBuckets::Spin(const Turn& turn) {
   const auto end = Clock::now() + spin_;
   while (!places_.AllHaveContributed(turn)) {
     if (Clock::now() > end) return false;
@@ -87,15 +87,15 @@ bool DirectBuckets::Spin(const Turn& turn) {
   return true;
 }
 
-void DirectBuckets::EndSpin(const Turn& turn, bool in_vain, bool performed) {
+void SmallBuckets::EndSpin(const Turn& turn, bool in_vain, bool performed) {
   history_[turn.bucket_id].Note(in_vain);
   queue_.EndSpin(turn.bucket_id, rank_, performed, position_);
   spinning_ = false;
   if (!performed) --performing_;
 }
 
-bool DirectBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,
-                           WaitCounts& waits) {
+bool SmallBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,
+                          WaitCounts& waits) {
   const BucketReduction bucket = binding_.reduction(*work.plan, work.slots, work.arrivals);
   while (!places_.HasContributed(work.turn)) {
     if (places_.Contribute(work.turn, bucket, tag)) break;
@@ -106,7 +106,7 @@ bool DirectBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomi
   return true;
 }
 
-void DirectBuckets::Close() const {
+void SmallBuckets::Close() const {
   while (performing_ > 0) SleepFor(kShortly);
 }
 

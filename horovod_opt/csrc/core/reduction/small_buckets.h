@@ -1,5 +1,5 @@
-// The direct path of one rank: small buckets that the framework's threads contribute when they are
-// complete, and that the last rank's thread adds up at once (small_bucket_path.h).
+// Allreduce of small buckets by who completes them: the framework's threads contribute them, and
+// the last rank's thread adds them up at once (small_bucket_path.h).
 //
 // The thread of another rank spins for the last one for up to kSpin, if that has not been in vain
 // lately. Of two dependent buckets each then costs what it takes to add it up, where two threads
@@ -11,7 +11,7 @@
 //    Spin(), which ends.
 // 2. The ready queue has an entry for it all the same, which the other ranks need. On this rank the
 //    thread of the planned path comes across it later, and passes it by (PlanTable::Take()). It may
-//    lag behind, but never so far that the queue's ring overtakes it.
+//    lag behind, but never so far that the queue overtakes it.
 // 3. When Close() has returned, no framework's thread is in the memory of the group. PlanTable has
 //    finished before, so none comes again.
 // 4. From Count() on, either the thread of the planned path is woken for the bucket, or a thread
@@ -35,7 +35,7 @@
 
 namespace horovod_opt {
 
-class DirectBuckets : public DirectPath {
+class SmallBuckets : public SmallBucketPath {
  public:
   struct Binding {
     // What the arrivals contribute, and where their sums go.
@@ -54,8 +54,8 @@ class DirectBuckets : public DirectPath {
   static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
 
   // `rank`, `ranks`: in the group. `spin`: how long a framework's thread spins at most.
-  DirectBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding,
-                std::chrono::nanoseconds spin = kSpin)
+  SmallBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding,
+               std::chrono::nanoseconds spin = kSpin)
       : queue_(queue),
         places_(places),
         rank_(rank),
@@ -68,7 +68,7 @@ class DirectBuckets : public DirectPath {
   std::int64_t PlaceBytes(std::int64_t bytes) const override {
     return BucketPlaces::PlaceBytes(bytes, ranks_);
   }
-  Announced Announce(const CompleteBucket& bucket, bool can_spin) override;
+  Readiness Announce(const CompleteBucket& bucket, bool can_spin) override;
   bool MayPerform(const CompleteBucket& bucket) override;
   void Append(int bucket_id, bool here) override;
   void Perform(Work work) override;

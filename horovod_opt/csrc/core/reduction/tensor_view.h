@@ -1,4 +1,4 @@
-// The tensors of a bucket as one run of bytes.
+// Scatter-gather list: the tensors of a bucket as one run of bytes.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ BucketLayout::BucketLayout(void* memory, std::size_t bytes, int rank, int ranks)
       buffers_(static_cast<char*>(memory) + sizeof(NodeBarrier)),
       slice_(SliceBytes(bytes, rank, ranks)) {}
 
-BucketLayout::Announcement& BucketLayout::Announced(std::uint64_t copy, int rank) const {
+BucketLayout::Announcement& BucketLayout::AnnouncementOf(std::uint64_t copy, int rank) const {
   return *reinterpret_cast<Announcement*>(Row(copy, rank));
 }
 

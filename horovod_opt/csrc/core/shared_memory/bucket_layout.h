@@ -1,4 +1,4 @@
-// Where the ranks of a node put a bucket in shared memory.
+// Double buffering: where the ranks of a node put a bucket in shared memory.
 //
 // The memory is a barrier and two buffers. A buffer has one row per rank: an announcement and one
 // slice per rank, each slice at a fixed place.
@@ -7,10 +7,9 @@
 //     row:      announcement | slice of owner 0 | slice of owner 1 | ...
 //
 // Why two buffers and one barrier per copy suffice, for all algorithms (flat_allreduce.h,
-// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, part_gather.h,
-// chunked_copy.h). Number the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be
-// the first barrier after it.
-// A rank begins copy n + 2 after B(n + 1), where all have arrived, and writes over
+// reduce_scatter_allgather.h, which alone has results, reduce_scatter.h, chunked_copy.h). Number
+// the copies in over all calls. Copy n goes to buffer n % 2; let B(n) be the first barrier after
+// it. A rank begins copy n + 2 after B(n + 1), where all have arrived, and writes over
 // - copy n, which was read right after B(n) and so before anyone arrived at B(n + 1);
 // - the results of chunk n, which are read after the barrier that follows B(n). If that is the last
 //   of its call, it comes before B(n + 1), and so does the reading. Else it is B(n + 1) itself, and
@@ -51,7 +50,7 @@ class BucketLayout {
   // Room for a slice in bytes, whole cache lines.
   std::int64_t slice() const { return slice_; }
   // Of `rank`, in the buffer of this copy.
-  Announcement& Announced(std::uint64_t copy, int rank) const;
+  Announcement& AnnouncementOf(std::uint64_t copy, int rank) const;
   // Where `rank` puts what `owner` reduces. The places of all owners follow each other.
   char* Place(std::uint64_t copy, int rank, int owner) const;
   // What this rank writes and the others read: its row in each of the buffers, and their length.

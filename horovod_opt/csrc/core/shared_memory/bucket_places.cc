@@ -93,10 +93,10 @@ bool BucketPlaces::AwaitAll(const Turn& turn, const std::atomic<bool>& stop, Wai
 void BucketPlaces::Reduce(const Turn& turn, const BucketReduction& bucket, std::uint64_t tag) {
   std::vector<const char*> rows;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const std::uint64_t other = HeaderOf(turn, rank).tag;
-    if (other != tag) {
+    const std::uint64_t rank_tag = HeaderOf(turn, rank).tag;
+    if (rank_tag != tag) {
       throw std::logic_error("a rank has another bucket: tags " + std::to_string(tag) + " and " +
-                             std::to_string(other));
+                             std::to_string(rank_tag));
     }
     rows.push_back(Row(turn, bucket.Bytes(), rank));
   }

@@ -1,7 +1,7 @@
-// Small buckets have places of their own in the memory of the group, where each rank puts what it
-// contributes before it counts the bucket as complete. So whoever finds the bucket in the ready
-// queue finds all contributions, too, and adds them up without a barrier; the last rank, even
-// without another thread.
+// Double buffering of small buckets: they have places of their own in the memory of the group,
+// where each rank puts what it contributes before it counts the bucket as complete. So whoever
+// finds the bucket in the ready queue finds all contributions, too, and adds them up without a
+// barrier; the last rank, even without another thread.
 //
 // A place has two halves, used in turn, and in each a row for every rank. A turn is one time that
 // the bucket is reduced. Turns are numbered so that none has the number of an earlier one.
@@ -22,10 +22,23 @@
 #include <cstdint>
 
 #include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
-#include "horovod_opt/csrc/core/shared_memory/turn.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {
+
+// One time that a bucket with a place of its own is reduced.
+struct Turn {
+  static constexpr std::int64_t kNoPlace = -1;
+  static constexpr int kPlaces = 512;
+
+  bool HasPlace() const { return place != kNoPlace; }
+
+  int bucket_id = 0;
+  int number = 0;                 // of the place, counted over those in use: below kPlaces
+  std::int64_t place = kNoPlace;  // bytes from the beginning of the memory
+  std::uint32_t owner = 0;        // whose bucket it is, counted over all owners of places
+  std::uint32_t count = 0;        // of this owner's turns: 1, 2, 3, ...
+};
 
 // One rank's view. Any threads, but for one bucket only one thread of a rank at a time.
 class BucketPlaces {

@@ -1,4 +1,4 @@
-// Nobody passes before all ranks of the node have arrived.
+// A counter barrier: nobody passes before all ranks of the node have arrived.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,18 @@ class NodeBarrier {
   // Arrives at barrier `number` and waits for the others; each rank counts for itself: 1, 2, 3, ...
   // False if `stop` was set while somebody was missing; the barrier is of no use from then on.
   // `stop` is noticed after Kick(), and without it within 100 ms.
-  bool Pass(std::uint64_t number, int ranks, const std::atomic<bool>& stop, WaitCounts& counts);
+  bool Pass(std::uint64_t number, int ranks, const std::atomic<bool>& stop, WaitCounts& counts) {
+    const std::uint64_t all = number * static_cast<std::uint64_t>(ranks);
+    if (arrived_.fetch_add(1) + 1 == all) {
+      opened_.Notify();
+      return true;
+    }
+    const auto is_open = [&] { return arrived_.load() >= all; };
+    return opened_.Await(is_open, stop, counts, EventCount::kLongestSleep);
+  }
 
   // Makes all who wait look at `stop`.
-  void Kick();
+  void Kick() { opened_.Kick(); }
 
  private:
   EventCount opened_;

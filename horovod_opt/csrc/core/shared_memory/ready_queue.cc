@@ -29,8 +29,8 @@ bool ReadyQueue::Count(int bucket_id, int ranks) {
 void ReadyQueue::Append(int bucket_id, int all_but) {
   const std::uint64_t position = size_.fetch_add(1);
   entries_[position % kEntries].store(Entry(position, bucket_id));
-  const futex::Sleepers known = HasBit(all_but) ? Bit(all_but) : 0;
-  const futex::Sleepers asleep = futex::kAll & ~known & ~Spinning(bucket_id);
+  const futex::Sleepers performer = HasBit(all_but) ? Bit(all_but) : 0;
+  const futex::Sleepers asleep = futex::kAll & ~performer & ~Spinning(bucket_id);
   appended_.Notify(asleep);
 }
 

@@ -1,5 +1,5 @@
-// In which order the ranks of a node perform their buckets, without negotiation: that in which the
-// buckets became ready on all of them.
+// Queue of many producers in shared memory: in which order the ranks of a node perform their
+// buckets, without negotiation: that in which the buckets became ready on all of them.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,18 @@ namespace horovod_opt {
 
 // Lives at the start of Bytes() zeroed bytes of shared memory, aligned to 64. Every bucket has a
 // bucket ID below kIds, the same number on every rank. (What is said here of bucket IDs is true of
-// the kIds numbers that follow, too: for another use of each bucket.) A rank that has a bucket ready says so; the last one of
-// the node appends the bucket ID to the ready queue. All ranks read the one ready queue from
-// position 0 on and perform what they find, in that order.
+// the kIds numbers that follow, too: for another use of each bucket.) A rank that has a bucket
+// ready says so; the last one of the node appends the bucket ID to the ready queue. All ranks read
+// the one ready queue from position 0 on and perform what they find, in that order.
 //
 // Invariants:
 // 1. A rank calls Ready() for a bucket ID again only after it has itself read the ID's last entry.
 //    An entry needs a call of every rank, so it is appended after all ranks have read the one
 //    before: of each bucket ID at most one entry is not yet read everywhere. (Or few: of a bucket
 //    ID that any rank appends alone, at most one from each rank.)
-// 2. Hence a rank that wants position p finds it in the ring: the entries from p on are of
-//    different numbers, about kNumbers at most, and p's place is used again kEntries, twice as many,
-//    later.
+// 2. Hence a rank that wants position p finds it in its place: the entries from p on are of
+//    different numbers, about kNumbers at most, and p's place is used again kEntries, twice as
+//    many, later.
 // 3. Places are reserved in order but filled in any order. An entry therefore carries its position:
 //    what a place held before is not mistaken for what is still to come.
 // 4. What a rank wrote before Ready() is visible to whoever got the entry from Next().

@@ -14,13 +14,11 @@
 namespace horovod_opt {
 namespace {
 
+using system_call::Fail;
+
 constexpr std::size_t kSecretBytes = 16;
 // Connections that may wait to be accepted, those of strangers included.
 constexpr int kBacklog = 1024;
-
-[[noreturn]] void Fail(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
 
 struct Address {
   std::string name, question, answer;
@@ -44,9 +42,9 @@ std::string NewSecret() {
 
 // Keeps the bounds of messages. All calls on it return at once.
 Descriptor NewSocket() {
-  Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.number() < 0) Fail("cannot make a Unix socket");
-  return made;
+  Descriptor descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (descriptor.number() < 0) Fail("cannot make a Unix socket");
+  return descriptor;
 }
 
 // Calls bind() or connect(). A name that begins with a zero is an abstract one.
@@ -120,20 +118,20 @@ SegmentGiver::SegmentGiver()
 
 void SegmentGiver::Give(const Descriptor& file, int takers) {
   const Address own(address_);
-  int given = 0;
+  int served = 0;
   // The kernel keeps one more than the backlog. All takers are among them.
-  for (int looked_at = 0; given < takers && looked_at <= kBacklog; ++looked_at) {
+  for (int attempts = 0; served < takers && attempts <= kBacklog; ++attempts) {
     const Descriptor connection(
         accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.number() < 0 && errno == EAGAIN) break;
     if (connection.number() < 0) Fail("cannot accept those who ask for shared memory");
     if (PeerOf(connection) != geteuid() || !Asks(connection, own.question)) continue;
     Send(connection, own.answer, file);
-    ++given;
+    ++served;
   }
-  if (given < takers) {
+  if (served < takers) {
     throw std::runtime_error("of " + std::to_string(takers) + " processes of this node only " +
-                             std::to_string(given) + " asked for its shared memory");
+                             std::to_string(served) + " asked for its shared memory");
   }
 }
 

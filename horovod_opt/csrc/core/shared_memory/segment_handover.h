@@ -1,4 +1,5 @@
-// A file descriptor goes from one process of a job to others on its host, and to nobody else.
+// Descriptor passing over a Unix socket (SCM_RIGHTS): a file descriptor goes from one process of a
+// job to others on its host, and to nobody else.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Memory that the processes of a node share. It has no name anywhere: one process makes it and
-// hands its descriptor to the others (segment_handover.h), so nothing is left behind however they
-// end.
+// A sealed memfd: memory that the processes of a node share. It has no name anywhere: one process
+// makes it and hands its descriptor to the others (segment_handover.h), so nothing is left behind
+// however they end.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Sleeping until a condition on shared memory holds, and a wake-up that costs a system call only if
-// somebody sleeps: an eventcount (Reed and Kanodia 1979, DOI 10.1145/359060.359076).
+// Eventcount (Reed and Kanodia 1979, DOI 10.1145/359060.359076): sleeping until a condition on
+// shared memory holds, and a wake-up that costs a system call only if somebody sleeps.
 #pragma once
 
 #include <algorithm>
@@ -50,16 +50,16 @@ class alignas(64) EventCount {
     bool slept = false;
     bool is_done;
     for (;;) {
-      const std::uint32_t seen = generation_.load();
+      const std::uint32_t generation = generation_.load();
       is_done = done();
       if (is_done || stop.load()) break;
       std::chrono::nanoseconds sleep = longest_sleep;
       if (deadline != Clock::time_point::max()) {
-        const auto left = deadline - Clock::now();
-        if (left <= left.zero()) break;
-        sleep = std::min<std::chrono::nanoseconds>(sleep, left);
+        const auto remainder = deadline - Clock::now();
+        if (remainder <= remainder.zero()) break;
+        sleep = std::min<std::chrono::nanoseconds>(sleep, remainder);
       }
-      if (futex::Wait(generation_, seen, sleep, who)) {
+      if (futex::Wait(generation_, generation, sleep, who)) {
         ++counts.wakeups;
         slept = true;
       }

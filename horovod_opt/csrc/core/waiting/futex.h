@@ -1,4 +1,4 @@
-// Sleeping until another thread or process changes a word: futex(2), which also works between
+// futex(2): sleeping until another thread or process changes a word. It also works between
 // processes that map the word at different addresses.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which cycles of mode gs sleep globally, and how long (modes/gs.h says why).
+// Global sleep: which cycles of mode gs sleep globally, and how long (modes/gs.h says why).
 #pragma once
 
 #include <algorithm>

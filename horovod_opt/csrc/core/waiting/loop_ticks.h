@@ -1,5 +1,5 @@
-// The ticks of a thread's loop that sleeps until something happens, for other threads that have to
-// know that it has left what it is doing now.
+// A grace period, as in RCU: the ticks of a thread's loop that sleeps until something happens, for
+// other threads that have to know that it has left what it is doing now.
 #pragma once
 
 #include <condition_variable>
@@ -27,11 +27,11 @@ class LoopTicks {
   template <class Wake>
   void AwaitNext(const Wake& wake) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const std::uint64_t seen = ticks_;
+    const std::uint64_t ticks = ticks_;
     lock.unlock();
     wake();
     lock.lock();
-    ticked_.wait(lock, [&] { return ticks_ != seen; });
+    ticked_.wait(lock, [&] { return ticks_ != ticks; });
   }
 
  private:

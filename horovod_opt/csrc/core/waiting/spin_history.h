@@ -1,6 +1,6 @@
-// Whether a thread that waits had better spin at first, by what came of it: competitive spinning
-// (Karlin, Li, Manasse and Owicki 1991, DOI 10.1145/121132.286599). It spins for about as long as
-// a sleep and the way out of it take, and not if that was in vain the last times.
+// Competitive spinning (Karlin, Li, Manasse and Owicki 1991, DOI 10.1145/121132.286599): whether a
+// thread that waits had better spin at first, by what came of it. It spins for about as long as a
+// sleep and the way out of it take, and not if that was in vain the last times.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,24 @@
 
 namespace horovod_opt {
 
+// Between two looks at a word that another core may change.
+inline void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 // Of waits that are alike. Any threads; that one of two at a time may be forgotten does not matter.
 class SpinHistory {
  public:
   // To be asked once a wait. After n spins in vain one after the other, 2^n - 1 waits go without:
   // with many of them, one in 128 spins.
   bool Pays() {
-    const std::uint8_t left = without_.load(std::memory_order_relaxed);
-    if (left == 0) return true;
-    without_.store(static_cast<std::uint8_t>(left - 1), std::memory_order_relaxed);
+    const std::uint8_t waits = without_.load(std::memory_order_relaxed);
+    if (waits == 0) return true;
+    without_.store(static_cast<std::uint8_t>(waits - 1), std::memory_order_relaxed);
     return false;
   }
 

@@ -1,4 +1,4 @@
-// What the parts of the C API share: the handle of a ring, and how errors become codes.
+// Opaque handles of a C interface, and how errors become its codes: what the parts of it share.
 #pragma once
 
 #include <exception>
@@ -14,12 +14,12 @@
 #include "horovod_opt/csrc/io/node_cache/peer_watch.h"
 #include "horovod_opt/csrc/io/order/step_queue.h"
 
-struct HioRing {
-  explicit HioRing(horovod_opt::io::RingMemory memory) : ring(std::move(memory)) {}
+struct HioNodeCache {
+  explicit HioNodeCache(horovod_opt::io::NodeCacheMemory memory) : cache(std::move(memory)) {}
 
-  horovod_opt::io::Ring ring;
+  horovod_opt::io::NodeCache cache;
   horovod_opt::io::FileTable files;
-  std::unique_ptr<horovod_opt::io::Loader> loader;  // the leader's
+  std::unique_ptr<horovod_opt::io::Loader> loader;  // the reader's
   std::unique_ptr<horovod_opt::io::CachedRecords> cached;
   std::unique_ptr<horovod_opt::io::PeerWatch> watch;
   std::mutex queues_mutex;
@@ -43,9 +43,9 @@ Result Guarded(Result failed, const Action& action) {
   }
 }
 
-// HIO_OK while the ring is in use.
-int EndOf(const Ring& ring);
-int Code(Gathered gathered, const Ring& ring);
+// HIO_OK while the cache is in use.
+int EndOf(const NodeCache& cache);
+int Code(GatherResult result, const NodeCache& cache);
 
 }  // namespace io
 }  // namespace horovod_opt

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
-#include "horovod_opt/csrc/io/node_cache/gather.h"
 #include "horovod_opt/csrc/io/api/handles.h"
-#include "horovod_opt/csrc/io/order/queue_numbers.h"
+#include "horovod_opt/csrc/io/node_cache/gather.h"
 #include "horovod_opt/csrc/io/order/step_queue.h"
+#include "horovod_opt_io_abi.h"
 
 namespace io = horovod_opt::io;
 
@@ -30,13 +29,13 @@ io::QueueNumbers& Numbers() {
   return *numbers;
 }
 
-// Copies a step out of the ring. The caller has the ring in use, see StepQueue.
-int FillStep(HioRing& ring, std::int64_t rank, const io::QueuedStep& step,
+// Copies a step out of the node cache. The caller has it in use, see StepQueue.
+int FillStep(HioNodeCache& cache, std::int64_t rank, const io::QueuedStep& step,
              const std::int64_t* places, io::Status* statuses, std::int64_t& begin,
              std::chrono::nanoseconds longest) {
   const io::StepGroup& group = *step.group;
   const std::int64_t first = step.first * group.parts, end = step.samples * group.parts;
-  const io::Records wanted{0,
+  const HioRecords records{0,
                            group.loads.data() + first,
                            group.places.data() + first,
                            group.sizes.data() + first,
@@ -45,12 +44,14 @@ int FillStep(HioRing& ring, std::int64_t rank, const io::QueuedStep& step,
                            group.offsets.data() + first,
                            nullptr,
                            places,
-                           statuses};
-  io::Progress progress{0, begin, 0};
-  const io::Gathered gathered = io::GatherSteps(ring.ring, *ring.cached, rank, step.ring_step(), 1,
-                                                &end, wanted, progress, longest);
+                           statuses,
+                           0};
+  HioProgress progress{0, begin, 0};
+  const io::GatherResult result =
+      io::GatherSteps(cache.cache, *cache.cached, rank, {step.cache_step(), 1, &end}, records,
+                      progress, longest);
   begin = progress.records;
-  return io::Code(gathered, ring.ring);
+  return io::Code(result, cache.cache);
 }
 
 template <class Number>
@@ -60,17 +61,17 @@ std::vector<Number> Copy(const Number* numbers, std::int64_t count) {
 
 }  // namespace
 
-HioQueue* hio_queue_create(HioRing* ring, int64_t rank) {
+HioQueue* hio_queue_create(HioNodeCache* cache, int64_t rank) {
   return io::Guarded<HioQueue*>(nullptr, [&] {
     auto queue = std::make_shared<io::StepQueue>(
-        [ring, rank](const io::QueuedStep& step, const std::int64_t* places, io::Status* statuses,
+        [cache, rank](const io::QueuedStep& step, const std::int64_t* places, io::Status* statuses,
                      std::int64_t& begin, std::chrono::nanoseconds longest) {
-          return FillStep(*ring, rank, step, places, statuses, begin, longest);
+          return FillStep(*cache, rank, step, places, statuses, begin, longest);
         });
-    const std::lock_guard<std::mutex> lock(ring->queues_mutex);
-    auto& queues = ring->queues;
+    const std::lock_guard<std::mutex> lock(cache->queues_mutex);
+    auto& queues = cache->queues;
     queues.erase(std::remove_if(queues.begin(), queues.end(),
-                                [](const auto& each) { return each.expired(); }),
+                                [](const auto& weak) { return weak.expired(); }),
                  queues.end());
     queues.push_back(queue);
     const std::int64_t number = Numbers().Add(queue);
@@ -104,32 +105,30 @@ int hio_queue_wait(HioQueue* queue) {
   switch (queue->queue->Wait()) {
     case io::StepQueue::Event::kRoom:
       return HIO_ROOM;
-    case io::StepQueue::Event::kAsked:
-      return HIO_ASKED;
-    case io::StepQueue::Event::kStopped:
+    case io::StepQueue::Event::kQuestion:
+      return HIO_QUESTION;
+    case io::StepQueue::Event::kStop:
       break;
   }
-  return HIO_STOPPED;
+  return HIO_STOP;
 }
 
-int hio_queue_add(HioQueue* queue, int64_t ring_step, int64_t steps, int64_t parts,
-                  const int64_t* ends, const int64_t* load, const int64_t* place,
-                  const int64_t* size, const uint32_t* checksum, const int32_t* file,
-                  const int64_t* offset, const int64_t* labels, const int64_t* infos,
-                  const float* weights) {
+int hio_queue_add(HioQueue* queue, int64_t cache_step, int64_t steps, int64_t parts,
+                  const int64_t* ends, const HioRecords* records, const int64_t* labels,
+                  const int64_t* infos, const float* weights) {
   return io::Guarded(int{HIO_FAILED}, [&] {
     static_assert(HIO_INFOS == io::StepGroup::kInfos, "");
     io::StepGroup group;
-    group.ring_step = ring_step;
+    group.cache_step = cache_step;
     group.parts = parts;
     group.ends = Copy(ends, steps);
-    const std::int64_t samples = steps > 0 ? ends[steps - 1] : 0, records = samples * parts;
-    group.loads = Copy(load, records);
-    group.places = Copy(place, records);
-    group.sizes = Copy(size, records);
-    group.checksums = Copy(checksum, records);
-    group.files = Copy(file, records);
-    group.offsets = Copy(offset, records);
+    const std::int64_t samples = steps > 0 ? ends[steps - 1] : 0, count = samples * parts;
+    group.loads = Copy(records->loads, count);
+    group.places = Copy(records->places, count);
+    group.sizes = Copy(records->sizes, count);
+    group.checksums = Copy(records->checksums, count);
+    group.files = Copy(records->files, count);
+    group.offsets = Copy(records->offsets, count);
     group.labels = Copy(labels, samples);
     group.infos = Copy(infos, steps * HIO_INFOS);
     group.weights = Copy(weights, steps);
@@ -141,14 +140,14 @@ int hio_queue_add(HioQueue* queue, int64_t ring_step, int64_t steps, int64_t par
 void hio_queue_finish(HioQueue* queue, int has_failed) { queue->queue->Finish(has_failed != 0); }
 
 void hio_queue_question(HioQueue* queue, HioQuestion* question) {
-  io::StepQuestion& asked = queue->question;
-  asked = queue->queue->question();
-  *question = {asked.number,
-               asked.step,
-               asked.code,
-               static_cast<std::int64_t>(asked.statuses.size()),
-               asked.statuses.data(),
-               asked.text.c_str()};
+  io::StepQuestion& latest = queue->question;
+  latest = queue->queue->question();
+  *question = {latest.number,
+               latest.step,
+               latest.code,
+               static_cast<std::int64_t>(latest.statuses.size()),
+               latest.statuses.data(),
+               latest.text.c_str()};
 }
 
 void hio_queue_go_on(HioQueue* queue, int64_t number, int64_t samples, const uint8_t* is_good,
@@ -161,8 +160,8 @@ void hio_queue_refuse(HioQueue* queue, int64_t number, const char* error, int is
 }
 
 int hio_queue_look(HioQueue* queue, HioStep* step, int64_t milliseconds) {
-  io::QueuedStep found{};
-  switch (queue->queue->Look(std::chrono::milliseconds(milliseconds), found)) {
+  io::QueuedStep next{};
+  switch (queue->queue->Look(std::chrono::milliseconds(milliseconds), next)) {
     case io::StepQueue::Next::kTimeout:
       return HIO_TIMEOUT;
     case io::StepQueue::Next::kOver:
@@ -174,13 +173,13 @@ int hio_queue_look(HioQueue* queue, HioStep* step, int64_t milliseconds) {
     case io::StepQueue::Next::kStep:
       break;
   }
-  const io::StepGroup& group = *found.group;
-  *step = {found.samples,
+  const io::StepGroup& group = *next.group;
+  *step = {next.samples,
            group.parts,
-           group.sizes.data() + found.first * group.parts,
-           group.labels.empty() ? nullptr : group.labels.data() + found.first,
-           group.infos.data() + found.step * HIO_INFOS,
-           group.weights[static_cast<std::size_t>(found.step)]};
+           group.sizes.data() + next.first * group.parts,
+           group.labels.empty() ? nullptr : group.labels.data() + next.first,
+           group.infos.data() + next.step * HIO_INFOS,
+           group.weights[static_cast<std::size_t>(next.step)]};
   return HIO_OK;
 }
 
@@ -200,17 +199,17 @@ int hio_queue_take(HioQueue* queue, const int64_t* places, int64_t* begin, int64
 
 int hio_queue_ask(HioQueue* queue, int code, const char* text, HioAnswer* answer,
                   int64_t milliseconds) {
-  io::StepAnswer& given = queue->answer;
-  switch (queue->queue->Ask(code, text, std::chrono::milliseconds(milliseconds), given)) {
-    case io::StepQueue::Asked::kTimeout:
+  io::StepAnswer& latest = queue->answer;
+  switch (queue->queue->Ask(code, text, std::chrono::milliseconds(milliseconds), latest)) {
+    case io::StepQueue::AskResult::kTimeout:
       return HIO_TIMEOUT;
-    case io::StepQueue::Asked::kStopped:
+    case io::StepQueue::AskResult::kStopped:
       return HIO_CLOSED;
-    case io::StepQueue::Asked::kAnswered:
+    case io::StepQueue::AskResult::kAnswered:
       break;
   }
-  *answer = {given.error.empty() ? nullptr : given.error.c_str(), given.is_input_error,
-             given.is_good.data(), given.size, given.weight};
+  *answer = {latest.error.empty() ? nullptr : latest.error.c_str(), latest.is_input_error,
+             latest.is_good.data(), latest.size, latest.weight};
   return HIO_OK;
 }
 

@@ -99,7 +99,8 @@ constexpr std::size_t kLongLane = 1024, kShortLane = 256;  // bytes
 
 using Zeros = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// zeros[k][b]: what a checksum whose byte k is b, and whose others are 0, becomes by that many zeros.
+// zeros[k][b]: what a checksum whose byte k is b, and whose others are 0, becomes by that many
+// zeros.
 constexpr Zeros MakeZeros(std::size_t bytes) {
   Zeros zeros{};
   for (std::size_t bit = 0; bit < 32; ++bit) {

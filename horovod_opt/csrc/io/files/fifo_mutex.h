@@ -1,4 +1,4 @@
-// A mutex that whoever has waited longest gets next.
+// Ticket lock: a mutex that whoever has waited longest gets next.
 #pragma once
 
 #include <condition_variable>

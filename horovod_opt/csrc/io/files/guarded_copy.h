@@ -1,4 +1,4 @@
-// Copies out of a mapped file, which may be truncated at any time.
+// memcpy guarded against SIGBUS: copies out of a mapped file, which may be truncated at any time.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <fstream>
 #include <utility>
 
 namespace horovod_opt {
@@ -14,20 +16,27 @@ constexpr std::int64_t kSecond = 1000000000;  // ns
 
 }  // namespace
 
-OpenFiles::OpenFiles(FileTable table, std::size_t most_open, AskedFor asked_for)
-    : table_(std::move(table)), most_open_(most_open), asked_for_(std::move(asked_for)) {}
+std::int64_t RequestBytes(dev_t device, const std::string& folder) {
+  if (major(device) != 0) return 0;
+  std::ifstream setting(folder + "/0:" + std::to_string(minor(device)) + "/read_ahead_kb");
+  std::int64_t kib = 0;
+  return setting >> kib ? kib * 1024 : 0;
+}
+
+OpenFiles::OpenFiles(FileTable table, std::size_t most_open, RequestSize request_size)
+    : table_(std::move(table)), most_open_(most_open), request_size_(std::move(request_size)) {}
 
 OpenFile OpenFiles::Get(std::int32_t file, bool again) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = by_file_.find(file);
-    if (found != by_file_.end() && !again) {
-      kept_.splice(kept_.begin(), kept_, found->second);
-      return found->second->second;
+    const auto entry = by_file_.find(file);
+    if (entry != by_file_.end() && !again) {
+      recent_.splice(recent_.begin(), recent_, entry->second);
+      return entry->second->second;
     }
-    if (found != by_file_.end()) {
-      kept_.erase(found->second);
-      by_file_.erase(found);
+    if (entry != by_file_.end()) {
+      recent_.erase(entry->second);
+      by_file_.erase(entry);
     }
   }
   OpenFile opened = Open(file);  // takes a millisecond on some file systems: nobody waits for it
@@ -35,8 +44,8 @@ OpenFile OpenFiles::Get(std::int32_t file, bool again) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (by_file_.count(file) == 0) {
     Drop(most_open_ - 1);
-    kept_.emplace_front(file, opened);
-    by_file_[file] = kept_.begin();
+    recent_.emplace_front(file, opened);
+    by_file_[file] = recent_.begin();
   }
   return opened;
 }
@@ -59,7 +68,7 @@ OpenFile OpenFiles::Open(std::int32_t file) {
   }
   // Extents come in any order: reading ahead of one reads what nobody has asked for.
   posix_fadvise(opened, 0, 0, POSIX_FADV_RANDOM);
-  return {std::move(descriptor), kGood, asked_for_(status.st_dev)};
+  return {std::move(descriptor), kGood, request_size_(status.st_dev)};
 }
 
 int OpenFiles::TryOpen(const std::string& path) {
@@ -80,9 +89,9 @@ int OpenFiles::TryOpen(const std::string& path) {
 }
 
 void OpenFiles::Drop(std::size_t to) {
-  while (kept_.size() > to) {
-    by_file_.erase(kept_.back().first);
-    kept_.pop_back();
+  while (recent_.size() > to) {
+    by_file_.erase(recent_.back().first);
+    recent_.pop_back();
   }
 }
 

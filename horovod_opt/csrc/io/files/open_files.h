@@ -1,5 +1,8 @@
-// The data set's files, opened when they are needed and kept open for a while.
+// LRU cache of file descriptors: the data set's files, opened when they are needed and kept open
+// for a while.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -11,11 +14,16 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
-#include "horovod_opt/csrc/io/files/request_bytes.h"
-#include "horovod_opt/csrc/io/files/status.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 
 namespace horovod_opt {
 namespace io {
+
+// Bytes of a request for a file that is not on a block device of this machine: the kernel then asks
+// for `read_ahead_kb` of its file system, 128 KiB by default, and waits for the answer, however
+// much a pread(2) wants. NFS and FUSE say so under `folder`. 0: nothing does, or the device is one
+// of this machine, whose requests may be larger.
+std::int64_t RequestBytes(dev_t device, const std::string& folder = "/sys/class/bdi");
 
 // The caller's memory, for a million names are much of it: the index's columns, mapped from a file.
 struct FileTable {
@@ -36,11 +44,11 @@ struct OpenFile {
 // For several threads.
 class OpenFiles {
  public:
-  using AskedFor = std::function<std::int64_t(dev_t device)>;
+  using RequestSize = std::function<std::int64_t(dev_t device)>;
 
   // `asked_for` is RequestBytes(), but for tests.
   OpenFiles(FileTable table, std::size_t most_open,
-            AskedFor asked_for = [](dev_t device) { return RequestBytes(device); });
+            RequestSize request_size = [](dev_t device) { return RequestBytes(device); });
 
   std::int64_t size() const { return table_.files; }
   std::int64_t bytes(std::int32_t file) const { return table_.bytes[file]; }
@@ -49,7 +57,7 @@ class OpenFiles {
   OpenFile Get(std::int32_t file, bool again = false);
 
  private:
-  using Kept = std::list<std::pair<std::int32_t, OpenFile>>;
+  using RecentFiles = std::list<std::pair<std::int32_t, OpenFile>>;
 
   std::string PathOf(std::int32_t file) const;
   OpenFile Open(std::int32_t file);
@@ -58,10 +66,10 @@ class OpenFiles {
 
   const FileTable table_;
   const std::size_t most_open_;
-  const AskedFor asked_for_;
+  const RequestSize request_size_;
   std::mutex mutex_;
-  Kept kept_;  // the last used first
-  std::unordered_map<std::int32_t, Kept::iterator> by_file_;
+  RecentFiles recent_;  // the last used first
+  std::unordered_map<std::int32_t, RecentFiles::iterator> by_file_;
 };
 
 }  // namespace io

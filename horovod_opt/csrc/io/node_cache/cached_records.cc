@@ -1,20 +1,34 @@
 #include "horovod_opt/csrc/io/node_cache/cached_records.h"
 
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "horovod_opt/csrc/io/files/guarded_copy.h"
-#include "horovod_opt/csrc/io/files/page_cache.h"
 
 namespace horovod_opt {
 namespace io {
 namespace {
 
 constexpr std::size_t kMostOpen = 256;
+constexpr std::int64_t kDistance = 1 << 16;  // bytes between two that are asked for
 
 }  // namespace
+
+bool IsCached(int file, std::int64_t offset, std::int64_t bytes) {
+  char byte;
+  for (std::int64_t place = 0; place < bytes; place += kDistance) {
+    if (!ReadCached(file, &byte, 1, offset + place)) return false;
+  }
+  return bytes == 0 || ReadCached(file, &byte, 1, offset + bytes - 1);
+}
+
+bool ReadCached(int file, char* to, std::int64_t bytes, std::int64_t offset) {
+  const iovec piece{to, static_cast<std::size_t>(bytes)};
+  return preadv2(file, &piece, 1, offset, RWF_NOWAIT) == bytes;
+}
 
 CachedRecords::CachedRecords(FileTable table, Counters& counters, const std::atomic<bool>& stop)
     : files_(std::move(table), kMostOpen), from_storage_(files_, counters, stop, pread) {}
@@ -27,12 +41,13 @@ CachedRecords::~CachedRecords() {
 
 Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t bytes,
                            bool is_checked, char* to) {
-  const char* const found = is_checked ? Find(file, offset, bytes) : nullptr;
-  if (found != nullptr) {
-    if (CopyGuarded(to, found, bytes)) return kGood;
+  const char* const mapping = is_checked ? Find(file, offset, bytes) : nullptr;
+  if (mapping != nullptr) {
+    if (CopyGuarded(to, mapping, bytes)) return kGood;
   } else {
-    const OpenFile opened = files_.Get(file);
-    if (opened.status == kGood && ReadCached(opened.descriptor->number(), to, bytes, offset)) {
+    const OpenFile open_file = files_.Get(file);
+    if (open_file.status == kGood &&
+        ReadCached(open_file.descriptor->number(), to, bytes, offset)) {
       return kGood;
     }
   }
@@ -63,7 +78,7 @@ void CachedRecords::MapAll() {
     void* const data = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ, MAP_SHARED,
                             file.descriptor->number(), 0);
     if (data == MAP_FAILED) continue;
-    madvise(data, static_cast<std::size_t>(bytes), MADV_RANDOM);  // reading ahead is the leader's
+    madvise(data, static_cast<std::size_t>(bytes), MADV_RANDOM);  // reading ahead is the reader's
     mapped_[static_cast<std::size_t>(i)] = {static_cast<char*>(data), bytes};
   }
 }

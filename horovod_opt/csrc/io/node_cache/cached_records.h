@@ -1,5 +1,5 @@
-// Records that a rank takes from the page cache by itself, because the leader found their chunk
-// there.
+// Page-cache reads: records that a rank takes from there by itself, because the reader found their
+// chunk there.
 #pragma once
 
 #include <atomic>
@@ -7,16 +7,25 @@
 #include <mutex>
 #include <vector>
 
-#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 #include "horovod_opt/csrc/io/files/open_files.h"
-#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 
 namespace horovod_opt {
 namespace io {
 
-// For several threads. Copying such a chunk into the ring first would copy its records twice. Few
-// files are mapped, all of them at the first record, so that one that is replaced later is read as
-// it was: a call of preadv2(2) takes longer than copying 3 KiB.
+// Whether bytes of a file seem to be in the page cache: one in every 64 KiB is asked for, and none
+// is waited for. False where the file system cannot tell, as that of many networks.
+//
+// Not by mincore(2): that says yes to whoever may not write the file.
+bool IsCached(int file, std::int64_t offset, std::int64_t bytes);
+
+// Reads them, if all are there: nothing is waited for. Else false, and `to` is undefined.
+bool ReadCached(int file, char* to, std::int64_t bytes, std::int64_t offset);
+
+// For several threads. Copying such a chunk into the node cache first would copy its records twice.
+// Few files are mapped, all of them at the first record, so that one that is replaced later is read
+// as it was: a call of preadv2(2) takes longer than copying 3 KiB.
 class CachedRecords {
  public:
   // `stop` ends long reads; what has left the page cache meanwhile, and is not mapped, counts in

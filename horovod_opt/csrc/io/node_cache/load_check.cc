@@ -12,12 +12,12 @@ LoadCheck::LoadCheck(const Shape& shape, std::int64_t entries)
       previous_first_(shape.start) {}
 
 void LoadCheck::Add(const Load& load) {
-  const std::string name = "load " + std::to_string(added_) + " (steps " +
+  const std::string name = "load " + std::to_string(addition_check_) + " (steps " +
                            std::to_string(load.first) + " to " + std::to_string(load.last) + ", " +
                            std::to_string(load.bytes) + " bytes)";
-  if (load.bytes < 0 || load.bytes > shape_.slot_bytes) {
+  if (load.bytes < 0 || load.bytes > shape_.buffer_bytes) {
     throw std::invalid_argument(name + " does not fit into a slot of " +
-                                std::to_string(shape_.slot_bytes) + " bytes");
+                                std::to_string(shape_.buffer_bytes) + " bytes");
   }
   for (const Extent& extent : load.extents) {
     if (extent.offset < 0 || extent.bytes < 0 || extent.place < 0 ||
@@ -46,19 +46,19 @@ void LoadCheck::Add(const Load& load) {
                                 " bytes: raise memory=, or lower the order's window or shards");
   }
   std::int64_t& last_step =
-      last_steps_[static_cast<std::size_t>(added_) % last_steps_.size()];
-  if (chunks > shape_.slots || last_step >= load.first) {
+      last_steps_[static_cast<std::size_t>(addition_check_) % last_steps_.size()];
+  if (chunks > shape_.buffers || last_step >= load.first) {
     throw std::invalid_argument(
         "step " + std::to_string(load.first) + " needs " + std::to_string(chunks) +
         " chunks at once, with up to " + std::to_string(last_steps_.size()) +
-        " loads between two of them, but the ring has " + std::to_string(shape_.slots) +
+        " loads between two of them, but the ring has " + std::to_string(shape_.buffers) +
         " slots: lower the order's window or shards");
   }
   last_step = load.last;
   previous_first_ = load.first;
   live_.emplace(load.last, load.bytes);
   live_bytes_ = bytes;
-  ++added_;
+  ++addition_check_;
 }
 
 }  // namespace io

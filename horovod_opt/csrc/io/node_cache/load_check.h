@@ -1,4 +1,5 @@
-// Refuses a sequence of loads with which the ring could stand still for ever.
+// Deadlock avoidance: refuses a sequence of loads with which the node cache could stand still for
+// ever.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +8,25 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/node_cache/load.h"
 #include "horovod_opt/csrc/io/node_cache/node_cache_memory.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 
 namespace horovod_opt {
 namespace io {
 
-// The ring's invariants:
+// A chunk, needed by ranks of the node in the steps from `first` to `last`.
+struct Load {
+  std::int64_t first, last;
+  std::int64_t bytes;  // in the chunk buffer
+  std::vector<Extent> extents;
+};
+
+// The node cache's invariants:
 //   (1) loads begin in the order of the first step that needs them;
 //   (2) the chunk of a load is freed only when every rank is done with its last step;
 //   (3) for each load q, the chunks of q and of those loads before q whose last step is not before
-//       the first step of q fit into `memory` and into the slots; and when q begins, the load that
-//       had its entry in the table before is over.
+//       the first step of q fit into `memory` and into the chunk buffers; and when q begins, the
+//       load that had its entry in the table before is over.
 //
 // Then the rank with the lowest step, s, can always go on, whatever the others do. Say it waits for
 // load q, so first(q) <= s. Every load r <= q that has not begun has first(r) <= first(q) <= s by
@@ -26,7 +34,7 @@ namespace io {
 // whose last step is before first(r) <= s can be freed, because no rank is below s. All others fit
 // beside r by (3): so r begins. By induction q begins, is read, and is not freed before this rank
 // is done with s, by (2). Nothing in this asks another rank to move, so ranks that wait for each
-// other in a collective operation cannot close a circle through the ring.
+// other in a collective operation cannot close a circle through the node cache.
 //
 // Memory beyond that of (3) is used to read ahead.
 class LoadCheck {
@@ -41,7 +49,7 @@ class LoadCheck {
 
   Shape shape_;
   std::vector<std::int64_t> last_steps_;  // by entry
-  std::int64_t added_ = 0;
+  std::int64_t addition_check_ = 0;
   std::int64_t previous_first_;
   // Those that may be live when the next one begins.
   std::priority_queue<LastAndBytes, std::vector<LastAndBytes>, std::greater<LastAndBytes>> live_;

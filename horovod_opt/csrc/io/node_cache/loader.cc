@@ -22,17 +22,17 @@ void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
 
 }  // namespace
 
-Loader::Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read,
+Loader::Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read,
                Cached cached)
-    : ring_(ring),
+    : cache_(cache),
       files_(std::move(files), kMostOpen),
-      read_(files_, ring.memory().header().counters, ring.ended_here(), std::move(read)),
+      read_(files_, cache.memory().header().counters, cache.ended_here(), std::move(read)),
       cached_(std::move(cached)),
-      announced_(ring.memory().shape(), ring.memory().entries()),
-      added_(announced_),
-      slots_(ring.memory().shape().slots, ring.memory().shape().memory,
-             [&ring](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-               ring.memory().Punch(slot, begin, end);
+      announcement_check_(cache.memory().shape(), cache.memory().entries()),
+      addition_check_(announcement_check_),
+      buffers_(cache.memory().shape().buffers, cache.memory().shape().memory,
+             [&cache](std::int64_t buffer, std::int64_t begin, std::int64_t end) {
+               cache.memory().Punch(buffer, begin, end);
              }) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this] { Run(); });
@@ -41,24 +41,24 @@ Loader::Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read
 }
 
 Loader::~Loader() {
-  ring_.EndForAll(End::kClosed, 0);
+  cache_.EndForAll(End::kClosed, 0);
   for (std::thread& thread : threads_) thread.join();
 }
 
 void Loader::Check(const std::vector<Load>& loads) {
   std::lock_guard<std::mutex> lock(queue_mutex_);
-  LoadCheck checked = announced_;
-  for (const Load& load : loads) checked.Add(load);
-  announced_ = std::move(checked);
+  LoadCheck check = announcement_check_;
+  for (const Load& load : loads) check.Add(load);
+  announcement_check_ = std::move(check);
 }
 
 bool Loader::Add(std::vector<Load> loads) {
   std::unique_lock<std::mutex> lock(queue_mutex_);
   queue_changed_.wait(lock, [this] { return ended_ || queue_.size() < kMostQueued; });
   if (ended_) return false;
-  LoadCheck checked = added_;
+  LoadCheck check = addition_check_;
   for (const Load& load : loads) {
-    checked.Add(load);
+    check.Add(load);
     for (const Extent& extent : load.extents) {
       if (extent.file < 0 || extent.file >= files_.size()) {
         throw std::invalid_argument("there is no file " + std::to_string(extent.file) + " of " +
@@ -66,19 +66,19 @@ bool Loader::Add(std::vector<Load> loads) {
       }
     }
   }
-  added_ = std::move(checked);
+  addition_check_ = std::move(check);
   std::move(loads.begin(), loads.end(), std::back_inserter(queue_));
   lock.unlock();
-  ring_.memory().header().room.Notify();
+  cache_.memory().header().room.Notify();
   return true;
 }
 
 void Loader::Run() {
   try {
-    Begun begun;
-    while (NextToRead(begun)) Read(begun);
+    NumberedLoad next;
+    while (NextToRead(next)) Read(next);
   } catch (const std::exception& error) {  // of no record: those are damages
-    ring_.Fail(error.what());
+    cache_.Fail(error.what());
   }
   std::lock_guard<std::mutex> lock(queue_mutex_);
   ended_ = true;
@@ -86,22 +86,22 @@ void Loader::Run() {
 }
 
 // Whoever waits for room holds the turn: the others have nothing to do before that (invariant 1).
-bool Loader::NextToRead(Begun& begun) {
+bool Loader::NextToRead(NumberedLoad& next) {
   std::lock_guard<std::mutex> turn(turn_);
   bool has_begun = false;
   const auto look = [&] {
-    if (ring_.end() == End::kNone) has_begun = TryBegin(begun);
-    return has_begun || ring_.end() != End::kNone;
+    if (cache_.end() == End::kNone) has_begun = TryBegin(next);
+    return has_begun || cache_.end() != End::kNone;
   };
   WaitCounts counts;
-  ring_.memory().header().room.Await(look, ring_.ended_here(), counts);
+  cache_.memory().header().room.Await(look, cache_.ended_here(), counts);
   return has_begun;
 }
 
-bool Loader::TryBegin(Begun& begun) {
-  Counters& counters = ring_.memory().header().counters;
+bool Loader::TryBegin(NumberedLoad& next) {
+  Counters& counters = cache_.memory().header().counters;
   for (;;) {
-    const std::int64_t lowest_step = ring_.LowestStep();
+    const std::int64_t lowest_step = cache_.LowestStep();
     FreeWhatIsOver(lowest_step);
     Load* load;
     {
@@ -109,28 +109,28 @@ bool Loader::TryBegin(Begun& begun) {
       if (queue_.empty()) return false;
       load = &queue_.front();  // stays where it is: only the turn's holder takes it away
     }
-    const std::int64_t before = next_ - ring_.memory().entries();
-    const bool has_entry = before < 0 || ring_.Look(before) == Ring::Presence::kOver;
+    const std::int64_t before = next_ - cache_.memory().entries();
+    const bool has_entry = before < 0 || cache_.Look(before) == NodeCache::Presence::kOver;
     if (has_entry && load->last < lowest_step) {  // skipped by all ranks
-      ring_.Withdraw(next_++);
+      cache_.Withdraw(next_++);
       ++counters.skipped_loads;
       Pop();
       continue;
     }
-    const std::int64_t slot = has_entry ? slots_.Take(load->bytes) : -1;
-    if (slot < 0) {
+    const std::int64_t buffer = has_entry ? buffers_.Take(load->bytes) : -1;
+    if (buffer < 0) {
       // Whoever changes the lowest step does so before it looks at this: one sees the other.
-      ring_.memory().header().room_after =
+      cache_.memory().header().room_after =
           live_.empty() ? load->last : std::min(load->last, live_.begin()->first);
-      if (ring_.LowestStep() == lowest_step) return false;
+      if (cache_.LowestStep() == lowest_step) return false;
       continue;
     }
-    begun = {next_++, slot, std::move(*load)};
+    next = {next_++, buffer, std::move(*load)};
     Pop();
-    live_.emplace(begun.load.last, Live{begun.number, slot});
-    counters.live_bytes = slots_.live_bytes();
-    Raise(counters.most_live_bytes, slots_.live_bytes());
-    Raise(counters.most_used_bytes, slots_.used_bytes());
+    live_.emplace(next.load.last, LiveLoad{next.number, buffer});
+    counters.live_bytes = buffers_.live_bytes();
+    Raise(counters.most_live_bytes, buffers_.live_bytes());
+    Raise(counters.most_used_bytes, buffers_.used_bytes());
     return true;
   }
 }
@@ -138,36 +138,36 @@ bool Loader::TryBegin(Begun& begun) {
 // Invariant 2. What ranks have skipped may still be being read; then it is freed later.
 void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
   for (auto it = live_.begin(); it != live_.end() && it->first < lowest_step;) {
-    const Live live = it->second;
-    if (ring_.Look(live.number) != Ring::Presence::kThere) {
+    const LiveLoad live = it->second;
+    if (cache_.Look(live.number) != NodeCache::Presence::kThere) {
       ++it;
       continue;
     }
-    ring_.Withdraw(live.number);
-    slots_.Free(live.slot);
+    cache_.Withdraw(live.number);
+    buffers_.Free(live.buffer);
     it = live_.erase(it);
   }
-  ring_.memory().header().counters.live_bytes = slots_.live_bytes();
+  cache_.memory().header().counters.live_bytes = buffers_.live_bytes();
 }
 
-void Loader::Read(const Begun& begun) {
-  RingMemory& memory = ring_.memory();
-  const bool is_cached = IsCached(begun.load);
+void Loader::Read(const NumberedLoad& next) {
+  NodeCacheMemory& memory = cache_.memory();
+  const bool is_cached = IsCached(next.load);
   if (is_cached) {
-    for (const Extent& extent : begun.load.extents) {
+    for (const Extent& extent : next.load.extents) {
       memory.header().counters.cached_bytes += extent.bytes;
     }
   } else {
-    Damages& damages = memory.damages(begun.slot);
+    Damages& damages = memory.damages(next.buffer);
     damages.Clear();
-    for (const Extent& extent : begun.load.extents) {
-      read_(extent, memory.slot(begun.slot), damages);
+    for (const Extent& extent : next.load.extents) {
+      read_(extent, memory.buffer(next.buffer), damages);
     }
   }
-  if (ring_.end() != End::kNone) return;  // perhaps not all of it is there
+  if (cache_.end() != End::kNone) return;  // perhaps not all of it is there
   ++memory.header().counters.loads;
-  ring_.Publish(begun.number, is_cached ? kCached : begun.slot);
-  if (begun.load.last < ring_.LowestStep()) memory.header().room.Notify();
+  cache_.Publish(next.number, is_cached ? kCached : next.buffer);
+  if (next.load.last < cache_.LowestStep()) memory.header().room.Notify();
 }
 
 bool Loader::IsCached(const Load& load) {

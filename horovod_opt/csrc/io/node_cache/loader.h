@@ -1,4 +1,4 @@
-// The leader's threads, which read chunks into the ring.
+// Read-ahead: the reader's threads, which read chunks into the node cache before ranks need them.
 #pragma once
 
 #include <condition_variable>
@@ -10,10 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/node_cache/load.h"
 #include "horovod_opt/csrc/io/node_cache/load_check.h"
 #include "horovod_opt/csrc/io/files/open_files.h"
-#include "horovod_opt/csrc/io/files/read_extent.h"
+#include "horovod_opt/csrc/io/node_cache/read_extent.h"
 #include "horovod_opt/csrc/io/node_cache/node_cache.h"
 #include "horovod_opt/csrc/io/node_cache/chunk_buffers.h"
 
@@ -25,9 +24,11 @@ class Loader {
   // Whether these bytes of an open file need not be read.
   using Cached = std::function<bool(int file, std::int64_t offset, std::int64_t bytes)>;
 
-  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the ring. The threads have the cores of the thread
-  // that calls this, and sleep whenever there is nothing to read or no room for it.
-  Loader(Ring& ring, FileTable files, int threads, ExtentReader::Read read, Cached cached = {});
+  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the node cache.
+  // The threads have the cores of the thread that calls this, and sleep whenever there is nothing
+  // to read or no room for it.
+  Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read,
+         Cached cached = {});
   // Ends the threads, after what they are just reading.
   ~Loader();
 
@@ -35,41 +36,41 @@ class Loader {
   void Check(const std::vector<Load>& loads);
 
   // The next loads. Waits while many are not begun yet. Throws what LoadCheck throws, then none of
-  // them is added. False once the ring has ended.
+  // them is added. False once the node cache has ended.
   bool Add(std::vector<Load> loads);
 
  private:
-  struct Begun {
-    std::int64_t number, slot;
+  struct NumberedLoad {
+    std::int64_t number, buffer;
     Load load;
   };
-  struct Live {
-    std::int64_t number, slot;
+  struct LiveLoad {
+    std::int64_t number, buffer;
   };
 
   void Run();
-  bool NextToRead(Begun& begun);
-  bool TryBegin(Begun& begun);
+  bool NextToRead(NumberedLoad& next);
+  bool TryBegin(NumberedLoad& next);
   void FreeWhatIsOver(std::int64_t lowest_step);
-  void Read(const Begun& begun);
+  void Read(const NumberedLoad& next);
   bool IsCached(const Load& load);
   void Pop();
 
-  Ring& ring_;
+  NodeCache& cache_;
   OpenFiles files_;
   ExtentReader read_;
   const Cached cached_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;
-  LoadCheck announced_, added_;
+  LoadCheck announcement_check_, addition_check_;
   std::deque<Load> queue_;  // not begun
   bool ended_ = false;
 
   std::mutex turn_;  // for what follows: one thread begins a load, in their order
   std::int64_t next_ = 0;
-  std::multimap<std::int64_t, Live> live_;  // by last step
-  Slots slots_;
+  std::multimap<std::int64_t, LiveLoad> live_;  // by last step
+  ChunkBuffers buffers_;
 
   std::vector<std::thread> threads_;
 };

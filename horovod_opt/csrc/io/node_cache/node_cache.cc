@@ -12,7 +12,7 @@ constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-bool Ring::Done(std::int64_t rank, std::int64_t step) {
+bool NodeCache::Done(std::int64_t rank, std::int64_t step) {
   std::atomic<std::int64_t>& cursor = memory_.rank(rank).cursor;
   const std::int64_t before = cursor.load();
   if (step < before) return true;
@@ -28,7 +28,7 @@ bool Ring::Done(std::int64_t rank, std::int64_t step) {
   return true;
 }
 
-void Ring::SkipTo(std::int64_t rank, std::int64_t step) {
+void NodeCache::SkipTo(std::int64_t rank, std::int64_t step) {
   std::atomic<std::int64_t>& cursor = memory_.rank(rank).cursor;
   std::int64_t before = cursor.load();
   while (before < step && !cursor.compare_exchange_weak(before, step)) {
@@ -36,11 +36,11 @@ void Ring::SkipTo(std::int64_t rank, std::int64_t step) {
   if (before < step) NotifyIfLowest(before);
 }
 
-void Ring::Leave(std::int64_t rank) { SkipTo(rank, kNever); }
+void NodeCache::Leave(std::int64_t rank) { SkipTo(rank, kNever); }
 
-bool Ring::HasLeft(std::int64_t rank) const { return memory_.rank(rank).cursor == kNever; }
+bool NodeCache::HasLeft(std::int64_t rank) const { return memory_.rank(rank).cursor == kNever; }
 
-std::int64_t Ring::LowestStep() const {
+std::int64_t NodeCache::LowestStep() const {
   std::int64_t lowest = kNever;
   for (std::int64_t rank = 0; rank < memory_.shape().ranks; ++rank) {
     lowest = std::min(lowest, memory_.rank(rank).cursor.load());
@@ -49,49 +49,49 @@ std::int64_t Ring::LowestStep() const {
 }
 
 // If another rank is still there, it will notify.
-void Ring::NotifyIfLowest(std::int64_t before) {
+void NodeCache::NotifyIfLowest(std::int64_t before) {
   Header& header = memory_.header();
   const std::int64_t lowest = LowestStep();
   if (lowest > before && lowest > header.room_after.load()) header.room.Notify();
 }
 
-void Ring::Publish(std::int64_t load, std::int64_t slot) {
+void NodeCache::Publish(std::int64_t load, std::int64_t buffer) {
   Entry& entry = memory_.entry(load);
-  entry.slot = slot;
+  entry.buffer = buffer;
   entry.loaded = load + 1;
   memory_.header().loaded.Notify(Waiters(load));
 }
 
-void Ring::Withdraw(std::int64_t load) {
+void NodeCache::Withdraw(std::int64_t load) {
   memory_.entry(load).loaded = -(load + 1);
   memory_.header().loaded.Notify(Waiters(load));
 }
 
-Ring::Presence Ring::Look(std::int64_t load) const {
+NodeCache::Presence NodeCache::Look(std::int64_t load) const {
   const std::int64_t loaded = memory_.entry(load).loaded.load();
   if (loaded == load + 1) return Presence::kThere;
   return (loaded < 0 ? -loaded : loaded) > load ? Presence::kOver : Presence::kNotYet;
 }
 
-Ring::Waited Ring::Await(std::int64_t load, std::int64_t rank,
+NodeCache::Arrival NodeCache::Await(std::int64_t load, std::int64_t rank,
                          EventCount::Clock::time_point deadline) {
-  const auto seen = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
+  const auto is_over = [&] { return Look(load) != Presence::kNotYet || end() != End::kNone; };
   bool in_time = true;
-  if (!seen()) {
+  if (!is_over()) {
     WaitCounts counts;
     const auto begin = EventCount::Clock::now();
-    in_time = memory_.header().loaded.Await(seen, ended_here_, counts, futex::kForever, deadline,
+    in_time = memory_.header().loaded.Await(is_over, ended_here_, counts, futex::kForever, deadline,
                                             Waiters(load));
-    const std::chrono::nanoseconds waited = EventCount::Clock::now() - begin;
+    const std::chrono::nanoseconds wait = EventCount::Clock::now() - begin;
     memory_.rank(rank).waits += counts.waits;
-    memory_.rank(rank).wait_ns += waited.count();
+    memory_.rank(rank).wait_ns += wait.count();
   }
-  if (end() != End::kNone) return Waited::kEnded;
-  if (!in_time) return Waited::kTimeout;
-  return Look(load) == Presence::kThere ? Waited::kThere : Waited::kOver;
+  if (end() != End::kNone) return Arrival::kEnded;
+  if (!in_time) return Arrival::kTimeout;
+  return Look(load) == Presence::kThere ? Arrival::kThere : Arrival::kOver;
 }
 
-void Ring::EndForAll(End why, std::int64_t dead_rank) {
+void NodeCache::EndForAll(End why, std::int64_t dead_rank) {
   Header& header = memory_.header();
   End none = End::kNone;
   header.dead_rank = dead_rank;
@@ -99,7 +99,7 @@ void Ring::EndForAll(End why, std::int64_t dead_rank) {
   EndHere(why);
 }
 
-void Ring::EndHere(End why) {
+void NodeCache::EndHere(End why) {
   End none = End::kNone;
   end_here_.compare_exchange_strong(none, why);
   ended_here_ = true;
@@ -107,12 +107,12 @@ void Ring::EndHere(End why) {
   memory_.header().room.Kick();
 }
 
-End Ring::end() const {
+End NodeCache::end() const {
   const End shared = memory_.header().end.load();
   return shared != End::kNone ? shared : end_here_.load();
 }
 
-void Ring::Fail(const std::string& text) {
+void NodeCache::Fail(const std::string& text) {
   Failure& failure = memory_.header().failure;
   if (failure.is_claimed.exchange(true)) return;
   const std::size_t bytes = std::min(text.size(), Failure::kBytes - 1);  // the rest is zeros
@@ -120,7 +120,7 @@ void Ring::Fail(const std::string& text) {
   EndForAll(End::kFailed, 0);
 }
 
-std::string Ring::failure() const {
+std::string NodeCache::failure() const {
   return end() == End::kFailed ? memory_.header().failure.text : "";
 }
 

@@ -1,4 +1,5 @@
-// One process's view of a ring: who has done which steps, what is loaded, and whether all has ended.
+// The node cache, a shared-memory cache of chunks, as one process sees it: who has done which
+// steps, what is loaded, and whether all has ended.
 #pragma once
 
 #include <atomic>
@@ -14,12 +15,12 @@ namespace io {
 
 // Steps are numbered on over epochs. A rank is done with a step when it has taken all that it needs
 // of it. Its workers may be done with steps in any order, up to kMarks ahead.
-class Ring {
+class NodeCache {
  public:
-  explicit Ring(RingMemory memory) : memory_(std::move(memory)) {}
+  explicit NodeCache(NodeCacheMemory memory) : memory_(std::move(memory)) {}
 
-  RingMemory& memory() { return memory_; }
-  const RingMemory& memory() const { return memory_; }
+  NodeCacheMemory& memory() { return memory_; }
+  const NodeCacheMemory& memory() const { return memory_; }
 
   // False: the step is kMarks or more after the first one that is not done, and nothing changes.
   bool Done(std::int64_t rank, std::int64_t step);
@@ -31,23 +32,23 @@ class Ring {
   // The first step that some rank is not done with.
   std::int64_t LowestStep() const;
 
-  // The chunk of a load can be read from the slot; or cannot any more.
-  void Publish(std::int64_t load, std::int64_t slot);
+  // The chunk of a load can be read from the chunk buffer; or cannot any more.
+  void Publish(std::int64_t load, std::int64_t buffer);
   void Withdraw(std::int64_t load);
 
   enum class Presence { kNotYet, kThere, kOver };
   Presence Look(std::int64_t load) const;
 
-  enum class Waited { kThere, kOver, kTimeout, kEnded };
+  enum class Arrival { kThere, kOver, kTimeout, kEnded };
   // Sleeps until the load is there. The time counts as the rank's.
-  Waited Await(std::int64_t load, std::int64_t rank, EventCount::Clock::time_point deadline);
+  Arrival Await(std::int64_t load, std::int64_t rank, EventCount::Clock::time_point deadline);
 
   // Ends it for all processes, and for this one. Whoever waits is woken; the first reason stays.
   void EndForAll(End why, std::int64_t dead_rank);
   void EndHere(End why);
   End end() const;
 
-  // Ends it for all processes, because the leader cannot go on. A longer text is cut.
+  // Ends it for all processes, because the reader cannot go on. A longer text is cut.
   //
   // Invariants: (1) only the first one to claim the text writes it; (2) the end comes after the
   // text; (3) the text is read only behind that end. So whoever reads it has all of it, and its
@@ -63,7 +64,7 @@ class Ring {
   // The lowest step may have changed from `before` on.
   void NotifyIfLowest(std::int64_t before);
 
-  RingMemory memory_;
+  NodeCacheMemory memory_;
   std::atomic<End> end_here_{End::kNone};
   std::atomic<bool> ended_here_{false};
 };

@@ -1,4 +1,5 @@
-// What the leader and the ranks of a node share: a ring of chunks in a sealed memfd.
+// Shared memory of the node cache: chunks in a sealed memfd, between the reader and the ranks of a
+// node.
 #pragma once
 
 #include <atomic>
@@ -8,15 +9,15 @@
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
 #include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
-#include "horovod_opt/csrc/io/node_cache/damages.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 
 namespace horovod_opt {
 namespace io {
 
 struct Shape {
   std::int64_t ranks = 0;
-  std::int64_t slots = 0;
-  std::int64_t slot_bytes = 0;  // the largest chunk
+  std::int64_t buffers = 0;
+  std::int64_t buffer_bytes = 0;  // the largest chunk
   std::int64_t memory = 0;      // bytes that chunks may use at once
   std::int64_t start = 0;       // the first step
 };
@@ -24,10 +25,10 @@ struct Shape {
 // Why nobody can go on.
 enum class End : std::int32_t {
   kNone = 0,
-  kClosed = 1,      // the leader, or this process, has closed the ring
-  kLeaderDied = 2,  // known to each process by itself
+  kClosed = 1,      // the reader, or this process, has closed the node cache
+  kReaderDied = 2,  // known to each process by itself
   kRankDied = 3,
-  kFailed = 4,      // the leader cannot go on: Ring::failure()
+  kFailed = 4,      // the reader cannot go on: NodeCache::failure()
 };
 
 // All of these are zeros at first.
@@ -38,7 +39,7 @@ struct Counters {
   std::atomic<std::int64_t> cached_bytes;  // of chunks that were not read, see kCached
 };
 
-// Why the leader cannot go on, see Ring::Fail().
+// Why the reader cannot go on, see NodeCache::Fail().
 struct Failure {
   static constexpr std::size_t kBytes = 2048;
 
@@ -51,7 +52,7 @@ struct Header {
   std::atomic<std::uint64_t> version;
   Shape shape;
   EventCount loaded;  // a chunk is there: for ranks; who: Waiters(load)
-  EventCount room;    // a chunk may be over, or there is a new load: for the leader
+  EventCount room;    // a chunk may be over, or there is a new load: for the reader
   std::atomic<std::int64_t> room_after;  // no chunk is over before the lowest step is beyond this
   std::atomic<End> end;
   std::atomic<std::int64_t> dead_rank;
@@ -67,24 +68,24 @@ struct alignas(64) RankState {
 
 // A load is the reading of one chunk; loads are numbered from 0 in the order in which they begin.
 //
-// In the place of its slot, kCached: it is in the page cache, where each rank reads its records by
-// itself. Its slot is kept for it, and nothing is written there.
+// In the place of its chunk buffer, kCached: it is in the page cache, where each rank reads its
+// records by itself. Its chunk buffer is kept for it, and nothing is written there.
 constexpr std::int64_t kCached = -1;
 
 struct Entry {
   std::atomic<std::int64_t> loaded;  // load + 1: it is there; -(load + 1): it was
-  std::atomic<std::int64_t> slot;
+  std::atomic<std::int64_t> buffer;
 };
 
 // Steps that a rank may be done with before an earlier one.
 constexpr std::int64_t kMarks = 1024;
 
 // The memory, mapped. Errors are std::exception.
-class RingMemory {
+class NodeCacheMemory {
  public:
-  static RingMemory Create(const Shape& shape);
+  static NodeCacheMemory Create(const Shape& shape);
   // What another process has created and handed over.
-  static RingMemory Attach(Descriptor file);
+  static NodeCacheMemory Attach(Descriptor file);
 
   const Descriptor& file() const { return file_; }
   // In a process that was forked: it has not the memory, and must not keep it.
@@ -98,25 +99,25 @@ class RingMemory {
   }
   std::int64_t entries() const { return entries_; }
   Entry& entry(std::int64_t load) const { return table_[load % entries_]; }
-  Damages& damages(std::int64_t slot) const { return damages_[slot]; }
-  char* slot(std::int64_t slot) const { return slots_ + slot * slot_stride_; }
+  Damages& damages(std::int64_t buffer) const { return damages_[buffer]; }
+  char* buffer(std::int64_t buffer) const { return buffers_ + buffer * buffer_stride_; }
 
-  // Gives the pages of a part of a slot back to the system; page-aligned.
-  void Punch(std::int64_t slot, std::int64_t begin, std::int64_t end) const;
+  // Gives the pages of a part of a chunk buffer back to the system; page-aligned.
+  void Punch(std::int64_t buffer, std::int64_t begin, std::int64_t end) const;
 
  private:
-  RingMemory(Descriptor file, SharedSegment segment, const Shape& shape);
+  NodeCacheMemory(Descriptor file, SharedSegment segment, const Shape& shape);
 
   Descriptor file_;
   SharedSegment segment_;
   Shape shape_;
   std::int64_t entries_;
-  std::int64_t slot_stride_;
+  std::int64_t buffer_stride_;
   RankState* ranks_;
   std::atomic<std::int64_t>* marks_;
   Entry* table_;
   Damages* damages_;
-  char* slots_;
+  char* buffers_;
 };
 
 std::int64_t PageBytes();

@@ -65,14 +65,14 @@ void StepOrder::Mark(const StepRange& range, std::int64_t first, std::int64_t en
 
 void StepOrder::Find(const StepRange& range, std::int64_t first, std::int64_t end,
                      const std::vector<std::int64_t>& turns, const std::int64_t* begins,
-                     std::uint8_t* taken) {
+                     std::uint8_t* flags) {
   Check(range, first, end);
   for (std::int64_t step = 0; step < range.steps; ++step) {
     EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
       EachWindow(run, [&](Window& window, std::int64_t place, std::int64_t behind, bool) {
-        const auto found = std::lower_bound(turns.begin(), turns.end(), window.first_turn);
-        if (found == turns.end() || *found != window.first_turn) return;
-        std::uint8_t* const of_window = taken + begins[found - turns.begin()];
+        const auto turn = std::lower_bound(turns.begin(), turns.end(), window.first_turn);
+        if (turn == turns.end() || *turn != window.first_turn) return;
+        std::uint8_t* const of_window = flags + begins[turn - turns.begin()];
         for (; place < behind; ++place) of_window[Permuted(window, place) - window.begin] = 1;
       });
     });
@@ -147,10 +147,10 @@ void StepOrder::EachRun(std::int64_t begin, std::int64_t positions, std::int64_t
       const std::int64_t to = rows_before(std::min(begin + positions, starts[stage + 1]));
       const std::int64_t from = rows_before(std::max(begin, starts[stage]));
       const std::int64_t skipped = std::clamp<std::int64_t>(first - number, 0, to - from);
-      const std::int64_t wanted = std::clamp<std::int64_t>(end - number, 0, to - from);
+      const std::int64_t last = std::clamp<std::int64_t>(end - number, 0, to - from);
       const std::int64_t row = from + skipped;
-      if (wanted > skipped) {
-        visit({shard, order_.shard_place[shard] + order_.stage_row[stage] + row, wanted - skipped,
+      if (last > skipped) {
+        visit({shard, order_.shard_place[shard] + order_.stage_row[stage] + row, last - skipped,
                starts[stage] + row * width + turn, width});
       }
       number += to - from;

@@ -1,11 +1,12 @@
-// Which samples come in which step: what horovod_opt/io/order says of one position at a time, for
-// many steps at once. Places, shards, turns and windows are explained there.
+// Windowed shuffle: which samples come in which step, what horovod_opt/io/order says of one
+// position at a time, for many steps at once. Places, shards, turns and windows are explained
+// there.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt_io_abi.h"
 #include "horovod_opt/csrc/io/order/permutation.h"
 
 namespace horovod_opt {
@@ -38,7 +39,7 @@ class StepOrder {
   // come chunk after chunk, each in the data's order.
   void Find(const StepRange& range, std::int64_t first, std::int64_t end,
             const std::vector<std::int64_t>& turns, const std::int64_t* begins,
-            std::uint8_t* taken);
+            std::uint8_t* flags);
 
  private:
   // The window of a shard that was last asked for: places from `begin` on, before `end`, of chunks

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
+#include "horovod_opt_io_abi.h"
 
 namespace horovod_opt {
 namespace io {
@@ -16,13 +16,13 @@ void Check(const StepGroup& group) {
                       std::is_sorted(group.ends.begin(), group.ends.end()) && group.parts > 0;
   const std::size_t samples = ascend ? static_cast<std::size_t>(group.ends.back()) : 0;
   const std::size_t records = samples * static_cast<std::size_t>(group.parts);
-  const auto has = [](const auto& each, std::size_t count) { return each.size() == count; };
+  const auto has = [](const auto& column, std::size_t count) { return column.size() == count; };
   if (!ascend || !has(group.loads, records) || !has(group.places, records) ||
       !has(group.sizes, records) || !has(group.offsets, records) || !has(group.files, records) ||
       !(has(group.checksums, records) || group.checksums.empty()) ||
       !(has(group.labels, samples) || group.labels.empty()) ||
       !has(group.infos, steps * StepGroup::kInfos) || !has(group.weights, steps)) {
-    throw std::invalid_argument("steps from " + std::to_string(group.ring_step) +
+    throw std::invalid_argument("steps from " + std::to_string(group.cache_step) +
                                 " on have arrays of lengths that do not fit together");
   }
 }
@@ -32,8 +32,8 @@ void Check(const StepGroup& group) {
 StepQueue::Event StepQueue::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    if (is_stopped_) return Event::kStopped;
-    if (is_asked_ && !is_answered_) return Event::kAsked;
+    if (is_stopped_) return Event::kStop;
+    if (is_asked_ && !is_answered_) return Event::kQuestion;
     if (!is_finished_ && groups_.size() < kGroups) return Event::kRoom;
     changed_.wait(lock);
   }
@@ -133,7 +133,7 @@ int StepQueue::Take(const std::int64_t* places, std::int64_t& begin,
   return fill_(step_, places, statuses_.data(), begin, longest);
 }
 
-StepQueue::Asked StepQueue::Ask(int code, const std::string& text,
+StepQueue::AskResult StepQueue::Ask(int code, const std::string& text,
                                 std::chrono::nanoseconds longest, StepAnswer& answer) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!is_asked_) {
@@ -146,9 +146,9 @@ StepQueue::Asked StepQueue::Ask(int code, const std::string& text,
   if (is_answered_) {
     answer = std::move(answer_);
     is_asked_ = is_answered_ = false;
-    return Asked::kAnswered;
+    return AskResult::kAnswered;
   }
-  return is_stopped_ ? Asked::kStopped : Asked::kTimeout;
+  return is_stopped_ ? AskResult::kStopped : AskResult::kTimeout;
 }
 
 void StepQueue::HandOut(std::chrono::nanoseconds waited) {
@@ -160,6 +160,26 @@ void StepQueue::HandOut(std::chrono::nanoseconds waited) {
     next_ = 0;
     changed_.notify_all();
   }
+}
+
+std::int64_t QueueNumbers::Add(const std::shared_ptr<StepQueue>& queue) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  queues_.emplace(next_, queue);
+  return next_++;
+}
+
+std::shared_ptr<StepQueue> QueueNumbers::Claim(std::int64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto entry = queues_.find(number);
+  if (entry == queues_.end()) return nullptr;
+  std::shared_ptr<StepQueue> queue = entry->second.lock();
+  queues_.erase(entry);
+  return queue;
+}
+
+void QueueNumbers::Remove(std::int64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  queues_.erase(number);
 }
 
 }  // namespace io

@@ -1,5 +1,5 @@
-// Steps on their way from a thread of Python, which knows what is in them, to whoever takes them
-// without Python's lock.
+// Bounded queue of steps: on their way from a thread of Python, which knows what is in them, to
+// whoever takes them without Python's lock.
 #pragma once
 
 #include <chrono>
@@ -7,22 +7,24 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/files/status.h"
+#include "horovod_opt/csrc/io/files/damages.h"
 
 namespace horovod_opt {
 namespace io {
 
-// Steps that follow each other in the ring, from `ring_step` on. Records lie sample after sample,
-// part after part.
+// Steps that follow each other in the node cache, from `cache_step` on. Records lie sample after
+// sample, part after part.
 struct StepGroup {
   static constexpr std::int64_t kInfos = 6;  // whole numbers of a batch, see batch.py
 
-  std::int64_t ring_step = 0, parts = 1;
+  std::int64_t cache_step = 0, parts = 1;
   std::vector<std::int64_t> ends;  // step i has the samples before ends[i]
   std::vector<std::int64_t> loads, places, sizes, offsets;  // of records
   std::vector<std::int32_t> files;
@@ -38,7 +40,7 @@ struct QueuedStep {
   std::int64_t step;            // in the group
   std::int64_t first, samples;  // its first sample there, and how many it has
 
-  std::int64_t ring_step() const { return group->ring_step + step; }
+  std::int64_t cache_step() const { return group->cache_step + step; }
 };
 
 // What the taker cannot go on without: `code` says why it failed, or the step has bad records.
@@ -67,21 +69,21 @@ struct StepAnswer {
 //   (4) an answer reaches the question that it was given to, or nobody: the taker may have given up
 //       and asked something else;
 //   (5) a question is heard of before room: the taker waits, and room can;
-//   (6) once Detach() has returned, nobody is in `fill`, and nobody enters it again: the ring that
-//       it reads, and the names of the files, may go;
+//   (6) once Detach() has returned, nobody is in `fill`, and nobody enters it again: the node cache
+//       that it reads, and the names of the files, may go;
 //   (7) Stop() wakes both sides, and nobody waits afterwards;
 //   (8) handed_out() counts what was handed out, nothing that was only begun;
 //   (9) is_over() only when the taker was told of the end, not when it has taken the last step: who
 //       counts the steps does not come for the end.
 //
-// Nobody calls Python, and the ring is in use in `fill` only, which returns in time. So what
+// Nobody calls Python, and the node cache is in use in `fill` only, which returns in time. So what
 // Detach() waits for does not wait for Python, which has called it.
 class StepQueue {
  public:
   static constexpr std::size_t kGroups = 2;
 
   // Copies records of a step from number `begin` on to places[], waits for `longest` at most, and
-  // is done with the step when it has all: Gather() in the rank's ring. Returns HIO_*.
+  // is done with the step when it has all: Gather() in the rank's node cache. Returns HIO_*.
   using Fill = std::function<int(const QueuedStep& step, const std::int64_t* places,
                                  Status* statuses, std::int64_t& begin,
                                  std::chrono::nanoseconds longest)>;
@@ -90,13 +92,13 @@ class StepQueue {
   StepQueue(const StepQueue&) = delete;
 
   // The feeder's. Wait() sleeps until there is something to do.
-  enum class Event { kRoom, kAsked, kStopped };
+  enum class Event { kRoom, kQuestion, kStop };
   Event Wait();
   // At least one step. Throws std::invalid_argument: its arrays do not fit together.
   void Add(StepGroup group);
   // Nothing comes after that. `has_failed`: the taker then asks why.
   void Finish(bool has_failed);
-  StepQuestion question() const;  // after kAsked
+  StepQuestion question() const;  // after kQuestion
   void Answer(std::int64_t number, StepAnswer answer);
 
   // Anybody's.
@@ -113,9 +115,9 @@ class StepQueue {
   int Take(const std::int64_t* places, std::int64_t& begin, std::chrono::nanoseconds longest);
   // Of the step's records, after HIO_OK.
   const std::vector<Status>& statuses() const { return statuses_; }
-  enum class Asked { kAnswered, kTimeout, kStopped };
+  enum class AskResult { kAnswered, kTimeout, kStopped };
   // After kTimeout the next call goes on waiting for the same answer.
-  Asked Ask(int code, const std::string& text, std::chrono::nanoseconds longest,
+  AskResult Ask(int code, const std::string& text, std::chrono::nanoseconds longest,
             StepAnswer& answer);
   // `waited`: how long whoever wanted the step has.
   void HandOut(std::chrono::nanoseconds waited = {});
@@ -136,6 +138,24 @@ class StepQueue {
   // The taker's alone.
   QueuedStep step_{};
   std::vector<Status> statuses_;
+};
+
+// Numbers of queues: what a graph of TensorFlow can carry to where their steps are taken.
+//
+// For several threads. Invariants: a number is never given twice; it is good for one Claim(), so
+// that a queue has one taker; and the numbers keep no queue alive.
+class QueueNumbers {
+ public:
+  std::int64_t Add(const std::shared_ptr<StepQueue>& queue);
+  // Null: there is none of this number, or it has a taker already.
+  std::shared_ptr<StepQueue> Claim(std::int64_t number);
+  // It is not to be claimed any more.
+  void Remove(std::int64_t number);
+
+ private:
+  std::mutex mutex_;
+  std::int64_t next_ = 1;
+  std::map<std::int64_t, std::weak_ptr<StepQueue>> queues_;
 };
 
 }  // namespace io

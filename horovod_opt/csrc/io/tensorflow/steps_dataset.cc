@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/io/api/c_api.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/dataset.h"
@@ -22,6 +21,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "horovod_opt_io_abi.h"
 
 namespace horovod_opt {
 namespace {
@@ -141,7 +141,7 @@ class StepsDataset : public tf::data::DatasetBase {
    private:
     // The next step to `out`, or is_over_.
     absl::Status TakeNext(tf::data::IteratorContext* ctx, std::vector<tf::Tensor>* out) {
-      const auto wanted = std::chrono::steady_clock::now();
+      const auto start = std::chrono::steady_clock::now();
       HioStep step;
       int code = HIO_OK;
       TF_RETURN_IF_ERROR(Await(
@@ -161,7 +161,7 @@ class StepsDataset : public tf::data::DatasetBase {
         return hio_queue_take(queue_.get(), places.data(), &begin, &bad, kLookMilliseconds);
       }));
       if (code != HIO_OK) {
-        const bool has_text = code == HIO_FAILED || code == HIO_LEADER_FAILED;
+        const bool has_text = code == HIO_FAILED || code == HIO_READER_FAILED;
         return Ask(ctx, code, has_text ? hio_error() : "", answer);
       }
       answer = {nullptr, 0, nullptr, step.samples, step.weight};
@@ -171,7 +171,7 @@ class StepsDataset : public tf::data::DatasetBase {
       }
       Finish(ctx, step, answer, parts, out);
       hio_queue_hand_out(queue_.get(), std::chrono::nanoseconds(
-          std::chrono::steady_clock::now() - wanted).count());
+          std::chrono::steady_clock::now() - start).count());
       return absl::OkStatus();
     }
 
@@ -227,11 +227,11 @@ class StepsDataset : public tf::data::DatasetBase {
     }
 
     // Python's answer; an error if it is one.
-    absl::Status Ask(tf::data::IteratorContext* ctx, int asked, const std::string& text,
+    absl::Status Ask(tf::data::IteratorContext* ctx, int reason, const std::string& text,
                      HioAnswer& answer) {
       int code = HIO_OK;
       TF_RETURN_IF_ERROR(Await(ctx, code, [&] {
-        return hio_queue_ask(queue_.get(), asked, text.c_str(), &answer, kLookMilliseconds);
+        return hio_queue_ask(queue_.get(), reason, text.c_str(), &answer, kLookMilliseconds);
       }));
       if (code == HIO_CLOSED) return Left();
       if (answer.error == nullptr) return absl::OkStatus();

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from horovod_opt import usable_cores
+from horovod_opt import cpu_set
 
 MODE = "HOROVOD_OPT_MODE"
 # Where ecosystem_command.py keeps what horovodrun gives in mode off: FRAMEWORK-RANKS.json.
@@ -36,7 +36,7 @@ def given(framework: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> dict[st
 
 def ranks_for(mode: str) -> int:
     """Two, or one where scp would need more cores than there are."""
-    cores = usable_cores.count_cores(usable_cores.allowed_cpus())
+    cores = cpu_set.count_cores(cpu_set.allowed_cpus())
     return 2 if "scp" not in mode or cores >= 4 else 1
 
 

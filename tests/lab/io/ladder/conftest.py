@@ -13,16 +13,16 @@ import lmdb
 import numpy as np
 import pytest
 
-from horovod_lab.io.ladder.asked import Asked
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
+from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies import RUNGS
 
 WAIT_SECONDS = 60
 FORK = multiprocessing.get_context("fork")
 
 
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """By rank: its batches, what it counted, its log int64[3, requests]; or why it ended."""
 
     batches: list[list[list[bytes]]]
@@ -31,10 +31,10 @@ class Found(NamedTuple):
     errors: list[str]
 
     def sum(self, name: str) -> float:
-        return sum(one.get(name, 0) for one in self.counts)
+        return sum(counts.get(name, 0) for counts in self.counts)
 
 
-def forked(ranks: int, action: Callable[[Links], Any]) -> list[Any]:
+def fork(ranks: int, action: Callable[[Links], Any]) -> list[Any]:
     """What `action` returns in each rank, or the exception that it raises."""
     def main(folder: str, rank: int, results) -> None:
         try:
@@ -60,23 +60,23 @@ def forked(ranks: int, action: Callable[[Links], Any]) -> list[Any]:
 
 
 def run(name: str, folder: Path, ranks: int, nodes: int, batch: int, iterations: int,
-        record_bytes: int, **more: Any) -> Found:
+        record_bytes: int, **more: Any) -> Outcome:
     """All records that a strategy gives each rank."""
     def action(links: Links) -> tuple:
         place = Place(str(folder), links.rank, ranks, ranks // nodes, batch, iterations,
                       record_bytes, **more)
-        asked = Asked()
-        strategy = RUNGS[name].strategy(place, links, asked)
+        requests = StorageRequests()
+        strategy = RUNGS[name].strategy(place, links, requests)
         batches = list(strategy.batches())
         strategy.account()
         links.barrier()
         strategy.close()
-        return batches, asked.counts(), np.array(asked.log, np.int64)
+        return batches, requests.counts(), np.array(requests.log, np.int64)
 
-    found = forked(ranks, action)
-    good = [one for one in found if not isinstance(one, Exception)]
-    return Found(*(list(column) for column in zip(*good)) if good else ([], [], []),
-                 errors=[str(one) for one in found if isinstance(one, Exception)])
+    results = fork(ranks, action)
+    good = [result for result in results if not isinstance(result, Exception)]
+    return Outcome(*(list(column) for column in zip(*good)) if good else ([], [], []),
+                   errors=[str(result) for result in results if isinstance(result, Exception)])
 
 
 def write(folder: Path, records: Sequence[bytes], commit: int = 1000) -> Path:
@@ -94,6 +94,6 @@ def write(folder: Path, records: Sequence[bytes], commit: int = 1000) -> Path:
 def ladder():
     """The functions above: conftest.py is nobody's module."""
     class Ladder:
-        forked, run, write = staticmethod(forked), staticmethod(run), staticmethod(write)
+        fork, run, write = staticmethod(fork), staticmethod(run), staticmethod(write)
 
     return Ladder

@@ -17,23 +17,24 @@ from horovod_opt.io.errors import DataError
 SIZES = (0, 1, 48, 200, 2030, 3072, 5000, 100_000)  # in leaf pages and in pages of their own
 
 
-class Opened:
+class Database:
     """A file, a cursor over it, and the pages that it looked at."""
 
     def __init__(self, path):
         self.meta = read_meta(str(path))
         with open(path, "rb") as file:
             self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.looked: list[int] = []
-        self.pages = Pages(self.bytes, self.meta.page_bytes, self.looked.append)
+        self.visits: list[int] = []
+        self.pages = Pages(self.bytes, self.meta.page_bytes, self.visits.append)
         self.cursor = Cursor(self.pages, self.meta.root)
 
     def take(self, count: int) -> list[bytes]:
-        return [self.bytes[one.offset:one.offset + one.size] for one in self.cursor.take(count)]
+        return [self.bytes[value.offset:value.offset + value.size]
+                for value in self.cursor.take(count)]
 
 
 @pytest.fixture
-def mixed(tmp_path):
+def mixture(tmp_path):
     """Records of all sizes, put in no order, by several transactions. Long keys: a deep tree."""
     records = {b"%0300d" % i: os.urandom(SIZES[i % len(SIZES)]) for i in range(2000)}
     keys = list(records)
@@ -47,17 +48,17 @@ def mixed(tmp_path):
     return path / "data.mdb", [records[key] for key in sorted(records)]
 
 
-def test_every_record_in_the_order_of_the_keys_and_then_the_first_again(mixed):
-    path, records = mixed
-    opened = Opened(path)
-    assert opened.meta.depth > 2 and opened.meta.records == 2000
-    assert opened.take(1999) == records[:1999]
-    assert opened.take(4) == [records[1999], *records[:3]]
+def test_every_record_in_the_order_of_the_keys_and_then_the_first_again(mixture):
+    path, records = mixture
+    database = Database(path)
+    assert database.meta.depth > 2 and database.meta.records == 2000
+    assert database.take(1999) == records[:1999]
+    assert database.take(4) == [records[1999], *records[:3]]
 
 
-def test_another_cursor_goes_on_where_one_is(mixed):
-    path, records = mixed
-    first, second = Opened(path), Opened(path)
+def test_another_cursor_goes_on_where_one_is(mixture):
+    path, records = mixture
+    first, second = Database(path), Database(path)
     for begin in range(0, 2000, 250):  # ends of leaves and of the file among them
         first.cursor.take(250)
         second.cursor.go_to(first.cursor.state())
@@ -67,10 +68,10 @@ def test_another_cursor_goes_on_where_one_is(mixed):
 def test_to_skip_a_record_is_to_look_at_its_first_page(tmp_path):
     """So a cursor of LMDB reads records of 3 KB that it skips."""
     path = data_sets.environment(tmp_path / "db", {b"%05d" % i: bytes(10_000) for i in range(50)})
-    opened = Opened(path / "data.mdb")
-    values = opened.cursor.take(50)
-    assert {one.page for one in values} <= set(opened.looked)
-    assert not {one.page + 1 for one in values} & set(opened.looked)
+    database = Database(path / "data.mdb")
+    values = database.cursor.take(50)
+    assert {value.page for value in values} <= set(database.visits)
+    assert not {value.page + 1 for value in values} & set(database.visits)
 
 
 def resident(path) -> set[int]:
@@ -79,22 +80,22 @@ def resident(path) -> set[int]:
 
     libc = ctypes.CDLL(None)
     size = os.path.getsize(path)
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
-        whole = (ctypes.c_char * size).from_buffer(mapped)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as mapping:
+        whole = (ctypes.c_char * size).from_buffer(mapping)
         vector = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         assert libc.mincore(ctypes.byref(whole), ctypes.c_size_t(size), vector) == 0
-        found = {page for page, one in enumerate(vector) if one & 1}
+        pages = {page for page, flags in enumerate(vector) if flags & 1}
         del whole
-    return found
+    return pages
 
 
 def test_lmdb_looks_at_the_same_pages(tmp_path):
     """Without readahead, a page is in the page cache because somebody has looked at it."""
     path = data_sets.environment(tmp_path / "db", {b"%05d" % i: bytes(9000) for i in range(300)})
     file = path / "data.mdb"
-    with open(file, "r+b") as opened:
-        os.fsync(opened.fileno())
-        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with open(file, "r+b") as stream:
+        os.fsync(stream.fileno())
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if resident(file):
         pytest.skip("a file system that keeps what it should drop")
     with lmdb.open(str(path), readonly=True, lock=False, readahead=False) as environment:
@@ -103,10 +104,10 @@ def test_lmdb_looks_at_the_same_pages(tmp_path):
             cursor.first()
             for _ in range(99):
                 cursor.next()
-    looked = resident(file) - before
-    ours = Opened(file)
-    ours.cursor.take(100)
-    assert len(looked) > 80 and set(ours.looked) - before == looked
+    pages = resident(file) - before
+    database = Database(file)
+    database.cursor.take(100)
+    assert len(pages) > 80 and set(database.visits) - before == pages
 
 
 @pytest.mark.parametrize("damage, message", [
@@ -151,36 +152,36 @@ def test_a_sub_database_is_refused(tmp_path):
     with lmdb.open(str(tmp_path), max_dbs=1) as environment:
         environment.open_db(b"inside")
     with pytest.raises(DataError, match="holds another database"):
-        Opened(tmp_path / "data.mdb").cursor.take(1)
+        Database(tmp_path / "data.mdb").cursor.take(1)
 
 
-def test_a_damaged_page_is_an_error_and_no_loop(mixed):
-    path, _ = mixed
+def test_a_damaged_page_is_an_error_and_no_loop(mixture):
+    path, _ = mixture
     whole = bytearray(path.read_bytes())
     root = read_meta(str(path)).root
     whole[root * 4096:root * 4096 + 4096] = bytes(4096)
     path.write_bytes(whole)
     with pytest.raises(DataError, match=f"page {root} is no page of the tree"):
-        Opened(path).cursor.take(1)
+        Database(path).cursor.take(1)
 
 
 def test_whatever_is_damaged_nothing_hangs_and_nothing_else_is_raised(tmp_path, ladder):
     """A byte here and there, in the pages of the tree."""
     records = [os.urandom((100, 3000)[i % 2]) for i in range(400)]
     path = ladder.write(tmp_path / "db", records, 50) / "data.mdb"
-    whole = bytes(Opened(path).bytes)
-    opened = Opened(path)
-    opened.cursor.take(400)
-    tree = sorted({page for page in opened.looked if whole[page * 4096 + 10] & 3})
-    dice, refused = random.Random(1), 0
+    whole = bytes(Database(path).bytes)
+    database = Database(path)
+    database.cursor.take(400)
+    tree = sorted({page for page in database.visits if whole[page * 4096 + 10] & 3})
+    dice, refusals = random.Random(1), 0
     for _ in range(400):
-        changed = bytearray(whole)
+        damage = bytearray(whole)
         for _ in range(dice.randrange(1, 4)):
             within = dice.choice((dice.randrange(80), dice.randrange(4096)))
-            changed[dice.choice(tree) * 4096 + within] = dice.randrange(256)
+            damage[dice.choice(tree) * 4096 + within] = dice.randrange(256)
         try:
-            Cursor(Pages(changed, 4096, lambda page: None), opened.meta.root).take(500)
+            Cursor(Pages(damage, 4096, lambda page: None), database.meta.root).take(500)
         except DataError as error:
             assert "remedy: copy or make the file again" in str(error)
-            refused += 1
-    assert 50 < refused < 400
+            refusals += 1
+    assert 50 < refusals < 400

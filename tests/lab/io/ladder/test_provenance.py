@@ -34,12 +34,12 @@ def test_every_record_is_where_it_is_computed(tmp_path, ladder, count, size, com
     folder = ladder.write(tmp_path / "db", [bytes(size)] * count, commit)
     path = str(folder / "data.mdb")
     scan, _ = lmdb_file.scan(path)
-    found = provenance.collect(path)
+    collection = provenance.collect(path)
     # As many transactions of as many records may be made in several ways that are laid out alike.
-    assert found.transactions == -(-count // commit)
-    layout = provenance.check(path, found, read_meta(path))
+    assert collection.transactions == -(-count // commit)
+    layout = provenance.check(path, collection, read_meta(path))
     assert layout.offset.tolist() == scan.offset[:, 0].tolist()
-    assert (layout.size, found.key_bytes, found.meta_pages) == (size, 8, 2)
+    assert (layout.size, collection.key_bytes, collection.meta_pages) == (size, 8, 2)
 
 
 def test_it_is_small_and_lies_beside_the_database(tmp_path, ladder):
@@ -47,8 +47,8 @@ def test_it_is_small_and_lies_beside_the_database(tmp_path, ladder):
     module = "horovod_lab.io.ladder.provenance"
     subprocess.run([sys.executable, "-m", module, str(folder)], check=True)
     assert (folder / "provenance.json").stat().st_size < 300
-    one = provenance.read(folder)
-    assert (one.commit_records, one.leaf_records, one.order) == (100, 156, "appended")
+    numbers = provenance.read(folder)
+    assert (numbers.commit_records, numbers.leaf_records, numbers.order) == (100, 156, "appended")
 
 
 def put(folder, records, **options):
@@ -58,31 +58,32 @@ def put(folder, records, **options):
                 transaction.put(key, value, **options)
 
 
-def shuffled(folder):
+def write_shuffled(folder):
     keys = [b"%08d" % i for i in range(2000)]
     random.Random(1).shuffle(keys)
     put(folder, [(key, bytes(3000)) for key in keys])
 
 
-def of_several_sizes(folder):
+def write_several_sizes(folder):
     put(folder, [(b"%08d" % i, bytes(3000 + i % 2)) for i in range(300)], append=True)
 
 
-def changed_later(folder):
+def change_later(folder):
     put(folder, [(b"%08d" % i, bytes(3000)) for i in range(2000)], append=True)
     put(folder, [(b"%08d" % 7, b"?" * 3000)])
 
 
-def by_unequal_transactions(folder):
+def write_unequal_transactions(folder):
     for first, end in ((0, 100), (100, 1000), (1000, 1200)):
         put(folder, [(b"%08d" % i, bytes(3000)) for i in range(first, end)], append=True)
 
 
 @pytest.mark.parametrize("make, why", [
-    (shuffled, "its 2000 records of 1 transactions are not where equal transactions put them"),
-    (of_several_sizes, "its records have 3000 to 3001 bytes"),
-    (changed_later, "its 2000 records of 2 transactions are not where"),
-    (by_unequal_transactions, "its 1200 records of 3 transactions are not where"),
+    (write_shuffled,
+     "its 2000 records of 1 transactions are not where equal transactions put them"),
+    (write_several_sizes, "its records have 3000 to 3001 bytes"),
+    (change_later, "its 2000 records of 2 transactions are not where"),
+    (write_unequal_transactions, "its 1200 records of 3 transactions are not where"),
 ])
 def test_what_was_made_in_another_way_is_refused(tmp_path, make, why):
     make(tmp_path)
@@ -119,7 +120,7 @@ def test_without_provenance_it_says_how_to_collect_it(tmp_path):
 def test_an_order_that_is_not_computed(tmp_path, ladder):
     folder = ladder.write(tmp_path / "db", [os.urandom(3000)] * 10)
     provenance.write(folder)
-    one = json.loads((folder / "provenance.json").read_text())
-    (folder / "provenance.json").write_text(json.dumps({**one, "order": "random"}))
+    numbers = json.loads((folder / "provenance.json").read_text())
+    (folder / "provenance.json").write_text(json.dumps({**numbers, "order": "random"}))
     with pytest.raises(DataError, match="order 'random' cannot be computed; remedy: write"):
         provenance.layout(provenance.read(folder))

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from horovod_lab.io.ladder import provenance
-from horovod_lab.io.ladder.asked import inversions
+from horovod_lab.io.ladder.storage_requests import inversions
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.strategies.coal import Coal
+from horovod_lab.io.strategies.coalescing import Coal
 from horovod_opt import io as hio
 
 COUNT, SIZE, BATCH = 480, 3072, 5
@@ -42,7 +42,7 @@ def data(tmp_path_factory, records):
     return folder
 
 
-def dealt(records, ranks: int, iterations: int, batch: int = BATCH) -> list[list[list[bytes]]]:
+def deal(records, ranks: int, iterations: int, batch: int = BATCH) -> list[list[list[bytes]]]:
     """Caffe's order, by rank and iteration."""
     return [[[records[(step * ranks * batch + rank * batch + i) % len(records)]
               for i in range(batch)] for step in range(iterations)] for rank in range(ranks)]
@@ -52,17 +52,18 @@ def dealt(records, ranks: int, iterations: int, batch: int = BATCH) -> list[list
 def test_every_record_is_that_of_the_baseline(data, records, ladder, ranks, nodes):
     iterations = COUNT // (ranks * BATCH)
     base = ladder.run("lmdb", data, ranks, nodes, BATCH, iterations, SIZE)
-    assert base.batches == dealt(records, ranks, iterations)
+    assert base.batches == deal(records, ranks, iterations)
     for name in OTHERS:
-        found = ladder.run(name, data, ranks, nodes, BATCH, iterations, SIZE, coalesced=4)
-        assert not found.errors, name
-        assert found.batches == base.batches, name
+        outcome = ladder.run(name, data, ranks, nodes, BATCH, iterations, SIZE,
+                             iterations_per_read=4)
+        assert not outcome.errors, name
+        assert outcome.batches == base.batches, name
 
 
 @pytest.mark.parametrize("name", OF_LMDBIO)
 def test_after_the_last_record_comes_the_first(data, records, ladder, name):
-    found = ladder.run(name, data, 4, 2, 7, 40, SIZE, coalesced=3)
-    assert not found.errors and found.batches == dealt(records, 4, 40, 7)
+    outcome = ladder.run(name, data, 4, 2, 7, 40, SIZE, iterations_per_read=3)
+    assert not outcome.errors and outcome.batches == deal(records, 4, 40, 7)
 
 
 @pytest.mark.parametrize("name", ["lmdb", "lmm", "dm", "dio"])
@@ -71,21 +72,22 @@ def test_records_of_several_sizes(tmp_path, ladder, name, sizes):
     """Where nothing is computed from one size."""
     records = [os.urandom(sizes[i % len(sizes)]) for i in range(200)]
     folder = ladder.write(tmp_path / "db", records, 70)
-    found = ladder.run(name, folder, 4, 2, 5, 10, max(sizes))
-    assert not found.errors and found.batches == dealt(records, 4, 10)
+    outcome = ladder.run(name, folder, 4, 2, 5, 10, max(sizes))
+    assert not outcome.errors and outcome.batches == deal(records, 4, 10)
 
 
-@pytest.mark.parametrize("coalesced, tokens", [(1, 1), (2, 2), (5, 4), (100, 1)])
-def test_coalesced_reads_and_tokens_change_no_record(data, records, ladder, coalesced, tokens):
+@pytest.mark.parametrize("iterations, tokens", [(1, 1), (2, 2), (5, 4), (100, 1)])
+def test_coalesced_reads_and_tokens_change_no_record(data, records, ladder, iterations, tokens):
     for name in ("coal", "stag"):
-        found = ladder.run(name, data, 4, 4, 6, 20, SIZE, coalesced=coalesced, tokens=tokens)
-        assert not found.errors and found.batches == dealt(records, 4, 20, 6)
+        outcome = ladder.run(name, data, 4, 4, 6, 20, SIZE, iterations_per_read=iterations,
+                             tokens=tokens)
+        assert not outcome.errors and outcome.batches == deal(records, 4, 20, 6)
 
 
 @pytest.fixture(scope="module")
 def rungs(data, ladder):
     """What each strategy counts with 8 ranks on 4 nodes, batches of 2."""
-    return {name: ladder.run(name, data, 8, 4, 2, COUNT // 16, SIZE, coalesced=15)
+    return {name: ladder.run(name, data, 8, 4, 2, COUNT // 16, SIZE, iterations_per_read=15)
             for name in OF_LMDBIO}
 
 
@@ -107,16 +109,16 @@ def test_dm_reads_little_more_than_its_own_records(rungs):
     """And guesses better with each iteration, so that it misses few pages."""
     assert rungs["dm"].sum("bytes") < 0.5 * rungs["lmm"].sum("bytes")
     assert 0 < rungs["dm"].sum("seeking_bytes") < COUNT * PAGE
-    leaders = rungs["dm"].counts[::2]
-    assert all(0 < counts["missed_pages"] < COUNT / 8 for counts in leaders)
-    assert all(counts["redundant_pages"] < COUNT for counts in leaders)
+    readers = rungs["dm"].counts[::2]
+    assert all(0 < counts["missed_pages"] < COUNT / 8 for counts in readers)
+    assert all(counts["redundant_pages"] < COUNT for counts in readers)
 
 
 def test_dio_seeks_once_for_all_readers(rungs):
-    first, *others = rungs["dio"].counts[::2]
+    first, *rest = rungs["dio"].counts[::2]
     assert COUNT * PAGE < first["seeking_bytes"] < (COUNT + 10) * PAGE
-    assert all(counts["seeking_bytes"] == 0 for counts in others)
-    assert all(counts["requests"] == COUNT / 4 for counts in others)
+    assert all(counts["seeking_bytes"] == 0 for counts in rest)
+    assert all(counts["requests"] == COUNT / 4 for counts in rest)
 
 
 def test_prov_seeks_nothing(rungs):
@@ -138,19 +140,20 @@ def test_stag_has_a_10th_of_the_inversions(tmp_path, records, ladder, monkeypatc
     provenance.write(folder)
     fetch = Coal.fetch
 
-    def delayed(self, offset):
+    def delay(self, offset):
         time.sleep(0.004 * (self.place.nodes - 1 - self.place.node))
         return fetch(self, offset)
 
-    monkeypatch.setattr(Coal, "fetch", delayed)
-    went_back = {name: inversions(ladder.run(name, folder, 4, 4, 2, COUNT // 8, SIZE,
-                                             coalesced=4).logs) for name in ("coal", "stag")}
-    assert went_back["coal"] >= 30 and went_back["stag"] == 0, went_back
+    monkeypatch.setattr(Coal, "fetch", delay)
+    steps_back = {name: inversions(ladder.run(name, folder, 4, 4, 2, COUNT // 8, SIZE,
+                                              iterations_per_read=4).logs)
+                  for name in ("coal", "stag")}
+    assert steps_back["coal"] >= 30 and steps_back["stag"] == 0, steps_back
 
 
 def test_pages_count_when_a_process_first_looks_at_them(rungs):
-    for found in rungs.values():
-        for counts, log in zip(found.counts, found.logs):
+    for outcome in rungs.values():
+        for counts, log in zip(outcome.counts, outcome.logs):
             assert counts["requests"] == log.shape[1]
             assert counts["bytes"] == log[2].sum()
 
@@ -166,46 +169,47 @@ def test_a_reader_leaves_the_others_a_message_when_it_cannot_go_on(tmp_path, dat
     folder = ladder.write(tmp_path / "db", [bytes(SIZE)] * 300, 50)
     (folder / "provenance.json").write_bytes((data / "provenance.json").read_bytes())
     for name in ("prov", "coal", "stag"):
-        found = ladder.run(name, folder, 2, 1, 5, 10, SIZE)
-        assert len(found.errors) == 2
-        assert "records 300, but 480 by its provenance" in found.errors[0]
-        assert "rank 1: rank 0 has ended" in found.errors[1]
+        outcome = ladder.run(name, folder, 2, 1, 5, 10, SIZE)
+        assert len(outcome.errors) == 2
+        assert "records 300, but 480 by its provenance" in outcome.errors[0]
+        assert "rank 1: rank 0 has ended" in outcome.errors[1]
 
 
 @pytest.mark.parametrize("name", OTHERS[:3])
 def test_an_empty_database_is_refused(tmp_path, ladder, name):
     with lmdb.open(str(tmp_path)):
         pass
-    found = ladder.run(name, tmp_path, 1, 1, 1, 1, SIZE)
-    assert "it has no records; remedy: write some" in found.errors[0]
+    outcome = ladder.run(name, tmp_path, 1, 1, 1, 1, SIZE)
+    assert "it has no records; remedy: write some" in outcome.errors[0]
 
 
 @pytest.mark.parametrize("name", ["lmm", "prov"])
 def test_records_that_do_not_fit_into_the_window(data, ladder, name):
-    found = ladder.run(name, data, 1, 1, 5, 2, 100)
+    outcome = ladder.run(name, data, 1, 1, 5, 2, 100)
     assert "5 records have 15360 bytes, but the window was made for records of at most 100; " \
-        "remedy: --record-bytes" in found.errors[0]
+        "remedy: --record-bytes" in outcome.errors[0]
 
 
 def test_readers_that_are_no_whole_number_of_groups(data, ladder):
-    found = ladder.run("stag", data, 3, 3, 5, 2, SIZE, tokens=2)
+    outcome = ladder.run("stag", data, 3, 3, 5, 2, SIZE, tokens=2)
     assert "--tokens 2: 3 readers are no whole number of groups; remedy: one of 1, 3" in \
-        found.errors[0]
+        outcome.errors[0]
 
 
 def test_without_mpi4py_the_window_of_mpi_says_so(data, ladder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
-    found = ladder.run("lmm", data, 1, 1, 5, 2, SIZE, window="mpi")
-    assert "--window mpi: no mpi4py here" in found.errors[0] and "remedy: pip" in found.errors[0]
+    outcome = ladder.run("lmm", data, 1, 1, 5, 2, SIZE, shared_buffer="mpi")
+    error, = outcome.errors
+    assert "--window mpi: no mpi4py here" in error and "remedy: pip" in error
 
 
 def test_a_file_that_ends_too_early_is_an_error(tmp_path, data, ladder):
     """Behind the checks of the meta page: it was cut meanwhile."""
-    from horovod_lab.io.ladder.asked import Asked
+    from horovod_lab.io.ladder.storage_requests import StorageRequests
 
     path = tmp_path / "short"
     path.write_bytes(b"abc")
     with open(path, "rb") as file:
-        assert Asked().pread(file.fileno(), 2, 1) == b"bc"
+        assert StorageRequests().pread(file.fileno(), 2, 1) == b"bc"
         with pytest.raises(OSError, match="ends at byte 3, but a record goes on to byte 6"):
-            Asked().pread(file.fileno(), 5, 1)
+            StorageRequests().pread(file.fileno(), 5, 1)

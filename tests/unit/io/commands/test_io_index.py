@@ -138,10 +138,10 @@ def test_verify_of_other_formats(tmp_path, capsys, make):
 
 
 def test_the_command_starts_without_numpy():
-    shown = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "import json, sys\nfrom horovod_opt import cli\n"
          "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"],
         check=True, capture_output=True, text=True)
-    loaded = set(json.loads(shown.stdout))
+    loaded = set(json.loads(process.stdout))
     assert "horovod_opt" in loaded
     assert not loaded & {"numpy", "google_crc32c", "lmdb", "tensorflow", "torch", "mpi4py"}

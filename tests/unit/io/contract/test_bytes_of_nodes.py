@@ -8,10 +8,10 @@ import pytest
 from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
 
-from horovod_opt.io.decoding import found_in
-from horovod_opt.io.node_reader import leader
+from horovod_opt.io.decoder import read_step
+from horovod_opt.io.node_reader import reader_process
 from horovod_opt.io.node_reader.layout import ALONG
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 
 SIZE, SAMPLES, FRAME = 3000, 1500, 16
 WHOLE = SAMPLES * (SIZE + FRAME)
@@ -20,12 +20,12 @@ WHOLE = SAMPLES * (SIZE + FRAME)
 @pytest.fixture
 def pattern(tmp_path, monkeypatch) -> str:
     """Records in three files, that are read though they are in the page cache."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", False)
-    each = SAMPLES // 3
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    per_file = SAMPLES // 3
     for file in range(3):
         tfrecord(tmp_path / f"{file}.tfrecord", (
             number.to_bytes(4, "little") * (SIZE // 4)
-            for number in range(file * each, (file + 1) * each)))
+            for number in range(file * per_file, (file + 1) * per_file)))
     return str(tmp_path / "*.tfrecord")
 
 
@@ -38,13 +38,13 @@ def read(pattern: str, nodes: int, local: int, state: dict | None = None, epochs
         with open_data(pattern, **{"shuffle": False, **(options or {})}) as data:
             if state is not None:
                 data.load_state_dict({**data.state_dict(), **state})
-            reading = Reading(data, **{"batch_size": None, "global_batch_size": None,
-                                       "last": "spread", "epochs": epochs, **batch})
+            source = StepSource(data, **{"batch_size": None, "global_batch_size": None,
+                                         "last": "spread", "epochs": epochs, **batch})
             steps = []
             for _ in range(epochs):
-                for step in reading.samples(reading.begin()):
-                    taken = found_in(data, reading.member, step, True).samples.plain()
-                    assert [int.from_bytes(one[:4], "little") for one in taken] == (
+                for step in source.samples(source.begin()):
+                    records = read_step(data, source.member, step, True).samples.plain()
+                    assert [int.from_bytes(record[:4], "little") for record in records] == (
                         step.samples.tolist())
                     steps.append(step.samples.tolist())
                     data.advance(step.info.epoch, step.info.end)
@@ -69,8 +69,8 @@ def test_without_shuffling_a_node_reads_what_its_ranks_take(pattern, nodes, loca
     assert sum(node["node_bytes_read"] for node in stats) <= 2 * WHOLE
     for node, counted in enumerate(stats):
         of_node = steps[node * local:(node + 1) * local]
-        own = sum(map(len, in_order_of(of_node)))
-        assert own * SIZE <= counted["node_bytes_read"] <= own * (SIZE + FRAME)
+        samples = sum(map(len, in_order_of(of_node)))
+        assert samples * SIZE <= counted["node_bytes_read"] <= samples * (SIZE + FRAME)
         # A run of each step, of which each file and each border of a chunk makes two.
         assert counted["node_requests"] <= 3 * len(of_node[0])
 
@@ -84,8 +84,8 @@ def test_what_is_left_of_an_epoch_is_read_alike(pattern, local):
     """From a place that no chunk begins with."""
     steps, stats = read(pattern, 4, local, state={"position": 777}, batch_size=32)
     assert in_order(steps) == list(range(777, SAMPLES))
-    left = (SAMPLES - 777) * (SIZE + FRAME)
-    assert left - FRAME * SAMPLES <= sum(node["node_bytes_read"] for node in stats) <= left
+    most = (SAMPLES - 777) * (SIZE + FRAME)
+    assert most - FRAME * SAMPLES <= sum(node["node_bytes_read"] for node in stats) <= most
 
 
 def test_what_lies_between_small_runs_is_read_along(pattern):
@@ -106,26 +106,26 @@ def test_the_batches_do_not_depend_on_what_is_read(pattern):
 
 def test_what_is_left_in_the_page_cache_counts_alike(pattern, monkeypatch):
     """Files that were just written are there: what tmp_path is on can tell."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", True)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", True)
     steps, stats = read(pattern, 2, 1, state={"position": 777}, batch_size=32)
     for of_rank, counted in zip(steps, stats):
-        own = sum(map(len, of_rank))
-        assert own * SIZE <= counted["node_cached_bytes"] <= own * (SIZE + FRAME)
+        samples = sum(map(len, of_rank))
+        assert samples * SIZE <= counted["node_cached_bytes"] <= samples * (SIZE + FRAME)
         assert counted["node_bytes_read"] == 0
 
 
 @pytest.mark.parametrize("last", ["spread", "drop"])
 def test_of_chunks_that_nodes_share_each_reads_its_part(tmp_path, monkeypatch, last):
     """Shuffled, with three shards for two nodes. A record is more than what is read along."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", False)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     size, samples = ALONG + 4, 95
     path = tfrecord(tmp_path / "a.tfrecord", (number.to_bytes(4, "little") * (size // 4)
                                               for number in range(samples)))
     options = {"shuffle": True, "seed": 3, "chunk_samples": 8, "shards": 3, "window": 2}
     steps, stats = read(str(path), 2, 1, batch_size=7, last=last, options=options)
-    taken = in_order(steps)
-    assert len(set(taken)) == len(taken) == (samples if last == "spread" else samples // 14 * 14)
+    order = in_order(steps)
+    assert len(set(order)) == len(order) == (samples if last == "spread" else samples // 14 * 14)
     assert sum(node["node_chunks"] for node in stats) > 12
     for of_rank, counted in zip(steps, stats):
-        own = sum(map(len, of_rank))
-        assert own * size <= counted["node_bytes_read"] <= own * (size + FRAME)
+        node_samples = sum(map(len, of_rank))
+        assert node_samples * size <= counted["node_bytes_read"] <= node_samples * (size + FRAME)

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thread_ranks import in_job, succeeded
 
+from horovod_opt.io import node_reads
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoding import found_in, items_of
+from horovod_opt.io.decoder import decode_samples, read_step
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.node_reader import layout, leader
+from horovod_opt.io.node_reader import layout, reader_process
 from horovod_opt.io.node_reader.layout import ALONG
-from horovod_opt.io.order import node_chunks
-from horovod_opt.io.order.node_chunks import LEAST
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.node_reads import LEAST
+from horovod_opt.io.step_source import StepSource
 
 EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/work/soak.md
 
@@ -78,7 +78,7 @@ def programs(draw: st.DrawFn) -> Program:
                    draw(st.sampled_from([1, 1000, LEAST])))
 
 
-class Taken(NamedTuple):
+class Step(NamedTuple):
     """A step of a rank: what it says of itself, and the records' numbers."""
 
     epoch: int
@@ -90,27 +90,27 @@ class Taken(NamedTuple):
     numbers: list[int]
 
 
-def take_steps(data: Data, job: Job) -> tuple[list[Taken], dict]:
+def take_steps(data: Data, job: Job) -> tuple[list[Step], dict]:
     """What this rank takes until its last state, and that state."""
-    reading = Reading(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
-    taken: list[Taken] = []
+    source = StepSource(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
+    history: list[Step] = []
     last_epoch, steps, state = data.epoch + 1, job.steps, data.state_dict()
-    while steps is None and data.epoch <= last_epoch or steps is not None and len(taken) < steps:
-        epoch = reading.begin()
-        for step in reading.samples(epoch):
-            items = items_of(data, found_in(data, reading.member, step).samples,
-                             lambda sample: (sample.number, sample.data))
+    while steps is None and data.epoch <= last_epoch or steps is not None and len(history) < steps:
+        epoch = source.begin()
+        for step in source.samples(epoch):
+            items = decode_samples(data, read_step(data, source.member, step).samples,
+                                   lambda sample: (sample.number, sample.data))
             for number, contents in items:
                 assert contents == record(number, len(contents))
             info = step.info
-            taken.append(Taken(info.epoch, info.start, info.end, info.size, info.slots, info.weight,
-                               [number for number, _ in items]))
+            history.append(Step(info.epoch, info.start, info.end, info.size, info.slots,
+                                info.weight, [number for number, _ in items]))
             data.advance(info.epoch, info.end)
-            if job.counted is None or len(taken) <= job.counted:
+            if job.counted is None or len(history) <= job.counted:
                 state = data.state_dict()
-            if len(taken) == steps:
+            if len(history) == steps:
                 break
-    return taken[:job.counted], state
+    return history[:job.counted], state
 
 
 def record(number: int, size: int) -> bytes:
@@ -132,12 +132,12 @@ def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tup
 
     results = in_job(job.ranks, on_rank, job.node_ranks)
     if not can_be(len(program.sizes), job.batch, job.ranks):
-        assert {type(one) for one in results} == {InputError}
-        assert len({str(one) for one in results}) == 1
+        assert {type(result) for result in results} == {InputError}
+        assert len({str(result) for result in results}) == 1
         return None
-    taken, states, orders = zip(*succeeded(results))
-    assert all(one == states[0] for one in states)
-    return taken, orders[0], json.loads(json.dumps(states[0]))
+    steps, states, orders = zip(*succeeded(results))
+    assert all(result == states[0] for result in states)
+    return steps, orders[0], json.loads(json.dumps(states[0]))
 
 
 @settings(max_examples=int(os.environ.get(EXAMPLES, 250)), deadline=None, database=None,
@@ -145,54 +145,54 @@ def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tup
 @given(programs())
 def test_nothing_is_lost_and_nothing_comes_twice(program):
     samples = len(program.sizes)
-    seen: dict[int, list[int]] = {}
+    numbers_by_epoch: dict[int, list[int]] = {}
     position = {"epoch": 0, "position": 0}
     state = None
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(leader, "LEAVE_CACHED", False)
+        patch.setattr(reader_process, "LEAVE_CACHED", False)
         patch.setattr(layout, "ALONG", program.along)
-        patch.setattr(node_chunks, "ALONG", program.along)
-        patch.setattr(node_chunks, "LEAST", program.least)
+        patch.setattr(node_reads, "ALONG", program.along)
+        patch.setattr(node_reads, "LEAST", program.least)
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
             record(number, size) for number, size in enumerate(program.sizes)])
         for job in program.jobs:
-            done = run(pattern, program, job, state)
-            if done is None:
+            outcome = run(pattern, program, job, state)
+            if outcome is None:
                 continue
-            taken, order, state = done
-            assert len({len(of_rank) for of_rank in taken}) == 1  # equally many steps
-            for step in zip(*taken):
+            steps, order, state = outcome
+            assert len({len(of_rank) for of_rank in steps}) == 1  # equally many steps
+            for step in zip(*steps):
                 check_step(step, position, order, job)
                 first = step[0]
-                seen.setdefault(first.epoch, []).extend(
-                    number for one in step for number in one.numbers)
+                numbers_by_epoch.setdefault(first.epoch, []).extend(
+                    number for share in step for number in share.numbers)
                 position = {"epoch": first.epoch, "position": first.end}
-    last_epoch, last = max(seen, default=-1), program.jobs[-1]
-    for epoch, numbers in seen.items():
+    last_epoch, last = max(numbers_by_epoch, default=-1), program.jobs[-1]
+    for epoch, numbers in numbers_by_epoch.items():
         assert len(set(numbers)) == len(numbers)
         if last.batch["last"] != "drop" and epoch < last_epoch:
             assert sorted(numbers) == list(range(samples))
     if can_be(samples, last.batch, last.ranks):
         assert last_epoch >= 1
         if last.batch["last"] != "drop":
-            assert sorted(seen[last_epoch]) == list(range(samples))
+            assert sorted(numbers_by_epoch[last_epoch]) == list(range(samples))
 
 
-def check_step(step: tuple[Taken, ...], position: dict, order, job: Job) -> None:
+def check_step(step: tuple[Step, ...], position: dict, order, job: Job) -> None:
     """Its ranks have what the order has at its positions, in shares of nearly one size."""
     first = step[0]
-    assert {(one.epoch, one.start, one.end) for one in step} == {
+    assert {(share.epoch, share.start, share.end) for share in step} == {
         (first.epoch, first.start, first.end)}
     if first.epoch == position["epoch"]:
         assert first.start == position["position"]
     else:
         assert (first.epoch, first.start) == (position["epoch"] + 1, 0)
-    together = [number for one in step for number in one.numbers]
-    assert sorted(together) == sorted(
+    numbers = [number for share in step for number in share.numbers]
+    assert sorted(numbers) == sorted(
         order.at(first.epoch, np.arange(first.start, first.end)).tolist())
-    sizes = [one.size for one in step]
+    sizes = [share.size for share in step]
     assert max(sizes) - min(sizes) <= 1
-    assert abs(sum(one.weight for one in step) - job.ranks) < 1e-9
+    assert abs(sum(share.weight for share in step) - job.ranks) < 1e-9
     if job.batch["last"] != "spread":
         whole = job.batch.get("global_batch_size", job.ranks * job.batch.get("batch_size", 0))
-        assert sum(one.slots for one in step) == whole
+        assert sum(share.slots for share in step) == whole

@@ -9,10 +9,10 @@ from data_sets import tfrecord
 from thread_ranks import on_ranks, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io import reading as readings
+from horovod_opt.io import step_source
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job import nodes
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 
 COUNT = 60
 
@@ -21,7 +21,7 @@ COUNT = 60
 def ranks(monkeypatch):
     """Sets those of this thread."""
     local = threading.local()
-    monkeypatch.setattr(readings, "find", lambda: local.ranks)
+    monkeypatch.setattr(step_source, "find", lambda: local.ranks)
     monkeypatch.setattr(nodes, "find",
                         lambda ranks: nodes.Node(tuple(range(ranks.size)), ranks.rank))
     return lambda communication: setattr(local, "ranks", communication)
@@ -32,16 +32,16 @@ def pattern(tmp_path) -> str:
     return str(tfrecord(tmp_path / "a.tfrecord", [i.to_bytes(4, "little") for i in range(COUNT)]))
 
 
-def take(data: hio.Data, reading: Reading, steps: int) -> list[int]:
+def take(data: hio.Data, source: StepSource, steps: int) -> list[int]:
     """Samples of the next steps."""
-    found: list[int] = []
-    for step in reading.samples(reading.begin()):
-        found += step.samples.tolist()
+    numbers: list[int] = []
+    for step in source.samples(source.begin()):
+        numbers += step.samples.tolist()
         data.advance(step.info.epoch, step.info.end)
         steps -= 1
         if not steps:
             break
-    return found
+    return numbers
 
 
 def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
@@ -52,20 +52,20 @@ def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
     def of_two(communication) -> None:
         ranks(communication)
         data = hio.open(pattern, seed=1, chunk_samples=4, elastic=True)
-        reading = Reading(data, 5, None, "spread")
-        before[communication.rank] = take(data, reading, 2)
-        first[communication.rank] = data, reading
+        source = StepSource(data, 5, None, "spread")
+        before[communication.rank] = take(data, source, 2)
+        first[communication.rank] = data, source
 
     succeeded(on_ranks(2, of_two))
     data, old = first[0]
     data.part()
-    assert old._leader.wait(0)
+    assert old._reader.wait(0)
     with pytest.raises(InputError, match="made for other ranks"):
         old.begin()
 
     def alone(communication) -> list[int]:
         ranks(communication)
-        return take(data, Reading(data, 5, None, "spread"), 100)
+        return take(data, StepSource(data, 5, None, "spread"), 100)
 
     after, = succeeded(on_ranks(1, alone))
     assert len(after) == COUNT - 20 and len(before[0]) == len(before[1]) == 10
@@ -76,11 +76,11 @@ def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
 
 
 def test_ranks_that_have_opened_other_data_say_so(pattern, ranks):
-    def opened(communication) -> None:
+    def open_data(communication) -> None:
         ranks(communication)
         with hio.open(pattern, seed=communication.rank, elastic=True) as data:
-            Reading(data, 5, None, "spread")
+            StepSource(data, 5, None, "spread")
 
-    results = on_ranks(2, opened)
-    assert [type(one) for one in results] == [InputError] * 2
+    results = on_ranks(2, open_data)
+    assert [type(result) for result in results] == [InputError] * 2
     assert "seed differs between the ranks: 0 on rank 0; 1 on rank 1" in str(results[0])

@@ -16,15 +16,15 @@ from horovod_opt.io.errors import DataError, InputError
 def test_files_are_sorted_whatever_order_the_folder_has(tmp_path, monkeypatch):
     for name in ("t-2.tfrecord", "t-10.tfrecord", "t-1.tfrecord"):
         data_sets.tfrecord(tmp_path / name, [b"x"])
-    listed = os.listdir(tmp_path)
-    found = []
-    for order in (sorted(listed), sorted(listed, reverse=True)):
+    names = os.listdir(tmp_path)
+    results = []
+    for order in (sorted(names), sorted(names, reverse=True)):
         monkeypatch.setattr(formats.glob, "glob", lambda pattern, recursive, order=order:
                             [str(tmp_path / name) for name in order])
-        found.append(formats.find(tmp_path / "*.tfrecord"))
-    assert found[0] == found[1]
-    assert found[0].files == ["t-1.tfrecord", "t-10.tfrecord", "t-2.tfrecord"]
-    assert (found[0].format, found[0].root) == ("tfrecord", str(tmp_path))
+        results.append(formats.find(tmp_path / "*.tfrecord"))
+    assert results[0] == results[1]
+    assert results[0].files == ["t-1.tfrecord", "t-10.tfrecord", "t-2.tfrecord"]
+    assert (results[0].format, results[0].root) == ("tfrecord", str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["train-00000-of-00002", "x.tfrecord", "x.data"])
@@ -50,8 +50,8 @@ def test_several_patterns_and_depths_are_one_data_set(tmp_path):
     for name in ("a/1.tar", "b/2.tar", "b/c/3.tar"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         data_sets.tar(tmp_path / name, [("1.jpg", b"a")])
-    one = formats.find([tmp_path / "b" / "2.tar", str(tmp_path / "a" / "*.tar")])
-    assert (one.files, one.root) == (["a/1.tar", "b/2.tar"], str(tmp_path))
+    data_files = formats.find([tmp_path / "b" / "2.tar", str(tmp_path / "a" / "*.tar")])
+    assert (data_files.files, data_files.root) == (["a/1.tar", "b/2.tar"], str(tmp_path))
     assert formats.find(tmp_path / "**" / "*.tar").files == ["a/1.tar", "b/2.tar", "b/c/3.tar"]
     twice = [tmp_path / "a" / "1.tar", tmp_path / "a" / "*.tar"]
     assert formats.find(twice).files == ["1.tar"]
@@ -130,17 +130,17 @@ def test_what_the_user_may_not_read():
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
-        closed = root / "closed"
-        closed.mkdir()
-        (closed / "a").write_bytes(b"x")
+        folder = root / "closed"
+        folder.mkdir()
+        (folder / "a").write_bytes(b"x")
         file = data_sets.tfrecord(root / "noname", [b"x"])
         file.chmod(0)
-        closed.chmod(0)
+        folder.chmod(0)
         try:
             with data_sets.unprivileged():
-                for pattern in (file, closed, closed / "*.tar"):
+                for pattern in (file, folder, folder / "*.tar"):
                     with pytest.raises(DataError, match="(noname|closed): cannot be read for user "
                                                         r"id \d+: Permission denied"):
                         formats.find(pattern)
         finally:
-            closed.chmod(0o700)
+            folder.chmod(0o700)

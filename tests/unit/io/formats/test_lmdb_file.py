@@ -21,13 +21,14 @@ def test_values_are_read_at_their_offsets(tmp_path, engine):
     records = {b"%05d" % i: os.urandom(SIZES[i % len(SIZES)]) for i in range(300)}
     records[b"\xff\x00"] = b"no text"
     path = data_sets.environment(tmp_path / "db", records, lib_version=engine) / "data.mdb"
-    one, transaction = lmdb_file.scan(str(path))
+    result, transaction = lmdb_file.scan(str(path))
     assert transaction == lmdb_file.last_transaction(str(path)) == 1
-    keys = [one.keys.raw(i) for i in range(len(one.keys))]
+    keys = [result.keys.raw(i) for i in range(len(result.keys))]
     assert keys == sorted(records)
-    assert (one.keys[0], one.keys[300]) == ("00000", "ff00")
+    assert (result.keys[0], result.keys[300]) == ("00000", "ff00")
     with open(path, "rb") as file:
-        for key, offset, size in zip(keys, one.offset[:, 0].tolist(), one.size[:, 0].tolist()):
+        places = zip(result.offset[:, 0].tolist(), result.size[:, 0].tolist())
+        for key, (offset, size) in zip(keys, places):
             file.seek(offset)
             assert file.read(size) == records[key]
 
@@ -74,12 +75,12 @@ def test_a_format_that_no_library_reads(tmp_path):
         lmdb_file.scan(str(path))
 
 
-@pytest.mark.parametrize("kept", [0, 10, 200, 4096, 4200, 8192, 40_000])
-def test_truncated(tmp_path, kept):
+@pytest.mark.parametrize("length", [0, 10, 200, 4096, 4200, 8192, 40_000])
+def test_truncated(tmp_path, length):
     records = {b"%05d" % i: bytes(200) for i in range(2000)}
     path = data_sets.environment(tmp_path / "db", records) / "data.mdb"
-    os.truncate(path, kept)
-    reason = "truncated or damaged: LMDB ended with SIGBUS" if kept > 8192 else ".*"
+    os.truncate(path, length)
+    reason = "truncated or damaged: LMDB ended with SIGBUS" if length > 8192 else ".*"
     with pytest.raises(DataError, match=rf"data\.mdb: {reason}; remedy"):
         lmdb_file.scan(str(path))
 

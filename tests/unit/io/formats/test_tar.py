@@ -31,14 +31,14 @@ def test_samples_as_webdataset_groups_them(tmp_path):
         special("data", tarfile.DIRTYPE), ("data/0001.jpg", b"one"), ("data/0001.SEG.png", b""),
         ("README", b"no extension"), ("data/.hidden.jpg", b"hidden"),
         ("data.v2/0002.seg.png", b"s"), ("data.v2/0002.jpg", b"two"), ("__init__", b"")])
-    one = scan(path)
-    assert one.parts == ("jpg", "seg.png")
-    assert one.keys.strings() == ["data/0001", "data.v2/0002"]
-    assert one.size.tolist() == [[3, 0], [3, 1]]
-    assert one.crc is None
+    result = scan(path)
+    assert result.parts == ("jpg", "seg.png")
+    assert result.keys.strings() == ["data/0001", "data.v2/0002"]
+    assert result.size.tolist() == [[3, 0], [3, 1]]
+    assert result.crc is None
     whole = path.read_bytes()
     assert [[whole[offset:offset + size] for offset, size in zip(*row)]
-            for row in zip(one.offset, one.size)] == [[b"one", b""], [b"two", b"s"]]
+            for row in zip(result.offset, result.size)] == [[b"one", b""], [b"two", b"s"]]
 
 
 @settings(max_examples=30, deadline=None)
@@ -48,19 +48,19 @@ def test_samples_as_webdataset_groups_them(tmp_path):
        name=st.sampled_from(["{}", "ü{}", "a/" * 60 + "{}"]))
 def test_offsets_in_all_dialects(tmp_path_factory, sizes, kind, name):
     path = tmp_path_factory.mktemp("t") / "a.tar"
-    expected = []
+    contents = []
     with tarfile.open(path, "w", format=kind) as archive:
         for i, (first, second) in enumerate(sizes):
-            expected.append([bytes([i]) * first, bytes([i + 100]) * second])
-            for part, data in zip(("x", "y.z"), expected[-1]):
+            contents.append([bytes([i]) * first, bytes([i + 100]) * second])
+            for part, data in zip(("x", "y.z"), contents[-1]):
                 info = tarfile.TarInfo(f"{name.format(i)}.{part}")
                 info.size = len(data)
                 archive.addfile(info, tarfile.io.BytesIO(data))
-    one, whole = scan(path), path.read_bytes()
-    assert one.parts == ("x", "y.z")
-    assert one.keys.strings() == [name.format(i) for i in range(len(sizes))]
+    result, whole = scan(path), path.read_bytes()
+    assert result.parts == ("x", "y.z")
+    assert result.keys.strings() == [name.format(i) for i in range(len(sizes))]
     assert [[whole[offset:offset + size] for offset, size in zip(*row)]
-            for row in zip(one.offset.tolist(), one.size.tolist())] == expected
+            for row in zip(result.offset.tolist(), result.size.tolist())] == contents
 
 
 @pytest.mark.parametrize(("member", "reason"), [
@@ -141,11 +141,11 @@ def test_damage_is_never_another_error(tmp_path_factory, changes):
         whole[header + 148:header + 156] = b"%06o\0 " % sum(block)
     path.write_bytes(whole)
     try:
-        one = scan(path)
+        result = scan(path)
     except DataError as error:
         assert str(path) in str(error)
     else:
-        assert ((one.offset >= 0) & (one.offset + one.size <= len(whole))).all()
+        assert ((result.offset >= 0) & (result.offset + result.size <= len(whole))).all()
 
 
 def test_compressed(tmp_path):
@@ -163,5 +163,5 @@ def test_a_member_over_2_gib(tmp_path):
     with open(path, "wb") as file:
         file.write(header)
         file.truncate(512 + (info.size + 511) // 512 * 512 + 1024)
-    one = scan(path)
-    assert (one.offset.tolist(), one.size.tolist()) == ([[512]], [[info.size]])
+    result = scan(path)
+    assert (result.offset.tolist(), result.size.tolist()) == ([[512]], [[info.size]])

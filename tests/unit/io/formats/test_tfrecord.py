@@ -14,32 +14,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats import tfrecord, window
+from horovod_opt.io.formats import read_buffer, tfrecord
 
 # Written by TensorFlow 2.21: the records b"horovod" and b"".
 BY_TENSORFLOW = bytes.fromhex("0700000000000000bbd79f11686f726f766f64c39e16c4"
                               "000000000000000029039807d8ea82a2")
 
 
-def scan(path, contents=True, told=None):
+def scan(path, contents=True, reports=None):
     return tfrecord.scan(str(path), os.path.getsize(path), contents,
-                         (lambda count: None) if told is None else told.append)
+                         (lambda count: None) if reports is None else reports.append)
 
 
 def test_a_file_of_tensorflow(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(BY_TENSORFLOW)
-    one = scan(path)
-    assert one.parts == ("",) and one.keys is None and one.damaged == []
-    assert one.offset.tolist() == [[12], [35]] and one.size.tolist() == [[7], [0]]
-    assert one.crc.tolist() == [[google_crc32c.value(b"horovod")], [google_crc32c.value(b"")]]
+    result = scan(path)
+    assert result.parts == ("",) and result.keys is None and result.damages == []
+    assert result.offset.tolist() == [[12], [35]] and result.size.tolist() == [[7], [0]]
+    assert result.crc.tolist() == [[google_crc32c.value(b"horovod")], [google_crc32c.value(b"")]]
     assert BY_TENSORFLOW == data_sets.framed(b"horovod") + data_sets.framed(b"")
 
 
 @given(st.integers(0, 0xFFFFFFFF))
 def test_masking_is_undone(crc):
-    assert tfrecord.unmasked(tfrecord.masked(crc)) == crc
-    assert tfrecord.masked(crc) == data_sets.masked(crc)
+    assert tfrecord.unmask(tfrecord.mask(crc)) == crc
+    assert tfrecord.mask(crc) == data_sets.masked(crc)
 
 
 @pytest.mark.parametrize("contents", [True, False])
@@ -50,20 +50,21 @@ def test_records_are_found_whatever_the_block(tmp_path_factory, contents, record
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tfrecord, "BLOCK", block)
         patch.setattr(tfrecord, "STRUCTURE_BLOCK", block)
-        told = []
-        one = scan(path, contents, told)
+        reports = []
+        result = scan(path, contents, reports)
     whole = path.read_bytes()
-    places = zip(one.offset[:, 0], one.size[:, 0])
+    places = zip(result.offset[:, 0], result.size[:, 0])
     assert [whole[offset:offset + size] for offset, size in places] == records
-    assert one.crc[:, 0].tolist() == [google_crc32c.value(record) for record in records]
-    assert sum(told) == len(whole)
+    assert result.crc[:, 0].tolist() == [google_crc32c.value(record) for record in records]
+    assert sum(reports) == len(whole)
 
 
 def test_every_byte_is_read_once(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a", [os.urandom(100) for _ in range(200)])
     monkeypatch.setattr(tfrecord, "BLOCK", 1000)
     read, pread = [], os.pread
-    monkeypatch.setattr(window.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(
+        read_buffer.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
     scan(path)
     assert b"".join(read) == path.read_bytes()
 
@@ -71,7 +72,8 @@ def test_every_byte_is_read_once(tmp_path, monkeypatch):
 def test_structure_alone_does_not_read_long_records(tmp_path, monkeypatch):
     path = data_sets.tfrecord(tmp_path / "a", [bytes(1 << 20)] * 4)
     read, pread = [], os.pread
-    monkeypatch.setattr(window.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(
+        read_buffer.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
     scan(path, contents=False)
     assert sum(map(len, read)) < 1 << 20
 
@@ -103,10 +105,10 @@ def test_a_wrong_checksum_of_data_is_reported_and_kept_for_the_reader(tmp_path):
     whole[-5] ^= 1
     path = tmp_path / "a"
     path.write_bytes(whole)
-    one = scan(path)
-    assert one.crc[1, 0] == google_crc32c.value(b"second")
-    assert len(one.damaged) == 1 and f"{path}: record 1, byte 21: " in one.damaged[0]
-    assert scan(path, contents=False).damaged == []
+    result = scan(path)
+    assert result.crc[1, 0] == google_crc32c.value(b"second")
+    assert len(result.damages) == 1 and f"{path}: record 1, byte 21: " in result.damages[0]
+    assert scan(path, contents=False).damages == []
 
 
 @pytest.mark.parametrize("contents", [True, False])
@@ -145,9 +147,9 @@ def test_a_record_over_2_gib(tmp_path):
         file.truncate(12 + size)
         file.seek(12 + size)
         file.write(struct.pack("<I", data_sets.masked(7)) + data_sets.framed(b"next"))
-    one = scan(path, contents=False)
-    assert one.size.tolist() == [[size], [4]] and one.offset.tolist() == [[12], [size + 28]]
-    assert one.size.dtype == one.offset.dtype == np.int64 and one.crc[0, 0] == 7
+    result = scan(path, contents=False)
+    assert result.size.tolist() == [[size], [4]] and result.offset.tolist() == [[12], [size + 28]]
+    assert result.size.dtype == result.offset.dtype == np.int64 and result.crc[0, 0] == 7
 
 
 def test_no_records(tmp_path):

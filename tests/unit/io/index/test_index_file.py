@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DataError, Missing
-from horovod_opt.io.index import index_file, validate
-from horovod_opt.io.index.loading import read
+from horovod_opt.io.index import index_file, validation
+from horovod_opt.io.index.lookup import read
 
 
 @pytest.fixture(scope="module")
@@ -70,27 +70,27 @@ def opened(root, name, whole: bytes):
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_columns(root, name):
-    one = read(root / f"{name}.hoi", str(root / IN_FOLDER[name]))
-    shape = (one.samples, len(one.parts))
+    result = read(root / f"{name}.hoi", str(root / IN_FOLDER[name]))
+    shape = (result.samples, len(result.parts))
     for column, dtype in (("file", np.int32), ("offset", np.int64), ("size", np.int64),
                           ("crc", np.uint32)):
-        values = getattr(one, column)
+        values = getattr(result, column)
         assert values.shape == shape and values.dtype == dtype
         with pytest.raises(ValueError, match="read-only"):
             values[0, 0] = 1
-    for i in range(one.samples):
-        for part in range(len(one.parts)):
-            with open(one.path(one.file[i, part]), "rb") as file:
-                file.seek(one.offset[i, part])
-                assert google_crc32c.value(file.read(one.size[i, part])) == one.crc[i, part]
-    assert len(one.digest) == 16 and one.place == str(root / f"{name}.hoi")
+    for i in range(result.samples):
+        for part in range(len(result.parts)):
+            with open(result.path(result.file[i, part]), "rb") as file:
+                file.seek(result.offset[i, part])
+                assert google_crc32c.value(file.read(result.size[i, part])) == result.crc[i, part]
+    assert len(result.digest) == 16 and result.place == str(root / f"{name}.hoi")
 
 
 def test_what_each_format_has(root):
-    def one(name):
+    def open_index(name):
         return read(root / f"{name}.hoi", str(root / IN_FOLDER[name]))
 
-    tfrecord, tar, lmdb, folder = map(one, PATTERNS)
+    tfrecord, tar, lmdb, folder = map(open_index, PATTERNS)
     assert tfrecord.size[:, 0].tolist() == [5, 0, 7, 5, 0, 8, 5, 0, 9]
     assert tfrecord.file[:, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert [file.name for file in tfrecord.files] == ["0.tfrecord", "1.tfrecord", "2.tfrecord"]
@@ -123,12 +123,12 @@ def test_damaged_bytes_are_found(root, name):
         torn = bytearray(whole)
         torn[at] ^= 0x10
         try:
-            one = opened(root, name, bytes(torn))
+            result = opened(root, name, bytes(torn))
         except Damaged as error:
             assert "remedy: horovod-opt io index --rebuild" in str(error)
         else:  # a byte between two columns
-            assert one.digest == good.digest and np.array_equal(one.offset, good.offset)
-            assert np.array_equal(one.size, good.size) and np.array_equal(one.crc, good.crc)
+            assert result.digest == good.digest and np.array_equal(result.offset, good.offset)
+            assert np.array_equal(result.size, good.size) and np.array_equal(result.crc, good.crc)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -283,15 +283,15 @@ def test_no_forgery_crashes_or_takes_memory(root, data, name):
     whole = sealed(header, body)
     tracemalloc.start()
     try:
-        one = opened(root, name, whole)
+        result = opened(root, name, whole)
     except DataError as error:
         assert "forged.hoi" in str(error) and "remedy" in str(error)
     else:
-        assert (one.offset >= 0).all() and (one.size >= 0).all()
-        ends = one.offset + one.size
-        assert (ends <= one.files.sizes[one.file]).all()
-        for i in range(one.samples):
-            assert isinstance(one.key(i), str) and os.path.exists(one.path(one.file[i, 0]))
+        assert (result.offset >= 0).all() and (result.size >= 0).all()
+        ends = result.offset + result.size
+        assert (ends <= result.files.sizes[result.file]).all()
+        for i in range(result.samples):
+            assert isinstance(result.key(i), str) and os.path.exists(result.path(result.file[i, 0]))
     finally:
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -301,7 +301,7 @@ def test_no_forgery_crashes_or_takes_memory(root, data, name):
 @pytest.mark.parametrize("at_once", [1, 2, 1 << 20])
 def test_records_in_any_order_may_not_overlap(root, monkeypatch, at_once):
     """LMDB's keys can be in another order than its values."""
-    monkeypatch.setattr(validate, "AT_ONCE", at_once)
+    monkeypatch.setattr(validation, "AT_ONCE", at_once)
     good = read(root / "lmdb.hoi", str(root / "db"))
     offsets, sizes = good.offset[:, 0].copy(), good.size[:, 0].copy()
     turned = with_column(split(root / "lmdb.hoi"), "size", sizes[::-1])

@@ -16,7 +16,7 @@ import pytest
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import DataError, Missing
-from horovod_opt.io.index import building, places
+from horovod_opt.io.index import builder, places
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,14 @@ def test_candidates(tmp_path, cache, monkeypatch):
     assert places.candidates("*.tfrecord")[0] != beside
     # Another name of the data's folder: the same file beside it, another one in the cache.
     (tmp_path / "other").mkdir()
-    there = places.candidates(tmp_path / "other" / "*.tar")
-    assert there[0].name == beside.name and there[1] != cached
+    from_folder = places.candidates(tmp_path / "other" / "*.tar")
+    assert from_folder[0].name == beside.name and from_folder[1] != cached
     assert places.candidates("*.tar", "here.hoi") == (tmp_path / "here.hoi",)
 
 
 def test_a_list_in_any_order_is_one_pattern(tmp_path):
-    one, other = tmp_path / "a.tar", tmp_path / "b.tar"
-    assert places.candidates([one, other]) == places.candidates((str(other), one, one))
+    first, second = tmp_path / "a.tar", tmp_path / "b.tar"
+    assert places.candidates([first, second]) == places.candidates((str(second), first, first))
 
 
 def test_without_a_cache_setting_it_is_in_the_home(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_no_space_anywhere(data, monkeypatch):
 
 def test_no_place_is_found_out_before_the_data_is_read(data, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(building.tfrecord, "scan", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(builder.tfrecord, "scan", lambda *_: pytest.fail("it was read"))
     with pytest.raises(DataError, match="file/x.hoi: (Not a directory|File exists)"):
         index.build(data, place=tmp_path / "file" / "x.hoi")
 
@@ -147,17 +147,17 @@ def test_it_is_synced_before_it_is_renamed(data, monkeypatch):
 def test_what_a_killed_writer_left_is_removed(data):
     beside, _ = places.candidates(data)
     beside.parent.mkdir()
-    left = beside.parent / f"{beside.name}.0.tmp"
+    temporary = beside.parent / f"{beside.name}.0.tmp"
     recent = beside.parent / f"{beside.name}.1.tmp"
-    for path in (left, recent):
+    for path in (temporary, recent):
         path.write_bytes(b"x")
-    os.utime(left, (1, 1))
+    os.utime(temporary, (1, 1))
     index.build(data)
-    assert not left.exists() and recent.exists()
+    assert not temporary.exists() and recent.exists()
 
 
 def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
-    scans, scan = [], building.tfrecord.scan
+    scans, scan = [], builder.tfrecord.scan
     scanning, go_on = threading.Event(), threading.Event()
 
     def slow(*args):
@@ -166,7 +166,7 @@ def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
         assert go_on.wait(30)
         return scan(*args)
 
-    monkeypatch.setattr(building.tfrecord, "scan", slow)
+    monkeypatch.setattr(builder.tfrecord, "scan", slow)
     built = []
     jobs = [threading.Thread(target=lambda: built.append(index.build(data))) for _ in range(2)]
     jobs[0].start()
@@ -187,8 +187,8 @@ def test_the_second_job_builds_if_the_first_ones_lacks_checksums(tmp_path, monke
     def other_job_first(file, operation):
         monkeypatch.setattr(places, "flock", lock)
         place = places.candidates(path)[0]
-        found = building._scanned(building.formats.find(path), False, None)
-        places.write([place], building.index_file.pieces(found))
+        data_index = builder._scan(builder.formats.find(path), False, None)
+        places.write([place], builder.index_file.pieces(data_index))
         lock(file, operation)
 
     monkeypatch.setattr(places, "flock", other_job_first)

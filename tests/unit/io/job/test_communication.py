@@ -22,7 +22,7 @@ class Upstream(ModuleType):
     def __init__(self, name: str, is_initialized: bool = True, rank: int = 1, size: int = 3):
         super().__init__(name)
         self._values = {"is_initialized": is_initialized, "rank": rank, "size": size}
-        self.names_seen: list[str] = []
+        self.names: list[str] = []
 
     def __getattr__(self, name: str):
         if name not in UPSTREAM:
@@ -35,7 +35,7 @@ class Upstream(ModuleType):
         """Signatures: (obj, name, process_set) in PyTorch, (obj, session, name, ...) in
         TensorFlow, so that only names of arguments are safe."""
         assert session is None and process_set is None
-        self.names_seen.append(name)
+        self.names.append(name)
         return [obj + bytes([rank]) for rank in range(self._values["size"])]
 
 
@@ -43,7 +43,7 @@ class Upstream(ModuleType):
 def alone(monkeypatch):
     for name in (*communication.SIZES, "torch"):
         monkeypatch.delenv(name, raising=False)
-    for name in [*(f"horovod.{each}" for each in communication.FRAMEWORKS), "torch"]:
+    for name in [*(f"horovod.{framework}" for framework in communication.FRAMEWORKS), "torch"]:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -51,10 +51,10 @@ def alone(monkeypatch):
 def test_upstreams_horovod(monkeypatch, framework):
     hvd = Upstream(f"horovod.{framework}")
     monkeypatch.setitem(sys.modules, hvd.__name__, hvd)
-    found = communication.find()
-    assert (found.rank, found.size) == (1, 3)
-    assert found.allgather(b"x") == [b"x\0", b"x\1", b"x\2"]
-    assert hvd.names_seen == ["horovod_opt.io"]
+    ranks = communication.find()
+    assert (ranks.rank, ranks.size) == (1, 3)
+    assert ranks.allgather(b"x") == [b"x\0", b"x\1", b"x\2"]
+    assert hvd.names == ["horovod_opt.io"]
 
 
 def test_of_several_frameworks_the_one_that_is_initialized(monkeypatch):

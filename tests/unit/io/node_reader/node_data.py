@@ -38,7 +38,7 @@ class Data:
 
     def with_checksums(self) -> Data:
         lib = native.library()
-        self.crc = np.array([[lib.hio_crc32c(0, each, len(each)) for each in row]
+        self.crc = np.array([[lib.hio_crc32c(0, part, len(part)) for part in row]
                              for row in self.records], np.uint32).reshape(self.offset.shape)
         return self
 

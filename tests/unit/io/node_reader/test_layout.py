@@ -101,18 +101,18 @@ def test_what_is_not_taken_is_read_only_in_small_gaps(index, chunk_samples, data
     for chunk in chunks:
         own = np.flatnonzero(taken[chunk * chunk_samples:(chunk + 1) * chunk_samples])
         own += chunk * chunk_samples
-        wanted = sorted((file, offset, size, place) for file, offset, size, place in zip(
+        expected = sorted((file, offset, size, place) for file, offset, size, place in zip(
             index.file[own].ravel(), index.offset[own].ravel(), index.size[own].ravel(),
             places[own].ravel()) if size)
-        found = []
+        pieces = []
         for i in range(extents.begin[chunk], extents.begin[chunk + 1]):
             begin, end = extents.offset[i], extents.offset[i] + extents.length[i]
-            inside = [one for one in wanted
-                      if one[0] == extents.file[i] and begin <= one[1] < end]
+            inside = [piece for piece in expected
+                      if piece[0] == extents.file[i] and begin <= piece[1] < end]
             assert inside[0][1] == begin and inside[-1][1] + inside[-1][2] == end
-            assert all(one[3] - extents.place[i] == one[1] - begin for one in inside)
+            assert all(piece[3] - extents.place[i] == piece[1] - begin for piece in inside)
             assert all(b[1] - a[1] - a[2] <= ALONG for a, b in zip(inside, inside[1:]))
-            found += inside
+            pieces += inside
             read += extents.length[i]
-        assert found == wanted
+        assert pieces == expected
     assert read <= whole.length.sum()

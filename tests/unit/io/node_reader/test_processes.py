@@ -1,4 +1,4 @@
-"""A leader, ranks and workers in processes of their own, as in a job; some of them die."""
+"""A reader, ranks and workers in processes of their own, as in a job; some of them die."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from node_data import Data, Loads, loads_of, one_file
 
-from horovod_opt.io.errors import DataError
-from horovod_opt.io.node_reader.errors import ReaderEnded
-from horovod_opt.io.node_reader.handover import RANK, Taker
-from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.errors import DataError, ReaderEnded
+from horovod_opt.io.node_reader.handover import RANK, HandoverClient
 from horovod_opt.io.node_reader.member import Member
-from horovod_opt.io.node_reader.taken import Taken
+from horovod_opt.io.node_reader.reader_process import Reader
+from horovod_opt.io.node_reader.record_request import LocatedSteps
+from horovod_opt.io.node_reader.records import StepRecords
 
 FORK = multiprocessing.get_context("fork")
 SAMPLES, CHUNK, BATCH = 96, 4, 8
@@ -69,8 +69,8 @@ def start():
         return started[-1]
 
     yield start
-    for other in started:
-        other.end()
+    for process in started:
+        process.end()
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def loads(ranks: int) -> Loads:
 
 
 def lead(say: Callable, data: Data, ranks: int, memory: int = 1 << 20) -> None:
-    """A process that is only the leader."""
-    leader = Leader(data, CHUNK, memory, ranks)
-    leader.feed(loads(ranks))
-    say(leader.address)
-    say(leader.wait(60))
+    """A process that is only the reader."""
+    reader = Reader(data, CHUNK, memory, ranks)
+    reader.feed(loads(ranks))
+    say(reader.address)
+    say(reader.wait(60))
 
 
 def rank(say: Callable, data: Data, address: str, number: int, ranks: int,
@@ -106,9 +106,9 @@ def rank(say: Callable, data: Data, address: str, number: int, ranks: int,
     member.feed(loads(ranks))
     for step, parts in enumerate(steps_of(ranks)):
         time.sleep((pauses or {}).get(step, 0))
-        taken = member.take(step, parts[number])
-        assert taken.good.all()
-        assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+        records = member.take(step, parts[number])
+        assert records.good.all()
+        assert [bytes(records.part(i)) for i in range(len(records))] == [
             data.records[sample][0] for sample in parts[number]]
         member.done(step)
     say("all")
@@ -137,13 +137,13 @@ def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: in
 
 def memory_of(process: str) -> set[str]:
     """Inodes of the sealed memory that these processes, by number or a glob, hold."""
-    held = set()
+    inodes = set()
     for maps in Path("/proc").glob(f"{process}/maps"):
         try:
-            held.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
+            inodes.update(re.findall(r" (\d+) +/memfd:horovod-opt", maps.read_text()))
         except OSError:
             pass
-    return held
+    return inodes
 
 
 def everyones_memory() -> set[str]:
@@ -152,18 +152,18 @@ def everyones_memory() -> set[str]:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_same_bytes_in_every_rank(data, start, ranks):
-    leader = start(lead, data, ranks, 200_000)
-    address = leader.hear()
+    reader = start(lead, data, ranks, 200_000)
+    address = reader.hear()
     all_ranks = [start(rank, data, address, number, ranks) for number in range(ranks)]
-    assert [each.hear() for each in all_ranks] == ["all"] * ranks
+    assert [other.hear() for other in all_ranks] == ["all"] * ranks
     # Its memory has no name that could be left behind; multiprocessing's semaphores have.
-    mapped = Path(f"/proc/{leader.process.pid}/maps").read_text()
-    memory = memory_of(str(leader.process.pid))
+    mapped = Path(f"/proc/{reader.process.pid}/maps").read_text()
+    memory = memory_of(str(reader.process.pid))
     assert memory
     assert "/dev/shm/" not in mapped.replace("/dev/shm/sem.mp-", "")
-    leader.end()
-    for each in all_ranks:
-        each.process.join()
+    reader.end()
+    for other in all_ranks:
+        other.process.join()
     assert not memory & everyones_memory()
 
 
@@ -176,7 +176,7 @@ def test_a_slow_rank_and_a_stopped_one(data, start):
     stopped.kill(signal.SIGSTOP)
     assert not fast.heard.poll(0.5)  # it cannot run ahead of the memory
     stopped.kill(signal.SIGCONT)
-    assert [each.hear() for each in (slow, stopped, fast)] == ["all"] * 3
+    assert [other.hear() for other in (slow, stopped, fast)] == ["all"] * 3
 
 
 def test_a_dead_rank_ends_the_others(data, start):
@@ -184,75 +184,75 @@ def test_a_dead_rank_ends_the_others(data, start):
     dying = start(hold, data, address, 1, 3)
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in (0, 2)]
     assert dying.hear() == "holds"
-    assert [each.hear() for each in waiting] == ["waits"] * 2
+    assert [other.hear() for other in waiting] == ["waits"] * 2
     time.sleep(0.1)
     dying.kill()
-    for each in waiting:
-        assert "rank 1 of this node has ended without closing" in each.hear(HIT)
+    for other in waiting:
+        assert "rank 1 of this node has ended without closing" in other.hear(HIT)
 
 
 def test_a_dead_leader_ends_all(data, start):
-    leader = start(lead, data, 2)
-    address = leader.hear()
-    memory = memory_of(str(leader.process.pid))
+    reader = start(lead, data, 2)
+    address = reader.hear()
+    memory = memory_of(str(reader.process.pid))
     assert memory
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    assert [each.hear() for each in waiting] == ["waits"] * 2
+    assert [other.hear() for other in waiting] == ["waits"] * 2
     time.sleep(0.1)
-    leader.kill()
-    for each in waiting:
-        assert "leader, which reads for this rank, has ended" in each.hear(HIT)
-        each.process.join()
+    reader.kill()
+    for other in waiting:
+        assert "leader, which reads for this rank, has ended" in other.hear(HIT)
+        other.process.join()
     assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
         Member(data, CHUNK, address, 0)
 
 
 def lead_until(say: Callable, data: Data, ranks: int, error: Exception) -> None:
-    """A leader whose schedule ends with an error behind its first load."""
+    """A reader whose schedule ends with an error behind its first load."""
     def pieces():
         yield Loads.of([(0, 0, 0)])
         raise error
 
-    leader = Leader(data, CHUNK, 1 << 20, ranks)
-    say(leader.address)
-    leader.feed_pieces(pieces())
-    say(leader.wait(60))
+    reader = Reader(data, CHUNK, 1 << 20, ranks)
+    say(reader.address)
+    reader.feed_pieces(pieces())
+    say(reader.wait(60))
 
 
-@pytest.mark.parametrize("error, told", [
+@pytest.mark.parametrize("error, reason", [
     (IndexError("no chunk 7"), r"IndexError: no chunk 7 \(.*_processes.py, line \d+\); remedy:"),
     (DataError("shards=5; remedy: fewer"), r"cannot go on: shards=5; remedy: fewer$"),
     (OSError(5, "\u00e4" * 4000), "OSError: .Errno 5. \u00e4{900}")])
-def test_what_the_leader_cannot_do_every_rank_is_told(data, start, error, told):
+def test_what_the_reader_cannot_do_every_rank_hears_of(data, start, error, reason):
     address = start(lead_until, data, 2, error).hear()
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    for number, each in enumerate(waiting):
-        assert each.hear() == "waits"
-        text = each.hear(HIT)
+    for number, other in enumerate(waiting):
+        assert other.hear() == "waits"
+        text = other.hear(HIT)
         assert re.match(f"step 1000 of rank {number}: the node's leader, which reads for this rank",
                         text)
-        assert re.search(told, text)
+        assert re.search(reason, text)
 
 
 def lead_with_child(say: Callable, data: Data) -> None:
-    """A leader with a child that was forked after it was opened, and lives on."""
-    leader = Leader(data, CHUNK, 1 << 20, 1)
+    """A reader with a child that was forked after it was opened, and lives on."""
+    reader = Reader(data, CHUNK, 1 << 20, 1)
     child = os.fork()
     if child == 0:
         time.sleep(60)
-    say((leader.address, child))
+    say((reader.address, child))
     time.sleep(60)
 
 
 def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
-    leader = start(lead_with_child, data)
-    address, child = leader.hear()
+    reader = start(lead_with_child, data)
+    address, child = reader.hear()
     try:
         waiting = start(wait_for_ever, data, address, 0, 1000)
         assert waiting.hear() == "waits"
         time.sleep(0.1)
-        leader.kill()
+        reader.kill()
         assert "leader, which reads for this rank, has ended" in waiting.hear(HIT)
         waiting.process.join()
         maps = Path(f"/proc/{child}/maps").read_text()
@@ -263,26 +263,26 @@ def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
         os.kill(child, signal.SIGKILL)
 
 
-def said_of(taken: Taken) -> tuple:
-    return (taken.step, taken.good.all(), [bytes(taken.part(i)) for i in range(len(taken))])
+def message_of(records: StepRecords) -> tuple:
+    return (records.step, records.good.all(), [bytes(records.part(i)) for i in range(len(records))])
 
 
 def work(say: Callable, member: Member, located: dict[int, tuple]) -> None:
     """A DataLoader's worker, forked or with a copy: takes whole steps of its rank."""
     for step, where in located.items():
-        taken, = member.take_steps(step, np.array([len(where[0])]), *where)
-        say(said_of(taken))
+        records, = member.take_steps(LocatedSteps(step, np.array([len(where[0])]), *where))
+        say(message_of(records))
 
 
 def hold_step(say: Callable, member: Member, step: int) -> None:
     """A worker that does not come to the end of a step."""
-    say(said_of(member.take(step, steps_of(1)[step][0])))
+    say(message_of(member.take(step, steps_of(1)[step][0])))
     time.sleep(60)
 
 
 def located(member: Member, steps: range) -> dict[int, tuple]:
     samples = {step: steps_of(1)[step][0] for step in steps}
-    return {step: (each, *member.locate(step, each)) for step, each in samples.items()}
+    return {step: (numbers, *member.locate(step, numbers)) for step, numbers in samples.items()}
 
 
 def expected(data: Data, step: int) -> tuple:
@@ -292,20 +292,20 @@ def expected(data: Data, step: int) -> tuple:
 @pytest.mark.parametrize("copied", [False, True])
 def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, copied):
     """With memory that steps which are not over must not take up."""
-    with_leader = Leader(data, CHUNK, 1 << 20, 1)
+    with_leader = Reader(data, CHUNK, 1 << 20, 1)
     member = Member(data, CHUNK, with_leader.address, 0)
     with_leader.feed(loads(1))
     member.feed(loads(1))
-    given = pickle.loads(pickle.dumps(member)) if copied else member
-    odd = start(work, given, located(member, range(1, 12, 2)))
+    member_of_workers = pickle.loads(pickle.dumps(member)) if copied else member
+    odd = start(work, member_of_workers, located(member, range(1, 12, 2)))
     assert odd.hear() == expected(data, 1)
-    even = start(work, given, located(member, range(0, 12, 2)))
+    even = start(work, member_of_workers, located(member, range(0, 12, 2)))
     for step in range(0, 12, 2):
         assert even.hear() == expected(data, step)
     for step in range(3, 12, 2):
         assert odd.hear() == expected(data, step)
-    for each in (odd, even):
-        each.process.join()
+    for other in (odd, even):
+        other.process.join()
     assert member.stats().records == SAMPLES
     member.close()
     with_leader.close()
@@ -314,9 +314,9 @@ def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, co
 
 def test_a_dead_worker_ends_nothing(data, start):
     """What it held stays, and another worker of the rank takes the step again."""
-    leader = Leader(data, CHUNK, 1 << 20, 1)
-    member = Member(data, CHUNK, leader.address, 0)
-    leader.feed(loads(1))
+    reader = Reader(data, CHUNK, 1 << 20, 1)
+    member = Member(data, CHUNK, reader.address, 0)
+    reader.feed(loads(1))
     member.feed(loads(1))
     worker = start(hold_step, member, 0)
     assert worker.hear() == expected(data, 0)
@@ -325,20 +325,20 @@ def test_a_dead_worker_ends_nothing(data, start):
     assert start(work, member, located(member, range(1))).hear() == expected(data, 0)
     assert member.take(1, steps_of(1)[1][0]).good.all()
     member.close()
-    leader.stop()
+    reader.stop()
 
 
-def use_leader(say: Callable, leader: Leader) -> None:
+def use_leader(say: Callable, reader: Reader) -> None:
     with pytest.raises(ReaderEnded, match="opened before this process was forked"):
-        leader.feed(loads(1))
+        reader.feed(loads(1))
     say("refused")
 
 
 def test_a_forked_leader_says_what_it_is(data, start):
-    leader = Leader(data, CHUNK, 1 << 20, 1)
-    assert start(use_leader, leader).hear() == "refused"
-    leader.feed(loads(1))
-    leader.stop()
+    reader = Reader(data, CHUNK, 1 << 20, 1)
+    assert start(use_leader, reader).hear() == "refused"
+    reader.feed(loads(1))
+    reader.stop()
 
 
 def forget_to_close(say: Callable, data: Data, address: str) -> None:
@@ -363,45 +363,45 @@ def test_a_rank_that_forgets_to_close_has_not_died(data, start):
 
 
 def test_strangers_and_second_ranks(data):
-    leader = Leader(data, CHUNK, 1 << 20, 2)
-    name, question, answer = leader.address.split(" ")
+    reader = Reader(data, CHUNK, 1 << 20, 2)
+    name, question, answer = reader.address.split(" ")
     silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     silent.connect(b"\0" + name.encode())  # says nothing, and holds up nobody
-    member = Member(data, CHUNK, leader.address, 0)
+    member = Member(data, CHUNK, reader.address, 0)
     with pytest.raises(ReaderEnded, match="does not know this job's secret"):
-        Taker(f"{name} {'0' * 32} {answer}", RANK, 1)
+        HandoverClient(f"{name} {'0' * 32} {answer}", RANK, 1)
     with pytest.raises(ReaderEnded, match="does not know this job's secret"):
-        Taker(f"{name} {question} {'0' * 32}", RANK, 1)
+        HandoverClient(f"{name} {question} {'0' * 32}", RANK, 1)
     with pytest.raises(DataError, match="refuses: rank 0 is connected already"):
-        Taker(leader.address, RANK, 0)
+        HandoverClient(reader.address, RANK, 0)
     with pytest.raises(DataError, match="refuses: it has 2 ranks, and no rank 2"):
-        Taker(leader.address, RANK, 2)
-    leader.feed(loads(1))
+        HandoverClient(reader.address, RANK, 2)
+    reader.feed(loads(1))
     member.feed(loads(1))
     member.close()
     silent.close()
-    leader.stop()
+    reader.stop()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_another_user_is_refused(data):
-    leader = Leader(data, CHUNK, 1 << 20, 1)
+    reader = Reader(data, CHUNK, 1 << 20, 1)
     child = os.fork()
     if child == 0:
         os.setuid(65534)
         try:
-            Taker(leader.address, RANK, 0)
+            HandoverClient(reader.address, RANK, 0)
         except DataError as error:
             os._exit("belongs to user 0, not 65534" in str(error))
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    leader.stop()
-    # The same from the leader's side: the taker trusts, the giver does not.
-    leader = Leader(data, CHUNK, 1 << 20, 1)
+    reader.stop()
+    # The same from the reader's side: the taker trusts, the giver does not.
+    reader = Reader(data, CHUNK, 1 << 20, 1)
     child = os.fork()
     if child == 0:
         os.setuid(65534)
-        name, question, _ = leader.address.split(" ")
+        name, question, _ = reader.address.split(" ")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.settimeout(10)
         try:
@@ -411,4 +411,4 @@ def test_another_user_is_refused(data):
         except ConnectionError:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    leader.stop()
+    reader.stop()

@@ -1,4 +1,4 @@
-"""A leader and its ranks in one process: the right bytes, in the memory that they may have."""
+"""A reader and its ranks in one process: the right bytes, in the memory that they may have."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from node_data import Data, Loads, loads_of, one_file
 
-from horovod_opt.io.errors import InputError
-from horovod_opt.io.node_reader.errors import ReaderEnded
-from horovod_opt.io.node_reader.leader import Leader
+from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.node_reader.member import Member
-from horovod_opt.io.node_reader.statuses import CHANGED, CHECKSUM, GOOD, TRUNCATED, describe, reason
+from horovod_opt.io.node_reader.reader_process import Reader
+from horovod_opt.io.node_reader.record_request import LocatedSteps
+from horovod_opt.io.node_reader.records import CHANGED, CHECKSUM, GOOD, TRUNCATED, describe, reason
 
 PAGE = os.sysconf("SC_PAGESIZE")
 SLOW = settings(max_examples=25, deadline=None,
@@ -33,15 +33,15 @@ def live_bytes(loads: Loads, sizes: np.ndarray) -> int:
 
 
 class Node:
-    """A leader and its ranks in one process; closes them."""
+    """A reader and its ranks in one process; closes them."""
 
     def __init__(self, data: Data, chunk_samples: int, memory: int, ranks: int = 1, **options):
-        self.leader = Leader(data, chunk_samples, memory, ranks, **options)
-        self.members = [Member(data, chunk_samples, self.leader.address, rank)
+        self.reader = Reader(data, chunk_samples, memory, ranks, **options)
+        self.members = [Member(data, chunk_samples, self.reader.address, rank)
                         for rank in range(ranks)]
 
     def feed(self, loads: Loads) -> None:
-        self.leader.feed(loads)
+        self.reader.feed(loads)
         for member in self.members:
             member.feed(loads)
 
@@ -51,7 +51,7 @@ class Node:
     def __exit__(self, *_) -> None:
         for member in self.members:
             member.close()
-        self.leader.stop()
+        self.reader.stop()
 
 
 @st.composite
@@ -80,30 +80,30 @@ def test_each_rank_gets_its_bytes_in_the_least_memory(tmp_path, program, threads
         data.with_checksums()
     ranks = len(steps[0])
     loads = loads_of([np.concatenate(step) for step in steps], chunk_samples)
-    probe = Leader(data, chunk_samples, 1 << 30, 1)
+    probe = Reader(data, chunk_samples, 1 << 30, 1)
     probe.stop()
     needed = live_bytes(loads, probe.chunk_bytes)
-    taken: list[list] = [[] for _ in range(ranks)]
+    batches_of: list[list] = [[] for _ in range(ranks)]
 
     def run(member: Member) -> None:
         for step, parts in enumerate(steps):
             batch = member.take(step, parts[member.rank])
             assert batch.good.all()
-            taken[member.rank].append([bytes(batch.part(i)) for i in range(len(batch))])
+            batches_of[member.rank].append([bytes(batch.part(i)) for i in range(len(batch))])
             member.done(step)
 
     with Node(data, chunk_samples, needed, ranks, threads=threads) as node:
         node.feed(loads)
-        threads_ = [threading.Thread(target=run, args=(each,), daemon=True)
-                    for each in node.members]
-        for each in threads_:
-            each.start()
-        for each in threads_:
-            each.join(30)
-            assert not each.is_alive()
-        stats = node.leader.stats()
+        threads_ = [threading.Thread(target=run, args=(member,), daemon=True)
+                    for member in node.members]
+        for thread in threads_:
+            thread.start()
+        for thread in threads_:
+            thread.join(30)
+            assert not thread.is_alive()
+        stats = node.reader.stats()
     for rank in range(ranks):
-        assert taken[rank] == [[data.records[s][0] for s in step[rank]] for step in steps]
+        assert batches_of[rank] == [[data.records[s][0] for s in step[rank]] for step in steps]
     assert stats.most_live_bytes <= needed
     assert stats.most_used_bytes <= needed + len(loads.chunk) * PAGE
     assert stats.loads == len(loads.chunk)
@@ -117,7 +117,7 @@ def test_less_memory_than_the_worst_step_needs_is_refused(tmp_path):
         overlapping = Loads.of([(2, 2, 3), (3, 3, 3)])
         with pytest.raises(InputError, match="step 3 needs 2 chunks with 4000 bytes at once, but "
                                              "memory= is 3999 bytes"):
-            node.leader.feed(overlapping)
+            node.reader.feed(overlapping)
         one_by_one = Loads.of([(2, 2, 2), (3, 3, 3)])
         node.feed(one_by_one)  # nothing of what was refused counts
         for step in range(4):
@@ -129,7 +129,7 @@ def test_less_memory_than_the_worst_step_needs_is_refused(tmp_path):
 def test_loads_out_of_order_are_refused(tmp_path):
     with Node(one_file(tmp_path, [10] * 8), 2, 1 << 20) as node:
         with pytest.raises(InputError, match="in the order of their first steps"):
-            node.leader.feed(Loads.of([(0, 1, 1), (1, 0, 1)]))
+            node.reader.feed(Loads.of([(0, 1, 1), (1, 0, 1)]))
 
 
 def test_nothing_of_a_later_step_is_read_before_all_of_an_earlier_one(tmp_path):
@@ -144,7 +144,7 @@ def test_nothing_of_a_later_step_is_read_before_all_of_an_earlier_one(tmp_path):
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
-        assert node.leader.stats().loads == 2
+        assert node.reader.stats().loads == 2
         slow.take(0, np.array([1]))
         slow.done(0)
         waiting.join(10)
@@ -162,7 +162,7 @@ def test_steps_end_in_any_order(tmp_path):
         member.done(1)
         assert bytes(member.take(0, np.array([0])).part(0)) == data.records[0][0]
         time.sleep(0.1)
-        assert node.leader.stats().loads == 2
+        assert node.reader.stats().loads == 2
         member.done(0)
         assert bytes(member.take(3, np.array([3])).part(0)) == data.records[3][0]
 
@@ -197,12 +197,12 @@ def test_what_is_skipped_is_not_read(tmp_path):
             member.skip_to(90)
         for member in node.members:
             assert bytes(member.take(90, np.array([90])).part(0)) == data.records[90][0]
-        stats = node.leader.stats()
+        stats = node.reader.stats()
         assert stats.loads <= 4 and stats.skipped_loads >= 86
 
 
 def test_epochs_follow_each_other(tmp_path):
-    """Loads are numbered on; a ring much smaller than the epochs is used again and again."""
+    """Loads are numbered on; a node cache much smaller than the epochs is used again and again."""
     data = one_file(tmp_path, np.random.default_rng(1).integers(0, 9000, 64)).with_checksums()
     with Node(data, 4, 1 << 17, start=1000) as node:
         (member,) = node.members
@@ -211,9 +211,9 @@ def test_epochs_follow_each_other(tmp_path):
             steps = [np.arange(4 * chunk, 4 * chunk + 4) for chunk in order]
             node.feed(loads_of(steps, 4, start=1000 + 16 * epoch))
             for step, samples in enumerate(steps, 1000 + 16 * epoch):
-                taken = member.take(step, samples[::-1])
-                assert taken.good.all()
-                assert [bytes(taken.part(i)) for i in range(4)] == [
+                records = member.take(step, samples[::-1])
+                assert records.good.all()
+                assert [bytes(records.part(i)) for i in range(4)] == [
                     data.records[s][0] for s in samples[::-1]]
                 member.done(step)
 
@@ -231,10 +231,10 @@ def test_samples_of_several_parts_in_several_files(tmp_path):
     with Node(data, 4, 1 << 20) as node:
         node.feed(loads_of(steps, 4))
         for step, samples in enumerate(steps):
-            taken = node.members[0].take(step, samples)
-            assert taken.good.all()
+            records = node.members[0].take(step, samples)
+            assert records.good.all()
             for i, sample in enumerate(samples):
-                assert [bytes(part) for part in taken.parts(i)] == data.records[sample]
+                assert [bytes(part) for part in records.parts(i)] == data.records[sample]
 
 
 # Storage that fails
@@ -244,10 +244,10 @@ def take_all(data: Data) -> list[int]:
     samples = np.arange(len(data.offset))
     with Node(data, 4, 1 << 20) as node:
         node.feed(loads_of([samples], 4))
-        taken = node.members[0].take(0, samples)
-        for i in np.flatnonzero(taken.good):
-            assert bytes(taken.part(i)) == data.records[i][0]
-        return taken.status.ravel().tolist()
+        records = node.members[0].take(0, samples)
+        for i in np.flatnonzero(records.good):
+            assert bytes(records.part(i)) == data.records[i][0]
+        return records.status.ravel().tolist()
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -286,10 +286,10 @@ def test_a_file_that_was_replaced(tmp_path):
     os.replace(tmp_path / "new", tmp_path / "data")
     assert take_all(data) == [CHANGED] * 8
     assert "another size or time of change" in reason(CHANGED)
-    said = describe(data, 3, 0, CHANGED)
+    text = describe(data, 3, 0, CHANGED)
     place = f"{tmp_path}/data, offset {data.offset[3, 0]}"
-    assert said.startswith(f"{place}, sample 3 (key 3): its file has")
-    assert "io index --rebuild" in said
+    assert text.startswith(f"{place}, sample 3 (key 3): its file has")
+    assert "io index --rebuild" in text
 
 
 def test_a_file_that_is_gone(tmp_path):
@@ -314,20 +314,20 @@ def test_closing_wakes_who_waits(tmp_path):
                 member.take(1, np.array([1]))
             raised.append(str(caught.value))
 
-        waiting = [threading.Thread(target=wait, args=(each,)) for each in node.members]
-        for each in waiting:
-            each.start()
+        waiting = [threading.Thread(target=wait, args=(member,)) for member in node.members]
+        for thread in waiting:
+            thread.start()
         time.sleep(0.1)
         node.members[0].close()
         waiting[0].join(60)
         assert raised == ["step 1 of rank 0: the reader is closed"]
-        node.leader.stop()
+        node.reader.stop()
         waiting[1].join(60)
         assert len(raised) == 2
         with pytest.raises(ReaderEnded, match="rank 0 has closed its reader"):
             node.members[0].take(1, np.array([1]))
         with pytest.raises(ReaderEnded, match="closed"):
-            node.leader.feed(loads)
+            node.reader.feed(loads)
 
 
 def test_a_leader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
@@ -336,41 +336,41 @@ def test_a_leader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
         node.feed(Loads.of([(0, 0, 0), (1, 1, 1)]))
         first, behind = node.members
         first.close()
-        node.leader.close()
+        node.reader.close()
         for step in range(2):
             assert bytes(behind.take(step, np.array([step])).part(0)) == data.records[step][0]
             behind.done(step)
-        assert not node.leader.wait(0)
+        assert not node.reader.wait(0)
         behind.close()
-        assert node.leader.wait(5)
+        assert node.reader.wait(5)
 
 
 def test_threads_and_descriptors_are_given_back(tmp_path):
     data = one_file(tmp_path, [4096] * 4)
 
-    def held() -> Counter[str]:
+    def resources() -> Counter[str]:
         """Descriptors, memory, and threads by their names."""
         maps = Path("/proc/self/maps").read_text().splitlines()
-        found = Counter("a mapping" for line in maps if "memfd:horovod-opt" in line)
+        counts = Counter("a mapping" for line in maps if "memfd:horovod-opt" in line)
         for descriptor in Path("/proc/self/fd").iterdir():
             with suppress(FileNotFoundError):  # one that another thread closes now
-                found[os.readlink(descriptor)] += 1
+                counts[os.readlink(descriptor)] += 1
         for thread in Path("/proc/self/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                found[(thread / "comm").read_text()] += 1
-        return found
+                counts[(thread / "comm").read_text()] += 1
+        return counts
 
-    before = held()  # of tests before this one some may still go
+    before = resources()  # of tests before this one some may still go
     for _ in range(3):
         with Node(data, 1, 1 << 20, ranks=2) as node:
             node.feed(Loads.of([(0, 0, 0)]))
             node.members[0].take(0, np.array([0]))
-            more = held() - before
+            more = resources() - before
             assert more["a mapping"] >= 1 and more.total() > 10
     deadline = time.monotonic() + 5  # a thread is seen for a moment after it was joined
-    while held() - before and time.monotonic() < deadline:
+    while resources() - before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert held() - before == Counter()
+    assert resources() - before == Counter()
 
 
 def test_steps_of_several_pieces_are_located_together(tmp_path):
@@ -388,11 +388,11 @@ def test_steps_of_several_pieces_are_located_together(tmp_path):
 def test_close_while_another_thread_stops(tmp_path):
     """As when the last rank of another process goes while this one closes."""
     data = one_file(tmp_path, [100])
-    leader = Leader(data, 1, 1 << 20, 1)
-    member = Member(data, 1, leader.address, 0)
+    reader = Reader(data, 1, 1 << 20, 1)
+    member = Member(data, 1, reader.address, 0)
     member.close()
-    assert leader._ring is not None
-    has_left, stopping = leader._ring.has_left, threading.Thread(target=leader.stop)
+    assert reader._cache is not None
+    has_left, stopping = reader._cache.has_left, threading.Thread(target=reader.stop)
 
     def slow_has_left(rank: int) -> bool:
         if stopping.ident is None:
@@ -400,13 +400,13 @@ def test_close_while_another_thread_stops(tmp_path):
         stopping.join(0.2)
         return has_left(rank)
 
-    leader._ring.has_left = slow_has_left
-    leader.close()
+    reader._cache.has_left = slow_has_left
+    reader.close()
     stopping.join()
-    assert leader.wait(0)
+    assert reader.wait(0)
 
 
-def test_several_rings_in_one_process(tmp_path):
+def test_several_node_caches_in_one_process(tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
     sets = [one_file(tmp_path / name, [1000] * 8, seed) for seed, name in enumerate("ab")]
@@ -414,8 +414,8 @@ def test_several_rings_in_one_process(tmp_path):
         training.feed(loads_of([np.arange(8)], 2))
         validation.feed(loads_of([np.arange(8)], 4))
         for node, data in ((training, sets[0]), (validation, sets[1])):
-            taken = node.members[0].take(0, np.arange(8))
-            assert [bytes(taken.part(i)) for i in range(8)] == [row[0] for row in data.records]
+            records = node.members[0].take(0, np.arange(8))
+            assert [bytes(records.part(i)) for i in range(8)] == [row[0] for row in data.records]
 
 
 def test_steps_are_taken_together_in_the_least_memory(tmp_path):
@@ -425,23 +425,24 @@ def test_steps_are_taken_together_in_the_least_memory(tmp_path):
     steps[4] = steps[4][:0]
     loads = loads_of(steps, 3)
     samples, ends = np.concatenate(steps), np.cumsum([len(step) for step in steps])
-    probe = Leader(data, 3, 1 << 30, 1)
+    probe = Reader(data, 3, 1 << 30, 1)
     probe.stop()
     with Node(data, 3, live_bytes(loads, probe.chunk_bytes)) as node:
         node.feed(loads)
         member, = node.members
-        located = [member.locate(step, each) for step, each in enumerate(steps)]
-        found = member.take_steps(0, ends, samples, *map(np.concatenate, zip(*located)))
-        for step, taken in enumerate(found):
-            assert taken.step == step and taken.samples.tolist() == steps[step].tolist()
-            assert taken.is_good and taken.good.all()
-            assert [bytes(taken.part(i)) for i in range(len(taken))] == [
+        located = [member.locate(step, numbers) for step, numbers in enumerate(steps)]
+        records_of_steps = member.take_steps(
+            LocatedSteps(0, ends, samples, *map(np.concatenate, zip(*located))))
+        for step, records in enumerate(records_of_steps):
+            assert records.step == step and records.samples.tolist() == steps[step].tolist()
+            assert records.is_good and records.good.all()
+            assert [bytes(records.part(i)) for i in range(len(records))] == [
                 data.records[sample][0] for sample in steps[step]]
-            assert bytes(taken.buffer) == b"".join(data.records[s][0] for s in steps[step])
+            assert bytes(records.buffer) == b"".join(data.records[s][0] for s in steps[step])
         assert step == 9
         assert member.stats().records == len(samples)
         with pytest.raises(InputError, match="step 9 of rank 0: over already"):
-            next(member.take_steps(9, np.array([6]), steps[9], *located[9]))
+            next(member.take_steps(LocatedSteps(9, np.array([6]), steps[9], *located[9])))
 
 
 def test_a_bad_record_is_bad_in_its_step_alone(tmp_path):
@@ -451,7 +452,7 @@ def test_a_bad_record_is_bad_in_its_step_alone(tmp_path):
         node.feed(Loads.of([(0, 0, 3)]))
         member, = node.members
         samples = np.arange(12)
-        found = list(member.take_steps(0, np.array([3, 6, 9, 12]), samples,
-                                       *member.locate(0, samples)))
-        assert [taken.is_good for taken in found] == [True, False, True, True]
-        assert found[1].good.tolist() == [True, True, False]
+        records_of_steps = list(member.take_steps(LocatedSteps(
+            0, np.array([3, 6, 9, 12]), samples, *member.locate(0, samples))))
+        assert [records.is_good for records in records_of_steps] == [True, False, True, True]
+        assert records_of_steps[1].good.tolist() == [True, True, False]

@@ -24,7 +24,7 @@ def orders(draw: st.DrawFn, most: int = 500) -> Order:
 def batches(draw: st.DrawFn, order: Order) -> Batches:
     ranks = draw(st.integers(1, min(order.samples, 9)))
     size = draw(st.integers(ranks, ranks + 60))
-    last = draw(st.sampled_from([one for one in LAST if one != "drop" or size <= order.samples]))
+    last = draw(st.sampled_from([name for name in LAST if name != "drop" or size <= order.samples]))
     start = draw(st.just(0) | st.integers(0, order.samples))
     if size % ranks == 0:
         return Batches(order, ranks, batch_size=size // ranks, last=last, start=start)

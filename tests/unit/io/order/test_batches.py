@@ -14,22 +14,22 @@ from horovod_opt.io.order.schedule import take_steps
 
 def sizes(samples: int, ranks: int, **arguments) -> list[list[int]]:
     """Of each step and rank."""
-    one = Batches(Order(samples, 1), ranks, **arguments)
-    return [[one.size(step, rank) for rank in range(ranks)] for step in range(one.steps)]
+    batches = Batches(Order(samples, 1), ranks, **arguments)
+    return [[batches.size(step, rank) for rank in range(ranks)] for step in range(batches.steps)]
 
 
 @settings(max_examples=150, deadline=None)
 @given(jobs(), st.integers(0, 3))
 def test_every_sample_is_taken_exactly_once(job, epoch):
     order, batches = job
-    taken = [take_steps(order, batches, epoch, step, step + 1, rank)
+    takes = [take_steps(order, batches, epoch, step, step + 1, rank)
              for step in range(batches.steps) for rank in range(batches.ranks)]
-    positions = np.concatenate([one.positions for one in taken]) if taken else np.zeros(0)
-    left = (order.samples - batches.start) % batches.global_batch_size
-    end = order.samples - (left if batches.last == "drop" else 0)
+    positions = np.concatenate([take.positions for take in takes]) if takes else np.zeros(0)
+    remainder = (order.samples - batches.start) % batches.global_batch_size
+    end = order.samples - (remainder if batches.last == "drop" else 0)
     assert sorted(positions.tolist()) == list(range(batches.start, end))
-    for one in taken:
-        assert one.samples.tolist() == order.at(epoch, one.positions).tolist()
+    for take in takes:
+        assert take.samples.tolist() == order.at(epoch, take.positions).tolist()
 
 
 @settings(max_examples=150, deadline=None)
@@ -37,16 +37,16 @@ def test_every_sample_is_taken_exactly_once(job, epoch):
 def test_ranks_have_equally_many_samples_in_each_step(job):
     order, batches = job
     for step in range(batches.steps):
-        own = [batches.size(step, rank) for rank in range(batches.ranks)]
+        shares = [batches.size(step, rank) for rank in range(batches.ranks)]
         first, end = batches.bounds(step)
-        assert sum(own) == end - first
-        assert max(own) - min(own) <= 1
-        assert min(own) >= 1 or batches.last == "mask" or end - batches.start < batches.ranks
+        assert sum(shares) == end - first
+        assert max(shares) - min(shares) <= 1
+        assert min(shares) >= 1 or batches.last == "mask" or end - batches.start < batches.ranks
         assert batches.step_of(np.arange(first, end)).tolist() == [step] * (end - first)
         weights = [batches.weight(step, rank) for rank in range(batches.ranks)]
         assert sum(weights) == pytest.approx(batches.ranks)
         for rank in range(batches.ranks):
-            assert batches.size(step, rank) <= batches.slots(step, rank)
+            assert batches.size(step, rank) <= batches.capacity(step, rank)
 
 
 @settings(max_examples=120, deadline=None)
@@ -54,14 +54,14 @@ def test_ranks_have_equally_many_samples_in_each_step(job):
 def test_a_global_batch_is_the_same_for_any_number_of_ranks(order, data):
     assume(order.samples > 1)
     size = data.draw(st.integers(2, min(order.samples, 60)))
-    one, other = (data.draw(st.integers(1, size // 2)) for _ in range(2))
-    mine, theirs = (Batches(order, ranks, global_batch_size=size) for ranks in (one, other))
-    assert mine.steps == theirs.steps
-    for step in range(mine.steps):
+    few, many = (data.draw(st.integers(1, size // 2)) for _ in range(2))
+    first, second = (Batches(order, ranks, global_batch_size=size) for ranks in (few, many))
+    assert first.steps == second.steps
+    for step in range(first.steps):
         assert [sorted(np.concatenate([take_steps(order, batches, 0, step, step + 1, rank).samples
                                        for rank in range(batches.ranks)]).tolist())
-                for batches in (mine, theirs)].count(
-                    sorted(order.at(0, np.arange(*mine.bounds(step))).tolist())) == 2
+                for batches in (first, second)].count(
+                    sorted(order.at(0, np.arange(*first.bounds(step))).tolist())) == 2
 
 
 @settings(max_examples=120, deadline=None)
@@ -70,10 +70,10 @@ def test_resuming_between_two_steps_changes_nothing(job, data):
     order, batches = job
     assume(batches.steps)
     step = data.draw(st.integers(0, batches.steps - 1))
-    again = Batches(order, batches.ranks, global_batch_size=batches.global_batch_size,
-                    last=batches.last, start=batches.bounds(step)[0])
-    assert [again.bounds(one) for one in range(again.steps)] == \
-        [batches.bounds(one) for one in range(step, batches.steps)]
+    rest_of_epoch = Batches(order, batches.ranks, global_batch_size=batches.global_batch_size,
+                            last=batches.last, start=batches.bounds(step)[0])
+    assert [rest_of_epoch.bounds(number) for number in range(rest_of_epoch.steps)] == \
+        [batches.bounds(number) for number in range(step, batches.steps)]
 
 
 def test_the_remainder_is_spread_over_the_last_two_batches():
@@ -96,7 +96,7 @@ def test_the_remainder_is_dropped():
 def test_the_remainder_is_masked():
     batches = Batches(Order(21, 1), 2, batch_size=4, last="mask")
     assert [batches.size(2, rank) for rank in range(2)] == [3, 2]
-    assert [batches.slots(2, rank) for rank in range(2)] == [4, 4]
+    assert [batches.capacity(2, rank) for rank in range(2)] == [4, 4]
     assert [batches.weight(2, rank) for rank in range(2)] == [3 * 2 / 5, 2 * 2 / 5]
 
 

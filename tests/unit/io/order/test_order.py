@@ -51,9 +51,9 @@ def test_every_sample_comes_exactly_once(order):
 @settings(max_examples=100, deadline=None)
 @given(orders())
 def test_any_part_of_the_order_can_be_had_alone(order):
-    whole = order.at(0, np.arange(order.samples))
-    some = np.random.default_rng(0).permutation(order.samples)[:20]
-    assert order.at(0, some).tolist() == whole[some].tolist()
+    samples = order.at(0, np.arange(order.samples))
+    positions = np.random.default_rng(0).permutation(order.samples)[:20]
+    assert order.at(0, positions).tolist() == samples[positions].tolist()
 
 
 def test_without_shuffling_positions_are_samples():
@@ -62,28 +62,28 @@ def test_without_shuffling_positions_are_samples():
     assert (order.shards, order.window) == (1, 1)
 
 
-@pytest.mark.parametrize("changed", [{"seed": 2}, {"identity": b"x" * 16}, {"window": 3},
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"identity": b"x" * 16}, {"window": 3},
                                      {"shards": 8}, {"chunk_samples": 11}])
-def test_each_parameter_changes_the_order(changed):
+def test_each_parameter_changes_the_order(changes):
     parameters = {"samples": 1000, "chunk_samples": 10, "shards": 4, "window": 4, "seed": 1}
     positions = np.arange(1000)
-    one = Order(**parameters)
-    other = Order(**{**parameters, **changed})
-    assert one.at(0, positions).tolist() != other.at(0, positions).tolist()
-    assert one.at(0, positions).tolist() != one.at(1, positions).tolist()
+    order = Order(**parameters)
+    changed_order = Order(**{**parameters, **changes})
+    assert order.at(0, positions).tolist() != changed_order.at(0, positions).tolist()
+    assert order.at(0, positions).tolist() != order.at(1, positions).tolist()
 
 
 def test_samples_stay_within_their_window():
     order = Order(4000, 10, shards=4, window=5)
-    one = order.epoch(0)
+    bijections = order.epoch(0)
     places = np.arange(4000)
-    first, end = one.windows.turns(one.chunks.turn_at(places))
-    there = one.chunks.turn_at(one.windows.forward(places))
-    assert ((first <= there) & (there < end)).all()
+    first, end = bijections.windows.chunks(bijections.chunks.ordinal_at(places))
+    ordinals = bijections.chunks.ordinal_at(bijections.windows.forward(places))
+    assert ((first <= ordinals) & (ordinals < end)).all()
     assert (end - first).max() == 5
-    # Shards of turns 0 to 3 begin with windows of 1, 2, 3 and 4 chunks.
-    starts = one.shards.first_chunk[digit_reversed(4)]
-    assert one.windows.turns(starts)[1].tolist() == (starts + [1, 2, 3, 4]).tolist()
+    # Shards of ordinals 0 to 3 begin with windows of 1, 2, 3 and 4 chunks.
+    starts = bijections.shards.first_chunk[digit_reversed(4)]
+    assert bijections.windows.chunks(starts)[1].tolist() == (starts + [1, 2, 3, 4]).tolist()
 
 
 def test_turns_reverse_the_digits_of_mixed_radices():
@@ -98,13 +98,13 @@ def test_turns_reverse_the_digits_of_mixed_radices():
 def test_groups_of_shards_give_each_batch_the_same_number(shards, groups):
     chunks = 4 * shards + 3  # some shards are longer
     order = Order(chunks * 10 - 4, 10, shards=shards, window=2)
-    one = order.epoch(0)
-    whole = (4 * 10 - 4) * shards  # positions before any shard can end
+    bijections = order.epoch(0)
+    positions = (4 * 10 - 4) * shards  # positions before any shard can end
     for group in groups:
         for batch in (group, 3 * group):
-            for start in range(0, whole - batch, max(1, whole // 50)):
-                places = one.shards.place_of(np.arange(start, start + batch))
-                shard = one.shards.shard_of_chunk(one.chunks.turn_at(places))
+            for start in range(0, positions - batch, max(1, positions // 50)):
+                places = bijections.shards.place_of(np.arange(start, start + batch))
+                shard = bijections.shards.shard_of_chunk(bijections.chunks.ordinal_at(places))
                 counts = np.bincount(shard // (shards // group), minlength=group)
                 assert counts.tolist() == [batch // group] * group
 
@@ -128,7 +128,7 @@ def test_orders_travel_to_other_processes():
     assert json.dumps([order.shards, order.window])  # plain numbers
 
 
-@pytest.mark.parametrize("changed, text", [
+@pytest.mark.parametrize("changes, text", [
     ({"samples": 0}, "the data set is empty: samples=0"),
     ({"samples": 2**62}, "samples=4611686018427387904"),
     ({"chunk_samples": 0}, "chunk_samples=0"),
@@ -141,9 +141,9 @@ def test_orders_travel_to_other_processes():
     ({"shuffle": False, "shards": 2}, "shards=2 with shuffle=False"),
     ({"shuffle": False, "window": 2}, "window=2 with shuffle=False"),
 ])
-def test_refusals(changed, text):
+def test_refusals(changes, text):
     with pytest.raises(InputError, match=text):
-        Order(**{"samples": 100, "chunk_samples": 10, **changed})
+        Order(**{"samples": 100, "chunk_samples": 10, **changes})
 
 
 def test_epochs_that_are_refused():

@@ -33,17 +33,17 @@ def test_permutations_are_the_same_everywhere(n):
 def test_the_largest_permutation_is_exact():
     n = 2**62 - 1
     numbers = np.array([0, 1, n - 1])
-    there = Permutation(n, KEY).forward(numbers)
-    assert there.tolist() == [4122609038553623853, 4458530334165439043, 2122073079433516867]
-    assert Permutation(n, KEY).inverse(there).tolist() == numbers.tolist()
+    images = Permutation(n, KEY).forward(numbers)
+    assert images.tolist() == [4122609038553623853, 4458530334165439043, 2122073079433516867]
+    assert Permutation(n, KEY).inverse(images).tolist() == numbers.tolist()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 127, 128, 129, 255, 256, 257, 1000, 4097])
 def test_every_number_comes_once(n):
     numbers = np.arange(n)
-    there = Permutation(n, KEY).forward(numbers)
-    assert sorted(there.tolist()) == list(range(n))
-    assert Permutation(n, KEY).inverse(there).tolist() == numbers.tolist()
+    images = Permutation(n, KEY).forward(numbers)
+    assert sorted(images.tolist()) == list(range(n))
+    assert Permutation(n, KEY).inverse(images).tolist() == numbers.tolist()
 
 
 @settings(max_examples=200, deadline=None)
@@ -55,21 +55,21 @@ def test_there_and_back_with_a_range_and_a_key_for_each_number(pairs, seed):
     keys = derive_keys(derive_key(IDENTITY, seed, 0, "test"),
                        np.arange(len(pairs), dtype=np.uint64))
     together = Permutation(n, keys)
-    there = together.forward(numbers)
-    assert ((0 <= there) & (there < n)).all()
-    assert together.inverse(there).tolist() == numbers.tolist()
+    images = together.forward(numbers)
+    assert ((0 <= images) & (images < n)).all()
+    assert together.inverse(images).tolist() == numbers.tolist()
     alone = [int(Permutation(int(n[i]), (keys[0][i:i + 1], keys[1][i:i + 1]))
                  .forward(numbers[i:i + 1])[0]) for i in range(len(pairs))]
-    assert there.tolist() == alone
+    assert images.tolist() == alone
 
 
-@pytest.mark.parametrize("changed", [
+@pytest.mark.parametrize("key", [
     derive_key(bytes(16), 7, 3, "chunks"), derive_key(IDENTITY, 8, 3, "chunks"),
     derive_key(IDENTITY, 7, 4, "chunks"), derive_key(IDENTITY, 7, 3, "windows"),
 ])
-def test_each_part_of_the_key_matters(changed):
+def test_each_part_of_the_key_matters(key):
     same = Permutation(10_000, KEY).forward(np.arange(10_000)) \
-        == Permutation(10_000, changed).forward(np.arange(10_000))
+        == Permutation(10_000, key).forward(np.arange(10_000))
     assert same.sum() < 10  # 1 is expected
 
 

@@ -9,19 +9,18 @@ from hypothesis import strategies as st
 from orders import jobs, orders
 
 from horovod_opt.io.node_reader.layout import ALONG, chunk_bytes, samples_of
+from horovod_opt.io.node_reads import chunks_for_node, node_reads
 from horovod_opt.io.order import schedule as schedules
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.memory import _windows, enough_for, enough_for_any_epoch
-from horovod_opt.io.order.node_chunks import as_read
-from horovod_opt.io.order.node_reads import node_reads
 from horovod_opt.io.order.node_shards import (
     _below,
     first_irregular_step,
-    turns_at_the_end,
-    turns_before,
+    shards_at_the_end,
+    shards_before,
 )
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import needed, schedule, schedule_in_pieces, take_steps
+from horovod_opt.io.order.schedule import peak_bytes, schedule, schedule_in_pieces, take_steps
 from horovod_opt.io.order.shards import digit_reversed
 from horovod_opt.io.order.step_order import StepOrder
 from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
@@ -29,13 +28,13 @@ from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
 
 def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[int, int, int]]:
     """(first, chunk, last) of each load, sample by sample."""
-    found = {}
+    steps_of_chunk = {}
     for step in range(batches.steps):
         for rank in ranks:
             for sample in take_steps(order, batches, epoch, step, step + 1, rank).samples:
                 chunk = int(sample) // order.chunk_samples
-                found[chunk] = (found.get(chunk, (step, step))[0], step)
-    return sorted((first, chunk, last) for chunk, (first, last) in found.items())
+                steps_of_chunk[chunk] = (steps_of_chunk.get(chunk, (step, step))[0], step)
+    return sorted((first, chunk, last) for chunk, (first, last) in steps_of_chunk.items())
 
 
 def rows(loads) -> list[tuple[int, int, int]]:
@@ -88,7 +87,7 @@ def test_needed_is_the_worst_step(job, data):
     loads = schedule(order, batches, 0, some_ranks(data, batches))
     live = [sum(int(sizes[chunk]) for first, chunk, last in rows(loads) if first <= step <= last)
             for step in range(batches.steps)]
-    assert needed(loads, sizes) == max(live, default=0)
+    assert peak_bytes(loads, sizes) == max(live, default=0)
 
 
 @settings(max_examples=120, deadline=None)
@@ -99,24 +98,24 @@ def test_enough_is_enough_in_any_epoch(job, data):
     sizes = np.resize(np.array([1, 5, 2, 40, 3]), order.chunks)
     enough = enough_for_any_epoch(order, batches, ranks, sizes)
     for epoch in range(4):
-        assert needed(schedule(order, batches, epoch, ranks), sizes) <= enough
+        assert peak_bytes(schedule(order, batches, epoch, ranks), sizes) <= enough
     assert enough <= sizes.sum()
 
 
 @settings(max_examples=120, deadline=None)
 @given(orders())
 def test_windows_begin_and_end_when_memory_says(order):
-    turn, chunks, first, last = _windows(order)
+    ordinal, chunks, first, last = _windows(order)
     for epoch in range(4):
-        one = order.epoch(epoch)
-        begin, end = np.unique(np.stack(one.windows.turns(np.arange(order.chunks))), axis=1)
-        own_turn = one.shards.turn_of_shard[one.shards.shard_of_chunk(begin)]
-        sequence = np.lexsort((begin, own_turn))
+        bijections = order.epoch(epoch)
+        begin, end = np.unique(np.stack(bijections.windows.chunks(np.arange(order.chunks))), axis=1)
+        own_ordinal = bijections.shards.ordinal_of_shard[bijections.shards.shard_of_chunk(begin)]
+        sequence = np.lexsort((begin, own_ordinal))
         begin, end = begin[sequence], end[sequence]
-        assert turn.tolist() == own_turn[sequence].tolist()
+        assert ordinal.tolist() == own_ordinal[sequence].tolist()
         assert chunks.tolist() == (end - begin).tolist()
-        assert (first <= one.shards.position_of(one.chunks.first_place(begin))).all()
-        assert (last >= one.shards.position_of(one.chunks.first_place(end) - 1)).all()
+        assert (first <= bijections.shards.position_of(bijections.chunks.first_place(begin))).all()
+        assert (last >= bijections.shards.position_of(bijections.chunks.first_place(end) - 1)).all()
 
 
 @settings(max_examples=120, deadline=None)
@@ -128,18 +127,18 @@ def test_a_node_takes_of_the_shards_that_memory_says(job, data):
     irregular = first_irregular_step(order, batches)
     taken_before = np.zeros(order.shards, bool)
     for epoch in range(3):
-        one = order.epoch(epoch)
+        bijections = order.epoch(epoch)
         for step in range(batches.steps):
             positions = np.concatenate(
                 [take_steps(order, batches, epoch, step, step + 1, rank).positions
                  for rank in ranks])
-            turns = one.chunks.turn_at(one.shards.place_of(positions))
-            own = one.shards.turn_of_shard[one.shards.shard_of_chunk(turns)]
+            ordinals = bijections.chunks.ordinal_at(bijections.shards.place_of(positions))
+            of_node = bijections.shards.ordinal_of_shard[bijections.shards.shard_of_chunk(ordinals)]
             if step < irregular:
-                taken_before[own] = True
+                taken_before[of_node] = True
             else:
-                assert turns_at_the_end(order, batches, ranks)[own].all()
-    before = turns_before(order, batches, ranks)
+                assert shards_at_the_end(order, batches, ranks)[of_node].all()
+    before = shards_before(order, batches, ranks)
     assert not (taken_before & ~before).any()
     if irregular >= order.shards:
         assert taken_before.tolist() == before.tolist()
@@ -147,10 +146,10 @@ def test_a_node_takes_of_the_shards_that_memory_says(job, data):
 
 @pytest.mark.parametrize("shards, active", [(8, 8), (8, 5), (12, 12), (12, 7), (5, 1)])
 def test_runs_of_turns_deviate_by_what_memory_says(shards, active):
-    turns = digit_reversed(shards)[:active]
-    part, deviation = _below(turns, shards)
+    ordinals = digit_reversed(shards)[:active]
+    part, deviation = _below(ordinals, shards)
     for s in range(shards + 1):
-        runs = [np.resize(np.roll(turns, -start), length)
+        runs = [np.resize(np.roll(ordinals, -start), length)
                 for start in range(active) for length in range(3 * active)]
         off = [abs((run < s).sum() - len(run) * part[s]) for run in runs]
         assert max(off) == pytest.approx(deviation[s])
@@ -161,8 +160,8 @@ def test_at_the_end_a_node_takes_little_of_other_shards():
     batches = Batches(order, 8, batch_size=64)
     one_each = np.ones(order.chunks, np.int64)
     for ranks in ([0, 1], [2, 3], [4, 5], [6, 7]):
-        assert turns_before(order, batches, ranks).sum() == 16
-        assert turns_at_the_end(order, batches, ranks).sum() < 32
+        assert shards_before(order, batches, ranks).sum() == 16
+        assert shards_at_the_end(order, batches, ranks).sum() < 32
         assert enough_for_any_epoch(order, batches, ranks, one_each) <= 1.4 * 16 * 4
 
 
@@ -170,7 +169,7 @@ def test_what_is_needed_stays_near_the_windows():
     order = Order(4000 * 20, 20, shards=64, window=8)
     batches = Batches(order, 2, batch_size=65)  # windows end within steps
     one_each = np.ones(order.chunks, np.int64)
-    at_once = needed(schedule(order, batches, 0, [0, 1]), one_each)
+    at_once = peak_bytes(schedule(order, batches, 0, [0, 1]), one_each)
     assert 0.9 * 64 * 8 <= at_once <= 1.2 * 64 * 8
     assert at_once <= enough_for_any_epoch(order, batches, [0, 1], one_each) <= 1.3 * 64 * 8
 
@@ -186,10 +185,10 @@ def test_shards_change_windows_at_different_times():
         assert in_ten_steps.max() < 1.5 * shards
 
 
-def of_bytes(order: Order, each: int) -> tuple[SimpleNamespace, np.ndarray]:
+def of_bytes(order: Order, size: int) -> tuple[SimpleNamespace, np.ndarray]:
     """An index of samples of one size, one after the other, and what its chunks hold."""
     number = np.arange(order.samples)[:, None]
-    index = SimpleNamespace(file=0 * number, offset=number * each, size=0 * number + each)
+    index = SimpleNamespace(file=0 * number, offset=number * size, size=0 * number + size)
     return index, chunk_bytes(index, order.chunk_samples)
 
 
@@ -226,9 +225,9 @@ def test_what_is_too_large_to_be_read_along_is_read_once(order, nodes):
 def test_what_is_small_is_read_by_all_who_take_some_of_it():
     order = Order(4000, 400, shuffle=False)
     index, sizes = of_bytes(order, 5)
-    first, *others = node_reads(order, Batches(order, 4, batch_size=10), 0, 4, index, sizes)
+    first, *rest_of_nodes = node_reads(order, Batches(order, 4, batch_size=10), 0, 4, index, sizes)
     assert first.again == 0
-    for node in others:
+    for node in rest_of_nodes:
         assert node.again > 0.9 * node.bytes > 0.8 * sizes.sum()
 
 
@@ -237,14 +236,14 @@ def test_without_shuffling_chunks_are_needed_one_after_the_other():
     batches = Batches(order, 2, batch_size=5)
     loads = schedule(order, batches, 0, [0, 1])
     assert rows(loads) == [(chunk, chunk, chunk) for chunk in range(10)]
-    assert needed(loads, np.full(10, 7)) == 7
+    assert peak_bytes(loads, np.full(10, 7)) == 7
 
 
 def test_nothing_is_left_to_load_at_the_end_of_an_epoch():
     order = Order(100, 10)
     loads = schedule(order, Batches(order, 2, batch_size=5, start=100), 0, [0, 1])
     assert rows(loads) == []
-    assert needed(loads, np.full(10, 7)) == 0
+    assert peak_bytes(loads, np.full(10, 7)) == 0
     assert enough_for_any_epoch(order, Batches(order, 2, batch_size=5, start=100), [0],
                                 np.full(10, 7)) == 0
 
@@ -256,7 +255,7 @@ def test_memory_that_would_do_is_not_too_little():
     for order, epochs in ((Order(160, 10, shuffle=False), None),
                           (Order(160, 10, shards=1, window=2, seed=3), range(5, 8))):
         batches = Batches(order, 1, batch_size=7)
-        really = max(needed(schedule(order, batches, epoch, [0]), sizes)
+        really = max(peak_bytes(schedule(order, batches, epoch, [0]), sizes)
                      for epoch in epochs or (0, 1, 2))
         any_epoch = enough_for_any_epoch(order, batches, [0], sizes)
         assert really < any_epoch
@@ -269,7 +268,7 @@ def test_memory_for_all_epochs_is_what_any_may_need():
     order, sizes = Order(160, 10, shards=1, window=2), np.arange(16)
     batches = [Batches(order, 1, batch_size=7, start=start) for start in (0, 33)]
     assert enough_for(order, batches, [0], sizes, None, 1) == max(
-        enough_for_any_epoch(order, one, [0], sizes) for one in batches)
+        enough_for_any_epoch(order, cut, [0], sizes) for cut in batches)
 
 
 @settings(max_examples=200, deadline=None)
@@ -278,18 +277,18 @@ def test_what_is_taken_is_what_samples_say(job, data):
     """Of the samples of its chunks, in the data's order; in pieces, as a leader gets it."""
     order, batches = job
     ranks = some_ranks(data, batches)
-    wanted = np.zeros(order.samples, bool)
+    is_taken = np.zeros(order.samples, bool)
     for step in range(batches.steps):
         for rank in ranks:
-            wanted[take_steps(order, batches, 1, step, step + 1, rank).samples] = True
+            is_taken[take_steps(order, batches, 1, step, step + 1, rank).samples] = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
         for loads in schedule_in_pieces(order, batches, 1, ranks, find_taken=True):
             samples = samples_of(loads.chunk, order.chunk_samples, order.samples)[0]
             if loads.taken is None:
-                assert wanted[samples].all()
+                assert is_taken[samples].all()
             else:
-                assert loads.taken.tolist() == wanted[samples].tolist()
+                assert loads.taken.tolist() == is_taken[samples].tolist()
                 assert not loads.taken.all()
 
 
@@ -304,21 +303,21 @@ def test_in_chunks_of_the_default_size_a_byte_is_read_once(samples, shards):
     assert sum(node.bytes for node in nodes) <= 1.005 * sizes.sum()
 
 
-@pytest.mark.parametrize("sample_bytes, batch_size, chunk_samples", [
+@pytest.mark.parametrize("size, batch_size, chunk_samples", [
     (3000, 32, 64),  # what two ranks take of a batch
     (3000, 1000, 1000),  # half of it: 4 MiB have 1400
     (3000, 3, 4 * 24),  # four global batches: 6 of 24 samples are 18 kB
     (2000, 1, 1400),  # the 6 others of 8 samples are rather read along
     (10, 3, 1400),
 ])
-def test_without_shuffling_a_chunk_is_what_a_node_takes_at_a_time(sample_bytes, batch_size,
+def test_without_shuffling_a_chunk_is_what_a_node_takes_at_a_time(size, batch_size,
                                                                   chunk_samples):
     order = Order(100_000, 1400, shuffle=False)
-    cut = as_read(order, Batches(order, 8, batch_size=batch_size), [2, 3], sample_bytes)
+    cut = chunks_for_node(order, Batches(order, 8, batch_size=batch_size), [2, 3], size)
     assert cut.chunk_samples == chunk_samples
     assert cut.shuffle is False
 
 
 def test_what_is_shuffled_is_cut_as_the_order_says():
     order = Order(100_000, 1400)
-    assert as_read(order, Batches(order, 8, batch_size=32), [2, 3], 3000) is order
+    assert chunks_for_node(order, Batches(order, 8, batch_size=32), [2, 3], 3000) is order

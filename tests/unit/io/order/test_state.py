@@ -19,7 +19,7 @@ def test_a_state_is_small_and_is_read_again():
     assert check_state(json.loads(text), order) == (2**63 - 1, 2**62 - 1)
 
 
-@pytest.mark.parametrize("changed, text", [
+@pytest.mark.parametrize("changes, text", [
     ({"seed": 5}, "seed: 9223372036854775807 in the state, 5 here"),
     ({"samples": 2**62 - 2}, "samples: 4611686018427387903 in the state, 4611686018427387902 here"),
     ({"window": 3}, "window: 281474976710656 in the state, 3 here"),
@@ -28,10 +28,10 @@ def test_a_state_is_small_and_is_read_again():
     ({"identity": bytes(16)}, "digest: 'ffffffffffffffffffffffffffffffff' in the state, '0000"),
     ({"shuffle": False, "shards": 1, "window": 1}, "shuffle: True in the state, False here"),
 ])
-def test_other_data_or_parameters_are_refused_with_both_values(changed, text):
+def test_other_data_or_parameters_are_refused_with_both_values(changes, text):
     state = state_of(Order(**PARAMETERS), 0, 0)
     with pytest.raises(InputError, match=text):
-        check_state(state, Order(**{**PARAMETERS, **changed}))
+        check_state(state, Order(**{**PARAMETERS, **changes}))
 
 
 def test_all_differences_are_named():
@@ -40,7 +40,7 @@ def test_all_differences_are_named():
         check_state(state, Order(**{**PARAMETERS, "seed": 1, "window": 1}))
 
 
-@pytest.mark.parametrize("changed, text", [
+@pytest.mark.parametrize("changes, text", [
     ({"version": 2}, "version 2, this horovod-opt reads up to 1; remedy"),
     ({"version": "1"}, "this is no state"),
     ({"epoch": -1}, "epoch=-1"),
@@ -48,10 +48,10 @@ def test_all_differences_are_named():
     ({"position": 1.5}, "position=1.5"),
     ({"shuffle": 1}, "shuffle: 1 in the state, True here"),
 ])
-def test_damaged_states_are_refused(changed, text):
+def test_damaged_states_are_refused(changes, text):
     order = Order(100, 10)
     with pytest.raises(InputError, match=text):
-        check_state({**state_of(order, 1, 50), **changed}, order)
+        check_state({**state_of(order, 1, 50), **changes}, order)
 
 
 @pytest.mark.parametrize("missing", ["epoch", "position", "seed", "digest", "version"])
@@ -63,7 +63,7 @@ def test_incomplete_states_are_refused(missing):
         check_state(state, order)
 
 
-@pytest.mark.parametrize("other", [None, [], "state", {}])
-def test_what_is_no_state_is_refused(other):
+@pytest.mark.parametrize("state", [None, [], "state", {}])
+def test_what_is_no_state_is_refused(state):
     with pytest.raises(InputError, match="this is no state of a data set"):
-        check_state(other, Order(100, 10))
+        check_state(state, Order(100, 10))

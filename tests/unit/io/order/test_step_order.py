@@ -16,8 +16,8 @@ def position_by_position(order: Order, batches: Batches, epoch: int, step: int, 
     """What the rank takes, by the order's own bijections."""
     positions = np.arange(*batches.bounds(step))
     by_place = positions[np.argsort(order.epoch(epoch).shards.place_of(positions))]
-    own = by_place[slice(*batches.share(step, rank))]
-    return own.tolist(), order.at(epoch, own).tolist()
+    positions = by_place[slice(*batches.share(step, rank))]
+    return positions.tolist(), order.at(epoch, positions).tolist()
 
 
 @settings(max_examples=300, deadline=None)
@@ -26,18 +26,18 @@ def test_steps_are_what_positions_say(job, epoch, data):
     order, batches = job
     assume(batches.steps)
     rank = data.draw(st.integers(0, batches.ranks - 1))
-    begin, wanted, taken = 0, ([], []), ([], [])
+    begin, stepwise, piecewise = 0, ([], []), ([], [])
     while begin < batches.steps:
         end = next_piece(batches, begin, data.draw(st.integers(1, 200)))
         pieces = order.epoch(epoch).steps.take(batches, begin, end, rank)
-        for all_of_it, piece in zip(taken, pieces):
-            all_of_it.extend(piece.tolist())
+        for column, piece in zip(piecewise, pieces):
+            column.extend(piece.tolist())
         for step in range(begin, end):
-            for all_of_it, piece in zip(wanted, position_by_position(order, batches, epoch, step,
-                                                                     rank)):
-                all_of_it.extend(piece)
+            for column, piece in zip(stepwise, position_by_position(order, batches, epoch, step,
+                                                                    rank)):
+                column.extend(piece)
         begin = end
-    assert taken == wanted
+    assert piecewise == stepwise
 
 
 @settings(max_examples=200, deadline=None)
@@ -46,20 +46,20 @@ def test_marks_are_what_samples_say(job, data):
     order, batches = job
     assume(batches.steps)
     ranks = sorted(data.draw(st.sets(st.integers(0, batches.ranks - 1), min_size=1)))
-    one, last_piece = order.epoch(3), max(batches.steps - 2, 1)
+    bijections, last_piece = order.epoch(3), max(batches.steps - 2, 1)
     first, last = np.full(order.chunks, batches.steps), np.full(order.chunks, -1)
-    wanted_first, wanted_last = first.copy(), last.copy()
-    counts, wanted_counts = np.zeros((2, order.chunks), np.int64)
-    one.steps.mark(batches, 0, last_piece, ranks, first, last, counts)
+    first_there, last_there = first.copy(), last.copy()
+    counts, counts_there = np.zeros((2, order.chunks), np.int64)
+    bijections.steps.mark(batches, 0, last_piece, ranks, first, last, counts)
     for step in range(last_piece):
         for rank in ranks:
-            samples = one.steps.take(batches, step, step + 1, rank)[1]
-            turns = one.chunks.turn_of(samples // order.chunk_samples)
-            np.minimum.at(wanted_first, turns, step)
-            np.maximum.at(wanted_last, turns, step)
-            np.add.at(wanted_counts, one.windows.turns(turns)[0], 1)
-    assert counts.tolist() == wanted_counts.tolist()
-    assert first.tolist() == wanted_first.tolist() and last.tolist() == wanted_last.tolist()
+            samples = bijections.steps.take(batches, step, step + 1, rank)[1]
+            ordinals = bijections.chunks.ordinal_of(samples // order.chunk_samples)
+            np.minimum.at(first_there, ordinals, step)
+            np.maximum.at(last_there, ordinals, step)
+            np.add.at(counts_there, bijections.windows.chunks(ordinals)[0], 1)
+    assert counts.tolist() == counts_there.tolist()
+    assert first.tolist() == first_there.tolist() and last.tolist() == last_there.tolist()
 
 
 def test_positions_that_an_epoch_has_not_are_refused():

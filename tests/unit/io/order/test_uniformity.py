@@ -63,5 +63,5 @@ def test_seeds_are_as_good_as_epochs():
 
 def test_a_short_chunk_comes_anywhere():
     order = Order(21, 4, shards=2, window=1, seed=1)
-    places = [order.epoch(epoch).chunks.turn_of(np.array([5]))[0] for epoch in range(EPOCHS)]
+    places = [order.epoch(epoch).chunks.ordinal_of(np.array([5]))[0] for epoch in range(EPOCHS)]
     check(np.array(places), 6)

@@ -16,7 +16,7 @@ from thread_ranks import in_job, on_ranks, succeeded
 tf = pytest.importorskip("tensorflow")
 
 import horovod_opt.io as hio
-from horovod_opt.io import opening
+from horovod_opt.io import data_opener
 
 pytestmark = pytest.mark.usefixtures("source")
 COUNT = 300
@@ -196,10 +196,10 @@ def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
         assert float(short["weight"]) == pytest.approx((size - 1) / size)
 
 
-def test_an_error_of_the_leader_reaches_every_rank(tfrecords, failing_leader):
+def test_an_error_of_the_leader_reaches_every_rank(tfrecords, failing_reader):
     def train(open_data, rank: int) -> bool:
         with open_data(tfrecords, seed=1, chunk_samples=2) as data:
-            with pytest.raises(tf.errors.OpError, match=failing_leader):
+            with pytest.raises(tf.errors.OpError, match=failing_reader):
                 list(hio.tensorflow.dataset(data, 2))
             return True
 
@@ -209,7 +209,7 @@ def test_an_error_of_the_leader_reaches_every_rank(tfrecords, failing_leader):
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_an_epoch(tfrecords, monkeypatch, ranks):
     local = threading.local()
-    monkeypatch.setattr(opening, "find", lambda: local.ranks)
+    monkeypatch.setattr(data_opener, "find", lambda: local.ranks)
 
     def epoch(communication) -> list:
         local.ranks = communication
@@ -254,8 +254,8 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
 def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate()
-                if one.name in ("hio-decode", "hio-steps")]
+        return [thread.name for thread in threading.enumerate()
+                if thread.name in ("hio-decode", "hio-steps")]
 
     def have_ended() -> bool:
         deadline = time.monotonic() + 20

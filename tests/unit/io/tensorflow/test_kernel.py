@@ -23,15 +23,15 @@ dataset_module = sys.modules[dataset_function.__module__]
 
 def elements(pattern, batch_size: int, **options) -> list[list]:
     """Of two epochs, the last two batches of the first one in a pass of their own."""
-    taken = []
+    batches = []
     with hio.open(pattern, seed=4, chunk_samples=8, **options) as data:
         ds = hio.tensorflow.dataset(data, batch_size, with_info=True)
         for count in (int(ds.cardinality()) - 2, None, None):
             for element in ds.take(count) if count else ds:
                 data.taken(element[1])
-                taken.append([each.numpy().tolist() for each in tf.nest.flatten(element)])
+                batches.append([tensor.numpy().tolist() for tensor in tf.nest.flatten(element)])
             data.load_state_dict(data.state_dict())
-    return taken
+    return batches
 
 
 @pytest.mark.parametrize("kind", ["tfrecord", "folder", "skip"])
@@ -48,12 +48,12 @@ def test_both_make_the_same(tmp_path, kernel, monkeypatch, kind):
         hio.open(pattern).close()
         damage(pattern)
     assert kernels.operations() is not None
-    found = elements(pattern, 8, **options)
+    by_kernel = elements(pattern, 8, **options)
     monkeypatch.setattr(dataset_module, "operations", lambda: None)
-    expected = elements(pattern, 8, **options)
-    assert len(found) == len(expected) > 10
-    for one, other in zip(found, expected):
-        assert one == other
+    by_generator = elements(pattern, 8, **options)
+    assert len(by_kernel) == len(by_generator) > 10
+    for first, second in zip(by_kernel, by_generator):
+        assert first == second
 
 
 def damage(path) -> None:
@@ -99,7 +99,7 @@ def test_what_the_feeder_raises_is_the_error(tmp_path, kernel, monkeypatch):
             raise RuntimeError("it has failed")
             yield
 
-        monkeypatch.setattr("horovod_opt.io.reading.Reading.steps_together", failing)
+        monkeypatch.setattr("horovod_opt.io.step_source.StepSource.step_groups", failing)
         with pytest.raises(tf.errors.UnknownError, match="RuntimeError: it has failed"):
             list(ds)
 
@@ -118,17 +118,17 @@ def test_where_it_was_not_built_that_is_said_once(tmp_path, kernel_at, capfd):
     for _ in range(2):
         with hio.open(pattern) as data:
             assert len(list(hio.tensorflow.dataset(data, 2))) == 2
-    said = capfd.readouterr().err
-    assert said.count("batches for TensorFlow are made in Python") == 1
-    assert "missing.so is not there" in said
+    message = capfd.readouterr().err
+    assert message.count("batches for TensorFlow are made in Python") == 1
+    assert "missing.so is not there" in message
 
 
 def test_what_cannot_be_loaded_is_not_used(tmp_path, kernel_at, capfd):
-    broken = tmp_path / "broken.so"
-    broken.write_bytes(b"no library")
-    kernel_at(broken)
+    path = tmp_path / "broken.so"
+    path.write_bytes(b"no library")
+    kernel_at(path)
     assert kernels.operations() is None
-    assert f"{broken} cannot be loaded" in capfd.readouterr().err
+    assert f"{path} cannot be loaded" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["kernel", "generator"])
@@ -142,13 +142,13 @@ def test_another_loop_ends_the_one_before(tmp_path, kernel, monkeypatch, source)
         first = iter(ds)
         next(first)
         second = iter(ds)
-        taken = next(second).numpy().tolist()
+        numbers = next(second).numpy().tolist()
         with pytest.raises(tf.errors.OpError, match="another loop over the same data set"):
             for _ in first:  # what it had fetched, first of all
                 pass
         for batch in second:
-            taken += batch.numpy().tolist()
-        assert sorted(taken) == records
+            numbers += batch.numpy().tolist()
+        assert sorted(numbers) == records
 
 
 @pytest.mark.parametrize("is_left", [False, True])
@@ -158,7 +158,8 @@ def test_no_thread_stays_behind_a_pass(tmp_path, kernel, is_left):
         before = set(threading.enumerate())
         batches = iter(hio.tensorflow.dataset(data, 4))
         next(batches)  # more are fetched ahead, but not 1000
-        feeder, = (one for one in set(threading.enumerate()) - before if one.name == "hio-steps")
+        feeder, = (thread for thread in set(threading.enumerate()) - before
+                   if thread.name == "hio-steps")
         if not is_left:
             assert sum(1 for _ in batches) == 999
         del batches

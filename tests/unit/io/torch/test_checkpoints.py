@@ -32,21 +32,21 @@ def trained(pattern: str, checkpoint: Path, batches: float = float("inf"), **loa
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     with hio.open(pattern, seed=5, chunk_samples=8) as data:
         if checkpoint.exists():
-            kept = torch.load(checkpoint)
-            model.load_state_dict(kept["model"])
-            optimizer.load_state_dict(kept["optimizer"])
-            data.load_state_dict(kept["data"])
-        ready, taken = hio.torch.loader(data, 5, decode=decode, **loader), 0
+            state = torch.load(checkpoint)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            data.load_state_dict(state["data"])
+        ready, count = hio.torch.loader(data, 5, decode=decode, **loader), 0
         while data.epoch < EPOCHS:
             for batch in ready:
                 model(batch).square().mean().backward()
-                taken += 1
-                if taken % ACCUMULATED == 0:
+                count += 1
+                if count % ACCUMULATED == 0:
                     optimizer.step()
                     optimizer.zero_grad()
                     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
                                 "data": data.state_dict()}, checkpoint)
-                if taken >= batches:
+                if count >= batches:
                     return []
         return [weight.item() for weight in model.parameters()]
 
@@ -55,8 +55,9 @@ def trained(pattern: str, checkpoint: Path, batches: float = float("inf"), **loa
                          ids=["threads", "a worker"])
 def test_a_resumed_training_is_the_uninterrupted_one(tfrecords, tmp_path, loader):
     """It was stopped within an accumulation, which then begins anew."""
-    whole = trained(tfrecords, tmp_path / "whole.pt")
-    kept = tmp_path / "kept.pt"
-    assert trained(tfrecords, kept, 22, **loader) == []  # of the second epoch, too: 18 are one
-    assert torch.load(kept)["data"]["position"] == 15
-    assert trained(tfrecords, kept, **loader) == whole
+    weights = trained(tfrecords, tmp_path / "whole.pt")
+    checkpoint = tmp_path / "kept.pt"
+    # Of the second epoch, too: 18 are one.
+    assert trained(tfrecords, checkpoint, 22, **loader) == []
+    assert torch.load(checkpoint)["data"]["position"] == 15
+    assert trained(tfrecords, checkpoint, **loader) == weights

@@ -12,7 +12,7 @@ from data_sets import environment, files, tar, tfrecord
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io.node_reader import leader
+from horovod_opt.io.node_reader import reader_process
 
 
 def records(count: int) -> list[bytes]:
@@ -56,12 +56,12 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"decode": number}, {"decode": number, "workers": 1}])
-def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, failing_leader,
+def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, failing_reader,
                                                                    options):
     def train(open, rank):
         with open(tfrecords, seed=1, chunk_samples=2) as data:
             loader = hio.torch.loader(data, 2, collate=list, **options)
-            with pytest.raises(Exception, match=failing_leader):
+            with pytest.raises(Exception, match=failing_reader):
                 list(loader)
             return True
 
@@ -71,7 +71,7 @@ def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, fa
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_samples_are_counted_by_where_they_come_from(tfrecords, monkeypatch, is_cached):
     """Files that were just written are in the page cache: what tmp_path is on can tell."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", is_cached)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", is_cached)
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         loader = hio.torch.loader(data, 32, decode=number, epochs=1)
         assert sorted(sum(taken(loader), [])) == list(range(300))
@@ -91,7 +91,7 @@ def batches_of_bytes(path: str, **options) -> list[list[bytes]]:
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_plain_samples_are_the_records(tfrecords, monkeypatch, is_cached):
     """As bytes objects of their own, also those of no bytes and of equal contents."""
-    monkeypatch.setattr(leader, "LEAVE_CACHED", is_cached)
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", is_cached)
     batches = batches_of_bytes(tfrecords)
     assert len(batches) == 10
     assert sorted(sum(batches, [])) == sorted(records(300))
@@ -342,36 +342,36 @@ def test_the_same_batches_for_any_number_of_ranks(tfrecords):
     def batches(size: int) -> list[list[int]]:
         def run(open_data, rank):
             data = open_data(tfrecords, seed=5, chunk_samples=16)
-            found = taken(hio.torch.loader(data, global_batch_size=24, decode=number, epochs=1))
+            shares = taken(hio.torch.loader(data, global_batch_size=24, decode=number, epochs=1))
             data.close()
-            return found
+            return shares
 
         return [sorted(sum(step, [])) for step in
                 zip(*succeeded(in_job(size, run)))]
 
-    one = batches(1)
-    assert len(one) == 13
+    of_one_rank = batches(1)
+    assert len(of_one_rank) == 13
     for size in (2, 3, 4):
-        assert batches(size) == one
+        assert batches(size) == of_one_rank
 
 
-@pytest.mark.parametrize("options, said", [
+@pytest.mark.parametrize("options, message", [
     ({"seed": lambda rank: rank}, "seed differs between the ranks: 0 on rank 0; 1 on rank 1"),
     ({"memory": lambda rank: "1GiB" if rank else None}, "memory differs between the ranks"),
     ({"bad": lambda rank: "ignore" if rank else "raise"}, "rank 1: bad='ignore'; remedy: one of"),
 ])
-def test_ranks_that_differ_all_get_the_same_error(tfrecords, options, said):
+def test_ranks_that_differ_all_get_the_same_error(tfrecords, options, message):
     errors = in_job(2, lambda open_data, rank: open_data(
         tfrecords, **{name: value(rank) for name, value in options.items()}))
-    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert [type(error) for error in errors] == [hio.InputError] * 2
     assert str(errors[0]) == str(errors[1])
-    assert said in str(errors[0])
+    assert message in str(errors[0])
 
 
 def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords):
     errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords), 16 + rank))
-    assert [type(one) for one in errors] == [hio.InputError] * 2
+    assert [type(error) for error in errors] == [hio.InputError] * 2
     assert "batch_size differs between the ranks: 16 on rank 0; 17 on rank 1" in str(errors[0])
     assert str(errors[0]) == str(errors[1])
 
@@ -379,7 +379,7 @@ def test_ranks_whose_loaders_differ_all_get_the_same_error(tfrecords):
 def test_too_little_memory_is_refused_with_both_figures(tfrecords):
     errors = in_job(2, lambda open_data, rank: hio.torch.loader(
         open_data(tfrecords, memory=20000, chunk_samples=16), 16))
-    assert {type(one) for one in errors} == {hio.InputError}
+    assert {type(error) for error in errors} == {hio.InputError}
     assert "memory=19.53 KiB is less than the " in str(errors[1])
     assert "that shards=2 and window=" in str(errors[1])
 
@@ -504,14 +504,14 @@ def test_seeds_depend_on_seed_epoch_and_position_alone(tfrecords):
         loader = hio.torch.loader(
             data, global_batch_size=24, collate=list, epochs=2,
             decode=lambda sample: (sample.epoch, sample.position, sample.seed))
-        found = [one for _ in range(2) for batch in loader for one in batch]
+        samples = [sample for _ in range(2) for batch in loader for sample in batch]
         data.close()
-        return found
+        return samples
 
     def seeds(ranks: int) -> dict[tuple[int, int], int]:
         return {(epoch, position): seed
-                for one in succeeded(in_job(ranks, run))
-                for epoch, position, seed in one}
+                for samples in succeeded(in_job(ranks, run))
+                for epoch, position, seed in samples}
 
     of_one = seeds(1)
     assert len(of_one) == len(set(of_one.values())) == 600

@@ -40,25 +40,25 @@ def test_shown(size, text):
 
 def test_of_several_limits_the_least_counts(tmp_path, monkeypatch):
     """Version 2 and version 1 of control groups, each with a limit above it."""
-    known = {"/proc/self/cgroup": "0::/job/rank\n5:cpu:/x\n4:memory:/a\n",
-             "/sys/fs/cgroup/job/rank/memory.max": "max\n",
-             "/sys/fs/cgroup/job/memory.max": "7000\n",
-             "/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9000\n",
-             "/proc/meminfo": "MemTotal:       8 kB\n"}
+    contents = {"/proc/self/cgroup": "0::/job/rank\n5:cpu:/x\n4:memory:/a\n",
+                "/sys/fs/cgroup/job/rank/memory.max": "max\n",
+                "/sys/fs/cgroup/job/memory.max": "7000\n",
+                "/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9000\n",
+                "/proc/meminfo": "MemTotal:       8 kB\n"}
 
     def read_text(path: Path) -> str:
         try:
-            return known[str(path)]
+            return contents[str(path)]
         except KeyError:
             raise FileNotFoundError(path) from None
 
     monkeypatch.setattr(memory_limit.Path, "read_text", read_text)
     assert memory_limit.limit() == 7000
-    known["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = "6000"
+    contents["/sys/fs/cgroup/memory/memory.limit_in_bytes"] = "6000"
     assert memory_limit.limit() == 6000
-    known["/proc/meminfo"] = "MemTotal:       5 kB\n"
+    contents["/proc/meminfo"] = "MemTotal:       5 kB\n"
     assert memory_limit.limit() == 5 << 10
-    known.clear()
+    contents.clear()
     assert memory_limit.limit() is None
 
 
@@ -85,11 +85,11 @@ folder, path = sys.argv[1:]
 with open(f"{folder}/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
 import horovod_opt.io as hio
-from horovod_opt.io.reading import Reading
+from horovod_opt.io.step_source import StepSource
 for memory in ("4GiB", None):
     with hio.open(path, memory=memory) as data:
         try:
-            print(Reading(data, 2, None, "spread").steps)
+            print(StepSource(data, 2, None, "spread").steps)
         except hio.InputError as error:
             print(error)
 """
@@ -97,10 +97,10 @@ for memory in ("4GiB", None):
 
 def test_a_limit_below_memory_is_refused_with_both_figures(group, compiled, tmp_path):
     path = tfrecord(tmp_path / "a.tfrecord", [b"x" * 100] * 20)
-    said = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-c", OPENS, group, path], check=True, stdout=subprocess.PIPE, text=True,
         timeout=200, env={**os.environ, native.PATH: str(compiled), "PYTHONPATH": str(ROOT)}).stdout
-    assert said.splitlines() == [
+    assert message.splitlines() == [
         "memory=4.00 GiB, but this process may use 3.00 GiB (control group or machine); remedy: "
         "a smaller window, fewer shards, or a higher limit", "10"]
 
@@ -151,27 +151,27 @@ except hio.DataError as error:
 def on_full_disks(tmp_path: Path, *full: str) -> str:
     for name in ("data", "cache"):
         (tmp_path / name).mkdir()
-    here = Path(__file__).parent
-    ended = subprocess.run(
+    tests = Path(__file__).parent
+    process = subprocess.run(
         [sys.executable, "-c", INDEXES, tmp_path / "data", tmp_path / "cache", *full],
         stdout=subprocess.PIPE, text=True, timeout=100,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"),
-             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, here, here.parent / "formats")))})
-    if ended.returncode == 77:
+             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, tests, tests.parent / "formats")))})
+    if process.returncode == 77:
         pytest.skip("needs root, to mount a small file system")
-    assert ended.returncode == 0
-    return ended.stdout.strip()
+    assert process.returncode == 0
+    return process.stdout.strip()
 
 
 def test_without_room_beside_the_data_the_index_is_in_the_cache(tmp_path):
-    said = on_full_disks(tmp_path, "data")
-    assert said.startswith(f"100 {tmp_path}/cache/horovod-opt/index/")
+    message = on_full_disks(tmp_path, "data")
+    assert message.startswith(f"100 {tmp_path}/cache/horovod-opt/index/")
 
 
 def test_without_room_anywhere_it_says_where_and_what_to_do(tmp_path):
-    said = on_full_disks(tmp_path, "data", "cache")
-    assert said.startswith(f"the index cannot be written: {tmp_path}/data/.horovod-opt-index/")
-    assert said.count("No space left on device") == 2
-    assert f"{tmp_path}/cache/horovod-opt/index/" in said
-    assert said.endswith("remedy: make room or name another place: index= of open, --output of "
-                         "horovod-opt io index")
+    message = on_full_disks(tmp_path, "data", "cache")
+    assert message.startswith(f"the index cannot be written: {tmp_path}/data/.horovod-opt-index/")
+    assert message.count("No space left on device") == 2
+    assert f"{tmp_path}/cache/horovod-opt/index/" in message
+    assert message.endswith("remedy: make room or name another place: index= of open, --output of "
+                            "horovod-opt io index")

@@ -41,7 +41,7 @@ def test_a_child_that_goes_on_with_its_parents_loader_is_told(path):
     with hio.open(path, chunk_samples=8) as data:
         loader = hio.torch.loader(data, 8, decode=number)
         loop = iter(loader)
-        seen = next(loop).tolist()
+        numbers = next(loop).tolist()
 
         def go_on() -> None:
             with pytest.raises(hio.ReaderEnded, match="opened before this process was forked; "
@@ -49,39 +49,40 @@ def test_a_child_that_goes_on_with_its_parents_loader_is_told(path):
                 next(iter(loader))
 
         assert in_child(go_on) == 0
-        seen += sum((batch.tolist() for batch in loop), [])
-    assert sorted(seen) == list(range(SAMPLES))
+        numbers += sum((batch.tolist() for batch in loop), [])
+    assert sorted(numbers) == list(range(SAMPLES))
 
 
 def test_a_child_may_open_the_data_itself(path):
     with hio.open(path, seed=1) as data:
         loop = iter(hio.torch.loader(data, 8, decode=number))
-        seen = next(loop).tolist()
+        numbers = next(loop).tolist()
 
         def read_all() -> None:
-            with hio.open(path, seed=1) as own:
-                (batch,) = hio.torch.loader(own, SAMPLES, decode=number, epochs=1)
+            with hio.open(path, seed=1) as own_data:
+                (batch,) = hio.torch.loader(own_data, SAMPLES, decode=number, epochs=1)
             assert sorted(batch.tolist()) == list(range(SAMPLES))
 
         assert in_child(read_all) == 0
-        seen += sum((batch.tolist() for batch in loop), [])
-    assert sorted(seen) == list(range(SAMPLES))
+        numbers += sum((batch.tolist() for batch in loop), [])
+    assert sorted(numbers) == list(range(SAMPLES))
 
 
 def test_a_killed_worker_is_an_error_and_nothing_is_lost(path):
-    seen, state = [], {}
+    numbers, state = [], {}
     # PyTorch raises from a signal handler, so anywhere.
     with pytest.raises(RuntimeError, match="worker.*(killed|exited)"):
         with hio.open(path, seed=1, chunk_samples=8) as data:
             before = psutil.Process().children()
             for batch in hio.torch.loader(data, 8, decode=number, workers=2, epochs=1):
-                taken, place = batch.tolist(), json.loads(json.dumps(data.state_dict()))
-                seen, state = seen + taken, place
-                if len(seen) == 8:
-                    next(one for one in psutil.Process().children() if one not in before).kill()
-    assert 8 <= state["position"] == len(seen) < SAMPLES
+                batch_numbers, place = batch.tolist(), json.loads(json.dumps(data.state_dict()))
+                numbers, state = numbers + batch_numbers, place
+                if len(numbers) == 8:
+                    workers = psutil.Process().children()
+                    next(worker for worker in workers if worker not in before).kill()
+    assert 8 <= state["position"] == len(numbers) < SAMPLES
     with hio.open(path, seed=1, chunk_samples=8) as data:
         data.load_state_dict(state)
         for batch in hio.torch.loader(data, 8, decode=number, workers=1, epochs=1):
-            seen += batch.tolist()
-    assert sorted(seen) == list(range(SAMPLES))
+            numbers += batch.tolist()
+    assert sorted(numbers) == list(range(SAMPLES))

@@ -68,12 +68,12 @@ def read(compiled, tmp_path_factory) -> dict[str, dict]:
                     Path(__file__).with_name("faults.c"), "-ldl"], check=True)
     for i in range(len(CASES)):
         tfrecord(folder / f"{i}.tfrecord", RECORDS)
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", READS, folder, json.dumps(CASES)], check=True,
         stdout=subprocess.PIPE, text=True, timeout=300,
         env={**os.environ, native.PATH: str(compiled), "PYTHONPATH": str(ROOT),
              "LD_PRELOAD": str(folder / "faults.so"), "FAULTS": str(folder / "faults")})
-    return json.loads(ended.stdout)
+    return json.loads(process.stdout)
 
 
 @pytest.fixture
@@ -82,19 +82,19 @@ def data(tmp_path) -> Path:
 
 
 def test_an_error_of_the_disk_names_the_record(read):
-    said = read["error"]
+    report = read["error"]
     first = min(i for i in range(64) if place(i) + len(RECORDS[0]) > BAD_BLOCK)
-    assert said["numbers"] == list(range(first // 8 * 8))
-    assert said["error"].startswith(f"{said['path']}, offset {place(first)}, sample {first}: "
-                                    "Input/output error; remedy: ")
+    assert report["numbers"] == list(range(first // 8 * 8))
+    assert report["error"].startswith(f"{report['path']}, offset {place(first)}, sample {first}: "
+                                      "Input/output error; remedy: ")
 
 
 def test_an_error_of_the_disk_is_a_hole_where_the_block_is(read):
-    said = read["error, skipped"]
+    report = read["error, skipped"]
     hit = [i for i in range(64)
            if place(i) < BAD_BLOCK + 4096 and place(i) + len(RECORDS[0]) > BAD_BLOCK]
-    assert said["holes"] == hit and 20 in hit and len(hit) <= 3
-    assert said["numbers"] == [i for i in range(64) if i not in hit]
+    assert report["holes"] == hit and 20 in hit and len(hit) <= 3
+    assert report["numbers"] == [i for i in range(64) if i not in hit]
 
 
 def test_a_stale_handle_is_opened_again(read):
@@ -162,8 +162,8 @@ def test_an_lmdb_that_is_written_during_the_job_is_an_error(tmp_path):
     with hio.open(path, **SMALL) as opened:
         loop = iter(hio.torch.loader(opened, 8, decode=number))
         assert next(loop).tolist() == list(range(8))
-        for turn in range(3):
-            environment(path, {b"%03d" % i: bytes([turn]) * 3004 for i in range(64)})
+        for version in range(3):
+            environment(path, {b"%03d" % i: bytes([version]) * 3004 for i in range(64)})
         with pytest.raises(hio.DataError, match="its checksum is not the one"):
             list(loop)
 
@@ -179,9 +179,9 @@ def test_a_record_over_2_gib(tmp_path):
         file.seek(size - 1)
         file.write(b"!")
     with hio.open(path.parent, shuffle=False) as opened:
-        taken = next(iter(hio.torch.loader(opened, 1, epochs=1, decode=lambda sample: (
+        values = next(iter(hio.torch.loader(opened, 1, epochs=1, decode=lambda sample: (
             len(sample.data), sample.data[-1]), collate=list)))
-    assert taken[0] == (size, ord("!"))
+    assert values[0] == (size, ord("!"))
 
 
 def test_records_beyond_2_gib_of_a_file(tmp_path):

@@ -1,1 +1,0 @@
-"""JPEG files through tf.data: what the suite stream runs."""

@@ -1,0 +1,1 @@
+"""The simulated parallel file system: its server, and the files that it serves."""

@@ -1,0 +1,41 @@
+// Stall inspector of planned tensors: finds out, together with the other ranks, which are late and
+// who misses them, as upstream's does for negotiated ones and with its settings.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "horovod_opt/csrc/core/base/rank_texts.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
+
+namespace horovod_opt {
+
+// For the background thread.
+class StallWatch {
+ public:
+  // With the limits that upstream reads from the environment.
+  StallWatch();
+
+  // A tensor waits longer than allowed since the last time that this was asked and true.
+  bool Due(const PlanTable& plans);
+  // What waits on this rank, for Describe().
+  static std::string Row(const PlanTable& plans);
+  // One line for each plan with late tensors, their names, and the ranks that miss them. `rows` by
+  // rank.
+  static std::string Describe(const TextByRank& rows);
+  // A tensor waits so long that the job is to end.
+  bool ShouldEnd(const PlanTable& plans) const;
+
+  // How long a tensor may wait until anybody is warned; zero: forever.
+  PlanTable::Clock::duration Warning() const {
+    return std::chrono::duration_cast<PlanTable::Clock::duration>(warning_);
+  }
+  // The same in whole seconds, for users.
+  std::string Limit() const { return std::to_string(static_cast<int>(warning_.count())); }
+
+ private:
+  std::chrono::duration<double> warning_{0}, shutdown_{0};  // 0: never
+  PlanTable::Clock::time_point last_;
+};
+
+}  // namespace horovod_opt

@@ -1,0 +1,107 @@
+"""From what the node's reader has of a step to its samples, and to what `decode` makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+
+from horovod_opt.io.batch import BatchInfo, without_holes
+from horovod_opt.io.data import Data
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.node_reader import records
+from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.records import StepBytes, StepRecords, all_good
+from horovod_opt.io.sample import Sample
+from horovod_opt.io.sample_batch import PlainSamples, SampleBatch
+from horovod_opt.io.step_source import Steps, StepSamples
+
+Decode = Callable[[Sample], Any]
+DecodeBatch = Callable[[SampleBatch], Any]
+
+
+class GoodSamples(NamedTuple):
+    """The good samples of a step, what the batch says of itself, and the numbers of the others."""
+
+    samples: Union[SampleBatch, PlainSamples]
+    info: BatchInfo
+    holes: list[int]
+
+
+def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
+               ) -> Iterator[GoodSamples]:
+    """Waits for the bytes of each step. `plain`: nothing will be decoded.
+
+    Raises DataError for a damaged record, unless the data was opened with bad="skip".
+    """
+    if plain and len(data.index.parts) == 1:
+        yield from _read_plain_steps(data, member, steps)
+        return
+    begin = 0
+    taken_steps = member.take_steps(steps.located)
+    for copies, end, info in zip(taken_steps, steps.ends.tolist(), steps.infos):
+        samples = SampleBatch(data.index, data.order.seed, info.epoch, copies.samples,
+                              steps.positions[begin:end], copies.buffer, copies.begin,
+                              copies.size, copies.are_equal)
+        step = GoodSamples(samples, info, [])
+        yield step if copies.is_good else _drop_damaged(data, step, copies)
+        begin = end
+
+
+def _read_plain_steps(data: Data, member: Member, steps: Steps) -> Iterator[GoodSamples]:
+    taken_steps = member.take_bytes(steps.located)
+    for copies, info in zip(taken_steps, steps.infos):
+        samples = PlainSamples(data.index, copies.samples, copies.data)
+        step = GoodSamples(samples, info, [])
+        yield step if copies.is_good else _drop_damaged(data, step, copies)
+
+
+def _drop_damaged(data: Data, step: GoodSamples, copies: Union[StepRecords, StepBytes]
+                  ) -> GoodSamples:
+    good, info = select_good(data, copies.samples, copies.status, step.info)
+    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info,
+                       copies.samples[~good].tolist())
+
+
+def select_good(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
+                ) -> tuple[np.ndarray, BatchInfo]:
+    """Which of a step's samples (int64[k], `status` int32[k, P]) are good: bool[k], and what the
+    batch says of itself without the others.
+
+    Raises DataError for a damaged record, unless the data was opened with bad="skip".
+    """
+    if data.bad == "raise":
+        i, part = np.argwhere(status != records.GOOD)[0]
+        raise DataError(records.describe(data.index, int(samples[i]), int(part),
+                                          int(status[i, part])))
+    good = all_good(status)
+    return good, without_holes(info, int(good.sum()), data.ranks.size)
+
+
+def read_step(data: Data, member: Member, step: StepSamples, plain: bool = False) -> GoodSamples:
+    """The same of one step."""
+    step_samples, = read_steps(data, member, step.alone(), plain)
+    return step_samples
+
+
+def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode],
+                   pool: Optional[Executor] = None) -> list[Any]:
+    """Each sample as `decode` makes it, or plain; in `pool`, if there is one. Raises DataError for
+    what `decode` raises, with the sample named."""
+    if decode is None:
+        return samples.plain()
+
+    def decode_sample(sample: Sample) -> Any:
+        try:
+            return decode(sample)
+        except Exception as error:
+            # Python 3.9 has no add_note().
+            number = sample.number
+            raise DataError(f"decoding sample {number} {sample.key!r} of "
+                            f"{data.index.path(int(data.index.file[number, 0]))}: "
+                            f"{type(error).__name__}: {error}; remedy: correct decode=, or the "
+                            "sample") from error
+
+    return list((pool.map if pool else map)(decode_sample, samples.samples()))

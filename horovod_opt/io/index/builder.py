@@ -1,0 +1,178 @@
+"""Builds an index: looks at every file once, in parallel, and keeps what it found."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from horovod_opt.io import formats
+from horovod_opt.io.errors import Damaged, DamagedRecords, DataError, Missing, Stale
+from horovod_opt.io.formats import lmdb_file, tar, tfrecord
+from horovod_opt.io.formats.columns import Scan, Texts
+from horovod_opt.io.index import index_file, places
+from horovod_opt.io.index.checksums import checksums as read_checksums
+from horovod_opt.io.index.data_index import Index, identity
+from horovod_opt.io.index.files import Files, find_changes, stat_files
+from horovod_opt.io.index.lookup import load, read
+from horovod_opt.io.progress import Meter, ProgressFunction
+
+THREADS = 16  # that scan a file each
+SHOWN = 3  # damaged records in a warning
+
+Result = TypeVar("Result")
+
+
+def build(pattern: formats.Pattern, checksums: bool = True,
+          progress: ProgressFunction | None = None, place: str | os.PathLike | None = None
+          ) -> Index:
+    """Indexes what `pattern` names, keeps the index, and returns it as `load` would.
+
+    With `checksums` all data is read once. Without, only what is needed to find the samples, and
+    `Index.crc` is None unless the files hold checksums (TFRecord). `progress` is called with bytes
+    done and bytes in all, by one thread at a time. A job that finds another one building the same
+    index waits and uses that one's. Warns with DamagedRecords about records that do not match
+    their file's own checksum: they are found again when they are read. Raises DataError for data
+    that cannot be indexed, files that change meanwhile, or where no place can be written.
+    """
+    data_files = formats.find(pattern)
+    candidates = places.candidates(pattern, place)
+    before = [_version_of(candidate) for candidate in candidates]
+    with places.lock(candidates) as writable:
+        if [_version_of(candidate) for candidate in candidates] != before:
+            with suppress(Missing, Stale, Damaged):
+                index = load(pattern, place)
+                if index.crc is not None or not checksums:
+                    return index
+        index = _scan(data_files, checksums, progress)
+        path = places.write(writable, index_file.pieces(index))
+    return read(path, index.root, check=False)
+
+
+def _scan(data_files: formats.DataFiles, contents: bool, progress: ProgressFunction | None
+          ) -> Index:
+    files = stat_files(data_files.root, data_files.files)
+    meter = Meter(progress, int(files.sizes.sum()))
+    if data_files.format == formats.FOLDER:
+        index = _of_folder(data_files, files)
+    else:
+        index = _of_records(data_files, files, contents, meter)
+    if not index.samples:
+        raise DataError(f"{data_files.root}: {len(files)} files hold no sample; remedy: correct "
+                        "the pattern")
+    if contents and index.crc is None:
+        index = replace(index, crc=_checksums(index, meter))
+    changes = find_changes(index.root, files, index.transactions)
+    if changes:
+        raise DataError(f"{os.path.join(index.root, changes[0].name)}: {changes[0].reason}: it "
+                        "changed while it was indexed; remedy: end its writers first, then index "
+                        "again")
+    meter.finish()
+    return index
+
+
+def _of_folder(data_files: formats.DataFiles, files: Files) -> Index:
+    n = len(files)
+    file = np.arange(n, dtype=np.int32)
+    return Index(format=data_files.format, root=data_files.root, files=files, parts=("",),
+                 classes=data_files.classes, file=file[:, None], offset=np.zeros((n, 1), np.int64),
+                 size=files.sizes[:, None], crc=None,
+                 label=None if data_files.labels is None else np.array(data_files.labels, np.int32),
+                 keys=None, transactions=(), digest=identity(data_files.format, files, file))
+
+
+def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, meter: Meter) -> Index:
+    paths = [os.path.join(data_files.root, name) for name in data_files.files]
+
+    def scan(i: int) -> tuple[Scan, int]:
+        size, transaction = int(files.sizes[i]), 0
+        if data_files.format == formats.TFRECORD:
+            return tfrecord.scan(paths[i], size, contents, meter.advance), transaction
+        if data_files.format == formats.LMDB:
+            file_scan, transaction = lmdb_file.scan(paths[i])
+        else:
+            file_scan = tar.scan(paths[i], size)
+        if not contents:
+            meter.advance(size)
+        return file_scan, transaction
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = list(_all_or_first_error(pool, scan, len(paths)))
+    scans = _with_equal_parts([file_scan for file_scan, _ in results], paths)
+    _warn([text for file_scan in scans for text in file_scan.damages])
+    counts = [len(file_scan.offset) for file_scan in scans]
+    file = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
+    parts = next((file_scan.parts for file_scan in scans if len(file_scan.offset)), ("",))
+    shape = (len(file), len(parts))
+    return Index(
+        format=data_files.format, root=data_files.root, files=files, parts=parts, classes=(),
+        file=np.broadcast_to(file[:, None], shape),
+        offset=np.concatenate([file_scan.offset.reshape(-1, len(parts)) for file_scan in scans]),
+        size=np.concatenate([file_scan.size.reshape(-1, len(parts)) for file_scan in scans]),
+        crc=np.concatenate([file_scan.crc for file_scan in scans])
+        if data_files.format == formats.TFRECORD else None,
+        label=None,
+        keys=None if data_files.format == formats.TFRECORD else Texts.concatenate(
+            [file_scan.keys for file_scan in scans]),
+        transactions=tuple(number for _, number in results)
+        if data_files.format == formats.LMDB else (),
+        digest=identity(data_files.format, files, file))
+
+
+def _all_or_first_error(pool: ThreadPoolExecutor, task: Callable[[int], Result],
+                        count: int) -> Iterator[Result]:
+    """Results in order; the first error in that order ends it without starting the rest."""
+    futures = [pool.submit(task, i) for i in range(count)]
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _with_equal_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:
+    """Parts in the order of the first file that has samples. Raises DataError for others."""
+    first = next((i for i, scan in enumerate(scans) if len(scan.offset)), 0)
+    parts, equal_scans = scans[first].parts, []
+    for path, scan in zip(paths, scans):
+        if scan.parts != parts and len(scan.offset):
+            if set(scan.parts) != set(parts):
+                raise tar.differing_parts((paths[first], scans[first].keys[0], parts),
+                                          (path, scan.keys[0], scan.parts))
+            order = [scan.parts.index(part) for part in parts]
+            scan = replace(scan, parts=parts, offset=scan.offset[:, order],
+                           size=scan.size[:, order])
+        equal_scans.append(scan)
+    return equal_scans
+
+
+def _checksums(index: Index, meter: Meter) -> np.ndarray:
+    paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
+    crc, unreadable = read_checksums(paths, index.file.reshape(-1), index.offset.reshape(-1),
+                                     index.size.reshape(-1), meter.advance)
+    if unreadable:
+        raise DataError(unreadable[0].reason)
+    return crc.reshape(index.size.shape)
+
+
+def _warn(records: Sequence[str]) -> None:
+    if records:
+        more = f" (and {len(records) - SHOWN} more)" if len(records) > SHOWN else ""
+        warnings.warn(f"{len(records)} damaged records: {'; '.join(records[:SHOWN])}{more}; "
+                      "remedy: copy or make these files again", DamagedRecords, stacklevel=2)
+
+
+def _version_of(place: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(place)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

@@ -1,0 +1,79 @@
+"""Reads a whole data set and compares it with its index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from horovod_opt.io import formats
+from horovod_opt.io.errors import DataError
+from horovod_opt.io.formats import lmdb_file, tar, tfrecord
+from horovod_opt.io.index.checksums import checksums
+from horovod_opt.io.index.data_index import Index
+from horovod_opt.io.index.files import find_changes
+from horovod_opt.io.progress import Meter, ProgressFunction
+
+THREADS = 16  # that scan a file each
+
+
+def verify(index: Index, progress: ProgressFunction | None = None) -> list[str]:
+    """What is wrong: a line for each record, with file, byte, key and reason; for each file whose
+    structure is no longer that of the index; and for each file that changed meanwhile."""
+    paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
+    meter = Meter(progress, int(index.size.sum()))
+    file, offset, size = (column.reshape(-1) for column in (index.file, index.offset, index.size))
+    crc, unreadable = checksums(paths, file, offset, size, meter.advance)
+    wrong = {row: reason for row, reason in unreadable}
+    if index.crc is not None:
+        for row in np.flatnonzero(crc != index.crc.reshape(-1)).tolist():
+            wrong.setdefault(row, f"checksum {index.crc.reshape(-1)[row]:08x} in the index, "
+                                  f"{crc[row]:08x} of what is read")
+    lines = [f"{paths[file[row]]}: byte {offset[row]}{_name(index, row)}: {wrong[row]}"
+             for row in sorted(wrong)]
+    meter.finish()
+    return [*lines, *_structure(index, paths),
+            *(str(change) for change in find_changes(index.root, index.files, index.transactions))]
+
+
+def _name(index: Index, row: int) -> str:
+    sample, part = divmod(row, len(index.parts))
+    key, name = index.key(sample), index.parts[part]
+    return "".join((f", sample {sample}", f" {key!r}" if key else "",
+                    f", part {name!r}" if name else ""))
+
+
+def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
+    """What lies between the records: lengths, headers, pages."""
+    scan = _scanner(index)
+    if scan is None:
+        return
+    starts = np.searchsorted(index.file[:, 0], np.arange(len(paths) + 1))
+
+    def check(i: int) -> str | None:
+        try:
+            file_scan = scan(paths[i], int(index.files.sizes[i]))
+        except DataError as error:
+            return str(error)
+        rows = slice(starts[i], starts[i + 1])
+        order = [file_scan.parts.index(part) for part in index.parts if part in file_scan.parts]
+        same = (np.array_equal(file_scan.offset[:, order], index.offset[rows])
+                and np.array_equal(file_scan.size[:, order], index.size[rows])) or (
+                    not len(file_scan.offset) and starts[i] == starts[i + 1])
+        return None if same else (f"{paths[i]}: its records are not where the index has them; "
+                                  "remedy: horovod-opt io index --rebuild")
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from filter(None, pool.map(check, range(len(paths))))
+
+
+def _scanner(index: Index) -> Callable | None:
+    if index.format == formats.TFRECORD:
+        return lambda path, size: tfrecord.scan(path, size, False, lambda count: None)
+    if index.format == formats.TAR:
+        return tar.scan
+    if index.format == formats.LMDB:
+        return lambda path, size: lmdb_file.scan(path)[0]
+    return None

@@ -1,0 +1,60 @@
+"""From the samples of a step to the batch that the training gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, Optional
+
+from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.data import Data
+from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, decode_samples
+from horovod_opt.io.errors import DataError
+
+Collate = Callable[[Sequence[Any]], Any]
+
+
+class Batch(NamedTuple):
+    """A batch, what it says of itself, and the samples that were left out of it as damaged."""
+
+    batch: Any
+    info: BatchInfo
+    holes: list[int]
+
+
+class BatchBuilder:
+    """By `decode_batch`, if there is one; else each sample by `decode`, and all by `collate`."""
+
+    def __init__(self, data: Data, decode: Optional[Decode], decode_batch: Optional[DecodeBatch],
+                 collate: Collate):
+        self._data, self._decode = data, decode
+        self._decode_batch, self._collate = decode_batch, collate
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is decoded."""
+        return self._decode is self._decode_batch is None
+
+    def __call__(self, step: GoodSamples, pool: Optional[Executor] = None) -> Batch:
+        """Raises DataError for what `decode` and `decode_batch` raise."""
+        if self._decode_batch is None:
+            items = decode_samples(self._data, step.samples, self._decode, pool)
+            return Batch(_unless_empty(self._collate, items), step.info, step.holes)
+        try:
+            batch = _unless_empty(self._decode_batch, step.samples)
+        except Exception as error:
+            raise DataError(
+                f"decoding step {step.info.step} of epoch {step.info.epoch}, samples "
+                f"{step.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
+                "remedy: correct decode_batch=, or the samples") from error
+        return Batch(batch, step.info, step.holes)
+
+
+def _unless_empty(function: Callable[[Any], Any], samples: Any) -> Any:
+    """Of no samples a batch is made if `function` can."""
+    try:
+        return function(samples)
+    except Exception:
+        if len(samples):
+            raise
+        return None

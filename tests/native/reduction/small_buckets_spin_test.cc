@@ -1,0 +1,149 @@
+// Threads that spin for a small bucket (invariants 4 and 5); ThreadSanitizer looks on.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "horovod_opt/csrc/core/reduction/small_buckets.h"
+#include "tests/native/reduction/small_bucket_ranks.h"
+
+namespace horovod_opt {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLong = 30s;
+
+// Without the thread of any rank.
+TEST(SmallBucketsSpin, WhoSpinsPerformsTheBucket) {
+  constexpr int kIterations = 5;
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, kLong), second(node, 1, 2, kLong);
+  for (SmallBucketRank* rank : {&first, &second}) rank->Learn(CallPlan("p", 1, 1));
+  OnRanks(2, [&](int rank) {
+    for (int i = 1; i <= kIterations; ++i) {
+      ASSERT_EQ((rank == 0 ? first : second).Allreduce(1, i + rank), 2 * i + 1);
+    }
+  });
+  for (SmallBucketRank* rank : {&first, &second}) {
+    EXPECT_EQ(rank->performed(), kIterations);
+    rank->StartThread();
+    rank->Finish();
+    EXPECT_EQ(rank->takes(), 0) << "it passes by what has been performed";
+  }
+}
+
+// Invariant 4: the entry comes while a thread spins, and nobody is woken. But the other rank has
+// not contributed, as its data is late, and the spin is in vain.
+TEST(SmallBucketsSpin, WhoSpinsInVainWakesTheThread) {
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, 200ms), last(node, 1, 2);
+  for (SmallBucketRank* rank : {&first, &last}) rank->Learn(CallPlan("p", 1, 1));
+  first.StartThread();
+  Sleeper spinner([&] { EXPECT_EQ(first.Allreduce(1, 1), 11); });
+  first.AwaitTensor();
+  Sleeper late([&] { EXPECT_EQ(last.Allreduce(1, 10, 1), 11); });
+  last.AwaitTensor();
+  std::this_thread::sleep_for(300ms);
+  last.StartThread();  // contributes
+  spinner.Join();
+  late.Join();
+  EXPECT_EQ(first.performed(), 0);
+  EXPECT_EQ(first.takes(), 1);
+  for (SmallBucketRank* rank : {&first, &last}) rank->Finish();
+}
+
+// Invariant 5: another bucket wakes the thread, which performs the first one, too.
+TEST(SmallBucketsSpin, WhoSpinsFindsThatTheThreadHasTakenTheBucket) {
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, kLong), last(node, 1, 2);
+  for (SmallBucketRank* rank : {&first, &last}) {
+    rank->Learn(CallPlan("p", 1, 1));
+    rank->Learn(CallPlan("q", 1, 2));
+  }
+  first.StartThread();
+  Sleeper spinner([&] { EXPECT_EQ(first.Allreduce(1, 1), 11); });
+  first.AwaitTensor();
+  Sleeper late([&] { EXPECT_EQ(last.Allreduce(1, 10, 1), 11); });
+  last.AwaitTensor();
+  Sleeper second([&] { EXPECT_EQ(first.Allreduce(2, 2), 22); });
+  Sleeper wakes([&] { EXPECT_EQ(last.Allreduce(2, 20, 1), 22); });
+  while (first.takes() == 0) std::this_thread::yield();
+  last.StartThread();  // contributes
+  for (Sleeper* thread : {&spinner, &late, &second, &wakes}) thread->Join();
+  EXPECT_EQ(first.performed(), 0);
+  EXPECT_EQ(first.takes(), 2);
+  for (SmallBucketRank* rank : {&first, &last}) rank->Finish();
+}
+
+// Others come soon, and have when Spin() returns.
+class AllComeSoon : public SmallBucketPath {
+ public:
+  AllComeSoon(PlanTable& plans, std::atomic<int>& spun) : plans_(plans), spun_(spun) {}
+  std::int64_t PlaceBytes(std::int64_t) const override { return 64; }
+  Readiness Announce(const CompleteBucket&, bool) override { return Readiness::kSoon; }
+  bool MayPerform(const CompleteBucket&) override { return false; }
+  void Append(int, bool) override {}
+  void Perform(Work work) override {
+    ++performed_;
+    plans_.MarkReduced(work);
+  }
+  bool Spin(const Turn&) override {
+    ++spun_;
+    return true;
+  }
+  void EndSpin(const Turn&, bool, bool) override {}
+  int performed() const { return performed_; }
+
+ private:
+  PlanTable& plans_;
+  std::atomic<int>& spun_;
+  std::atomic<int> performed_{0};
+};
+
+// Invariant 5: the thread finds the entry just when the one that has spun takes the bucket.
+TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
+  constexpr int kRounds = 20000;
+  std::atomic<int> spun{0}, takes{0}, rounds{0};
+  PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
+  AllComeSoon small_buckets(plans, spun);
+  plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
+  ASSERT_TRUE(plans.Learn(CallPlan("p", 1, 1)));
+  std::thread planned([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (spun < round) continue;
+      const Work work = plans.Take(0);
+      if (!work.slots.empty()) {
+        ++takes;
+        plans.MarkReduced(work);
+      }
+      rounds = round;
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    ArrivalPtr arrival = std::make_unique<NumberArrival>();
+    ASSERT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
+    while (rounds < round) std::this_thread::yield();
+  }
+  planned.join();
+  EXPECT_EQ(takes + small_buckets.performed(), kRounds);
+}
+
+// Invariant 5: a vote ends the plan meanwhile, and takes the bucket back.
+TEST(SmallBucketsSpin, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, 300ms), last(node, 1, 2);
+  for (SmallBucketRank* rank : {&first, &last}) rank->Learn(CallPlan("p", 1, 1));
+  Sleeper spinner([&] { first.Send(1, 1); });
+  first.AwaitTensor();
+  first.plans().Reject("p", "for a test");
+  const auto rows =
+      ByRank({first.plans().VoteRow(true, false), last.plans().VoteRow(false, false)});
+  EXPECT_EQ(first.plans().Apply(rows).to_negotiate.size(), 1u);
+  EXPECT_TRUE(last.plans().Apply(rows).to_negotiate.empty());
+  spinner.Join();
+  EXPECT_EQ(first.performed(), 0);
+}
+
+}  // namespace
+}  // namespace horovod_opt
