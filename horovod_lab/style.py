@@ -17,7 +17,7 @@ from horovod_lab.bench.worker_job import LIMIT, YIELDING
 from horovod_lab.profile import classes
 
 MODE_COLOURS = {"off": GREY, "gs": ORANGE, "nbcs": SKY_BLUE, "scp": PURPLE, "topo": BLUE,
-         "topo+scp": GREEN, "gs+nbcs": VERMILION}
+                "topo+scp": GREEN, "gs+nbcs": VERMILION}
 # What a background thread does, in a timeline.
 TIMELINE = {"asleep": "#9ecae1", "overslept": "#f2a33a", "spinning": "#d7301f",
             "napping": "#7fc8a9", "data": "#2f9e5b", "agreement": "#8a63d2",
@@ -52,7 +52,7 @@ def series_line(series: str) -> str:
 # Profiles
 
 CLASS_COLOURS = {classes.BACKGROUND: BLUE, classes.SCHEDULING: GREEN, classes.INPUT: ORANGE,
-           classes.HELPERS: PURPLE, classes.MAIN: SKY_BLUE, classes.REST: GREY}
+                 classes.HELPERS: PURPLE, classes.MAIN: SKY_BLUE, classes.REST: GREY}
 RANK_COLOURS = COLOURS
 STATE_COLOURS = {"running": BLUE, "waiting": VERMILION, "asleep": "#E4E4E4"}
 USER, SYSTEM = BLUE, ORANGE  # CPU time

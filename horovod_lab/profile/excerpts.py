@@ -75,7 +75,7 @@ def _choose(bursts: Sequence[Burst], ranks: Mapping[int, int]) -> list[tuple[str
                                  for thread in burst.threads[pid]]) for pid in ranks}
         end = min(timeline[-1].end for timeline in timelines.values())
         excerpts += [Excerpt(burst, timelines, number * LENGTH / 2)
-                    for number in range(int((end - LENGTH) / (LENGTH / 2)) + 1)]
+                     for number in range(int((end - LENGTH) / (LENGTH / 2)) + 1)]
         for waiting in (interval for timeline in timelines.values() for interval in timeline
                         if interval.state == WAITING):
             wait = waiting.end - waiting.start

@@ -35,7 +35,7 @@ def test_how_mpi_waits_is_part_of_a_series(monkeypatch, text, name, mode, value)
 def test_how_often_gs_agrees_is_part_of_a_series(monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_GS_INTERVAL", "7")
     intervals = {series.name: series.environ()["HOROVOD_OPT_GS_INTERVAL"]
-             for series in of_modes("gs,gs/5,gs/50,gs+nbcs/2")}
+                 for series in of_modes("gs,gs/5,gs/50,gs+nbcs/2")}
     assert intervals == {"gs": "7", "gs, every 5": "5", "gs, every 50": "50",
                          "gs+nbcs, every 2": "2"}
     assert [gs_interval(name) for name in intervals] == [1, 5, 50, None]

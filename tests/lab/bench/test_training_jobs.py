@@ -58,7 +58,7 @@ def test_peers_belong_to_their_framework(framework, peers):
 
 def setup(**changed: object) -> run_job.Setup:
     return run_job.Setup(**{"seconds": 1.0, "threads": 1, "timeout": 60.0, "images": Path("/i"),
-                        **changed})
+                            **changed})
 
 
 def test_a_measurement_is_what_rank_0_prints(executed):
@@ -79,7 +79,7 @@ def test_ranks_on_several_hosts_share_no_folder(executed):
 
 def test_without_communication_one_host_stands_for_all(executed):
     result = run_job.measure(Job(0, cell(ranks=4), Series(LIMIT, communicates=False)),
-                           setup(hosts=Hosts((("a", 2), ("b", 2)))))
+                             setup(hosts=Hosts((("a", 2), ("b", 2)))))
     [commands] = executed
     assert len(commands) == 2 and result["images_per_second"] == 40.0
 
@@ -112,7 +112,7 @@ def test_tf_cnn_benchmarks_with_horovod_prints_the_total_on_each_rank(executed):
     executed.answer = line.format(0, "11.00") + "noise\n" + line.format(1, "13.00")
     script = Path("/checkout/tf_cnn_benchmarks.py")
     result = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), Series("off")),
-                           setup(tf_cnn_benchmarks=script))
+                             setup(tf_cnn_benchmarks=script))
     assert result["images_per_second"] == 12.0
     [[command]] = executed
     assert str(script) in command and "--model=alexnet" in command
@@ -123,7 +123,7 @@ def test_tf_cnn_benchmarks_alone_prints_each_ranks_own(executed):
     executed.answer = "total images/sec: 11.0\ntotal images/sec: 13.0\n"
     limit = Series(LIMIT, communicates=False)
     result = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), limit),
-                           setup(tf_cnn_benchmarks=Path("x")))
+                             setup(tf_cnn_benchmarks=Path("x")))
     assert result["images_per_second"] == 24.0
     assert len(executed[0]) == 2
 

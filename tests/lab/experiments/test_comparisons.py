@@ -162,7 +162,7 @@ def test_what_the_simulation_was_fitted_to_is_marked():
     rows = [{"figure": figure.text, "simulated": 0.5, "fitted": figure.fitted}
             for figure in FIGURES]
     networks = [{"network": name, "simulated": 0.04, "ranks": 1536, "source": source,
-               "fitted": is_fitted} for name, source, is_fitted in (
+                 "fitted": is_fitted} for name, source, is_fitted in (
         ("VGG16", [0.02, 0.06], False), ("ResNet18", None, False),
         ("ResNet50", [0.21, 0.21], True))]
     besides = summit.compare([{"kind": "simulation", "source": rows, "networks": networks}])

@@ -92,7 +92,7 @@ def test_one_allreduce_of_each_size_is_planned():
     pytest.importorskip("tensorflow")
     result = worker_job.run(
         Series("topo", "topo"), ["allreduces.py", "sizes", "--seconds", "0.2", "--bytes", "1024",
-                                   "400000"], 2, 300.0)
+                                 "400000"], 2, 300.0)
     assert set(result["metrics"]["microseconds"]) == {"1024", "400000"}
     assert min(result["metrics"]["microseconds"].values()) > 0
     for timings in result["per_rank"]["counters"]:
