@@ -63,8 +63,8 @@ def batches(images: np.ndarray, labels: np.ndarray, batch_size: int, epoch: int,
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(images))[rank::ranks]
     for step in range(steps_per_epoch(len(images), batch_size, ranks)):
-        chosen = order[step * batch_size:(step + 1) * batch_size]
-        yield _shifted(images[chosen], random), labels[chosen]
+        indices = order[step * batch_size:(step + 1) * batch_size]
+        yield _shifted(images[indices], random), labels[indices]
 
 
 def _shifted(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -110,10 +110,10 @@ class Progress(AbstractContextManager):
     """Rank 0's progress on stderr: a live bar on a terminal, else one line per epoch."""
 
     def __init__(self, rank: int, epochs: int, steps: int):
-        self._shown, self._epochs, self._steps = rank == 0, epochs, steps
-        self._started = time.perf_counter()
+        self._shows, self._epochs, self._steps = rank == 0, epochs, steps
+        self._start = time.perf_counter()
         self._bar = None
-        if self._shown and sys.stderr.isatty() and importlib.util.find_spec("rich"):
+        if self._shows and sys.stderr.isatty() and importlib.util.find_spec("rich"):
             from rich.console import Console
             from rich.progress import Progress as Bar
             self._bar = Bar(console=Console(stderr=True))
@@ -134,8 +134,8 @@ class Progress(AbstractContextManager):
                 f"test accuracy {accuracy:6.2%}")
         if self._bar:
             self._bar.update(self._task, description=line)
-        elif self._shown:
-            print(f"{line}  {time.perf_counter() - self._started:5.1f} s", file=sys.stderr,
+        elif self._shows:
+            print(f"{line}  {time.perf_counter() - self._start:5.1f} s", file=sys.stderr,
                   flush=True)
 
 

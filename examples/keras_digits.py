@@ -93,12 +93,12 @@ def main() -> None:
         metrics=["accuracy"])
 
     warmup = min(3, arguments.epochs)
-    mine = slice(hvd.rank(), None, hvd.size())
-    started = time.perf_counter()
+    part = slice(hvd.rank(), None, hvd.size())
+    start = time.perf_counter()
     with digits.Progress(hvd.rank(), arguments.epochs, len(shares)) as progress:
         model.fit(
             shares, epochs=arguments.epochs, shuffle=False, verbose=0,
-            validation_data=(data.test_images[mine], data.test_labels[mine]),
+            validation_data=(data.test_images[part], data.test_labels[part]),
             callbacks=[
                 hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0),
                 hvd.callbacks.MetricAverageCallback(),
@@ -108,7 +108,7 @@ def main() -> None:
                     multiplier=lambda epoch: digits.learning_rate(1.0, epoch, arguments.epochs)),
                 ShowProgress(progress),
             ])
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
 
     _, accuracy = model.evaluate(data.test_images, data.test_labels, verbose=0)
     digests = hvd.allgather(digits.digest(model.get_weights())).numpy()

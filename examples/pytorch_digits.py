@@ -57,12 +57,12 @@ def train(arguments: argparse.Namespace) -> None:
 
     @torch.no_grad()
     def test_accuracy() -> float:
-        mine = slice(hvd.rank(), None, hvd.size())
-        images, labels = as_tensors(data.test_images[mine], data.test_labels[mine], device)
+        part = slice(hvd.rank(), None, hvd.size())
+        images, labels = as_tensors(data.test_images[part], data.test_labels[part], device)
         correct = (model(images).argmax(dim=1) == labels).sum()
         return hvd.allreduce(correct, op=hvd.Sum).item() / len(data.test_images)
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     with digits.Progress(hvd.rank(), arguments.epochs, steps) as progress:
         for epoch in range(arguments.epochs):
             losses = []
@@ -76,7 +76,7 @@ def train(arguments: argparse.Namespace) -> None:
             accuracy = test_accuracy()
             loss = hvd.allreduce(torch.tensor(np.mean(losses)), op=hvd.Average).item()
             progress.epoch(epoch, loss, accuracy)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
 
     weights = [tensor.cpu().numpy() for tensor in model.state_dict().values()]
     digests = hvd.allgather(torch.from_numpy(digits.digest(weights))).numpy()

@@ -92,11 +92,11 @@ def main() -> None:
         return hvd.allreduce(value, op=hvd.Average)
 
     def test_accuracy() -> float:
-        mine = slice(hvd.rank(), None, hvd.size())
-        correct = correct_predictions(data.test_images[mine], data.test_labels[mine])
+        part = slice(hvd.rank(), None, hvd.size())
+        correct = correct_predictions(data.test_images[part], data.test_labels[part])
         return float(correct) / len(data.test_images)
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     with digits.Progress(hvd.rank(), arguments.epochs, steps) as progress:
         for epoch in range(arguments.epochs):
             losses = []
@@ -113,7 +113,7 @@ def main() -> None:
             accuracy = test_accuracy()
             loss = float(mean_over_ranks(tf.constant(np.mean(losses))))
             progress.epoch(epoch, loss, accuracy)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
 
     weights = [variable.numpy() for variable in network.variables]
     digests = hvd.allgather(tf.constant(digits.digest(weights))).numpy()

@@ -16,19 +16,19 @@ from tools import Tool
 
 from horovod_lab.bench.nodes.results import cells
 from horovod_lab.bench.nodes.rows import OTHERS, TOPO
-from horovod_lab.measuring.dissertation import GAIN
+from horovod_lab.measuring.literature import GAIN
 from horovod_lab.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """One for each layout in which nothing limits the network."""
-    compared = []
-    for cell in (cell for one in documents for cell in cells(one["measurements"])):
+    besides = []
+    for cell in (cell for document in documents for cell in cells(document["measurements"])):
         best = cell.best(OTHERS)
         speed = best and cell.speed(TOPO, best)
         if cell.workload.name == "resnet50" and cell.layout.megabits is None and speed:
-            compared.append(Beside(GAIN[TOPO], speed.median - 1, f"{cell.layout}, over {best}"))
-    return compared
+            besides.append(Beside(GAIN[TOPO], speed.median - 1, f"{cell.layout}, over {best}"))
+    return besides
 
 
 STUDY = Study(

@@ -28,14 +28,14 @@ from horovod_lab.bench.training.jobs import SMALLEST
 from horovod_lab.bench.training.run_job import make_images
 from horovod_lab.bench.worker_job import Series, run
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.dissertation import (
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
+from horovod_lab.measuring.literature import (
     CIS_WINDOW,
+    CIS_WINDOW_SHARE,
     IMAGENET_IMAGES,
     TABLE_6_1,
     TRAVERSAL_PERCENT,
-    WINDOW,
 )
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
 from horovod_lab.measuring.present import Grid, Picture, Section, number, show
 from horovod_lab.report.source import Beside
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
@@ -70,9 +70,9 @@ class RealRuns:
         document = documents.new("cis-window", ["python", "experiments/cis_window.py"])
         document |= {"ranks": options.ranks, "pixels": options.pixels, "batch": options.batch,
                      "networks": []}
-        started = time.monotonic()
+        start = time.monotonic()
         try:
-            with ended_as_by_ctrl_c():
+            with end_as_by_ctrl_c():
                 make_images(IMAGES)
                 for name in options.only:
                     row = measure(name, options)
@@ -85,7 +85,7 @@ class RealRuns:
         except KeyboardInterrupt:
             console.print("Interrupted: nothing is kept.")
             return INTERRUPTED
-        document["seconds"] = round(time.monotonic() - started, 1)
+        document["seconds"] = round(time.monotonic() - start, 1)
         documents.save(folder / f"{FILE}.json", document)
         show(section(document), folder)
         return 0
@@ -94,13 +94,13 @@ class RealRuns:
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """On real input. Times are means over the ranks."""
     result = run(Series("topo", "topo"), [
-        "train_window.py", "--model", name, "--pixels", str(options.pixels), "--threads", "1",
+        "train_cis_window.py", "--model", name, "--pixels", str(options.pixels), "--threads", "1",
         "--batch", str(options.batch), "--seconds", str(options.seconds),
         "--images", str(IMAGES)], options.ranks, options.timeout)
     metrics, per_rank = result["metrics"], result["per_rank"]
 
-    def mean(what: str) -> float:
-        return statistics.fmean(per_rank[what])
+    def mean(name: str) -> float:
+        return statistics.fmean(per_rank[name])
 
     buckets, = {tuple(of_rank) for of_rank in per_rank["buckets"]}
     return {"network": name, "nodes": per_rank["nodes"][0], "edges": per_rank["edges"][0],
@@ -152,11 +152,12 @@ def picture(document: dict[str, Any]) -> Picture:
     return Picture(FILE, STUDY.title, "Chapter 6.4.2 of the source.", figure)
 
 
-def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
-    rows = [(document, row) for document in found for row in document["networks"]]
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
+    rows = [(document, row) for document in documents for row in document["networks"]]
     return [
-        *(Beside(WINDOW[row["network"]], row["window"], f"{document['ranks']} ranks, real input")
-          for document, row in rows if row["network"] in WINDOW),
+        *(Beside(CIS_WINDOW_SHARE[row["network"]], row["window"],
+                 f"{document['ranks']} ranks, real input")
+          for document, row in rows if row["network"] in CIS_WINDOW_SHARE),
         *(Beside(TRAVERSAL_PERCENT[row["network"]], of_an_epoch(row),
                  f"{row['nodes']:,} nodes, {1e3 * row['plan_seconds']:.0f} ms, "
                  f"{sum(row['buckets'])} buckets") for _, row in rows)]

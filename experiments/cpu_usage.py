@@ -18,7 +18,7 @@ from study import Study
 from tools import horovod_opt
 
 from horovod_lab.bench.worker_job import BASE, WORKERS, Series, of_modes
-from horovod_lab.measuring.dissertation import BACKGROUND_CPU
+from horovod_lab.measuring.literature import BACKGROUND_CPU
 from horovod_lab.profile.classes import BACKGROUND
 from horovod_lab.profile.profile_pictures import cpu
 from horovod_lab.report.source import Beside
@@ -52,10 +52,10 @@ class Profiles:
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """Means over ranks."""
-    return [Beside(BACKGROUND_CPU[one["label"]],
-                   statistics.fmean(cpu(rank, BACKGROUND) for rank in one["ranks"]) / 100,
-                   f"ResNet50, {one['job']['ranks']} ranks")
-            for one in documents if one["label"] in BACKGROUND_CPU]
+    return [Beside(BACKGROUND_CPU[document["label"]],
+                   statistics.fmean(cpu(rank, BACKGROUND) for rank in document["ranks"]) / 100,
+                   f"ResNet50, {document['job']['ranks']} ranks")
+            for document in documents if document["label"] in BACKGROUND_CPU]
 
 
 STUDY = Study(

@@ -15,9 +15,9 @@ from tools import training
 
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.training.results import Row
-from horovod_lab.bench.worker_job import interval
-from horovod_lab.measuring.comparison import Interval
-from horovod_lab.measuring.dissertation import GS_INTERVAL
+from horovod_lab.bench.worker_job import gs_interval
+from horovod_lab.measuring.comparison import ConfidenceInterval
+from horovod_lab.measuring.literature import GS_INTERVAL
 from horovod_lab.report.source import Beside
 
 
@@ -25,19 +25,19 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     """The fastest of each number of ranks, and which the noise does not tell from it."""
     by_cell: dict[Cell, list[Row]] = {}
     for row in whole_steps(documents):
-        if interval(row.series) and row.gain:
+        if gs_interval(row.series) and row.gain:
             by_cell.setdefault(row.cell, []).append(row)
-    compared = []
-    for cell, found in by_cell.items():
-        fastest = max(found, key=lambda row: row.gain.mean)
-        alike = [str(interval(row.series)) for row in found
+    besides = []
+    for cell, rows in by_cell.items():
+        fastest = max(rows, key=lambda row: row.gain.mean)
+        alike = [str(gs_interval(row.series)) for row in rows
                  if row is not fastest and _overlap(row.gain, fastest.gain)]
         also = f"; no slower within the intervals: {', '.join(alike)}" if alike else ""
-        compared.append(Beside(GS_INTERVAL, interval(fastest.series), f"{cell}{also}"))
-    return compared
+        besides.append(Beside(GS_INTERVAL, gs_interval(fastest.series), f"{cell}{also}"))
+    return besides
 
 
-def _overlap(slower: Interval, faster: Interval) -> bool:
+def _overlap(slower: ConfidenceInterval, faster: ConfidenceInterval) -> bool:
     return slower.high is not None and slower.high >= faster.low
 
 

@@ -17,27 +17,27 @@ from tools import ROOT, Tool
 from horovod_lab.io.suites.lmdb.results import SPEED, LadderCell
 from horovod_lab.measuring.comparison import Spread, by_round, ratio
 from horovod_lab.measuring.comparison import compare as in_pairs
-from horovod_lab.measuring.dissertation import LADDER, LADDER_SWITCHES
+from horovod_lab.measuring.literature import LADDER, LADDER_SWITCHES
 from horovod_lab.report.source import Beside
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    compared = []
+    besides = []
     for document in documents:
         nodes, batch = (document["settings"][name] for name in ("nodes", "batch"))
         for cell in LadderCell.by_ranks(document):
-            found = [(reported, cell.compare(name, "lmdb", SPEED, ratio))
-                     for name, reported in LADDER.items()]
+            spreads = [(reported, cell.compare(name, "lmdb", SPEED, ratio))
+                       for name, reported in LADDER.items()]
             at = f"{cell.ranks} ranks, {nodes} nodes, batch {batch}"
-            compared += [Beside(reported, spread.median, at) for reported, spread
-                         in (*found, (LADDER_SWITCHES, switches(cell))) if spread is not None]
-    return compared
+            besides += [Beside(reported, spread.median, at) for reported, spread
+                        in (*spreads, (LADDER_SWITCHES, switches(cell))) if spread is not None]
+    return besides
 
 
 def switches(cell: LadderCell) -> Optional[Spread]:
     """Those of LMDB as a multiple of those of LMM, voluntary and involuntary."""
-    lmdb, lmm = (by_round(cell.measurements, name, lambda one: (
-        one["voluntary_switches"] + one["involuntary_switches"])) for name in ("lmdb", "lmm"))
+    lmdb, lmm = (by_round(cell.measurements, name, lambda job: (
+        job["voluntary_switches"] + job["involuntary_switches"])) for name in ("lmdb", "lmm"))
     return in_pairs(lmdb, lmm, ratio)
 
 

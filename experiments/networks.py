@@ -17,14 +17,14 @@ from study import Study, whole_steps
 from tools import training
 
 from horovod_lab.bench.training.results import Row
-from horovod_lab.measuring.dissertation import NETWORK_GAIN, RESNETS_GAIN
+from horovod_lab.measuring.literature import NETWORK_GAIN, RESNETS_GAIN
 from horovod_lab.report.source import Beside, largest, of_series
 
 
-def gain_of_topo(found: Sequence[Row]) -> list[Beside]:
+def gain_of_topo(rows: Sequence[Row]) -> list[Beside]:
     """The largest of each network."""
     return [beside for name, reported in {**NETWORK_GAIN, **RESNETS_GAIN}.items()
-            for beside in largest([row for row in of_series(found, "topo")
+            for beside in largest([row for row in of_series(rows, "topo")
                                    if row.cell.model == name], "gain", reported)]
 
 

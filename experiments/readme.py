@@ -61,11 +61,11 @@ and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/imag
 
 What the source did not measure is elsewhere:
 
-- one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/bench-sizes.md)
-- steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/bench-steps.md)
-- several nodes, and a slow network: [bench-nodes.md](../docs/bench-nodes.md)
+- one allreduce by its size, also over Intel's oneCCL: [bench-sizes.md](../docs/lab/bench-sizes.md)
+- steps with sparse, bfloat16 and grouped tensors: [bench-steps.md](../docs/lab/bench-steps.md)
+- several nodes, and a slow network: [bench-nodes.md](../docs/lab/bench-nodes.md)
 - what the background thread costs where nothing is trained: [README](../README.md#measured)
-- the input side beside others: [io-bench.md](../docs/io-bench.md)
+- the input side beside others: [io-bench.md](../docs/lab/io-bench.md)
 """
 
 
@@ -73,7 +73,7 @@ def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
         **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream"), lambda: sum(
-            one["job_seconds"] for one in document["measurements"])),
+            job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
         **dict.fromkeys(("traversal", "cis-window"), lambda: document["seconds"]),
@@ -85,9 +85,9 @@ def duration(total: float) -> str:
 
 
 def page(results: Path = RESULTS) -> str:
-    found = {study.name: recorded(study, results) for study in STUDIES}
-    return "\n".join([HEAD, *index(found), "", *(line for study in STUDIES for line in section(
-        study, found[study.name], results / study.name))])
+    recordings = {study.name: recorded(study, results) for study in STUDIES}
+    return "\n".join([HEAD, *index(recordings), "", *(line for study in STUDIES for line in section(
+        study, recordings[study.name], results / study.name))])
 
 
 def recorded(study: Study, results: Path) -> list[dict[str, Any]]:
@@ -96,37 +96,40 @@ def recorded(study: Study, results: Path) -> list[dict[str, Any]]:
     return read(folder) if (folder / f"{PICTURE}.png").exists() else []
 
 
-def index(found: dict[str, list[dict[str, Any]]]) -> list[str]:
+def index(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
     rows = [(f"[{study.name}.py](#{study.name})", "; ".join(study.repeats),
              "yes" if study.short else "",
-             duration(sum(map(seconds, found[study.name]))) if found[study.name]
+             duration(sum(map(seconds, recordings[study.name]))) if recordings[study.name]
              else "not recorded") for study in STUDIES]
     return markdown.table(("experiment", "repeats", "in `make experiments`", "took"), rows)
 
 
-def section(study: Study, found: Sequence[dict[str, Any]], folder: Path) -> list[str]:
+def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> list[str]:
     command = " ".join((".venv/bin/python", f"experiments/{study.name}.py", *study.needs))
     lines = [f"## {study.name}", "", f"{study.title} Repeats {'; '.join(study.repeats)}.", "",
              study.description, "", f"    {command}", ""]
-    if not found:
+    if not documents:
         return [*lines, "Not recorded yet.", ""]
-    about = found[0]["machine"]
-    days = dict.fromkeys(datetime.fromisoformat(one["started"]).date().isoformat() for one in found)
+    about = documents[0]["machine"]
+    days = dict.fromkeys(datetime.fromisoformat(document["started"]).date().isoformat()
+                         for document in documents)
     lines += [f"Recorded on {', '.join(days)} on {about['cpu']}, {about['cores']} cores, Linux "
-              f"{about['kernel']}, in {duration(sum(map(seconds, found)))}:", "",
-              *(f"    {one['command']}" for one in found), "",
+              f"{about['kernel']}, in {duration(sum(map(seconds, documents)))}:", "",
+              *(f"    {document['command']}" for document in documents), "",
               *markdown.table(("", "source", "where", "here", "at"), [
-                  (one.reported.what, one.reported.text(), one.reported.where, here(one), one.at)
-                  for one in study.compare(found)]), "", *measured(found)]
+                  (beside.reported.label, beside.reported.text(), beside.reported.where,
+                   here(beside), beside.at)
+                  for beside in study.compare(documents)]), "", *tables_of_training(documents)]
     pictures = sorted(folder.glob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))
     return [*lines, *(line for path in pictures for line in (
         f"![{study.title} {path.stem.replace('-', ' ')}]"
         f"({Path(os.path.relpath(path, README.parent)).as_posix()})", ""))]
 
 
-def measured(found: Sequence[dict[str, Any]]) -> list[str]:
+def tables_of_training(documents: Sequence[dict[str, Any]]) -> list[str]:
     """What benchmarks of training measured, whole; their notes once, behind the tables."""
-    grids = [grid for one in found if one["kind"] == "bench" for grid in tables(one)]
+    grids = [grid for document in documents if document["kind"] == "bench"
+             for grid in tables(document)]
     notes = dict.fromkeys(grid.note for grid in grids)
     return [*(line for grid in grids
               for line in (grid.title, "", *markdown.table(grid.columns, grid.rows), "")),

@@ -20,7 +20,7 @@ from study import Study, benchmark_rows
 from tools import training
 
 from horovod_lab.bench.training.results import Row
-from horovod_lab.measuring.dissertation import ALLREDUCE, IDLE, OVERHEAD
+from horovod_lab.measuring.literature import ALLREDUCE, IDLE, OVERHEAD
 from horovod_lab.report.source import Beside
 
 
@@ -31,17 +31,17 @@ def overhead(row: Row) -> float:
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    compared = []
+    besides = []
     for row in benchmark_rows(documents):
         if not row.breakdown or row.series not in OVERHEAD:
             continue
         step = sum(row.breakdown.values())
         allreduce = step - row.breakdown["computation"]
         if row.series == "off":
-            compared += [Beside(ALLREDUCE, allreduce / step, str(row.cell)),
-                         Beside(IDLE, overhead(row) / allreduce, str(row.cell))]
-        compared.append(Beside(OVERHEAD[row.series], overhead(row) / step, str(row.cell)))
-    return compared
+            besides += [Beside(ALLREDUCE, allreduce / step, str(row.cell)),
+                        Beside(IDLE, overhead(row) / allreduce, str(row.cell))]
+        besides.append(Beside(OVERHEAD[row.series], overhead(row) / step, str(row.cell)))
+    return besides
 
 
 STUDY = Study(

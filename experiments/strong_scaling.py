@@ -13,7 +13,7 @@ from typing import Any
 from study import Study, whole_steps
 from tools import Tool
 
-from horovod_lab.measuring.dissertation import GAIN, STRONG_GAIN
+from horovod_lab.measuring.literature import GAIN, STRONG_GAIN
 from horovod_lab.report.source import Beside, largest
 
 

@@ -69,15 +69,15 @@ class Study:
             print(f"{self.name}: not complete, exit status {status}", file=sys.stderr)
             return status
         try:
-            compared = self.compare(read(folder))
+            besides = self.compare(read(folder))
         except documents.DocumentError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return 2
-        if not compared:
+        if not besides:
             print(f"{self.name}: nothing was measured that the source has a number of",
                   file=sys.stderr)
             return 2
-        show(Section(self.title, "", [table(self, compared)], [picture(self, compared)]), folder)
+        show(Section(self.title, "", [table(self, besides)], [picture(self, besides)]), folder)
         return 0
 
     def _parse(self, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -103,46 +103,48 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return [documents.load(path, *KINDS) for path in sorted(folder.rglob("*.json"))]
 
 
-def whole_steps(found: Sequence[dict[str, Any]]) -> list[Row]:
+def whole_steps(documents: Sequence[dict[str, Any]]) -> list[Row]:
     """Of benchmarks, what was measured with gradients reduced while others are computed."""
-    return [row for row in benchmark_rows(found) if not row.cell.separate]
+    return [row for row in benchmark_rows(documents) if not row.cell.separate]
 
 
-def benchmark_rows(found: Sequence[dict[str, Any]]) -> list[Row]:
-    return [row for one in found for row in rows(one["measurements"])]
+def benchmark_rows(documents: Sequence[dict[str, Any]]) -> list[Row]:
+    return [row for document in documents for row in rows(document["measurements"])]
 
 
-def table(study: Study, compared: Sequence[Beside]) -> Grid:
+def table(study: Study, besides: Sequence[Beside]) -> Grid:
     return Grid(
         f"{study.title} Beside the source", ("", "source", "where in the source", "here", "at"),
-        [(one.reported.what, one.reported.text(), one.reported.where, here(one), one.at)
-         for one in compared])
+        [(beside.reported.label, beside.reported.text(), beside.reported.where, here(beside),
+          beside.at)
+         for beside in besides])
 
 
-def here(one: Beside) -> str:
-    return one.reported.show(one.here) + (" (fitted)" if one.fitted else "")
+def here(beside: Beside) -> str:
+    return beside.reported.show(beside.here) + (" (fitted)" if beside.fitted else "")
 
 
-def picture(study: Study, compared: Sequence[Beside]) -> Picture:
+def picture(study: Study, besides: Sequence[Beside]) -> Picture:
     """A line for each number: the source's as a square, or a bar for a range, and ours as a dot."""
-    figure = Figure(figsize=(8.0, 1.4 + 0.36 * len(compared)), layout="constrained")
+    figure = Figure(figsize=(8.0, 1.4 + 0.36 * len(besides)), layout="constrained")
     axis = figure.subplots()
-    shown = []
-    for place, one in enumerate(compared):
-        low, high, mine = (one.reported.scale * value for value in (*one.reported.bounds, one.here))
+    values = []
+    for place, beside in enumerate(besides):
+        low, high, here_value = (beside.reported.scale * value
+                                 for value in (*beside.reported.bounds, beside.here))
         axis.plot([low, high], [place, place], "s-", color=GREY, markersize=7, linewidth=5,
                   label="source" if not place else None)
-        axis.plot([mine], [place], "o", color=BLUE, markersize=8,
-                  markerfacecolor="white" if one.fitted else BLUE)
-        shown += [low, high, mine]
-    for fitted in sorted({one.fitted for one in compared}):
-        axis.plot([], [], "o", color=BLUE, markerfacecolor="white" if fitted else BLUE,
-                  label="here, fitted to the source" if fitted else "here")
-    if min(shown) > 0 and max(shown) > 50 * min(shown):
+        axis.plot([here_value], [place], "o", color=BLUE, markersize=8,
+                  markerfacecolor="white" if beside.fitted else BLUE)
+        values += [low, high, here_value]
+    for is_fitted in sorted({beside.fitted for beside in besides}):
+        axis.plot([], [], "o", color=BLUE, markerfacecolor="white" if is_fitted else BLUE,
+                  label="here, fitted to the source" if is_fitted else "here")
+    if min(values) > 0 and max(values) > 50 * min(values):
         axis.set_xscale("log")
-    elif min(shown) >= 0:
+    elif min(values) >= 0:
         axis.set_xlim(left=0)
-    axis.set_yticks(range(len(compared)), [one.reported.what for one in compared], fontsize=9)
+    axis.set_yticks(range(len(besides)), [beside.reported.label for beside in besides], fontsize=9)
     axis.invert_yaxis()
     axis.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)

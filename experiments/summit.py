@@ -13,7 +13,7 @@ from typing import Any
 from study import Study
 from tools import Tool
 
-from horovod_lab.measuring.dissertation import NETWORK_GAIN
+from horovod_lab.measuring.literature import NETWORK_GAIN
 from horovod_lab.report.source import Beside
 from horovod_lab.simulate.summit import FIGURES, LARGEST, complete
 

@@ -19,7 +19,7 @@ from study import Study
 from tools import ROOT, horovod_opt
 
 from horovod_lab.io.suites.stream.results import LABELS, STEP_SECONDS, Kind, StreamCell, cells
-from horovod_lab.measuring.tensorflow_io import HDD, LUSTRE, SPEEDUP, WAITING
+from horovod_lab.measuring.literature import HDD, LUSTRE, SPEEDUP, WAITING
 from horovod_lab.report.source import Beside
 
 SUITE = ("io", "bench", "--suite", "stream")
@@ -47,8 +47,8 @@ class Stands:
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    return [beside for one in documents for beside in (
-        waiting(one) if one["settings"][STEP_SECONDS] else threads(one))]
+    return [beside for document in documents for beside in (
+        waiting(document) if document["settings"][STEP_SECONDS] else threads(document))]
 
 
 def threads(document: dict[str, Any]) -> Iterator[Beside]:
@@ -58,10 +58,10 @@ def threads(document: dict[str, Any]) -> Iterator[Beside]:
         for number, reported in SPEEDUP.get(DEVICES.get(stand), {}).items():
             for name in LABELS:
                 if number in by_threads and 1 in by_threads:
-                    found = by_threads[number].over(name, by_threads[1])
-                    if found is not None:
-                        said = f"{reported.what}: {LABELS[name]}, {kind.preprocessing} decoding"
-                        yield Beside(replace(reported, what=said), found.median,
+                    speedup = by_threads[number].over(name, by_threads[1])
+                    if speedup is not None:
+                        label = f"{reported.label}: {LABELS[name]}, {kind.preprocessing} decoding"
+                        yield Beside(replace(reported, label=label), speedup.median,
                                      at(stand, by_threads[number], kind))
 
 
@@ -71,10 +71,10 @@ def waiting(document: dict[str, Any]) -> Iterator[Beside]:
     for kind, by_threads in cells(document).items():
         for cell in by_threads.values() if kind.prefetch == 1 else ():
             for name in cell.series:
-                found = cell.spread(name, "waiting")
-                if found is not None:
-                    yield Beside(replace(WAITING, what=f"{WAITING.what}: {LABELS[name]}"),
-                                 found.median, at(stand, cell, kind))
+                spread = cell.spread(name, "waiting")
+                if spread is not None:
+                    yield Beside(replace(WAITING, label=f"{WAITING.label}: {LABELS[name]}"),
+                                 spread.median, at(stand, cell, kind))
 
 
 def at(stand: str, cell: StreamCell, kind: Kind) -> str:

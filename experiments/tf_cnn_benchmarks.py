@@ -37,8 +37,8 @@ class Checkout(Tool):
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    found = whole_steps(documents)
-    resnet50, alexnet = ([row for row in found if row.cell.model == name]
+    rows = whole_steps(documents)
+    resnet50, alexnet = ([row for row in rows if row.cell.model == name]
                          for name in ("ResNet50", "AlexNet"))
     return [*gains(resnet50), *gain_of_topo(alexnet)]
 

@@ -25,18 +25,18 @@ def horovod_opt(*arguments: object, environ: Mapping[str, str] = os.environ) -> 
         print(f"There is no horovod-opt beside {sys.executable}; remedy: make build, then "
               ".venv/bin/python experiments/...", file=sys.stderr)
         return 2
-    process, ended = None, False
+    process, is_ended = None, False
 
     def end(number: int, frame: object) -> None:
-        nonlocal ended
-        ended = True
+        nonlocal is_ended
+        is_ended = True
         if process:
             process.terminate()
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         process = subprocess.Popen([program, *map(relative, arguments)], cwd=ROOT, env=environ)
-        if ended:  # before there was a process
+        if is_ended:  # before there was a process
             process.terminate()
         while True:
             try:

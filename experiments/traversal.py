@@ -21,12 +21,14 @@ from study import Study
 
 from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.dissertation import TABLE_6_1, TRAVERSAL_MS
+from horovod_lab.measuring.literature import TABLE_6_1, TRAVERSAL_MS
 from horovod_lab.measuring.present import show
 from horovod_lab.report.source import Beside
 from horovod_lab.report.traversal_section import section
 from horovod_opt.arguments import positive, some_of
+from horovod_opt.tracing import two_ranks
 
+BATCH = 32
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -63,16 +65,38 @@ def synthetic(nodes: int) -> Graph:
 
 def seconds(function: Callable[[], object]) -> tuple[float, object]:
     """CPU time: on a busy machine the time until the result is there says little."""
-    started = time.thread_time()
+    start = time.thread_time()
     result = function()
-    return time.thread_time() - started, result
+    return time.thread_time() - start, result
+
+
+def training_function(model):
+    """The FuncGraph of a training step with a distributed gradient and plain SGD, as it is on one
+    of two ranks."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    variables = [variable.value for variable in model.trainable_variables]
+
+    @tf.function(autograph=False)
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(
+                labels, model(images, training=True)))
+        gradients = hvd.DistributedGradientTape(tape).gradient(loss, variables)
+        for variable, gradient in zip(variables, gradients):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    with two_ranks():
+        return step.get_concrete_function(
+            tf.TensorSpec((BATCH, *model.input_shape[1:])), tf.TensorSpec((BATCH,), tf.int64))
 
 
 def measure_network(name: str, repeats: int) -> dict:
     """The shortest of `repeats`, as other processes can only add to it; each with a graph that was
     read anew, for the bodies of branches are read during the analysis and count as such."""
     import keras
-    from training_graph import training_function
 
     from horovod_lab.bench.workers.models import NETWORKS
 
@@ -123,7 +147,7 @@ class Traversals:
         console = Console(stderr=True)
         document = documents.new("traversal", ["python", "experiments/traversal.py"])
         document |= {"repeats": options.repeats, "networks": [], "synthetic": []}
-        started = time.monotonic()
+        start = time.monotonic()
         with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                       TimeElapsedColumn(), console=console,
                       disable=not console.is_terminal) as progress:
@@ -136,16 +160,16 @@ class Traversals:
                 progress.update(task, description=f"tracing {name}")
                 document["networks"].append(measure_network(name, options.repeats))
                 progress.advance(task)
-        document["seconds"] = round(time.monotonic() - started, 1)
+        document["seconds"] = round(time.monotonic() - start, 1)
         documents.save(folder / "traversal.json", document)
         console.print(f"Written: {folder / 'traversal.json'}")
         show(section(document), folder)
         return 0
 
 
-def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
+def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
     return [Beside(TRAVERSAL_MS[row["network"]], row["analyse_ms"], f"{row['nodes']:,} nodes")
-            for document in found for row in document["networks"]]
+            for document in documents for row in document["networks"]]
 
 
 STUDY = Study(

@@ -18,8 +18,8 @@ from horovod_lab.report.source import Beside, efficiency, gains
 
 
 def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
-    found = whole_steps(documents)
-    return [*gains(found), *efficiency(found)]
+    rows = whole_steps(documents)
+    return [*gains(rows), *efficiency(rows)]
 
 
 STUDY = Study(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from horovod_lab.measuring.colours import TIMELINE
+from horovod_lab.style import TIMELINE
 
 IMAGES = Path(__file__).parent
 

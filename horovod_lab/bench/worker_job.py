@@ -76,8 +76,8 @@ def of_modes(names: str) -> list[Series]:
     """A series for each mode of a list as in "off+yield,gs-yield,gs/10", other than off itself.
 
     Raises SettingsError."""
-    series = {one.name: one for one in map(_of_mode, names.split(","))}
-    return [one for name, one in series.items() if name != BASE]
+    series = {way.name: way for way in map(_of_mode, names.split(","))}
+    return [way for name, way in series.items() if name != BASE]
 
 
 def _of_mode(text: str) -> Series:
@@ -87,14 +87,14 @@ def _of_mode(text: str) -> Series:
     settings = load({"HOROVOD_OPT_MODE": name, **environment})
     if slash and ("gs" not in settings.mode.split("+") or not cycles.strip()):
         raise SettingsError(f"{text}: a slash and a number of cycles follow gs only")
-    shown = f"{settings.mode}{EVERY}{settings.gs_interval}" if slash else settings.mode
+    label = f"{settings.mode}{EVERY}{settings.gs_interval}" if slash else settings.mode
     if not suffix:
-        return Series(shown, settings.mode, environment=environment)
+        return Series(label, settings.mode, environment=environment)
     how, value = SUFFIXES[suffix]
-    return Series(f"{shown}, {how}", settings.mode, environment={**environment, MPI_YIELD: value})
+    return Series(f"{label}, {how}", settings.mode, environment={**environment, MPI_YIELD: value})
 
 
-def interval(series: str) -> int | None:
+def gs_interval(series: str) -> int | None:
     """Of a series of gs alone: the cycles between two agreements."""
     if series == "gs":
         return 1

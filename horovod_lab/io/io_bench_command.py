@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from horovod_lab.bench.suite_options import add_length, add_output
 from horovod_lab.io.data.jpegs import BYTES
 from horovod_lab.io.ladder.place import MEMORY, SHARED_BUFFERS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.stream.results import LABELS, PREPROCESSING
 from horovod_lab.io.suites.training.jobs import SOURCES
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
-from horovod_lab.measuring.suite_options import add_length, add_output
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import above_zero, not_negative, positive, some_of
 
 RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
@@ -130,7 +130,7 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_until_ended(options: argparse.Namespace) -> int:
-    with ended_as_by_ctrl_c():
+    with end_as_by_ctrl_c():
         return _run(options)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.present import Section, show
 from horovod_opt.arguments import INTERRUPTED, Refusal
 
@@ -26,7 +26,7 @@ class Job(Protocol):
         """What tells it from the other jobs, as in the JSON file."""
 
 
-def made(job: Job, measurement: dict[str, Any]) -> bool:
+def is_of(job: Job, measurement: dict[str, Any]) -> bool:
     """Whether the measurement is this job's."""
     key = job.key()
     return {name: measurement.get(name) for name in key} == key
@@ -65,15 +65,16 @@ class Benchmark:
 
     name = NAME
 
-    def __init__(self, planned: Sequence[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: Sequence[Job], document: dict[str, Any], path: Path,
                  section: Callable[[dict[str, Any]], Section]):
         self.path = path
         self.document = document
         self.section = section
         self.console = Console(stderr=True)
-        done = [one for one in document["measurements"] if "failed" not in one]
-        self.jobs = [job for job in planned if not any(made(job, one) for one in done)]
-        self.kept = len(planned) - len(self.jobs)
+        results = [measurement for measurement in document["measurements"]
+                   if "failed" not in measurement]
+        self.jobs = [job for job in jobs if not any(is_of(job, result) for result in results)]
+        self.jobs_before = len(jobs) - len(self.jobs)
 
     def measure(self, job: Any) -> dict[str, Any]:
         """What the JSON holds of the job beside its key. Raises launch.JobFailed."""
@@ -93,7 +94,7 @@ class Benchmark:
     def run(self) -> int:
         """The exit status."""
         try:
-            with ended_as_by_ctrl_c():
+            with end_as_by_ctrl_c():
                 status = self._measure_all()
         except KeyboardInterrupt:
             self.console.print("Interrupted. The same command goes on from here.")
@@ -104,9 +105,9 @@ class Benchmark:
         return status
 
     def _measure_all(self) -> int:
-        if self.kept:
-            self._say(f"Measured before, and kept: {self.kept} of "
-                      f"{self.kept + len(self.jobs)} jobs.")
+        if self.jobs_before:
+            self._say(f"Measured before, and kept: {self.jobs_before} of "
+                      f"{self.jobs_before + len(self.jobs)} jobs.")
         try:
             self.prepare()
         except launch.JobFailed as failure:
@@ -119,7 +120,7 @@ class Benchmark:
             task = progress.add_task("", total=len(self.jobs))
             for job in self.jobs:
                 progress.update(task, description=str(job))
-                measurement = self._one(job)
+                measurement = self._measure_job(job)
                 failed += "failed" in measurement
                 self._say(f"{job}: " + (
                     f"failed: {measurement['failed']}" if "failed" in measurement
@@ -130,15 +131,15 @@ class Benchmark:
                       "kept, and the same command tries them again")
         return 2 if failed else 0
 
-    def _one(self, job: Job) -> dict[str, Any]:
-        started = time.monotonic()
+    def _measure_job(self, job: Job) -> dict[str, Any]:
+        start = time.monotonic()
         try:
             result = self.measure(job)
         except launch.JobFailed as failure:
             result = {"failed": str(failure)}
-        measurement = {**job.key(), **result, "job_seconds": round(time.monotonic() - started, 1)}
-        earlier = [one for one in self.document["measurements"] if not made(job, one)]
-        self.document["measurements"] = [*earlier, measurement]
+        measurement = {**job.key(), **result, "job_seconds": round(time.monotonic() - start, 1)}
+        others = [earlier for earlier in self.document["measurements"] if not is_of(job, earlier)]
+        self.document["measurements"] = [*others, measurement]
         self.document |= self.summary()
         documents.save(self.path, self.document)
         return measurement

@@ -29,16 +29,16 @@ def in_rounds(cells: Sequence[C], series: Callable[[C], Sequence[T]], rounds: in
 
     By round first: an interrupted benchmark has then measured everything equally often.
     """
-    jobs = [(number, cell, one) for cell in cells
-            for number, one in interleave(series(cell), rounds)]
+    jobs = [(number, cell, item) for cell in cells
+            for number, item in interleave(series(cell), rounds)]
     return sorted(jobs, key=lambda job: job[0])
 
 
 def by_round(measurements: Sequence[dict[str, Any]], series: str,
              value: Callable[[dict[str, Any]], float]) -> dict[int, float]:
     """The values of the jobs of a series that did not fail."""
-    return {one["round"]: value(one) for one in measurements
-            if one["series"] == series and "failed" not in one}
+    return {measurement["round"]: value(measurement) for measurement in measurements
+            if measurement["series"] == series and "failed" not in measurement}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """Mean of `n` values and its 95 % confidence interval by Student's t, as if they were normally
     distributed; `low` and `high` are None if nothing is known of the noise."""
 
@@ -86,7 +86,7 @@ class Interval:
     n: int
 
     @classmethod
-    def of(cls, values: Sequence[float], noise: Noise | None) -> Interval:
+    def of(cls, values: Sequence[float], noise: Noise | None) -> ConfidenceInterval:
         mean, n = statistics.fmean(values), len(values)
         if noise is None:
             return cls(mean, None, None, n)
@@ -95,9 +95,9 @@ class Interval:
         half = float(t.ppf(0.975, noise.freedom)) * noise.relative * abs(mean) / n**0.5
         return cls(mean, mean - half, mean + half, n)
 
-    def minus(self, amount: float) -> Interval:
+    def minus(self, amount: float) -> ConfidenceInterval:
         ends = (end if end is None else end - amount for end in (self.low, self.high))
-        return Interval(self.mean - amount, *ends, self.n)
+        return ConfidenceInterval(self.mean - amount, *ends, self.n)
 
 
 def ratio(value: float, base: float) -> float | None:
@@ -112,12 +112,13 @@ def difference(value: float, base: float) -> float:
 def pairs(values: Mapping[int, float], base: Mapping[int, float],
           how: Callable[[float, float], float | None]) -> list[float]:
     """`how` of each round's pair of values, where a round has both and it is a number."""
-    both = (how(values[number], base[number]) for number in sorted(values.keys() & base.keys()))
-    return [pair for pair in both if pair is not None]
+    answers = (how(values[number], base[number])
+               for number in sorted(values.keys() & base.keys()))
+    return [pair for pair in answers if pair is not None]
 
 
 def compare(values: Mapping[int, float], base: Mapping[int, float],
             how: Callable[[float, float], float | None]) -> Spread | None:
     """Of `pairs`; None where there is none."""
-    compared = pairs(values, base, how)
-    return Spread.of(compared) if compared else None
+    quotients = pairs(values, base, how)
+    return Spread.of(quotients) if quotients else None

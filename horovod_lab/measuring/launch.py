@@ -1,11 +1,13 @@
-"""Runs processes beside each other and ends them when they take too long."""
+"""Runs processes beside each other; they end when they take too long, or by a signal."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -29,7 +31,7 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         processes: list[subprocess.Popen] = []
         try:
             for command in commands:
-                processes.append(_started(
+                processes.append(_start(
                     command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=errors, start_new_session=True))
             _wait(processes, timeout, meanwhile)
@@ -42,7 +44,7 @@ def execute(commands: Sequence[Sequence[str]], environ: Mapping[str, str], timeo
         return output.read()
 
 
-def _started(command: Sequence[str], **options: Any) -> subprocess.Popen:
+def _start(command: Sequence[str], **options: Any) -> subprocess.Popen:
     try:
         return subprocess.Popen(command, **options)
     except OSError as error:
@@ -84,3 +86,16 @@ def _last_lines(errors) -> str:
     errors.seek(0)
     lines = errors.read().splitlines()[-STDERR_LINES:]
     return "".join(f"\n    {line}" for line in lines)
+
+
+@contextmanager
+def end_as_by_ctrl_c() -> Iterator[None]:
+    """Meanwhile SIGTERM, and SIGINT also in the background, where shells have it ignored, raise
+    KeyboardInterrupt, so that jobs and what was made for them end."""
+    before = {ending: signal.signal(ending, signal.default_int_handler)
+              for ending in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)

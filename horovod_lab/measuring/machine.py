@@ -37,13 +37,13 @@ def cpu_model(cpuinfo: str | None = None) -> str:
     one name, and the widest vectors that it computes with."""
     text = Path("/proc/cpuinfo").read_text() if cpuinfo is None else cpuinfo
     first = dict(line.split(":", 1) for line in text.split("\n\n")[0].splitlines() if ":" in line)
-    known = {name.strip(): value.strip() for name, value in first.items()}
-    if "model name" not in known:
+    fields = {name.strip(): value.strip() for name, value in first.items()}
+    if "model name" not in fields:
         return platform.machine()
-    numbers = [f"{word} {known[name]}" for word, name in (("family", "cpu family"),
-                                                          ("model", "model")) if name in known]
-    vectors = [name for name in VECTORS if name in known.get("flags", "").split()]
-    return ", ".join([known["model name"], *numbers, *vectors[:1]])
+    numbers = [f"{word} {fields[name]}" for word, name in (("family", "cpu family"),
+                                                           ("model", "model")) if name in fields]
+    vectors = [name for name in VECTORS if name in fields.get("flags", "").split()]
+    return ", ".join([fields["model name"], *numbers, *vectors[:1]])
 
 
 def _system() -> str:

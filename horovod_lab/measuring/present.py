@@ -1,4 +1,7 @@
-"""How results are shown: the same pictures and tables in a terminal, in files and in the report."""
+"""How results are shown: the same pictures and tables in a terminal, in files and in the report.
+
+Commands import this for their options, also where neither rich nor Matplotlib is wanted.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
 
 WIDTH = 140  # characters, where the output is no terminal
 
@@ -52,6 +55,9 @@ def number(value: float, separator: str = "") -> str:
 
 
 def rich_table(grid: Grid) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(*map(escape, grid.columns), title=escape(grid.title),
                   caption=escape(grid.note) or None)
     for column in table.columns[1:]:
@@ -73,6 +79,8 @@ def save_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
 
 def show(section: Section, folder: Path) -> None:
     """The tables on stdout, the pictures in the folder."""
+    from rich.console import Console
+
     output = Console()
     if not output.is_terminal:
         output = Console(width=WIDTH)

@@ -20,7 +20,7 @@ class Bound:
         bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
         return f"{bound} {self.unit}"
 
-    def met_by(self, value: float) -> bool:
+    def allows(self, value: float) -> bool:
         return value >= self.least if self.least is not None else value <= self.most
 
 
@@ -40,13 +40,13 @@ class Verdict:
         return "yes" if self.met else f"no: {self.why}" if self.why else "no"
 
 
-def verdict(target: Bound, value: Spread | None, failed: str, missing: Sequence[str]) -> Verdict:
+def verdict(target: Bound, value: Spread | None, failed: str, absent: Sequence[str]) -> Verdict:
     """A target whose jobs failed (`failed` says which) is not met, whatever the others say."""
     if failed:
         return Verdict(target, value, False, failed)
-    if missing or value is None:
-        return Verdict(target, value, None, f"{', '.join(missing) or 'a pair'} not measured")
-    return Verdict(target, value, target.met_by(value.median))
+    if absent or value is None:
+        return Verdict(target, value, None, f"{', '.join(absent) or 'a pair'} not measured")
+    return Verdict(target, value, target.allows(value.median))
 
 
 def in_two_lines(spread: Spread | None, form: str = "") -> str:

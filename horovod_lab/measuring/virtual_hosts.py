@@ -53,12 +53,12 @@ class NoHosts(Exception):
 
 
 def _call(*command: object) -> str:
-    ended = subprocess.run(
+    process = subprocess.run(
         [*map(str, command)], capture_output=True, text=True, env={**os.environ, "PATH": SEARCH}
     )
-    if ended.returncode:
-        raise OSError(f"{' '.join(map(str, command))}: {ended.stderr.strip()}")
-    return ended.stdout
+    if process.returncode:
+        raise OSError(f"{' '.join(map(str, command))}: {process.stderr.strip()}")
+    return process.stdout
 
 
 def namespaces() -> list[str]:
@@ -67,19 +67,19 @@ def namespaces() -> list[str]:
 
 
 def processes_in(space: str) -> list[psutil.Process]:
-    found = []
+    processes = []
     for pid in _call("ip", "netns", "pids", space).split():
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(psutil.Process(int(pid)))
-    return found
+            processes.append(psutil.Process(int(pid)))
+    return processes
 
 
 def remove_leftovers() -> None:
     """Ends the hosts of processes that were killed: nothing else does, since namespaces that have
     names stay."""
     for space in namespaces():
-        made = re.fullmatch(r"(?:switch|h\d+)-(\d+)", space)
-        if made and not psutil.pid_exists(int(made[1])):
+        match = re.fullmatch(r"(?:switch|h\d+)-(\d+)", space)
+        if match and not psutil.pid_exists(int(match[1])):
             with contextlib.suppress(OSError):  # another process has just done it
                 _end(space)
 
@@ -104,16 +104,16 @@ class VirtualHosts:
     def __init__(self, folder: Path, number: int = 2, megabits: float | None = None):
         if not 1 <= number <= MOST:
             raise ValueError(f"{number} virtual hosts: 1 to {MOST} are possible")
-        missing = [name for name in PROGRAMS if not shutil.which(name, path=SEARCH)]
+        absent = [name for name in PROGRAMS if not shutil.which(name, path=SEARCH)]
         if os.geteuid():
-            missing.append("the rights of root")
-        if missing:
-            raise NoHosts(f"hosts of their own need {', '.join(missing)}")
+            absent.append("the rights of root")
+        if absent:
+            raise NoHosts(f"hosts of their own need {', '.join(absent)}")
         self._folder = folder
         remove_leftovers()
         # Names of namespaces are global; those of links and addresses are not.
         self._switch = f"switch-{os.getpid()}"
-        self._addresses = {f"h{one}": ADDRESS.format(one) for one in range(1, number + 1)}
+        self._addresses = {f"h{index}": ADDRESS.format(index) for index in range(1, number + 1)}
         self._spaces: dict[str, str] = {}
         self._daemons: dict[str, subprocess.Popen] = {}
         self._prepare_ssh()
@@ -188,10 +188,10 @@ class VirtualHosts:
         """For the variable PATH: with an ssh that knows the keys."""
         return os.pathsep.join((str(self._folder / "bin"), SEARCH))
 
-    def on_first(self, function: Callable, *arguments: object, **named: object) -> object:
+    def on_first(self, function: Callable, *arguments: object, **options: object) -> object:
         """Calls the function in a thread that is on h1; so are the processes that it starts."""
         with ThreadPoolExecutor(1, initializer=self._enter) as thread:
-            return thread.submit(function, *arguments, **named).result()
+            return thread.submit(function, *arguments, **options).result()
 
     def _enter(self) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -210,21 +210,21 @@ class VirtualHosts:
 
     def received(self) -> dict[str, int]:
         """Bytes that have come through its cable, by host."""
-        found = {}
+        received = {}
         for host, space in self._spaces.items():
             link, = json.loads(_call(*f"ip -n {space} -s -j link show eth0".split()))
-            found[host] = link["stats64"]["rx"]["bytes"]
-        return found
+            received[host] = link["stats64"]["rx"]["bytes"]
+        return received
 
     def processes(self) -> list[psutil.Process]:
         """Those that are on one of the hosts, without its sshd."""
         return [process for process in self._all_processes() if process.name() != "sshd"]
 
     def _all_processes(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for space in self._spaces.values():
-            found += processes_in(space)
-        return found
+            processes += processes_in(space)
+        return processes
 
     def stop_jobs(self) -> None:
         """Kills all processes on the hosts but what each of them began with."""

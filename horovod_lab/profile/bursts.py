@@ -35,9 +35,9 @@ class Burst:
 
     def only(self, background: Mapping[int, Collection[int]]) -> Burst:
         """Without what turned out to be no background thread: `background` by a rank's pid."""
-        kept = {pid: [thread for thread in self.threads.get(pid, ()) if thread.tid in tids]
-                for pid, tids in background.items()}
-        return Burst(self.start, {pid: found for pid, found in kept.items() if found})
+        threads = {pid: [thread for thread in self.threads.get(pid, ()) if thread.tid in tids]
+                   for pid, tids in background.items()}
+        return Burst(self.start, {pid: readings for pid, readings in threads.items() if readings})
 
 
 class Bursts:
@@ -46,7 +46,7 @@ class Bursts:
         self.seconds = 0.0  # in all bursts, also those that were given up
         self._proc = proc
         self._next: float | None = None
-        self._taken = 0
+        self._count = 0
         self._every = 1
 
     def due(self, now: float, complete: bool) -> bool:
@@ -65,8 +65,8 @@ class Bursts:
         now = time.monotonic()
         self.seconds += now - burst.start
         self._next = now + cost / BUDGET
-        self._taken += 1
-        if (self._taken - 1) % self._every == 0:
+        self._count += 1
+        if (self._count - 1) % self._every == 0:
             self.bursts.append(burst)
         if len(self.bursts) > MOST_BURSTS:
             self.bursts = self.bursts[::2]
@@ -83,23 +83,23 @@ def _read_often(proc: Proc, threads: Mapping[int, Sequence[int]]) -> Burst:
                 except OSError:  # it has ended
                     continue
         start = time.monotonic()
-        seen = _readings(files, start)
+        readings_of = _readings(files, start)
     finally:
         for file in files.values():
             os.close(file)
-    found: dict[int, list[ThreadReadings]] = {}
-    for (pid, tid), readings in seen.items():
+    threads_of: dict[int, list[ThreadReadings]] = {}
+    for (pid, tid), readings in readings_of.items():
         stat = proc.stat(pid, tid)
         if len(readings) > 1 and stat is not None:
-            found.setdefault(pid, []).append(ThreadReadings(tid, readings, stat.state == "R"))
-    return Burst(start, found)
+            threads_of.setdefault(pid, []).append(ThreadReadings(tid, readings, stat.state == "R"))
+    return Burst(start, threads_of)
 
 
 def _readings(files: Mapping[tuple[int, int], int],
               start: float) -> dict[tuple[int, int], list[Reading]]:
     """The first and the last of each thread, and between them those that differ."""
     texts: dict[tuple[int, int], bytes] = dict.fromkeys(files, b"")
-    seen: dict[tuple[int, int], list[Reading]] = {thread: [] for thread in files}
+    readings_of: dict[tuple[int, int], list[Reading]] = {thread: [] for thread in files}
     now = start
     while now < start + LENGTH:
         for thread, file in files.items():
@@ -109,13 +109,13 @@ def _readings(files: Mapping[tuple[int, int], int],
                 continue
             if text and text != texts[thread]:
                 texts[thread] = text
-                seen[thread].append(_reading(time.monotonic() - start, text))
+                readings_of[thread].append(_reading(time.monotonic() - start, text))
         time.sleep(RESOLUTION)
         now = time.monotonic()
-    for thread, readings in seen.items():
+    for thread, readings in readings_of.items():
         if readings:
             readings.append(readings[-1]._replace(time=now - start))
-    return seen
+    return readings_of
 
 
 def _reading(time: float, text: bytes) -> Reading:

@@ -44,13 +44,13 @@ class Classes:
 
     def __init__(self, before: Sequence[tuple[str, str]] = ()):
         self._rows = (*before, *TABLE)
-        self._known: dict[str, str] = {}
+        self._by_name: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        if name not in self._known:
-            self._known[name] = next(
-                (one for pattern, one in self._rows if fnmatchcase(name, pattern)), REST)
-        return self._known[name]
+        if name not in self._by_name:
+            self._by_name[name] = next(
+                (class_ for pattern, class_ in self._rows if fnmatchcase(name, pattern)), REST)
+        return self._by_name[name]
 
 
 def read_classes(path: Path) -> Classes:
@@ -66,7 +66,7 @@ def read_classes(path: Path) -> Classes:
         raise ClassesError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ClassesError(f"{path} is not JSON: {error}") from error
-    if not isinstance(rows, dict) or not all(isinstance(one, str) for one in rows.values()):
+    if not isinstance(rows, dict) or not all(isinstance(class_, str) for class_ in rows.values()):
         raise ClassesError(
             f'{path}: wanted an object of patterns and classes, as in {{"my-reader-*": "{INPUT}"}}')
     return Classes(tuple(rows.items()))

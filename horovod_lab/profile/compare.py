@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.profile.classes import BACKGROUND
 from horovod_lab.profile.profile_pictures import classes_of, cpu, mode, over_classes, rate
-from horovod_lab.profile.style import SMALL, SYSTEM, USER, class_colour, finish
+from horovod_lab.style import SMALL_LETTERS, SYSTEM, USER, class_colour, finish
 
 
 def comparison(names: Sequence[str], documents: Sequence[Mapping]) -> Section:
     """`names` are shown; the first profile is what the others are compared with."""
     profiles = list(zip(names, documents))
-    text = ", ".join(f"{name}: {mode(one)}, {one['job']['ranks']} ranks" for name, one in profiles)
+    text = ", ".join(f"{name}: {mode(document)}, {document['job']['ranks']} ranks"
+                     for name, document in profiles)
     return Section("Profiles compared", f"{text}. All numbers are of the steady parts.",
                    [_table(profiles)],
                    [_cpu(profiles), _by_class(
@@ -43,8 +44,8 @@ def _table(profiles: Sequence[tuple[str, Mapping]]) -> Grid:
         switches = _mean(document, lambda rank: over_classes(rank, "involuntary_switches"))
         first = switches if first is None else first
         cycles = document["cycles"]
-        waits = [wait for one in (cycles or {}).get("oversleeps_seconds", {}).values()
-                 for wait in one]
+        waits = [wait for of_rank in (cycles or {}).get("oversleeps_seconds", {}).values()
+                 for wait in of_rank]
         rows.append([
             name, mode(document).removeprefix("mode "), str(document["job"]["ranks"]),
             f"{_mean(document, lambda rank: cpu(rank, BACKGROUND)):.1f}",
@@ -69,22 +70,22 @@ def _cpu(profiles: Sequence[tuple[str, Mapping]]) -> Picture:
     figure = Figure(figsize=(max(5.0, 1.6 + 1.1 * len(profiles)), 3.6), layout="constrained")
     axis = figure.subplots()
     places = range(len(profiles))
-    user, system = ([_mean(one, lambda rank: 100 * rate(rank, BACKGROUND, field))
-                     for _, one in profiles] for field in ("user_seconds", "system_seconds"))
+    user, system = ([_mean(document, lambda rank: 100 * rate(rank, BACKGROUND, field))
+                     for _, document in profiles] for field in ("user_seconds", "system_seconds"))
     axis.bar(places, user, color=USER, width=0.6, label="user")
     axis.bar(places, system, bottom=user, color=SYSTEM, width=0.6, label="system")
     top = 0.0
-    for place, (_, one) in enumerate(profiles):
-        dots = [cpu(rank, BACKGROUND) for rank in one["ranks"]]
+    for place, (_, document) in enumerate(profiles):
+        dots = [cpu(rank, BACKGROUND) for rank in document["ranks"]]
         top = max(top, *dots)
         axis.plot([place] * len(dots), dots, "o", markersize=4, color="white",
                   markeredgecolor="black", label="single ranks" if place == 0 else None)
         axis.text(place, max(dots), f"{user[place] + system[place]:.3g} %\n", ha="center",
-                  va="bottom", fontsize=SMALL, linespacing=0.5)
+                  va="bottom", fontsize=SMALL_LETTERS, linespacing=0.5)
     _label(axis, profiles)
     axis.set_ylabel("background thread, % of a core")
     axis.set_ylim(0, 1.35 * max(top, 0.1))
-    axis.legend(frameon=False, fontsize=SMALL, ncols=3, loc="upper center")
+    axis.legend(frameon=False, fontsize=SMALL_LETTERS, ncols=3, loc="upper center")
     finish(axis)
     return Picture(
         "compared-background", "CPU of the background thread",
@@ -97,20 +98,21 @@ def _by_class(profiles: Sequence[tuple[str, Mapping]], name: str, title: str, la
     figure = Figure(figsize=(max(5.5, 2.4 + 1.1 * len(profiles)), 3.8), layout="constrained")
     axis = figure.subplots()
     bottom = [0.0] * len(profiles)
-    for one in classes_of([rank for _, document in profiles for rank in document["ranks"]]):
-        heights = [_mean(document, lambda rank: rate(rank, one, field)
-                         if one in rank["steady"]["classes"] else 0.0) for _, document in profiles]
-        axis.bar(range(len(profiles)), heights, bottom=bottom, width=0.6, label=one,
-                 color=class_colour(one))
+    for class_ in classes_of([rank for _, document in profiles for rank in document["ranks"]]):
+        heights = [_mean(document, lambda rank: rate(rank, class_, field)
+                         if class_ in rank["steady"]["classes"] else 0.0)
+                   for _, document in profiles]
+        axis.bar(range(len(profiles)), heights, bottom=bottom, width=0.6, label=class_,
+                 color=class_colour(class_))
         bottom = [a + b for a, b in zip(bottom, heights)]
     for place, height in enumerate(bottom):
-        axis.text(place, height, _short(height), ha="center", va="bottom", fontsize=SMALL)
+        axis.text(place, height, _short(height), ha="center", va="bottom", fontsize=SMALL_LETTERS)
     _label(axis, profiles)
     axis.set_ylabel(label)
     axis.set_ylim(0, 1.1 * max(*bottom, 1e-3))
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False,
-                  fontsize=SMALL)
+                  fontsize=SMALL_LETTERS)
     finish(axis)
     return Picture(name, title, caption, figure)
 

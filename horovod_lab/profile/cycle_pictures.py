@@ -8,37 +8,37 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from horovod_lab.measuring.present import Picture
-from horovod_lab.profile.style import RANKS, SMALL, STATES, finish
+from horovod_lab.style import RANK_COLOURS, SMALL_LETTERS, STATE_COLOURS, finish
 
 MARKED = 0.001  # s: an oversleep from this length on has a mark
 LABELS = {"running": "running", "waiting": "waiting for a core", "asleep": "asleep"}
 
 
 def draw_cycles(cycles: Mapping) -> Picture:
-    """A timeline for each rank, in each window that the document has."""
-    windows = cycles["bursts"]
-    ranks = len(windows[0]["ranks"])
-    figure = Figure(figsize=(8, 1.2 + len(windows) * (0.9 + 0.42 * ranks)), layout="constrained")
-    panels = figure.subplots(len(windows), 1, squeeze=False)[:, 0]
-    for panel, window in zip(panels, windows):
-        for place, timeline in enumerate(window["ranks"].values()):
+    """A timeline for each rank, in each excerpt that the document has."""
+    excerpts = cycles["bursts"]
+    ranks = len(excerpts[0]["ranks"])
+    figure = Figure(figsize=(8, 1.2 + len(excerpts) * (0.9 + 0.42 * ranks)), layout="constrained")
+    panels = figure.subplots(len(excerpts), 1, squeeze=False)[:, 0]
+    for panel, excerpt in zip(panels, excerpts):
+        for place, timeline in enumerate(excerpt["ranks"].values()):
             for start, end, state in timeline:
                 panel.broken_barh([(1e3 * start, 1e3 * (end - start))], (place - 0.32, 0.64),
-                                  color=STATES[state], linewidth=0)
+                                  color=STATE_COLOURS[state], linewidth=0)
                 if state == "waiting" and end - start >= MARKED:
                     panel.plot(500 * (start + end), place - 0.42, marker="v", markersize=5,
                                color="black", clip_on=False)
-        panel.set_yticks(range(ranks), [f"rank {rank}" for rank in window["ranks"]])
+        panel.set_yticks(range(ranks), [f"rank {rank}" for rank in excerpt["ranks"]])
         panel.set_ylim(ranks - 0.5, -0.6)
-        panel.set_xlim(0, 1e3 * window["seconds"])
-        panel.set_title(f"{window['shown']}, {window['start']:.1f} s after the start of the job",
+        panel.set_xlim(0, 1e3 * excerpt["seconds"])
+        panel.set_title(f"{excerpt['shown']}, {excerpt['start']:.1f} s after the start of the job",
                         fontsize=10, loc="left")
         finish(panel)
     panels[-1].set_xlabel("time, ms")
-    handles = [Patch(color=STATES[state], label=label) for state, label in LABELS.items()]
+    handles = [Patch(color=STATE_COLOURS[state], label=label) for state, label in LABELS.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False,
-                  fontsize=SMALL)
-    rules = "; ".join(f"{window['shown']}: {window['rule']}" for window in windows)
+                  fontsize=SMALL_LETTERS)
+    rules = "; ".join(f"{excerpt['shown']}: {excerpt['rule']}" for excerpt in excerpts)
     return Picture(
         "cycles", "Cycles of the background threads",
         "What the background thread of each rank does, from the kernel's scheduling counters read "
@@ -57,17 +57,18 @@ def draw_oversleeps(cycles: Mapping) -> Picture:
         ordered = sorted(max(1e3 * wait, 1e-3) for wait in waits)  # ms, from 1 us on
         longer = [100 * (1 - place / len(ordered)) for place in range(1, len(ordered) + 1)]
         axis.step([1e-3, *ordered], [100, *longer], where="post",
-                  color=RANKS[number % len(RANKS)], linewidth=1.4,
+                  color=RANK_COLOURS[number % len(RANK_COLOURS)], linewidth=1.4,
                   label=f"rank {rank}")
     axis.axvline(1e3 * cycles["cycle_time_seconds"], color="black", linestyle="--", linewidth=1)
-    axis.text(1e3 * cycles["cycle_time_seconds"], 99, " cycle time", fontsize=SMALL, va="top")
+    axis.text(1e3 * cycles["cycle_time_seconds"], 99, " cycle time", fontsize=SMALL_LETTERS,
+              va="top")
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_ylim(0, 100)
     axis.set_xlabel("time from being able to run to running, ms")
     axis.set_ylabel("wake-ups that wait longer, %")
     if len(cycles["oversleeps_seconds"]) <= 8:
-        axis.legend(frameon=False, fontsize=SMALL)
+        axis.legend(frameon=False, fontsize=SMALL_LETTERS)
     finish(axis)
     return Picture(
         "oversleeps", "Oversleeps of the background threads",

@@ -40,30 +40,30 @@ def intervals(readings: Sequence[Reading], runs_at_end: bool) -> list[Interval]:
     that the thread had kept its core, and that it may have left it when the CPU time that was added
     was over.
     """
-    found: list[Interval] = []
-    known = readings[0].time  # up to where it is known what the thread did
+    timeline: list[Interval] = []
+    position = readings[0].time  # up to where it is known what the thread did
 
     def add(length: float, until: float, state: str) -> None:
-        nonlocal known
-        end = min(known + max(length, 0.0), until)
-        if end > known:
-            if found and found[-1].state == state:
-                found[-1] = found[-1]._replace(end=end)
+        nonlocal position
+        end = min(position + max(length, 0.0), until)
+        if end > position:
+            if timeline and timeline[-1].state == state:
+                timeline[-1] = timeline[-1]._replace(end=end)
             else:
-                found.append(Interval(known, end, state))
-            known = end
+                timeline.append(Interval(position, end, state))
+            position = end
 
     for before, now in zip(readings, readings[1:]):
         ran, waited = now.cpu - before.cpu, now.delay - before.delay
         if now.slices != before.slices:
-            add(now.time - known - ran - waited, now.time, ASLEEP)
+            add(now.time - position - ran - waited, now.time, ASLEEP)
             add(waited, now.time, WAITING)
-            add(now.time - known, now.time, RUNNING)
+            add(now.time - position, now.time, RUNNING)
         else:
             add(ran, now.time, RUNNING)
     end = readings[-1].time
-    add(end - known, end, RUNNING if runs_at_end else ASLEEP)
-    return found
+    add(end - position, end, RUNNING if runs_at_end else ASLEEP)
+    return timeline
 
 
 def oversleeps(readings: Sequence[Reading]) -> list[float]:
@@ -80,8 +80,8 @@ def merge(timelines: Sequence[Sequence[Interval]]) -> list[Interval]:
     """Several threads as one timeline: running if any runs, else waiting if any waits."""
     if len(timelines) == 1:
         return list(timelines[0])
-    edges = sorted({edge for timeline in timelines for one in timeline
-                    for edge in (one.start, one.end)})
+    edges = sorted({edge for timeline in timelines for interval in timeline
+                    for edge in (interval.start, interval.end)})
     places = [0] * len(timelines)
     merged: list[Interval] = []
     for start, end in zip(edges, edges[1:]):
@@ -91,7 +91,7 @@ def merge(timelines: Sequence[Sequence[Interval]]) -> list[Interval]:
                 places[number] += 1
             if places[number] < len(timeline) and timeline[places[number]].start <= start:
                 states.add(timeline[places[number]].state)
-        state = next((one for one in (RUNNING, WAITING) if one in states), ASLEEP)
+        state = next((candidate for candidate in (RUNNING, WAITING) if candidate in states), ASLEEP)
         if merged and merged[-1].state == state:
             merged[-1] = merged[-1]._replace(end=end)
         else:
@@ -101,12 +101,13 @@ def merge(timelines: Sequence[Sequence[Interval]]) -> list[Interval]:
 
 def share(timelines: Sequence[Sequence[Interval]], state: str, start: float, end: float) -> float:
     """Of the time from `start` to `end`, over all timelines, the share in that state."""
-    total = sum(max(0.0, min(one.end, end) - max(one.start, start))
-                for timeline in timelines for one in timeline if one.state == state)
+    total = sum(max(0.0, min(interval.end, end) - max(interval.start, start))
+                for timeline in timelines for interval in timeline if interval.state == state)
     return total / (len(timelines) * (end - start))
 
 
 def clip(timeline: Sequence[Interval], start: float, end: float) -> list[Interval]:
     """The part from `start` to `end`, counted from `start`."""
-    return [Interval(max(one.start, start) - start, min(one.end, end) - start, one.state)
-            for one in timeline if one.end > start and one.start < end]
+    return [Interval(max(interval.start, start) - start, min(interval.end, end) - start,
+                     interval.state)
+            for interval in timeline if interval.end > start and interval.start < end]

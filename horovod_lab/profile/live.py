@@ -23,7 +23,7 @@ class Screen:
         self._console = console
         self._lock = threading.Lock()
         self._text = ""
-        self._drawn = 0  # lines
+        self._lines = 0
         self._at_line_start = True
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -45,14 +45,14 @@ class Screen:
             self._draw()
 
     def _erase(self) -> None:
-        if self._drawn:
-            _write_all(self._console.file.fileno(), f"\x1b[{self._drawn}A\r\x1b[J".encode())
-            self._drawn = 0
+        if self._lines:
+            _write_all(self._console.file.fileno(), f"\x1b[{self._lines}A\r\x1b[J".encode())
+            self._lines = 0
 
     def _draw(self) -> None:
         if self._text and self._at_line_start:
             _write_all(self._console.file.fileno(), self._text.encode())
-            self._drawn = self._text.count("\n")
+            self._lines = self._text.count("\n")
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -70,12 +70,12 @@ def live_table(ranks: Sequence[tuple[SampledRank, Callable[[str], Usage]]], seco
     table.add_column("host")
     for title in (*SHOWN.values(), "switches", "waiting"):
         table.add_column(title, justify="right")
-    for rank, used in ranks[:most]:
-        total = sum((used(name) for name in CLASSES), Usage())
+    for rank, usage in ranks[:most]:
+        total = sum((usage(name) for name in CLASSES), Usage())
         number = rank.process.rank
         table.add_row(
             "" if number is None else str(number), host,
-            *(f"{100 * used(name).cpu / seconds:.1f}" for name in SHOWN),
+            *(f"{100 * usage(name).cpu / seconds:.1f}" for name in SHOWN),
             f"{total.involuntary / seconds:,.0f}", f"{100 * total.run_delay / seconds:.1f}")
     if len(ranks) > most:
         table.add_row("...", f"{len(ranks) - most} more")

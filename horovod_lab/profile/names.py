@@ -31,20 +31,20 @@ def wait_kind(function: str) -> str:
 
 def names_of_rank(threads: Sequence[Thread], pid: int) -> dict[int, str]:
     """By thread, for all that the rank's process ever had, in the order of creation."""
-    main = next((one.name for one in threads if one.tid == pid), "")
-    unnamed = [one for one in threads if one.tid != pid and one.name == main]
+    main = next((thread.name for thread in threads if thread.tid == pid), "")
+    unnamed = [thread for thread in threads if thread.tid != pid and thread.name == main]
     background = _background(unnamed, threads)
-    compute = next((one.tid for one in threads if one.name == COMPUTE), None)
-    names = {one.tid: one.name for one in threads}
+    compute = next((thread.tid for thread in threads if thread.name == COMPUTE), None)
+    names = {thread.tid: thread.name for thread in threads}
     names[pid] = "@main"
-    for one in unnamed:
-        kind = max(one.waits, key=one.waits.get, default="unknown")
-        if one.tid == background:
-            names[one.tid] = "@background"
-        elif kind == "futex" and compute is not None and one.tid > compute:
-            names[one.tid] = "@tf.data"
+    for thread in unnamed:
+        kind = max(thread.waits, key=thread.waits.get, default="unknown")
+        if thread.tid == background:
+            names[thread.tid] = "@background"
+        elif kind == "futex" and compute is not None and thread.tid > compute:
+            names[thread.tid] = "@tf.data"
         else:
-            names[one.tid] = f"@unnamed {kind}"
+            names[thread.tid] = f"@unnamed {kind}"
     return names
 
 
@@ -52,10 +52,10 @@ def _background(unnamed: Sequence[Thread], threads: Sequence[Thread]) -> int | N
     """Upstream's background thread: it sleeps what is left of each cycle, which no pool and no
     helper does, and wakes up most often of those that sleep. One that spins all the time never
     sleeps, nor does it wait for anything else."""
-    if any(one.name.startswith("hvd-") for one in threads):
+    if any(thread.name.startswith("hvd-") for thread in threads):
         return None
-    sleeping = [one for one in unnamed if one.waits.get("sleep")]
+    sleeping = [thread for thread in unnamed if thread.waits.get("sleep")]
     if sleeping:
-        return max(sleeping, key=lambda one: one.wakeups).tid
-    spinning = [one for one in unnamed if not one.waits and one.cpu >= 0.5]
-    return max(spinning, key=lambda one: one.cpu).tid if spinning else None
+        return max(sleeping, key=lambda thread: thread.wakeups).tid
+    spinning = [thread for thread in unnamed if not thread.waits and thread.cpu >= 0.5]
+    return max(spinning, key=lambda thread: thread.cpu).tid if spinning else None

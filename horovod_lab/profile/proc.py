@@ -58,13 +58,13 @@ class Proc:
 
     def switches(self, pid: int, tid: int) -> tuple[int, int] | None:
         """Voluntary and involuntary context switches."""
-        found = _SWITCHES.search(_read(self.path(pid, tid, "status")))
-        return (int(found[1]), int(found[2])) if found else None
+        match = _SWITCHES.search(_read(self.path(pid, tid, "status")))
+        return (int(match[1]), int(match[2])) if match else None
 
     def cpus(self, pid: int) -> list[int]:
         """The CPUs that the main thread may use."""
-        found = _CPUS.search(_read(self.path(pid, pid, "status")))
-        return cpu_set.parse_list(found[1].decode()) if found else []
+        match = _CPUS.search(_read(self.path(pid, pid, "status")))
+        return cpu_set.parse_list(match[1].decode()) if match else []
 
     def waits_in(self, pid: int, tid: int) -> str:
         """The kernel's function that the thread sleeps in; "" if it does not, or if we may not

@@ -150,7 +150,8 @@ def _compare(paths: Sequence[Path], folder: Path) -> int:
     if len(paths) < 2:
         raise CommandError("--compare needs two profiles or more")
     profiles = [documents.load(path, "profile") for path in paths]
-    names = [one["label"] or path.resolve().parent.name for one, path in zip(profiles, paths)]
+    names = [profile["label"] or path.resolve().parent.name
+             for profile, path in zip(profiles, paths)]
     present, _, compare = _drawing()
     present.show(compare.comparison(names, profiles), folder)
     return 0

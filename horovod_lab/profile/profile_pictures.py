@@ -12,7 +12,7 @@ from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.profile.classes import BACKGROUND, CLASSES
 from horovod_lab.profile.cycle_pictures import draw_cycles, draw_oversleeps
 from horovod_lab.profile.live import SHOWN
-from horovod_lab.profile.style import RANKS, SYSTEM, USER, class_colour, finish
+from horovod_lab.style import RANK_COLOURS, SYSTEM, USER, class_colour, finish
 
 
 def section(document: Mapping) -> Section:
@@ -39,7 +39,7 @@ def summary(document: Mapping) -> str:
 
 def mode(document: Mapping) -> str:
     modes = {rank["mode"] for rank in document["ranks"]}
-    return ", ".join(f"mode {one}" if one else "upstream's Horovod" for one in sorted(
+    return ", ".join(f"mode {mode}" if mode else "upstream's Horovod" for mode in sorted(
         modes, key=str))
 
 
@@ -87,8 +87,8 @@ def _background(document: Mapping) -> Picture:
     over_time.axvspan(steady["from_seconds"], steady["to_seconds"], color="#EEEEEE", zorder=0)
     for number, rank in enumerate(ranks):
         samples = rank["samples"]
-        over_time.plot(samples["seconds"], [100 * one for one in samples["cpu"][BACKGROUND]],
-                       color=RANKS[number % len(RANKS)], linewidth=1.1,
+        over_time.plot(samples["seconds"], [100 * share for share in samples["cpu"][BACKGROUND]],
+                       color=RANK_COLOURS[number % len(RANK_COLOURS)], linewidth=1.1,
                        label=f"rank {rank['rank']}")
     over_time.set_xlabel("time since the start of the job, s")
     over_time.set_ylabel("background thread, % of a core")
@@ -101,8 +101,9 @@ def _background(document: Mapping) -> Picture:
                     for field in ("user_seconds", "system_seconds"))
     bars.bar(places, user, color=USER, width=0.6, label="user")
     bars.bar(places, system, bottom=user, color=SYSTEM, width=0.6, label="system")
-    for place, one, other in zip(places, user, system):
-        bars.text(place, one + other, f" {one + other:.3g}", ha="center", va="bottom", fontsize=9)
+    for place, of_user, of_system in zip(places, user, system):
+        bars.text(place, of_user + of_system, f" {of_user + of_system:.3g}", ha="center",
+                  va="bottom", fontsize=9)
     bars.set_xticks(places, [str(rank["rank"]) for rank in ranks])
     bars.set_xlim(-0.8, len(ranks) - 0.2)
     bars.set_xlabel("rank")
@@ -130,14 +131,14 @@ def _classes(document: Mapping) -> Picture:
     )
     names = classes_of(ranks)
     for panel, (label, value) in zip(panels, quantities):
-        left = [0.0] * len(ranks)
+        starts = [0.0] * len(ranks)
         for name in names:
             widths = [value(rank, name) for rank in ranks]
-            panel.barh(range(len(ranks)), widths, left=left, height=0.65,
+            panel.barh(range(len(ranks)), widths, left=starts, height=0.65,
                        color=class_colour(name), label=name)
-            left = [a + b for a, b in zip(left, widths)]
+            starts = [a + b for a, b in zip(starts, widths)]
         panel.set_xlabel(label)
-        panel.set_xlim(0, 1.03 * max(max(left), 1e-3))
+        panel.set_xlim(0, 1.03 * max(max(starts), 1e-3))
         panel.xaxis.set_major_locator(MaxNLocator(6))
         panel.set_yticks(range(len(ranks)), [f"rank {rank['rank']}" for rank in ranks])
     panels[0].invert_yaxis()
@@ -152,6 +153,6 @@ def _classes(document: Mapping) -> Picture:
 
 def classes_of(ranks: Sequence[Mapping]) -> list[str]:
     """Those that have threads, in the order of the table, then the user's."""
-    found = [name for rank in ranks for name, one in rank["classes"].items() if one["threads"]]
-    return [*(name for name in CLASSES if name in found),
-            *sorted(set(found) - set(CLASSES))]
+    names = [name for rank in ranks for name, usage in rank["classes"].items() if usage["threads"]]
+    return [*(name for name in CLASSES if name in names),
+            *sorted(set(names) - set(CLASSES))]

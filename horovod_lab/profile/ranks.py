@@ -101,11 +101,11 @@ def marked(proc: Proc, mark: str) -> list[int]:
 def kill_marked(proc: Proc, mark: str) -> int:
     """Ends whatever is left of the job; returns how many processes that were."""
     killed: set[int] = set()
-    while left := set(marked(proc, mark)) - killed:
-        for pid in left:
+    while processes := set(marked(proc, mark)) - killed:
+        for pid in processes:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        killed |= left
+        killed |= processes
     return len(killed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
-from horovod_lab.profile import windows
+from horovod_lab.profile import excerpts
 from horovod_lab.profile.bursts import Bursts
 from horovod_lab.profile.classes import BACKGROUND, CLASSES, Classes
 from horovod_lab.profile.sampler import SampledRank, Sampler, Usage
@@ -22,15 +22,17 @@ class Ranks:
         self.times = sampler.times
         self._classes = {rank: {thread: classes.of(name) for thread, name in rank.names().items()}
                          for rank in sampler.ranks.values()}
-        found = [rank for rank in sampler.ranks.values() if BACKGROUND in self.classes_of(rank)]
-        named = [rank for rank in found if rank.process.rank is not None]
-        self.ranks = sorted(named or found[-1:], key=lambda one: (one.process.rank or 0, one.first))
+        with_background = [rank for rank in sampler.ranks.values()
+                           if BACKGROUND in self.classes_of(rank)]
+        numbered = [rank for rank in with_background if rank.process.rank is not None]
+        self.ranks = sorted(numbered or with_background[-1:],
+                            key=lambda rank: (rank.process.rank or 0, rank.first))
 
     def classes_of(self, rank: SampledRank) -> set[str]:
         return set(self._classes[rank].values())
 
     def of_class(self, rank: SampledRank, name: str) -> list:
-        return [thread for thread, one in self._classes[rank].items() if one == name]
+        return [thread for thread, class_ in self._classes[rank].items() if class_ == name]
 
     def all_classes(self) -> list[str]:
         extra = {name for rank in self.ranks for name in self.classes_of(rank)} - {*CLASSES}
@@ -39,8 +41,9 @@ class Ranks:
     def steady(self) -> tuple[int, int]:
         """The first and the last sample of the steady part."""
         background = [self.of_class(rank, BACKGROUND) for rank in self.ranks]
-        appeared = max(min(next(iter(one.series)) for one in threads) for threads in background)
-        end = min(max(one.last for one in threads) for threads in background)
+        appeared = max(min(next(iter(thread.series)) for thread in threads)
+                       for threads in background)
+        end = min(max(thread.last for thread in threads) for threads in background)
         if end <= appeared:  # ranks came and went, as in an elastic job
             appeared, end = self.ranks[0].first, max(rank.last for rank in self.ranks)
         middle = (self.times[appeared] + self.times[end]) / 2
@@ -48,13 +51,13 @@ class Ranks:
                     default=appeared)
         return first, end
 
-    def used(self, rank: SampledRank, name: str) -> dict[int, Usage]:
+    def usage(self, rank: SampledRank, name: str) -> dict[int, Usage]:
         """By sample, what the class has used since the one before."""
-        used: dict[int, Usage] = {}
+        by_sample: dict[int, Usage] = {}
         for thread in self.of_class(rank, name):
             for number, usage in thread.changes():
-                used[number] = used.get(number, Usage()) + usage
-        return used
+                by_sample[number] = by_sample.get(number, Usage()) + usage
+        return by_sample
 
 
 def describe(ranks: Ranks, began: float, stats: Mapping[int, dict], bursts: Bursts) -> dict:
@@ -71,7 +74,7 @@ def describe(ranks: Ranks, began: float, stats: Mapping[int, dict], bursts: Burs
         "steady": {"from_seconds": round(ranks.times[first] - began, 3),
                    "to_seconds": round(ranks.times[last] - began, 3), "rule": STEADY},
         "ranks": [_rank(ranks, rank, began, (first, last), stats) for rank in ranks.ranks],
-        "cycles": windows.summarize(
+        "cycles": excerpts.summarize(
             [burst.only(background) for burst in bursts.bursts], pids, began,
             ranks.times[first], cycle_time(environ)),
     }
@@ -88,24 +91,25 @@ def cycle_time(environ: Mapping[str, str]) -> float:
 def _rank(ranks: Ranks, rank: SampledRank, began: float, steady: tuple[int, int],
           stats: Mapping[int, dict]) -> dict:
     number = rank.process.rank or 0
-    times, own = ranks.times, stats.get(number)
-    used = {name: ranks.used(rank, name) for name in ranks.all_classes()}
+    times, counters = ranks.times, stats.get(number)
+    usage_by_class = {name: ranks.usage(rank, name) for name in ranks.all_classes()}
     # What was used before the rank was found counts for its first sample, which is left out.
     span = range(rank.first + 1, rank.last + 1)
     lengths = [times[sample] - times[sample - 1] for sample in span]
 
     def rates(field: str) -> dict[str, list[float]]:
-        return {name: [round(getattr(one.get(sample, Usage()), field) / length, 4)
-                       for sample, length in zip(span, lengths)] for name, one in used.items()}
+        return {name: [round(getattr(by_sample.get(sample, Usage()), field) / length, 4)
+                       for sample, length in zip(span, lengths)]
+                for name, by_sample in usage_by_class.items()}
 
     def totals(first: int, last: int) -> dict[str, dict]:
-        return {name: _totals(one, len(ranks.of_class(rank, name)), first, last)
-                for name, one in used.items()}
+        return {name: _totals(by_sample, len(ranks.of_class(rank, name)), first, last)
+                for name, by_sample in usage_by_class.items()}
 
     first, last = max(steady[0], rank.first), min(steady[1], rank.last)
     return {
         "rank": number, "local_rank": rank.process.local_rank, "pid": rank.process.pid,
-        "host": platform.node(), "mode": _mode(rank, own), "cpus": list(rank.cpus),
+        "host": platform.node(), "mode": _mode(rank, counters), "cpus": list(rank.cpus),
         "seconds": round(times[rank.last] - times[rank.first], 3),
         "classes": totals(rank.first, rank.last),
         "steady": {"seconds": round(max(times[last] - times[first], 0.0), 3),
@@ -114,13 +118,13 @@ def _rank(ranks: Ranks, rank: SampledRank, began: float, steady: tuple[int, int]
                     "cpu": rates("cpu"), "involuntary": rates("involuntary"),
                     "run_delay": rates("run_delay")},
         "threads": _names(rank),
-        "stats": own,
+        "stats": counters,
     }
 
 
-def _totals(used: Mapping[int, Usage], threads: int, first: int, last: int) -> dict:
+def _totals(by_sample: Mapping[int, Usage], threads: int, first: int, last: int) -> dict:
     """From one sample to the other; times in seconds."""
-    total = sum((usage for sample, usage in used.items() if first < sample <= last), Usage())
+    total = sum((usage for sample, usage in by_sample.items() if first < sample <= last), Usage())
     return {
         "threads": threads,
         "user_seconds": round(max(total.cpu - total.system, 0.0), 4),

@@ -53,19 +53,19 @@ class Profile:
         self._document = documents.new("profile", ["horovod-opt"])
         self._screen = Screen(self._console) if self._console else None
         self._stats.unlink(missing_ok=True)
-        self._began, used = time.monotonic(), time.process_time()
+        self._began, cpu_before = time.monotonic(), time.process_time()
         self.job = Job(self._command, self._environ, self._proc, self._screen)
         try:
             self._sample()
         finally:
             self._seconds = time.monotonic() - self._began
-            self._used = time.process_time() - used
+            self._cpu_seconds = time.process_time() - cpu_before
             self.status = self.job.end()
             if self._screen:
                 self._screen.show(None)
 
     def _sample(self) -> None:
-        refresh = shown = self._began
+        refresh = drawn_at = self._began
         while self.job.running():
             now, cost = time.monotonic(), time.thread_time()
             if now >= refresh:
@@ -76,8 +76,8 @@ class Profile:
                 self._look_closely()
                 self._find_background()
                 if self._screen:
-                    self._show(shown, now)
-                    shown = now
+                    self._show(drawn_at, now)
+                    drawn_at = now
             if self._bursts.due(now, self._complete()):
                 self._bursts.take(self._background)
             else:
@@ -110,12 +110,12 @@ class Profile:
         before = max((number for number, at in enumerate(self._sampler.times) if at <= since),
                      default=0)
         rows = []
-        for rank in sorted(self._alive(), key=lambda one: one.process.rank or 0):
-            used: dict[str, Usage] = {}
+        for rank in sorted(self._alive(), key=lambda rank: rank.process.rank or 0):
+            usage: dict[str, Usage] = {}
             for thread, name in rank.names().items():
-                one = self._classes.of(name)
-                used[one] = used.get(one, Usage()) + thread.since(before)
-            rows.append((rank, lambda name, used=used: used.get(name, Usage())))
+                class_ = self._classes.of(name)
+                usage[class_] = usage.get(class_, Usage()) + thread.since(before)
+            rows.append((rank, lambda name, usage=usage: usage.get(name, Usage())))
         seconds = now - since
         if rows and seconds > 0:
             most = max(1, self._console.height - 8)
@@ -124,19 +124,20 @@ class Profile:
 
     def document(self, label: str) -> dict:
         ranks = Ranks(self._sampler, self._classes)
-        found = [rank.process for rank in ranks.ranks]
+        processes = [rank.process for rank in ranks.ranks]
         return {
             **self._document,
             "job": {
-                "command": list(self._command), "ranks": len(found),
-                "expected": max((one.size or 1 for one in found), default=None),
+                "command": list(self._command), "ranks": len(processes),
+                "expected": max((process.size or 1 for process in processes), default=None),
                 "exit_status": self.status, "seconds": round(self._seconds, 3),
                 "environment": {name: value for name, value in sorted(os.environ.items())
                                 if name.startswith(SETTINGS)},
             },
             "label": label, "interval_seconds": self._interval,
-            "sampler": {"cpu_percent": round(100 * self._used / self._seconds, 3),
-                        "cpu_seconds": round(self._used, 3), "samples": self._sampler.samples,
+            "sampler": {"cpu_percent": round(100 * self._cpu_seconds / self._seconds, 3),
+                        "cpu_seconds": round(self._cpu_seconds, 3),
+                        "samples": self._sampler.samples,
                         "burst_seconds": round(self._bursts.seconds, 3)},
             **describe(ranks, self._began, self._joined(), self._bursts),
         }
@@ -148,4 +149,4 @@ class Profile:
             self._stats.unlink()
         except (OSError, ValueError):
             return {}
-        return {one["rank"]: one for one in stats}
+        return {stats_of_rank["rank"]: stats_of_rank for stats_of_rank in stats}

@@ -141,20 +141,22 @@ class SampledRank:
     def look_closely(self) -> list[SampledThread]:
         """The threads among which upstream's background thread may be, for a round of looks."""
         main = self._live.get((self.process.pid, self.process.pid))
-        own = [one for one in self._live.values() if main and one.pid == main.pid]
-        if self._rounds == ROUNDS or any(one.name.startswith("hvd-") for one in own):
+        of_process = [thread for thread in self._live.values() if main and thread.pid == main.pid]
+        if self._rounds == ROUNDS or any(thread.name.startswith("hvd-") for thread in of_process):
             return []
-        found = [one for one in own
-                 if one is not main and one.name == main.name and one.wakeups >= OFTEN]
-        self._rounds += bool(found)
-        return found
+        loose = [thread for thread in of_process
+                 if thread is not main and thread.name == main.name and thread.wakeups >= OFTEN]
+        self._rounds += bool(loose)
+        return loose
 
     def names(self) -> dict[SampledThread, str]:
         """By what evidence there is until now."""
-        own = [one for one in self.threads if one.pid == self.process.pid and one.series]
-        names = names_of_rank(own, self.process.pid)
-        return {one: names[one.tid] if one.pid == self.process.pid else f"@child {one.name}"
-                for one in self.threads if one.series}
+        of_process = [thread for thread in self.threads
+                      if thread.pid == self.process.pid and thread.series]
+        names = names_of_rank(of_process, self.process.pid)
+        return {thread: names[thread.tid] if thread.pid == self.process.pid
+                else f"@child {thread.name}"
+                for thread in self.threads if thread.series}
 
     def live_threads(self) -> Iterable[SampledThread]:
         return self._live.values()

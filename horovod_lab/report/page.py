@@ -55,15 +55,17 @@ class Part:
 
 def page(documents: Sequence[tuple[Path, dict[str, Any]]], title: str) -> str:
     """The page's text. `documents` are those of `documents.load`, each with its path."""
-    ordered = sorted(documents, key=lambda one: list(KINDS).index(one[1]["kind"]))
+    ordered = sorted(documents, key=lambda item: list(KINDS).index(item[1]["kind"]))
     contents = [document for _, document in ordered]
     beside = beside_the_source(contents)
     parts = [Part(beside, [])] if beside.grids else []
     profiles = [(document["label"] or path.parent.name, document) for path, document in ordered
                 if document["kind"] == "profile"]
     if len(profiles) > 1:
-        compared = comparison([name for name, _ in profiles], [one for _, one in profiles])
-        parts.append(Part(compared, [image(picture) for picture in compared.pictures]))
+        profile_section = comparison([name for name, _ in profiles],
+                                     [profile for _, profile in profiles])
+        parts.append(Part(profile_section,
+                          [image(picture) for picture in profile_section.pictures]))
     for path, document in ordered:
         section = importlib.import_module(KINDS[document["kind"]]).section(document)
         source = f"From {path.name}, measured on {_date(document['started'])}."
@@ -82,8 +84,8 @@ def numbers(grid: Grid) -> list[bool]:
         [False] * len(grid.columns))
 
 
-def _date(started: str) -> str:
-    return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M UTC")
+def _date(start: str) -> str:
+    return datetime.fromisoformat(start).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def image(picture: Picture) -> Image:
@@ -105,7 +107,7 @@ class Machine:
 
 def machines(documents: Sequence[dict[str, Any]]) -> list[Machine]:
     """Each machine once, with what was run there; the load is left out, as it always differs."""
-    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    commands_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for document in documents:
         about = document["machine"]
         facts = (
@@ -115,5 +117,5 @@ def machines(documents: Sequence[dict[str, Any]]) -> list[Machine]:
             ("Python", about["python"]),
             *about["versions"].items(),
             *about["environment"].items())
-        found.setdefault(facts, []).append(document["command"])
-    return [Machine(facts, commands) for facts, commands in found.items()]
+        commands_by_facts.setdefault(facts, []).append(document["command"])
+    return [Machine(facts, commands) for facts, commands in commands_by_facts.items()]

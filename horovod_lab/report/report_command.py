@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
     from horovod_lab.measuring.documents import DocumentError, load
     from horovod_lab.report.page import KINDS, page
 
-    named = options.paths or [Path(name) for name in FOLDERS if Path(name).is_dir()]
-    files = [file for path in named
+    paths = options.paths or [Path(name) for name in FOLDERS if Path(name).is_dir()]
+    files = [file for path in paths
              for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     documents, unusable = [], 0
     for file in dict.fromkeys(files):
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{NAME}: {error}", file=sys.stderr)
             unusable += 1
     if not documents:
-        where = " ".join(map(str, named)) or f"{', '.join(FOLDERS)}, none of which is here"
+        where = " ".join(map(str, paths)) or f"{', '.join(FOLDERS)}, none of which is here"
         print(f"{NAME}: there is nothing to show in {where}; remedy: horovod-opt profile, bench "
               "or simulate first", file=sys.stderr)
         return 2

@@ -57,28 +57,28 @@ def from_profile(document: dict[str, Any], settings: Mapping[str, float]) -> Set
     stats = ranks[0].get("stats") or {}
     step = _step_seconds(stats, settings)
     cores, shared = _cores(document, ranks)
-    measured = f"measured: profile of {count} ranks"
+    origin = f"measured: profile of {count} ranks"
     spent = {name: statistics.fmean(_cores_of(rank, name) for rank in ranks)
              for name in ranks[0]["classes"]}
     work = step * sum(share for name, share in spent.items()
                       if name not in (BACKGROUND, HELPERS, INPUT))
     threads = max(1.0, work / step)
     pool = max((rank["classes"].get(INPUT, {}).get("threads", 0) for rank in ranks), default=0)
-    late = [one for list_ in document.get("cycles", {}).get("oversleeps_seconds", {}).values()
-            for one in list_]
+    late = [item for list_ in document.get("cycles", {}).get("oversleeps_seconds", {}).values()
+            for item in list_]
     table = {
         **COMMON,
         "batch": (1, "not in a profile: images/s are steps/s of all ranks"),
-        "ranks_per_node": (count, measured), "cores": (cores, measured),
-        "shared_cores": (int(shared), measured),
-        "compute_seconds": (work / threads, measured + ": CPU time a step of all classes but "
+        "ranks_per_node": (count, origin), "cores": (cores, origin),
+        "shared_cores": (int(shared), origin),
+        "compute_seconds": (work / threads, origin + ": CPU time a step of all classes but "
                             "background thread, helpers and input pipeline"),
-        "compute_threads": (threads, measured),
-        "input_threads": (pool, measured),
-        "input_duty": (min(1.0, spent.get(INPUT, 0.0) / pool) if pool else 0.0, measured),
+        "compute_threads": (threads, origin),
+        "input_threads": (pool, origin),
+        "input_duty": (min(1.0, spent.get(INPUT, 0.0) / pool) if pool else 0.0, origin),
         "run_delay_seconds": (statistics.fmean(late) if late else 0.0,
-                              measured + f": mean of {len(late)} oversleeps"),
-        "cycle_seconds": (document.get("cycles", {}).get("cycle_time_seconds") or 1e-3, measured),
+                              origin + f": mean of {len(late)} oversleeps"),
+        "cycle_seconds": (document.get("cycles", {}).get("cycle_time_seconds") or 1e-3, origin),
         **_data(stats, settings, step,
                 min(1.0, cores / (count * (threads + 1))) if shared else 1.0),
     }
@@ -97,8 +97,8 @@ def profiled(document: dict[str, Any], settings: Mapping[str, float]) -> dict[st
 def _cores_of(rank: dict, name: str) -> float:
     """Cores that the class used, in the steady part of the job."""
     part = rank.get("steady") or rank
-    used = part["classes"].get(name, {"user_seconds": 0, "system_seconds": 0})
-    return (used["user_seconds"] + used["system_seconds"]) / max(part["seconds"], 1e-9)
+    cpu_times = part["classes"].get(name, {"user_seconds": 0, "system_seconds": 0})
+    return (cpu_times["user_seconds"] + cpu_times["system_seconds"]) / max(part["seconds"], 1e-9)
 
 
 def _step_seconds(stats: Mapping[str, Any], settings: Mapping[str, float]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from horovod_lab.bench.nodes.rows import ONE_NODE, PAIR, SIZE_LARGE, TOPO, Layout
 from horovod_lab.bench.worker_job import LIMIT
 from horovod_lab.simulate import calibrate, costs, summit
-from horovod_lab.simulate.exchange_costs import exchange
+from horovod_lab.simulate.nonblocking_allreduce import nonblocking_allreduce
 from horovod_lab.simulate.parameters import ParameterError, Setup
 
 UNLIMITED = 1e15  # bytes/s
@@ -43,21 +43,21 @@ CELLS = (ALONE, WITHIN, BETWEEN, LITTLE)
 
 def of_cell(document: dict[str, Any], cell: Calibrating) -> list[dict[str, Any]]:
     """Its measurements that did not fail, and have the counters of all ranks if they need them."""
-    return [one for one in document["measurements"]
-            if (one["workload"], one["layout"], one["series"])
-            == (cell.workload, cell.layout.name, cell.series) and "failed" not in one
-            and (cell is ALONE or one["stats"])]
+    return [job for job in document["measurements"]
+            if (job["workload"], job["layout"], job["series"])
+            == (cell.workload, cell.layout.name, cell.series) and "failed" not in job
+            and (cell is ALONE or job["stats"])]
 
 
 def check(document: dict[str, Any]) -> None:
     """Raises ParameterError if a cell was not measured that calibrates; names them all."""
-    missing = [cell for cell in CELLS if not of_cell(document, cell)]
-    if missing:
+    absent = [cell for cell in CELLS if not of_cell(document, cell)]
+    if absent:
         remedies = dict.fromkeys(
             f"horovod-opt bench nodes --only {cell.workload} --layouts {cell.layout.name}"
-            for cell in missing)
+            for cell in absent)
         raise ParameterError(
-            f"the benchmark lacks what calibrates: {', '.join(map(str, missing))}; remedy: "
+            f"the benchmark lacks what calibrates: {', '.join(map(str, absent))}; remedy: "
             f"{'; '.join(remedies)}, with its --output, which adds to the file")
 
 
@@ -70,15 +70,15 @@ def from_nodes(document: dict[str, Any]) -> Setup:
     check(document)
 
     def median(cell: Calibrating, value: Callable[[dict[str, Any]], float]) -> float:
-        return statistics.median(value(one) for one in of_cell(document, cell))
+        return statistics.median(value(job) for job in of_cell(document, cell))
 
     cores = document["machine"]["cores"]
-    step, rate = (median(ALONE, lambda one: one[name])
+    step, rate = (median(ALONE, lambda job: job[name])
                   for name in ("step_seconds", "images_per_second"))
     poll = calibrate.COMMON["poll_seconds"][0]
     within = median(WITHIN, horovods_cpu) - poll * costs.barriers(ONE_NODE.ranks, SIZE_LARGE)
     a_message = median(LITTLE, horovods_cpu) / 2  # one is sent, and one received
-    parts = exchange(PAIR.hosts, SIZE_LARGE)
+    parts = nonblocking_allreduce(PAIR.hosts, SIZE_LARGE)
     between = median(BETWEEN, horovods_cpu) - 2 * a_message * parts.exposed
     setup = Setup.of("nodes", {
         **calibrate.COMMON,
@@ -116,16 +116,16 @@ def in_layout(setup: Setup, layout: Layout) -> Setup:
         else layout.megabits * 1e6 / 8 * PAYLOAD)
 
 
-def horovods_cpu(one: dict[str, Any], each: str = "planned_buckets") -> float:
+def horovods_cpu(job: dict[str, Any], divisor: str = "planned_buckets") -> float:
     """CPU seconds of Horovod's threads for `each` of what the counter counts, mean over ranks."""
     return statistics.fmean(
-        (stats["background_user_seconds"] + stats["background_system_seconds"]) / stats[each]
-        for stats in one["stats"])
+        (stats["background_user_seconds"] + stats["background_system_seconds"]) / stats[divisor]
+        for stats in job["stats"])
 
 
-def _without_the_framework(one: dict[str, Any]) -> float:
+def _without_the_framework(job: dict[str, Any]) -> float:
     """Seconds of an allreduce, less the CPU time of all other threads of the process."""
-    others = statistics.fmean(
+    of_framework = statistics.fmean(
         sum(stats[f"process_{kind}_seconds"] - stats[f"background_{kind}_seconds"]
-            for kind in ("user", "system")) / stats["planned_buckets"] for stats in one["stats"])
-    return max(1e-6 * one["microseconds"] - others, 1e-6)
+            for kind in ("user", "system")) / stats["planned_buckets"] for stats in job["stats"])
+    return max(1e-6 * job["microseconds"] - of_framework, 1e-6)

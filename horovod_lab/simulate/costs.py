@@ -81,8 +81,8 @@ def buckets(p: Parameters) -> int:
     return max(1, math.ceil(p.gradient_bytes / p.bucket_bytes - 1e-9))
 
 
-def exchanges(p: Parameters, ranks: int) -> bool:
-    """Whether in mode topo CPUs exchange buckets between groups."""
+def is_internode(p: Parameters, ranks: int) -> bool:
+    """Whether in mode topo CPUs reduce buckets between groups."""
     return groups(p, ranks)[0] > 1 and p.data_cpu_seconds_per_byte > 0
 
 
@@ -116,8 +116,9 @@ class Half:
 
 
 def halves(group: int, size: float) -> tuple[Half, Half]:
-    """Before and after the exchange of a bucket of `size` bytes: into shared memory and through the
-    own part of all ranks' data; the own part into shared memory, and all of them out of it."""
+    """Before and after the allreduce between groups of a bucket of `size` bytes: into shared memory
+    and through the own part of all ranks' data; the own part into shared memory, and all of them
+    out of it."""
     if group == 1:
         return Half(0, 0), Half(0, 0)
     return Half(2, chunks(size)), Half(1 + 1 / group, chunks(size))

@@ -12,7 +12,7 @@ from horovod_lab.simulate.modes.nbcs import Naps
 from horovod_lab.simulate.modes.off import Off
 from horovod_lab.simulate.modes.scp import PartitionedCores
 from horovod_lab.simulate.modes.topo import Topo
-from horovod_lab.simulate.modes.topo_exchanges import Exchanged
+from horovod_lab.simulate.modes.topo_internode import InternodeTopo
 from horovod_lab.simulate.parameters import ParameterError, Parameters
 from horovod_lab.simulate.processor_sharing import Cores
 from horovod_lab.simulate.training import Result, Training
@@ -22,8 +22,8 @@ FREED_AT_ONCE = 16 * 2**20  # bytes
 
 
 def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
-             done: Callable[[], None] = lambda: None) -> Result:
-    """`steps` steps after a few that are not counted; `done` is called after each.
+             report: Callable[[], None] = lambda: None) -> Result:
+    """`steps` steps after a few that are not counted; `report` is called after each.
 
     Draws of the computation depend on the seed and the number of ranks alone, so that all modes
     compute under the same luck. With `trace` the last step is in `Result.trace` as (rank, what,
@@ -36,21 +36,21 @@ def simulate(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace:
     # glibc keeps freed memory once so much was freed at a time, instead of getting each array's
     # pages from the kernel anew: a third of the time at 24,576 ranks. See mallopt(3).
     np.empty(FREED_AT_ONCE, np.uint8)
-    return build(p, mode, ranks, steps, seed, trace, done).run()
+    return build(p, mode, ranks, steps, seed, trace, report).run()
 
 
 def build(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool = False,
-          done: Callable[[], None] = lambda: None) -> Training:
+          report: Callable[[], None] = lambda: None) -> Training:
     """The training that `simulate` runs: what happens in a cycle, how ranks wait, and which cores
     they have, as the parts of the mode say."""
     parts = set(mode.split("+"))
-    topo = Exchanged if costs.exchanges(p, ranks) else Topo
+    topo = InternodeTopo if costs.is_internode(p, ranks) else Topo
     kind = topo if "topo" in parts else GlobalSleep if "gs" in parts else Off
     naps = Naps(p) if parts & {"nbcs", "topo"} else None
     cores = (PartitionedCores if "scp" in parts else Cores)(
         p, ranks, yields=bool(p.yields) and mode != "off" and naps is None,
-        wanted=naps.share if naps else 1.0)
-    return kind(p, ranks, cores, naps, steps, seed, trace, done)
+        waiting_share=naps.share if naps else 1.0)
+    return kind(p, ranks, cores, naps, steps, seed, trace, report)
 
 
 def check(p: Parameters, mode: str, ranks: int) -> None:

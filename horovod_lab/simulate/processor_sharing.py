@@ -26,23 +26,23 @@ def no_idle_core(threads: int, duty: float, cores: float) -> float:
 class Cores:
     """The computation of all ranks in one step, as far as it has come.
 
-    A background thread that waits wants `wanted` of a core; if it `yields`, only what nobody else
-    wants. Mode scp has cores of its own kind (modes/scp.py).
+    A background thread that waits wants `waiting_share` of a core; if it `yields`, only what nobody
+    else wants. Mode scp has cores of its own kind (modes/scp.py).
     """
 
     taken_by_spinner = 1  # of these cores, by a background thread that spins
 
-    def __init__(self, p: Parameters, ranks: int, yields: bool = False, wanted: float = 1.0):
+    def __init__(self, p: Parameters, ranks: int, yields: bool = False, waiting_share: float = 1.0):
         per_domain = min(p.ranks_per_domain, ranks)
         self.shape = (ranks // per_domain, per_domain)
-        self.parameters, self.yields, self.wanted = p, yields, wanted
-        self.cores = self.left_to_share()
+        self.parameters, self.yields, self.waiting_share = p, yields, waiting_share
+        self.cores = self.cores_to_share()
         self.pool = round(p.input_threads * self.cores / p.cores)
         self.demand = p.compute_threads + self.pool * p.input_duty
         # By the number of ranks of a domain that are in their window.
         self.busy = np.array([self.no_core_for_background(n) for n in range(per_domain + 1)])
-        alone, beside = (no_idle_core(self.pool, p.input_duty, self.cores - taken)
-                         for taken in (0, self.taken_by_spinner))
+        alone, beside = (no_idle_core(self.pool, p.input_duty, self.cores - cores_of_spinner)
+                         for cores_of_spinner in (0, self.taken_by_spinner))
         self._window = p.cis_window * p.compute_seconds
         dispatches = p.dispatches_per_second * self._window
         self._waits = dispatches * alone, dispatches * (beside - alone)
@@ -52,7 +52,7 @@ class Cores:
         self.working = False
         self.background_seconds = 0.0  # CPU time of all background threads
 
-    def left_to_share(self) -> float:
+    def cores_to_share(self) -> float:
         """How many cores of a domain all threads share."""
         return self.parameters.cores
 
@@ -97,20 +97,20 @@ class Cores:
         return share, share
 
     def rates(self, share: np.ndarray, running: np.ndarray | None,
-              wanted: float = 1.0) -> np.ndarray:
+              waiting_share: float = 1.0) -> np.ndarray:
         """Window seconds that each rank gets through in a second."""
         slower = self._slower
         if self._slower_by_spinning is not None and running is not None:
-            slower = slower + self._slower_by_spinning * running * wanted
+            slower = slower + self._slower_by_spinning * running * waiting_share
         return share / slower
 
-    def spinners(self, running: np.ndarray | None, wanted: float) -> np.ndarray | float:
+    def spinners(self, running: np.ndarray | None, waiting_share: float) -> np.ndarray | float:
         """By domain: cores that the background threads want."""
         if running is None:
             return 0.0
         of_domain = (np.count_nonzero(running, axis=1, keepdims=True) if running.dtype == bool
                      else running.sum(axis=1, keepdims=True))
-        return wanted * of_domain
+        return waiting_share * of_domain
 
     def advance(self, begin: np.ndarray | float, end: np.ndarray | float,
                 running: np.ndarray | None, real_work: bool = False) -> None:
@@ -118,26 +118,26 @@ class Cores:
 
         `running`: whose background thread wants a core, or how many threads of each rank, as
         (domains, ranks); None: nobody's. With `real_work` they do not yield."""
-        wanted = 1.0 if real_work else self.wanted
-        spinners = self.spinners(running, wanted)
+        waiting_share = 1.0 if real_work else self.waiting_share
+        spinners = self.spinners(running, waiting_share)
         if not self.working:
             if running is not None:
                 _, share = self.sharing(spinners, real_work)
                 self.background_seconds += float(np.sum(share * spinners * (end - begin)))
             return
         clock = np.maximum(begin, self._start)
-        left = np.maximum(end - clock, 0)
+        remaining = np.maximum(end - clock, 0)
         if running is not None:  # before the step begins, nobody else wants the cores
             before = np.minimum(clock, end) - begin
             self.background_seconds += float(np.sum(np.maximum(before, 0) * spinners))
         while True:
             share, background = self.sharing(spinners, real_work)
-            rates = self.rates(share, running, wanted)
+            rates = self.rates(share, running, waiting_share)
             needed = self.window_left / rates
-            step = left
+            step = remaining
             if self.shape[1] > 1:  # until the first of a domain leaves its window
                 first = np.where(self.window_left > 0, needed, np.inf).min(axis=1, keepdims=True)
-                step = np.minimum(left, first)
+                step = np.minimum(remaining, first)
             if running is not None:
                 self.background_seconds += float(np.sum(background * spinners * step))
             in_window = np.minimum(needed, step)
@@ -145,15 +145,15 @@ class Cores:
             through = needed <= step + TOLERANCE
             self.window_left[through] = 0.0
             rest = step - in_window
-            done = through & (self.rest_left <= rest + TOLERANCE) & np.isinf(self.ready)
-            if done.any():
+            ending = through & (self.rest_left <= rest + TOLERANCE) & np.isinf(self.ready)
+            if ending.any():
                 finished = clock + in_window + self.rest_left
-                self.ready[done] = finished[done]
+                self.ready[ending] = finished[ending]
                 self.working = bool(np.isinf(self.ready).any())
             self.rest_left = np.maximum(self.rest_left - rest, 0)
-            self.rest_left[done] = 0.0
-            clock, left = clock + step, left - step
-            if not (left > TOLERANCE).any():
+            self.rest_left[ending] = 0.0
+            clock, remaining = clock + step, remaining - step
+            if not (remaining > TOLERANCE).any():
                 return
 
     def until(self, progress: float, running: np.ndarray | None = None, real_work: bool = False
@@ -167,10 +167,10 @@ class Cores:
 
     def until_leaving(self, running: np.ndarray | None, real_work: bool = False) -> float:
         """Seconds until the first rank leaves its window; infinite if none is in it."""
-        left = np.where(self.window_left > 0, self.window_left, np.inf)
-        return float((left / self._rates(running, real_work)).min())
+        remaining = np.where(self.window_left > 0, self.window_left, np.inf)
+        return float((remaining / self._rates(running, real_work)).min())
 
     def _rates(self, running: np.ndarray | None, real_work: bool) -> np.ndarray:
-        wanted = 1.0 if real_work else self.wanted
-        share, _ = self.sharing(self.spinners(running, wanted), real_work)
-        return self.rates(share, running, wanted)
+        waiting_share = 1.0 if real_work else self.waiting_share
+        share, _ = self.sharing(self.spinners(running, waiting_share), real_work)
+        return self.rates(share, running, waiting_share)

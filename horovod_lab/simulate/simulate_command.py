@@ -106,13 +106,13 @@ def check_benchmark(benchmark: dict[str, Any], calibrated: bool) -> None:
 
 
 def compare_with_benchmark(benchmark: dict[str, Any], profiled: Setup | None, seed: int,
-                           done: Callable[[str], None]) -> dict[str, Any]:
+                           report: Callable[[str], None]) -> dict[str, Any]:
     """The "validation" of the document."""
     from horovod_lab.simulate import validate, validate_nodes
 
     if benchmark["kind"] == "nodes":
-        return validate_nodes.validate(benchmark, seed, done)
-    return validate.validate(benchmark, profiled, seed, done)
+        return validate_nodes.validate(benchmark, seed, report)
+    return validate.validate(benchmark, profiled, seed, report)
 
 
 @contextmanager
@@ -132,11 +132,11 @@ def choose_modes(text: str, setup: Setup) -> list[str]:
     """
     from horovod_lab.simulate import model, study
 
-    asked = list(dict.fromkeys(text.split(",")))
-    for mode in asked:
+    names = list(dict.fromkeys(text.split(",")))
+    for mode in names:
         model.check(setup.parameters, mode, 1)
-    modes = [mode for mode in asked if study.possible(setup.parameters, mode)]
-    if left_out := [mode for mode in asked if mode not in modes]:
+    modes = [mode for mode in names if study.possible(setup.parameters, mode)]
+    if left_out := [mode for mode in names if mode not in modes]:
         print(f"Left out: {', '.join(left_out)}. scp needs two cores for each rank.",
               file=sys.stderr)
     if not modes:
@@ -150,10 +150,10 @@ def choose_ranks(options: argparse.Namespace, setup: Setup) -> list[int]:
     default = ",".join(str(node * nodes) for nodes in PROFILE_NODES)
     text = options.ranks or (default if options.profile else SUMMIT_RANKS)
     counts = set()
-    for one in text.split(","):
-        if not one.strip().isdigit() or not 1 <= int(one) <= 1_000_000:
-            raise Refusal(f"--ranks: {one!r} is not a whole number from 1 to 1000000")
-        counts.add(int(one))
+    for setting in text.split(","):
+        if not setting.strip().isdigit() or not 1 <= int(setting) <= 1_000_000:
+            raise Refusal(f"--ranks: {setting!r} is not a whole number from 1 to 1000000")
+        counts.add(int(setting))
     return sorted(counts)
 
 
@@ -163,10 +163,10 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from horovod_lab.measuring import documents, present
-    from horovod_lab.simulate import study, summit, summit_messages
+    from horovod_lab.simulate import study, summit
     from horovod_lab.simulate.simulation_pictures import section
 
-    started = time.process_time()
+    start = time.process_time()
     path = options.output / "simulation.json"
     document = documents.new("simulation", ["horovod-opt"])
     document |= {"preset": setup.name, "parameters": setup.to_json(), "profiled": profiled,
@@ -177,7 +177,7 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
 
     def keep(results: list[dict]) -> None:
         document["results"] = results
-        document["cost"] = study.cost(started)
+        document["cost"] = study.cost(start)
         documents.save(path, document)
 
     status = 0
@@ -188,30 +188,30 @@ def simulate(options: argparse.Namespace, setup: Setup, profiled: dict[str, Any]
             task = progress.add_task("", total=options.steps * len(modes)
                                      * sum(ranks + 500 for ranks in counts))
 
-            def done(mode: str, ranks: int) -> None:
+            def report(mode: str, ranks: int) -> None:
                 progress.update(task, advance=ranks + 500, description=f"{mode}, {ranks} ranks")
 
             results = study.run(setup.parameters, modes, counts, options.steps, options.seed, keep,
-                                done)
+                                report)
             if source:
                 document["source"] = summit.compare(results)
                 if {"off", "topo"} <= set(modes):
                     progress.update(task, description="other messages between nodes")
-                    document["ways"] = summit_messages.ways(results, options.steps, options.seed)
+                    document["ways"] = summit.message_ways(results, options.steps, options.seed)
                     progress.update(task, description="other networks")
                     document["networks"] = summit.networks(options.seed)
             if benchmark:
                 document["validation"] = compare_with_benchmark(
                     benchmark, setup if options.profile else None, options.seed,
-                    lambda what: progress.update(task, description=what))
+                    lambda text: progress.update(task, description=text))
                 document["validation"]["file"] = str(options.validate)
     except KeyboardInterrupt:
         console.print("Interrupted: this is what was simulated until then.")
         status = INTERRUPTED
     if document["results"]:
         keep(document["results"])
-        made = section(document)
-        present.show(made, options.output)
-        print(made.summary)
+        shown_section = section(document)
+        present.show(shown_section, options.output)
+        print(shown_section.summary)
         console.print(f"Written: {path}", soft_wrap=True)
     return status

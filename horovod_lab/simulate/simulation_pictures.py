@@ -10,10 +10,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from graph_analysis.palette import BLUE, GREY, VERMILION, YELLOW
-from horovod_lab.measuring.colours import MARKERS, TIMELINE, mode_colour
 from horovod_lab.measuring.present import Picture, Section
 from horovod_lab.simulate import summit, tables
 from horovod_lab.simulate.validation_picture import validation
+from horovod_lab.style import MARKERS, TIMELINE, mode_colour
 
 PARTS = {"compute": ("#B8BEC6", "compute"),
          "overhead": (VERMILION, "overhead: negotiation, agreement, cycles"),
@@ -36,12 +36,13 @@ def section(document: dict[str, Any]) -> Section:
                 "networks": summit.complete(document.get("networks"))}
     results = document["results"]
     pictures = []
-    if len({one["ranks"] for one in results}) > 1:
+    if len({result["ranks"] for result in results}) > 1:
         pictures += [scaling(document), background(document)]
-        if any(one["improvement_over_off"] is not None and one["mode"] != "off" for one in results):
+        if any(result["improvement_over_off"] is not None and result["mode"] != "off"
+               for result in results):
             pictures.append(improvement(document))
     pictures.append(breakdown(document))
-    if any(one.get("timeline") for one in results):
+    if any(result.get("timeline") for result in results):
         pictures.append(timelines(document))
     if document.get("networks"):
         pictures.append(networks(document))
@@ -54,44 +55,44 @@ def section(document: dict[str, Any]) -> Section:
 
 
 def _summary(document: dict[str, Any]) -> str:
-    largest = max(one["ranks"] for one in document["results"])
-    there = [one for one in document["results"] if one["ranks"] == largest]
+    largest = max(result["ranks"] for result in document["results"])
+    there = [result for result in document["results"] if result["ranks"] == largest]
     text = f"At {largest:,} ranks ({document['preset']}): " + "; ".join(
-        f"{one['mode']} {100 * one['efficiency']:.1f} % efficiency"
-        + (f", {100 * one['improvement_over_off']:+.1f} % over off"
-           if one["improvement_over_off"] is not None and one["mode"] != "off" else "")
-        for one in there) + "."
+        f"{result['mode']} {100 * result['efficiency']:.1f} % efficiency"
+        + (f", {100 * result['improvement_over_off']:+.1f} % over off"
+           if result["improvement_over_off"] is not None and result["mode"] != "off" else "")
+        for result in there) + "."
     if document.get("source"):
         text += f" Beside the source: {summit.counts(document['source'])}"
     job = document["profiled"]
-    same = next((one for one in document["results"]
-                 if job and (one["mode"], one["ranks"]) == (job["mode"], job["ranks"])), None)
+    same = next((result for result in document["results"]
+                 if job and (result["mode"], result["ranks"]) == (job["mode"], job["ranks"])), None)
     if same:
         text += (f" The profiled job, {job['mode']} on {job['ranks']} ranks, took "
                  f"{1e3 * job['step_seconds']:.1f} ms a step; simulated are "
                  f"{1e3 * same['step_seconds']['mean']:.1f} ms.")
-    if found := document.get("validation"):
-        predicted = [one for one in found["points"] if not one["calibrated"]]
-        met = sum(abs(one["error"]) <= found["band"] for one in predicted)
-        text += (f" Of {len(predicted)} measured points that were not used for calibration, {met} "
-                 f"are predicted within {100 * found['band']:.0f} %.")
+    if validation := document.get("validation"):
+        predicted = [point for point in validation["points"] if not point["calibrated"]]
+        near = sum(abs(point["error"]) <= validation["band"] for point in predicted)
+        text += (f" Of {len(predicted)} measured points that were not used for calibration, {near} "
+                 f"are predicted within {100 * validation['band']:.0f} %.")
     return text
 
 
 def _modes(document: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(one["mode"] for one in document["results"]))
+    return list(dict.fromkeys(result["mode"] for result in document["results"]))
 
 
 def _over_ranks(axis: Axes, document: dict[str, Any], key: str, scale: float) -> None:
     """A line a mode."""
     for index, mode in enumerate(_modes(document)):
-        mine = [one for one in document["results"]
-                if one["mode"] == mode and one[key] is not None]
-        axis.plot([one["ranks"] for one in mine], [scale * one[key] for one in mine],
+        rows = [result for result in document["results"]
+                if result["mode"] == mode and result[key] is not None]
+        axis.plot([result["ranks"] for result in rows], [scale * result[key] for result in rows],
                   color=mode_colour(mode), marker=MARKERS[index % len(MARKERS)], markersize=6,
                   label=mode)
     axis.set_xscale("log")
-    counts = sorted({one["ranks"] for one in document["results"]})
+    counts = sorted({result["ranks"] for result in document["results"]})
     axis.set_xticks(counts, [f"{count:,}" for count in counts], fontsize=9,
                     rotation=30 if len(counts) > 5 else 0)
     axis.xaxis.set_minor_locator(NullLocator())
@@ -106,7 +107,7 @@ def scaling(document: dict[str, Any]) -> Picture:
     results = document["results"]
     first = results[0]
     ideal = first["images_per_second"] / first["efficiency"] / first["ranks"]
-    counts = sorted({one["ranks"] for one in results})
+    counts = sorted({result["ranks"] for result in results})
     above.plot(counts, [ideal * count for count in counts], color="black", linestyle="--",
                label="no communication")
     _over_ranks(above, document, "images_per_second", 1)
@@ -119,7 +120,7 @@ def scaling(document: dict[str, Any]) -> Picture:
     if document["preset"] == "summit":
         below.plot([24_576], [30.3], "x", color="black", markersize=9, markeredgewidth=2,
                    label="source: off, 30.3 %, fitted to")
-        below.legend(*[[one[-1]] for one in below.get_legend_handles_labels()], frameon=False,
+        below.legend(*[[legend[-1]] for legend in below.get_legend_handles_labels()], frameon=False,
                      fontsize=10, loc="lower left")
     return Picture("simulated-scaling", "Weak scaling, simulated",
                    "Training speed, and efficiency against training without communication."
@@ -132,12 +133,12 @@ def improvement(document: dict[str, Any]) -> Picture:
     _over_ranks(axis, document, "improvement_over_off", 100)
     axis.set_ylabel("improvement over off, %")
     caption = "How much faster than off each mode trains."
-    rows = [one for one in document.get("source", ())
-            if one["figure"].startswith("improvement, ")]
-    for one in rows:
-        colour = mode_colour(one["figure"].split(", ")[1])
-        axis.plot([24_576 * 1.45], [100 * one["source"][0]], "<", color=colour, markersize=9,
-                  markerfacecolor="white" if one["fitted"] else colour)
+    rows = [row for row in document.get("source", ())
+            if row["figure"].startswith("improvement, ")]
+    for row in rows:
+        colour = mode_colour(row["figure"].split(", ")[1])
+        axis.plot([24_576 * 1.45], [100 * row["source"][0]], "<", color=colour, markersize=9,
+                  markerfacecolor="white" if row["fitted"] else colour)
     if rows:
         axis.plot([], [], "<", color=GREY, markersize=9, markerfacecolor="white", label=FITTED_TO)
         axis.plot([], [], "<", color=GREY, markersize=9, label=NOT_USED)
@@ -165,18 +166,18 @@ def background(document: dict[str, Any]) -> Picture:
 def breakdown(document: dict[str, Any]) -> Picture:
     """Left: off and topo (or what there is) over ranks, in percent; right: all modes, in ms."""
     results, modes = document["results"], _modes(document)
-    chosen = [mode for mode in ("off", "topo") if mode in modes] or modes[:1]
-    figure = Figure(figsize=(8.0, 3.3 * (len(chosen) + 1)), layout="constrained")
-    axes = figure.subplots(len(chosen) + 1, 1)
-    for axis, mode in zip(axes, chosen):
-        mine = [one for one in results if one["mode"] == mode]
-        _stack(axis, mine, [f"{one['ranks']:,}" for one in mine],
-               [100 / one["step_seconds"]["mean"] for one in mine])
+    shown_modes = [mode for mode in ("off", "topo") if mode in modes] or modes[:1]
+    figure = Figure(figsize=(8.0, 3.3 * (len(shown_modes) + 1)), layout="constrained")
+    axes = figure.subplots(len(shown_modes) + 1, 1)
+    for axis, mode in zip(axes, shown_modes):
+        rows = [result for result in results if result["mode"] == mode]
+        _stack(axis, rows, [f"{result['ranks']:,}" for result in rows],
+               [100 / result["step_seconds"]["mean"] for result in rows])
         axis.set_ylabel("of a step, %")
         axis.set_xlabel("ranks")
         axis.set_title(mode, fontsize=11, loc="left")
-    largest = [one for one in results if one["ranks"] == max(r["ranks"] for r in results)]
-    _stack(axes[-1], largest, [one["mode"] for one in largest], [1e3] * len(largest))
+    largest = [result for result in results if result["ranks"] == max(r["ranks"] for r in results)]
+    _stack(axes[-1], largest, [result["mode"] for result in largest], [1e3] * len(largest))
     axes[-1].set_ylabel("ms a step")
     axes[-1].set_title(f"all modes, {largest[0]['ranks']:,} ranks", fontsize=11, loc="left")
     figure.legend(handles=[Patch(color=colour, label=text) for colour, text in PARTS.values()],
@@ -204,16 +205,16 @@ def _part(row: dict, part: str) -> float:
 
 
 def timelines(document: dict[str, Any]) -> Picture:
-    rows = [one for one in document["results"] if one.get("timeline")]
+    rows = [row for row in document["results"] if row.get("timeline")]
     figure = Figure(figsize=(8.0, 1.55 * len(rows) + 0.8), layout="constrained")
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
     for axis, row in zip(axes, rows):
-        for what, (colour, _) in STATES.items():
-            for rank in {one[0] for one in row["timeline"]}:
+        for state, (colour, _) in STATES.items():
+            for rank in {event[0] for event in row["timeline"]}:
                 spans = [(1e3 * begin, 1e3 * (end - begin)) for number, kind, begin, end
-                         in row["timeline"] if (number, kind) == (rank, what)]
+                         in row["timeline"] if (number, kind) == (rank, state)]
                 axis.broken_barh(spans, (rank - 0.38, 0.76), color=colour, linewidth=0)
-        ranks = sorted({one[0] for one in row["timeline"]})
+        ranks = sorted({event[0] for event in row["timeline"]})
         axis.set_yticks(ranks, [str(rank) for rank in ranks], fontsize=9)
         axis.invert_yaxis()
         axis.set_ylabel("rank")
@@ -221,9 +222,9 @@ def timelines(document: dict[str, Any]) -> Picture:
         axis.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xlabel("ms since the start of the step")
     axes[-1].set_xlim(left=0)
-    used = {one[1] for row in rows for one in row["timeline"]}
+    states = {event[1] for row in rows for event in row["timeline"]}
     figure.legend(handles=[Patch(color=colour, label=text)
-                           for what, (colour, text) in STATES.items() if what in used],
+                           for state, (colour, text) in STATES.items() if state in states],
                   loc="outside upper center", ncols=3, frameon=False, fontsize=10)
     return Picture("simulated-timelines", "Cycles of the background threads, simulated",
                    f"The last step of the first of {rows[0]['ranks']:,} ranks. Blank, with topo: "
@@ -235,20 +236,21 @@ def networks(document: dict[str, Any]) -> Picture:
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axis = figure.subplots()
     rows = document["networks"]
-    for one in rows:
-        window, value = 100 * one["window"], 100 * one["simulated"]
+    for network in rows:
+        window, value = 100 * network["window"], 100 * network["simulated"]
         axis.plot([window], [value], "o", color=mode_colour("topo"))
-        align, offset = LABELS.get(one["network"], ("left", (4, 5)))
-        axis.annotate(one["network"], (window, value), fontsize=9,
+        align, offset = LABELS.get(network["network"], ("left", (4, 5)))
+        axis.annotate(network["network"], (window, value), fontsize=9,
                       rotation=30 if align == "left" else 0, ha=align,
                       textcoords="offset points", xytext=offset)
-        if one["source"]:
-            low, high = (100 * bound for bound in one["source"])
+        if network["source"]:
+            low, high = (100 * bound for bound in network["source"])
             axis.errorbar([window], [(low + high) / 2], [[(high - low) / 2]] * 2, color="black",
-                          marker=SOURCE_MARKER[one["fitted"]], markerfacecolor="white", capsize=4)
+                          marker=SOURCE_MARKER[network["fitted"]], markerfacecolor="white",
+                          capsize=4)
     axis.plot([], [], "o", color=mode_colour("topo"), label="simulated")
-    for fitted, label in ((False, NOT_USED), (True, FITTED_TO)):
-        axis.errorbar([], [], [], color="black", marker=SOURCE_MARKER[fitted],
+    for is_fitted, label in ((False, NOT_USED), (True, FITTED_TO)):
+        axis.errorbar([], [], [], color="black", marker=SOURCE_MARKER[is_fitted],
                       markerfacecolor="white", capsize=4, label=label)
     axis.margins(x=0.15, y=0.2)
     axis.set_ylim(bottom=0)

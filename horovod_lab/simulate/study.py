@@ -25,15 +25,15 @@ def ideal_images_per_second(p: Parameters, ranks: int, seed: int) -> float:
     alone = model.simulate(p, BASE, 1, 200, seed)
     step = statistics.fmean(alone.steps)
     if p.ranks_per_domain > 1:
-        wanted = min(ranks, p.ranks_per_domain) * p.compute_threads
-        step *= max(1.0, wanted / p.cores)
+        demand = min(ranks, p.ranks_per_domain) * p.compute_threads
+        step *= max(1.0, demand / p.cores)
     return ranks * p.batch / step
 
 
 def measure(p: Parameters, mode: str, ranks: int, steps: int, seed: int, trace: bool,
-            done: Callable[[], None]) -> dict[str, Any]:
+            report: Callable[[], None]) -> dict[str, Any]:
     """One row of the document's "results", without what compares it with other rows."""
-    result = model.simulate(p, mode, ranks, steps, seed, trace, done)
+    result = model.simulate(p, mode, ranks, steps, seed, trace, report)
     ordered = sorted(result.steps)
     mean = statistics.fmean(ordered)
     parts = {name: statistics.fmean(getattr(result, name))
@@ -64,7 +64,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def run(p: Parameters, modes: Sequence[str], rank_counts: Sequence[int], steps: int, seed: int,
-        keep: Callable[[list[dict]], None], done: Callable[[str, int], None]) -> list[dict]:
+        keep: Callable[[list[dict]], None], report: Callable[[str, int], None]) -> list[dict]:
     """"results" of the document, by rank count and mode; `keep` sees them after each row.
 
     Raises:
@@ -78,9 +78,10 @@ def run(p: Parameters, modes: Sequence[str], rank_counts: Sequence[int], steps: 
     ideal = {ranks: ideal_images_per_second(p, ranks, seed) for ranks in rank_counts}
     for ranks in rank_counts:
         for mode in modes:
-            row = measure(p, mode, ranks, steps, seed, ranks == traced, lambda: done(mode, ranks))
+            row = measure(p, mode, ranks, steps, seed, ranks == traced, lambda: report(mode, ranks))
             row["efficiency"] = row["images_per_second"] / ideal[ranks]
-            base = next((one for one in results if one["ranks"] == ranks and one["mode"] == BASE),
+            base = next((earlier for earlier in results
+                         if earlier["ranks"] == ranks and earlier["mode"] == BASE),
                         row if mode == BASE else None)
             row["improvement_over_off"] = base and (
                 row["images_per_second"] / base["images_per_second"] - 1)
@@ -89,7 +90,7 @@ def run(p: Parameters, modes: Sequence[str], rank_counts: Sequence[int], steps: 
     return results
 
 
-def cost(started: float) -> dict[str, float]:
-    """What the simulation itself took since `started`, of time.process_time()."""
-    return {"seconds": time.process_time() - started,
+def cost(start: float) -> dict[str, float]:
+    """What the simulation itself took since `start`, of time.process_time()."""
+    return {"seconds": time.process_time() - start,
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

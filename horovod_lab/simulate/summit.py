@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod_lab.measuring import dissertation
-from horovod_lab.measuring.dissertation import Reported
+from horovod_lab.bench.worker_job import BASE
+from horovod_lab.measuring import literature
+from horovod_lab.measuring.literature import Reported
 from horovod_lab.simulate import model
 from horovod_lab.simulate.parameters import Setup
 
@@ -29,7 +30,7 @@ TABLE: dict[str, tuple[float, str]] = {
     "shared_cores": (0, "source, 6.2.1: each rank has cores of its own"),
     "nodes_per_machine": (1, "source, 6.2.1"),
     "compute_seconds": (0.060, "assumed: 530 images/s of a V100 at batch 32, mixed precision"),
-    "cis_window": (dissertation.CIS_WINDOW["ResNet50"],
+    "cis_window": (literature.CIS_WINDOW["ResNet50"],
                    "source, 6.4.2: CIS window of ResNet50, of the step; here of the compute"),
     "compute_threads": (1, "assumed: one thread schedules XLA's few clusters"),
     "input_threads": (7, "assumed: a pool as large as there are cores"),
@@ -87,18 +88,18 @@ class Figure:
 
 FIGURES = (
     Figure("weak-scaling efficiency, off", "6.2.3", "efficiency", "off",
-           dissertation.EFFICIENCY, fitted=True),
-    Figure("allreduce in a step, off", "6.2.3", "allreduce", "off", dissertation.ALLREDUCE),
-    Figure("of it idle GPU, off", "6.2.3", "idle", "off", dissertation.IDLE),
+           literature.EFFICIENCY, fitted=True),
+    Figure("allreduce in a step, off", "6.2.3", "allreduce", "off", literature.ALLREDUCE),
+    Figure("of it idle GPU, off", "6.2.3", "idle", "off", literature.IDLE),
     *(Figure(f"background overhead in a step, {mode}", "6.4.1", "overhead", mode, reported)
-      for mode, reported in dissertation.OVERHEAD.items()),
+      for mode, reported in literature.OVERHEAD.items()),
     *(Figure(f"improvement, {mode}", "6.4.1", "improvement", mode, reported,
              fitted=mode in ("gs", "nbcs", "topo"))
-      for mode, reported in dissertation.GAIN.items()),
+      for mode, reported in literature.GAIN.items()),
     Figure("background thread's CPU, off", "6.2.5", "background_cpu", "off",
-           dissertation.BACKGROUND_CPU["off"]),
+           literature.BACKGROUND_CPU["off"]),
     Figure("background thread's CPU, topo", "6.4.1", "background_cpu", "topo",
-           dissertation.BACKGROUND_CPU["topo"]),
+           literature.BACKGROUND_CPU["topo"]),
 )
 
 
@@ -135,8 +136,8 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
     """The source's figures beside the results' at LARGEST ranks, if those were simulated."""
     rows = []
     for figure in FIGURES:
-        mine = [row for row in results if row["mode"] == figure.mode]
-        row = next((row for row in mine if row["ranks"] == LARGEST), None)
+        of_mode = [row for row in results if row["mode"] == figure.mode]
+        row = next((row for row in of_mode if row["ranks"] == LARGEST), None)
         if row is None or _value(row, figure.kind) is None:
             continue
         value = _value(row, figure.kind)
@@ -144,7 +145,7 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
             "figure": figure.text, "section": figure.where,
             "source": list(figure.reported.bounds),
             "simulated": value, "fitted": figure.fitted,
-            "largest": max(_value(one, figure.kind) for one in mine)
+            "largest": max(_value(row_of_mode, figure.kind) for row_of_mode in of_mode)
             if figure.kind == "improvement" else None,
             "met": is_met(value, *figure.reported.bounds)})
     return rows
@@ -153,22 +154,22 @@ def compare(results: Sequence[dict]) -> list[dict[str, Any]]:
 def complete(rows: Sequence[dict] | None) -> list[dict]:
     """Rows of `compare` or `networks`, as files have them: older ones do not say what was used for
     fitting, nor whether a figure is met."""
-    return [{"fitted": one.get("network") == FITTED_NETWORK
-             or any(figure.text == one.get("figure") and figure.fitted for figure in FIGURES),
-             "met": is_met(one["simulated"], *one["source"])
-             if one.get("source") else None, **one}
-            for one in rows or ()]
+    return [{"fitted": row.get("network") == FITTED_NETWORK
+             or any(figure.text == row.get("figure") and figure.fitted for figure in FIGURES),
+             "met": is_met(row["simulated"], *row["source"])
+             if row.get("source") else None, **row}
+            for row in rows or ()]
 
 
 def counts(rows: Sequence[dict]) -> str:
     """How many of the source's figures are met, those used for fitting apart: "Of 8 ..."."""
-    def met(fitted: bool) -> tuple[int, int]:
-        mine = [row["met"] for row in rows if row["source"] and row["fitted"] == fitted]
-        return sum(mine), len(mine)
+    def count_met(is_fitted: bool) -> tuple[int, int]:
+        answers = [row["met"] for row in rows if row["source"] and row["fitted"] == is_fitted]
+        return sum(answers), len(answers)
 
-    (predicted, predictions), (near, fitted) = met(False), met(True)
+    (predicted, predictions), (near, fits) = count_met(False), count_met(True)
     return (f"Of {predictions} figures that were not used for fitting, {predicted} are met; of "
-            f"{fitted} that were, {near}.")
+            f"{fits} that were, {near}.")
 
 
 def _value(row: dict, kind: str) -> float | None:
@@ -185,22 +186,53 @@ def _value(row: dict, kind: str) -> float | None:
 def networks(seed: int) -> list[dict[str, Any]]:
     """topo's gain over off for each network: its computation is as much longer than ResNet50's as
     it has more to compute, its gradients and its CIS window are its own, all else is the same."""
-    base = next(one for one in NETWORKS if one.name == FITTED_NETWORK)
+    base = next(network for network in NETWORKS if network.name == FITTED_NETWORK)
     rows = []
-    for one in NETWORKS:
+    for network in NETWORKS:
         p = setup().changed(
-            "published", cis_window=dissertation.CIS_WINDOW[one.name],
-            gradient_bytes=4e6 * one.parameters,
-            compute_seconds=TABLE["compute_seconds"][0] * one.multiply_adds / base.multiply_adds,
+            "published", cis_window=literature.CIS_WINDOW[network.name],
+            gradient_bytes=4e6 * network.parameters,
+            compute_seconds=TABLE["compute_seconds"][0] * network.multiply_adds
+            / base.multiply_adds,
         ).parameters
         off, topo = (statistics.fmean(
             model.simulate(p, mode, NETWORKS_RANKS, NETWORKS_STEPS, seed).steps)
             for mode in ("off", "topo"))
         gain = off / topo - 1
-        reported = dissertation.NETWORK_GAIN.get(one.name)
+        reported = literature.NETWORK_GAIN.get(network.name)
         source = reported.bounds if reported else None
-        rows.append({"network": one.name, "ranks": NETWORKS_RANKS,
-                     "window": dissertation.CIS_WINDOW[one.name], "source": source,
-                     "simulated": gain, "fitted": one is base,
+        rows.append({"network": network.name, "ranks": NETWORKS_RANKS,
+                     "window": literature.CIS_WINDOW[network.name], "source": source,
+                     "simulated": gain, "fitted": network is base,
                      "met": is_met(gain, *source) if source else None})
+    return rows
+
+
+# What the way of messages between nodes makes of topo. Predictions all of them: the source's topo
+# sends none, and nothing was fitted with these in view.
+
+# A message over IP over InfiniBand takes about as long as over fast Ethernet: both are assumed.
+MESSAGE_WAYS = (
+    ("by MPI, tested with naps", {}),
+    ("the same, without rounds of negotiation", {"heartbeat_seconds": 60}),
+    ("over TCP, 20 us a message", {"tcp_messages": 1, "hop_inter_seconds": 20e-6,
+                                   "message_cpu_seconds": 10e-6}),
+    ("over TCP, 50 us a message", {"tcp_messages": 1, "hop_inter_seconds": 50e-6,
+                                   "message_cpu_seconds": 20e-6}),
+)
+
+
+def message_ways(results: Sequence[dict], steps: int, seed: int) -> list[dict[str, Any]]:
+    """topo's gain over off at the largest number of ranks, for each of MESSAGE_WAYS; none if off
+    was not simulated there."""
+    base = next((row for row in results
+                 if (row["mode"], row["ranks"]) == (BASE, LARGEST)), None)
+    if base is None:
+        return []
+    rows = []
+    for text, values in MESSAGE_WAYS:
+        p = setup().changed("assumed", **values).parameters
+        topo = statistics.fmean(model.simulate(p, "topo", LARGEST, steps, seed).steps)
+        rows.append({"messages": text, "ranks": LARGEST,
+                     "simulated": base["step_seconds"]["mean"] / topo - 1})
     return rows

@@ -22,24 +22,24 @@ def number(value: float) -> str:
 
 def unit(document: dict[str, Any]) -> str:
     """Of what is trained in a second: without a batch, as from a profile, it is steps."""
-    known = not document["profiled"] or document["parameters"]["batch"]["origin"] == "set"
-    return "images/s" if known else "steps/s"
+    has_rate = not document["profiled"] or document["parameters"]["batch"]["origin"] == "set"
+    return "images/s" if has_rate else "steps/s"
 
 
 def results(document: dict[str, Any]) -> Grid:
     rows, previous = [], None
-    for one in document["results"]:
-        step = one["step_seconds"]
-        parts = one["breakdown"]
+    for row in document["results"]:
+        step = row["step_seconds"]
+        parts = row["breakdown"]
         rows.append((
-            f"{one['ranks']:,}" if one["ranks"] != previous else "", one["mode"],
+            f"{row['ranks']:,}" if row["ranks"] != previous else "", row["mode"],
             f"{number(1e3 * step['median'])} ({number(1e3 * step['p5'])} to "
             f"{number(1e3 * step['p95'])})",
-            number(one["images_per_second"]), percent(one["efficiency"]),
-            percent(one["improvement_over_off"]) if one["mode"] != "off" else "",
+            number(row["images_per_second"]), percent(row["efficiency"]),
+            percent(row["improvement_over_off"]) if row["mode"] != "off" else "",
             *(percent(parts[part] / step["mean"]) for part in PARTS),
-            percent(one["background_cpu"])))
-        previous = one["ranks"]
+            percent(row["background_cpu"])))
+        previous = row["ranks"]
     cost = document["cost"]
     return Grid(
         "Simulated training", ("ranks", "mode", "step, ms", unit(document), "efficiency, %",
@@ -57,9 +57,9 @@ def source(document: dict[str, Any]) -> list[Grid]:
         grids.append(Grid(
             "Beside the source, at 24,576 ranks",
             ("figure", "section", "source, %", "simulated, %", "", "met"),
-            [(one["figure"], one["section"], _range(one["source"]),
-              percent(one["simulated"]), _kind(one), "yes" if one["met"] else "no")
-             for one in sorted(document["source"], key=lambda one: not one["fitted"])],
+            [(row["figure"], row["section"], _range(row["source"]),
+              percent(row["simulated"]), _kind(row), "yes" if row["met"] else "no")
+             for row in sorted(document["source"], key=lambda row: not row["fitted"])],
             f"{summit.counts(document['source'])} {MET} The source's improvements are 'up to', "
             "over all numbers of GPUs; the simulated ones are at 24,576."))
     if document.get("ways"):
@@ -67,26 +67,26 @@ def source(document: dict[str, Any]) -> list[Grid]:
             "topo by the way of messages between nodes, at "
             f"{document['ways'][0]['ranks']:,} ranks",
             ("messages", "over off, %", ""),
-            [(one["messages"], percent(one["simulated"]), "predicted")
-             for one in document["ways"]],
+            [(row["messages"], percent(row["simulated"]), "predicted")
+             for row in document["ways"]],
             "The source's topo sends none. The times of messages are assumed."))
     if document.get("networks"):
         grids.append(Grid(
             "Improvement of topo on other networks (6.4.2), at "
             f"{document['networks'][0]['ranks']:,} ranks",
             ("network", "CIS window, %", "source, %", "simulated, %", "", "met"),
-            [(one["network"], percent(one["window"], 0),
-              *((_range(one["source"]), percent(one["simulated"]), _kind(one),
-                 "yes" if one["met"] else "no") if one["source"]
-                else ("", percent(one["simulated"]), "", ""))) for one in document["networks"]],
+            [(row["network"], percent(row["window"], 0),
+              *((_range(row["source"]), percent(row["simulated"]), _kind(row),
+                 "yes" if row["met"] else "no") if row["source"]
+                else ("", percent(row["simulated"]), "", ""))) for row in document["networks"]],
             f"{summit.counts(document['networks'])} {MET} Windows are the source's; computation "
             "and gradients are scaled by published multiply-adds and parameters. ResNet50's figure "
             "was used at 24,576 ranks. The source gives 5 to 21 % for the ResNets together."))
     return grids
 
 
-def _kind(one: dict[str, Any]) -> str:
-    return "fitted" if one["fitted"] else "predicted"
+def _kind(row: dict[str, Any]) -> str:
+    return "fitted" if row["fitted"] else "predicted"
 
 
 def _range(pair: list[float]) -> str:
@@ -95,22 +95,22 @@ def _range(pair: list[float]) -> str:
 
 
 def validation(document: dict[str, Any]) -> list[Grid]:
-    found = document.get("validation")
-    if not found:
+    validation = document.get("validation")
+    if not validation:
         return []
     beside = [Grid(
         "Predicted and measured", (*BESIDE, "within 15 %"),
-        [(*_beside(one), "yes" if abs(one["error"]) <= found["band"] else "no")
-         for one in found["points"]],
-        f"Calibrated on {found['calibrated_on']}; all other points are predictions.")]
-    if found.get("cpu"):
+        [(*_beside(point), "yes" if abs(point["error"]) <= validation["band"] else "no")
+         for point in validation["points"]],
+        f"Calibrated on {validation['calibrated_on']}; all other points are predictions.")]
+    if validation.get("cpu"):
         beside.append(Grid("CPU time of Horovod's threads, predicted and measured", BESIDE,
-                           [_beside(one) for one in found["cpu"]], "Mean over ranks."))
+                           [_beside(point) for point in validation["cpu"]], "Mean over ranks."))
     return [*beside, Grid(
         "Fitted to these measurements", ("of", "parameter", "value", "unit", "origin"),
-        [(name, key, f"{one['value']:.4g}", one["unit"], one["origin"])
-         for name, table in found["parameters"].items() for key, one in table.items()
-         if one["origin"].startswith("calibrated")],
+        [(name, key, f"{value['value']:.4g}", value["unit"], value["origin"])
+         for name, table in validation["parameters"].items() for key, value in table.items()
+         if value["origin"].startswith("calibrated")],
         "All other parameters were measured otherwise, published, or assumed.")]
 
 
@@ -118,17 +118,17 @@ BESIDE = ("measured", "ranks", "series", "unit", "measured (min to max)", "n", "
           "error, %")
 
 
-def _beside(one: dict[str, Any]) -> tuple[str, ...]:
-    return (one["cell"], str(one["ranks"]), one["series"], one.get("unit", "images/s"),
-            f"{number(one['measured'])} ({number(one['low'])} to {number(one['high'])})",
-            str(one["n"]), number(one["predicted"]),
-            f"{100 * one['error']:+.1f}" + (" (calibrated)" if one["calibrated"] else ""))
+def _beside(point: dict[str, Any]) -> tuple[str, ...]:
+    return (point["cell"], str(point["ranks"]), point["series"], point.get("unit", "images/s"),
+            f"{number(point['measured'])} ({number(point['low'])} to {number(point['high'])})",
+            str(point["n"]), number(point["predicted"]),
+            f"{100 * point['error']:+.1f}" + (" (calibrated)" if point["calibrated"] else ""))
 
 
 def parameters(document: dict[str, Any]) -> Grid:
     return Grid(
         "Parameters", ("parameter", "value", "unit", "meaning", "origin"),
-        [(name, f"{one['value']:.6g}", one["unit"], one["meaning"], one["origin"])
-         for name, one in document["parameters"].items()],
+        [(name, f"{value['value']:.6g}", value["unit"], value["meaning"], value["origin"])
+         for name, value in document["parameters"].items()],
         "" if document["profiled"] else
         "FITTED: chosen with the figures in view that the table beside the source calls fitted.")

@@ -40,8 +40,8 @@ class Training:
     planned = False  # whether buckets are reduced as planned
 
     def __init__(self, p: Parameters, ranks: int, cores: Cores, naps: Naps | None, steps: int,
-                 seed: int, trace: bool, done: Callable[[], None]):
-        self.p, self.ranks, self.cores, self.naps, self.done = p, ranks, cores, naps, done
+                 seed: int, trace: bool, report: Callable[[], None]):
+        self.p, self.ranks, self.cores, self.naps, self.report = p, ranks, cores, naps, report
         self.total, self.tracing = steps + WARM_UP, trace
         self.draws = np.random.default_rng([seed, ranks, 0])
         self.sleeps = np.random.default_rng([seed, ranks, 1])
@@ -69,7 +69,7 @@ class Training:
             self.train()
             if step >= WARM_UP:
                 self._count()
-                self.done()
+                self.report()
             self.step_start = self.data_end
         seconds = max(self.now, self.step_start) - counted_from
         self.result.background_cpu = self.cores.background_seconds / self.ranks / seconds
@@ -127,11 +127,11 @@ class Training:
         cores.advance(free, self.data_end, everyone)  # waits in MPI; the framework goes on
         return self.data_end
 
-    def record(self, what: str, begin: np.ndarray | float, end: np.ndarray | float) -> None:
+    def record(self, state: str, begin: np.ndarray | float, end: np.ndarray | float) -> None:
         if not self.traced:
             return
         begins, ends = (np.broadcast_to(times, self.cores.shape).ravel() for times in (begin, end))
         for rank in range(min(TRACED, self.ranks)):
             if ends[rank] > begins[rank]:
-                self.result.trace.append((rank, what, float(begins[rank] - self.step_start),
+                self.result.trace.append((rank, state, float(begins[rank] - self.step_start),
                                           float(ends[rank] - self.step_start)))

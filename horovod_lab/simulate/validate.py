@@ -23,18 +23,18 @@ SIZES = {"ResNet18": 11.7, "ResNet34": 21.8, "ResNet50": 25.6, "ResNet101": 44.6
 def cells(document: dict[str, Any]) -> Iterator[tuple[tuple, dict[tuple[str, int], list[float]]]]:
     """((model, framework, input, batch, pixels), seconds of a step by (series, ranks)) of what can
     be predicted: weak scaling, on the hosts' cores, gradients reduced while others are computed."""
-    found: dict[tuple, dict[tuple[str, int], list[float]]] = {}
+    by_cell: dict[tuple, dict[tuple[str, int], list[float]]] = {}
     if document["settings"]["scaling"] != "weak":
         return iter(())
-    for one in document["measurements"]:
-        series = one["series"]
-        if ("failed" in one or one["separate"] or one["ranks"] < 2
+    for job in document["measurements"]:
+        series = job["series"]
+        if ("failed" in job or job["separate"] or job["ranks"] < 2
                 or series not in (LIMIT, *model.MODES)):
             continue
-        cell = tuple(one[name] for name in ("model", "framework", "input", "batch", "pixels"))
-        step = one["ranks"] * one["batch"] / one["images_per_second"]
-        found.setdefault(cell, {}).setdefault((series, one["ranks"]), []).append(step)
-    return iter(found.items())
+        cell = tuple(job[name] for name in ("model", "framework", "input", "batch", "pixels"))
+        step = job["ranks"] * job["batch"] / job["images_per_second"]
+        by_cell.setdefault(cell, {}).setdefault((series, job["ranks"]), []).append(step)
+    return iter(by_cell.items())
 
 
 def _calibrating(steps: dict[tuple[str, int], list[float]]) -> tuple[int, str] | None:
@@ -53,7 +53,7 @@ def check(document: dict[str, Any], calibrated: bool) -> None:
 
 
 def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
-             done: Callable[[str], None]) -> dict[str, Any]:
+             report: Callable[[str], None]) -> dict[str, Any]:
     """The "validation" of the simulation's document: every measured (mode, ranks) of `document`,
     a benchmark that `check` accepts, with its prediction.
 
@@ -61,34 +61,34 @@ def validate(document: dict[str, Any], profiled: Setup | None, seed: int,
     no communication, and the first of CALIBRATING that was measured. They are marked.
     """
     points, setups, calibrated_on = [], {}, []
-    slots = [host[1] for host in document["settings"]["hosts"]]
+    capacities = [host[1] for host in document["settings"]["hosts"]]
     threads = document["settings"]["threads"]
     for cell, steps in cells(document):
         batch = cell[3]
         name = f"{cell[0]}, {cell[1]}, {cell[2]} input, {cell[4]} pixels, batch {batch}"
-        setup, used = profiled, set()
+        setup, calibrating = profiled, set()
         if setup is None:
             if not (point := _calibrating(steps)):
                 continue
             ranks, mode = point
-            used = {(LIMIT, ranks), (mode, ranks)}
-            done(f"{name}: calibrates on {mode}")
+            calibrating = {(LIMIT, ranks), (mode, ranks)}
+            report(f"{name}: calibrates on {mode}")
             setup = calibrate.from_two_points(
-                document["machine"]["cores"], min([ranks, *slots]), threads, ranks, batch,
+                document["machine"]["cores"], min([ranks, *capacities]), threads, ranks, batch,
                 statistics.median(steps[LIMIT, ranks]), mode,
                 statistics.median(steps[mode, ranks]), 4e6 * SIZES[cell[0]], seed)
             calibrated_on.append(f"{LIMIT} and {mode} at {ranks} ranks")
         setups[name] = setup.to_json()
-        for (series, ranks), measured in sorted(steps.items(), key=lambda item: item[0][::-1]):
+        for (series, ranks), rates in sorted(steps.items(), key=lambda item: item[0][::-1]):
             p = dataclasses.replace(setup.parameters, batch=batch,
-                                    ranks_per_node=min([ranks, *slots]))
+                                    ranks_per_node=min([ranks, *capacities]))
             if ranks % p.ranks_per_domain or not study.possible(p, series):
                 continue
-            done(f"{name}: {series}, {ranks} ranks")
+            report(f"{name}: {series}, {ranks} ranks")
             points.append({
                 "cell": name, "series": series, "ranks": ranks,
-                "calibrated": (series, ranks) in used,
-                **beside((ranks * batch / one for one in measured),
+                "calibrated": (series, ranks) in calibrating,
+                **beside((ranks * batch / seconds for seconds in rates),
                          _rate(p, series, ranks, seed))})
     return {"band": BAND, "points": points, "parameters": setups,
             "calibrated_on": "; ".join(dict.fromkeys(calibrated_on)) or "the profile"}

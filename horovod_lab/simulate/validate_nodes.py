@@ -29,13 +29,13 @@ def check(document: dict[str, Any], calibrated: bool) -> None:
     calibrate_nodes.check(document)
 
 
-def validate(document: dict[str, Any], seed: int, done: Callable[[str], None]) -> dict[str, Any]:
+def validate(document: dict[str, Any], seed: int, report: Callable[[str], None]) -> dict[str, Any]:
     """The "validation" of the simulation's document: topo, and no communication, in every layout of
     `document`, a benchmark that `check` accepts, with their prediction."""
     setup = calibrate_nodes.from_nodes(document)
     points, cpu = [], []
-    for cell, series in _measured(document):
-        done(f"{cell.workload.label}, {cell.layout}: {series}")
+    for cell, series in _cells_and_series(document):
+        report(f"{cell.workload.label}, {cell.layout}: {series}")
         place = Calibrating(cell.workload.name, cell.layout, series)
         p = _parameters(setup, document, place)
         predicted, spent = _predict(place, p, seed)
@@ -44,14 +44,14 @@ def validate(document: dict[str, Any], seed: int, done: Callable[[str], None]) -
         points.append({**about, "calibrated": place == ALONE, "unit": cell.workload.unit,
                        **beside(cell.values[series].values(), predicted)})
         if spent is not None and (counted := calibrate_nodes.of_cell(document, place)):
-            times = [1e3 * horovods_cpu(one, "planned_iterations") for one in counted]
+            times = [1e3 * horovods_cpu(job, "planned_iterations") for job in counted]
             cpu.append({**about, "unit": "ms a step", **beside(times, 1e3 * spent)})
     return {"band": BAND, "points": points, "cpu": cpu,
             "parameters": {"virtual hosts": setup.to_json()},
             "calibrated_on": ", ".join(map(str, calibrate_nodes.CELLS))}
 
 
-def _measured(document: dict[str, Any]) -> Iterator[tuple[Cell, str]]:
+def _cells_and_series(document: dict[str, Any]) -> Iterator[tuple[Cell, str]]:
     """What can be predicted, in the order of the benchmark."""
     for cell in cells(document["measurements"]):
         if cell.workload.name in WORKLOADS:
@@ -64,12 +64,12 @@ def _parameters(setup: Setup, document: dict[str, Any], place: Calibrating) -> P
     if place.workload == "large":
         return dataclasses.replace(p, compute_seconds=SHORTEST, gradient_bytes=SIZE_LARGE,
                                    bucket_bytes=SIZE_LARGE, tensors=1)
-    counted = [one for one in calibrate_nodes.of_cell(document, place) if one.get("step_bytes")]
+    counted = [job for job in calibrate_nodes.of_cell(document, place) if job.get("step_bytes")]
     if not counted:  # nothing was reduced
         return p
-    size = statistics.median(one["step_bytes"] for one in counted)
+    size = statistics.median(job["step_bytes"] for job in counted)
     buckets = statistics.median(stats["planned_buckets"] / stats["planned_iterations"]
-                                for one in counted for stats in one["stats"])
+                                for job in counted for stats in job["stats"])
     return dataclasses.replace(p, gradient_bytes=size, bucket_bytes=size / max(1, round(buckets)))
 
 

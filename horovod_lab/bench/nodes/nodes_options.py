@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from horovod_lab.bench.nodes.rows import LAYOUTS, WORKLOADS
-from horovod_lab.measuring.suite_options import add_length, add_output
+from horovod_lab.bench.suite_options import add_length, add_output
 from horovod_opt.arguments import some_of
 
 

@@ -30,20 +30,20 @@ def run(options: argparse.Namespace) -> int:
     except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.layouts, options.rounds)
-    if not planned:
+    jobs = order(options.only, options.layouts, options.rounds)
+    if not jobs:
         print(f"{NAME}: none of {', '.join(options.only)} is measured in "
               f"{', '.join(options.layouts)}", file=sys.stderr)
         return 2
-    return Nodes(planned, document, path, options).run()
+    return Nodes(jobs, document, path, options).run()
 
 
 def measure(job: Job, hosts: VirtualHosts, seconds: float, timeout: float) -> dict[str, Any]:
     """What the file holds of the job beside its key. Raises launch.JobFailed."""
     series = dataclasses.replace(
         job.way.series, environment={**job.way.series.environment, "PATH": hosts.path})
-    slots = ",".join(f"{name}:{job.layout.per_host}" for name in hosts.names)
-    launcher = (job.way.controller, "-H", slots, "--disable-cache")
+    hosts_and_ranks = ",".join(f"{name}:{job.layout.per_host}" for name in hosts.names)
+    launcher = (job.way.controller, "-H", hosts_and_ranks, "--disable-cache")
     try:
         result = hosts.on_first(
             worker_job.run, series, [*job.workload.program, "--seconds", str(seconds)],
@@ -51,17 +51,17 @@ def measure(job: Job, hosts: VirtualHosts, seconds: float, timeout: float) -> di
     finally:
         hosts.stop_jobs()  # the ranks of other hosts are no children of a launcher that was killed
     metrics, counters = result["metrics"], result["per_rank"].get("counters") or []
-    stats = [one for one in counters if one]
+    stats = [counted for counted in counters if counted]
     return {**metrics, "mpi": result["mpi"], "stats": stats or None,
-            "agreements": max((one["agreements"] for one in stats), default=None),
-            "step_bytes": max((one["data_bytes"] / metrics["steps"] for one in stats
+            "agreements": max((counted["agreements"] for counted in stats), default=None),
+            "step_bytes": max((counted["data_bytes"] / metrics["steps"] for counted in stats
                                if "steps" in metrics), default=None)}
 
 
 class Nodes(Benchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, section)
+        super().__init__(jobs, document, path, section)
         self.options = options
 
     def prepare(self) -> None:

@@ -32,10 +32,10 @@ class Cell:
 
     def best(self, series: Sequence[str]) -> str | None:
         """The fastest of these in the rounds that all of them have."""
-        found = [one for one in series if self.values.get(one)]
-        speeds = {one: self.speed(one, found[0]) for one in found}
-        return max((one for one in found if speeds[one]),
-                   key=lambda one: speeds[one].median, default=None)
+        names = [name for name in series if self.values.get(name)]
+        speeds = {name: self.speed(name, names[0]) for name in names}
+        return max((name for name in names if speeds[name]),
+                   key=lambda name: speeds[name].median, default=None)
 
     def ideal(self, series: str) -> Spread | None:
         """The time of a step as a multiple of the longer of computing alone and the wire."""
@@ -48,19 +48,19 @@ class Cell:
 def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
     """Those that anything was measured of, in the order of CELLS."""
     for (workload, layout), names in CELLS.items():
-        mine = [one for one in measurements
-                if (one["workload"], one["layout"]) == (workload, layout.name)]
-        if not mine:
+        of_cell = [job for job in measurements
+                   if (job["workload"], job["layout"]) == (workload, layout.name)]
+        if not of_cell:
             continue
-        trained = [one for one in mine if "step_seconds" in one]
-        sent = [one for one in trained if one.get("step_bytes") and layout.megabits]
+        of_steps = [job for job in of_cell if "step_seconds" in job]
+        of_bytes = [job for job in of_steps if job.get("step_bytes") and layout.megabits]
         yield Cell(
             WORKLOADS[workload], layout,
-            {name: by_round(mine, name, itemgetter(WORKLOADS[workload].key)) for name in names},
-            {name: by_round(sent, name, lambda one: _wire_seconds(one["step_bytes"], layout))
+            {name: by_round(of_cell, name, itemgetter(WORKLOADS[workload].key)) for name in names},
+            {name: by_round(of_bytes, name, lambda job: _wire_seconds(job["step_bytes"], layout))
              for name in names},
-            {name: by_round(trained, name, itemgetter("step_seconds")) for name in names},
-            {name: sum("failed" in one for one in mine if one["series"] == name)
+            {name: by_round(of_steps, name, itemgetter("step_seconds")) for name in names},
+            {name: sum("failed" in job for job in of_cell if job["series"] == name)
              for name in names})
 
 
@@ -70,10 +70,10 @@ def _wire_seconds(step_bytes: float, layout: Layout) -> float:
 
 
 def judge(target: Target, cell: Cell) -> Verdict:
-    failed = [one for one in target.needs if cell.failures.get(one)]
-    missing = [one for one in target.needs if not cell.values.get(one)]
+    failed = [name for name in target.needs if cell.failures.get(name)]
+    absent = [name for name in target.needs if not cell.values.get(name)]
     return verdict(target, _value(target, cell), f"{', '.join(failed)} failed" if failed else "",
-                   missing)
+                   absent)
 
 
 def _value(target: Target, cell: Cell) -> Spread | None:
@@ -94,6 +94,7 @@ def verdicts(cell: Cell) -> list[Verdict]:
 def summary(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
     return [{"workload": cell.workload.name, "layout": cell.layout.name,
-             "series": one.target.series, "target": str(one.target),
-             "value": one.value and asdict(one.value), "met": one.met, "why": one.why}
-            for cell in cells(measurements) for one in verdicts(cell)]
+             "series": verdict.target.series, "target": str(verdict.target),
+             "value": verdict.value and asdict(verdict.value), "met": verdict.met,
+             "why": verdict.why}
+            for cell in cells(measurements) for verdict in verdicts(cell)]

@@ -75,13 +75,14 @@ WAYS = {way.name: way for way in (
 
 PAIR, PAIR_SLOW, ONE_NODE = Layout(2, 1), Layout(2, 1, 1000), Layout(1, 2)
 SIZE_LARGE = 102_400_000  # bytes: the gradients of ResNet50
-WORKLOADS = {one.name: one for one in (
+WORKLOADS = {workload.name: workload for workload in (
     Workload("resnet50", "ResNet50", PROGRAMS["resnet50"], "images_per_second", "images/s", True),
-    Workload("large", "allreduce of 102 MB", ("chain.py", "--length", "1", "--bytes",
-                                              str(SIZE_LARGE)), "microseconds", "us", False),
-    Workload("small", "allreduce of 1 KiB", ("chain.py",), "microseconds", "us", False),
-    Workload("idle", "idle CPU of a rank", ("idle.py",), "background_percent", "% of a core",
-             False),
+    Workload("large", "allreduce of 102 MB", ("allreduces.py", "chain", "--length", "1",
+                                              "--bytes", str(SIZE_LARGE)),
+             "microseconds", "us", False),
+    Workload("small", "allreduce of 1 KiB", PROGRAMS["chain"], "microseconds", "us", False),
+    Workload("idle", "idle CPU of a rank", PROGRAMS["idle"], "background_percent",
+             "% of a core", False),
 )}
 # By workload and layout: what is compared.
 CELLS: dict[tuple[str, Layout], Sequence[str]] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from horovod_lab.bench.modes_option import add_modes
-from horovod_lab.bench.other_horovod import add_plain
 from horovod_lab.bench.overhead.workloads import SECONDS
+from horovod_lab.bench.suite_options import add_modes, add_plain
 from horovod_opt.arguments import positive, some_of
 
 

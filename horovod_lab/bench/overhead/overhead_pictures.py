@@ -9,22 +9,22 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from horovod_lab.bench.overhead.results import Metric, Row, grid, rows
-from horovod_lab.bench.series_colours import series_colour
 from horovod_lab.bench.worker_job import LIMIT
 from horovod_lab.measuring.present import Picture, Section, number
+from horovod_lab.style import series_colour
 
 
 def section(document: dict[str, Any]) -> Section:
     measurements = document["measurements"]
-    drawn = picture(measurements, made_on(document))
+    chart = picture(measurements, describe_machine(document))
     return Section(
         "What the background thread costs",
         "Small workloads that show the thread alone: idle, a chain of dependent allreduces, many "
         "small ones, and training.",
-        [grid(measurements)], [drawn] if drawn else [])
+        [grid(measurements)], [chart] if chart else [])
 
 
-def made_on(document: dict[str, Any]) -> str:
+def describe_machine(document: dict[str, Any]) -> str:
     """The machine and the MPI, in a line."""
     about = document["machine"]
     libraries = dict.fromkeys(filter(None, (m.get("mpi") for m in document["measurements"])))
@@ -32,7 +32,7 @@ def made_on(document: dict[str, Any]) -> str:
             f"bars: median, whiskers: smallest and largest, dots: single jobs")
 
 
-def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
+def picture(measurements: Sequence[dict], machine: str) -> Picture | None:
     """A panel for each plotted metric and number of ranks: bars are medians, whiskers min to max,
     dots single rounds, the dashed line the limit without communication.
 
@@ -55,7 +55,7 @@ def picture(measurements: Sequence[dict], made_on: str) -> Picture | None:
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     figure.suptitle("What Horovod's background thread costs", fontsize=14)
-    figure.supxlabel(textwrap.fill(made_on, 72 * columns), fontsize=8, color="#555555")
+    figure.supxlabel(textwrap.fill(machine, 72 * columns), fontsize=8, color="#555555")
     return Picture(
         "overhead", "What Horovod's background thread costs",
         "Bars are medians, whiskers reach from the smallest to the largest job, dots are single "

@@ -22,16 +22,15 @@ from horovod_opt.arguments import INTERRUPTED
 def measure(workload: str, ranks: int, series: Series, options: argparse.Namespace) -> dict:
     """One measurement: the job's result, or the reason why there is none."""
     seconds = SECONDS[workload] / (2 if options.quick else 1)
-    started = time.monotonic()
+    start = time.monotonic()
     try:
-        program = PROGRAMS.get(workload, (f"{workload}.py",))
-        result = worker_job.run(series, [*program, "--seconds", str(seconds)], ranks,
+        result = worker_job.run(series, [*PROGRAMS[workload], "--seconds", str(seconds)], ranks,
                                 options.timeout)
         result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
     except launch.JobFailed as failure:
         result = {"failed": str(failure)}
     return {**result, "workload": workload, "ranks": ranks, "series": series.name,
-            "job_seconds": round(time.monotonic() - started, 1)}
+            "job_seconds": round(time.monotonic() - start, 1)}
 
 
 def outcome(measurement: dict) -> str:

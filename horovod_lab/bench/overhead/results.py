@@ -54,15 +54,15 @@ class Row:
 def rows(measurements: Sequence[dict]) -> Iterator[Row]:
     """Sorted by metric, ranks and series, the last two as they were first measured."""
     for metric in METRICS:
-        mine = [m for m in measurements if m["workload"] == metric.workload]
-        for ranks in dict.fromkeys(m["ranks"] for m in mine):
-            cell = [m for m in mine if m["ranks"] == ranks]
+        of_workload = [m for m in measurements if m["workload"] == metric.workload]
+        for ranks in dict.fromkeys(m["ranks"] for m in of_workload):
+            cell = [m for m in of_workload if m["ranks"] == ranks]
             names = dict.fromkeys(m["series"] for m in cell)
-            found = {name: by_round(cell, name, lambda m: m["metrics"][metric.key])
-                     for name in names}
+            by_series = {name: by_round(cell, name, lambda m: m["metrics"][metric.key])
+                         for name in names}
             for series in sorted(names, key=limit_and_base_first):
-                values = found[series]
-                against = compare(values, found.get(BASE, {}), metric.against)
+                values = by_series[series]
+                against = compare(values, by_series.get(BASE, {}), metric.against)
                 yield Row(
                     metric, ranks, series,
                     spread=Spread.of(list(values.values())) if values else None,

@@ -12,7 +12,9 @@ SECONDS = {"idle": 3.0, "chain": 3.0, "small": 3.0, "resnet50": 6.0, "resnet50_t
 TRAINING = ("resnet50", "resnet50_torch")
 # One intra-op thread leaves a rank no second one to hide the background thread's CPU use behind.
 RESNET50 = ("--model", "ResNet50", "--batch", "4", "--pixels", "96", "--threads", "1")
-PROGRAMS = {"resnet50": ("train.py", *RESNET50), "resnet50_torch": ("train_torch.py", *RESNET50)}
+PROGRAMS = {"idle": ("idle.py",), "chain": ("allreduces.py", "chain"),
+            "small": ("allreduces.py", "small"), "resnet50": ("train.py", *RESNET50),
+            "resnet50_torch": ("train_torch.py", *RESNET50)}
 # What else trains a workload on several ranks.
 PEERS = {"resnet50_torch": (
     Series("DDP", communicates=False, arguments=("--ddp",)),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_lab.bench.modes_option import add_modes
-from horovod_lab.bench.other_horovod import add_oneccl, add_plain
-from horovod_lab.measuring.suite_options import add_length, add_output
+from horovod_lab.bench.suite_options import add_length, add_modes, add_oneccl, add_output, add_plain
 from horovod_opt.arguments import positive
 
 SIZES = [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 102_400_000]  # the last: of ResNet50

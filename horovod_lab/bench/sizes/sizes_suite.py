@@ -40,26 +40,26 @@ def run(options: argparse.Namespace) -> int:
         return 2
     series = [Series(LIMIT, communicates=False), Series(BASE), *options.modes,
               *filter(None, (options.oneccl, options.plain))]
-    planned = order(series, options.ranks, options.rounds, document["machine"]["cores"])
-    return Sizes(planned, document, path, options).run()
+    jobs = order(series, options.ranks, options.rounds, document["machine"]["cores"])
+    return Sizes(jobs, document, path, options).run()
 
 
 def order(series: list[Series], ranks: list[int], rounds: int, cores: int) -> list[Job]:
     return [Job(*job) for job in in_rounds(
-        ranks, lambda count: [one for one in series if one.fits(count, cores)], rounds)]
+        ranks, lambda count: [way for way in series if way.fits(count, cores)], rounds)]
 
 
 class Sizes(Benchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, section)
+        super().__init__(jobs, document, path, section)
         self.options = options
 
     def measure(self, job: Job) -> dict[str, Any]:
-        program = ["sizes.py", "--seconds", str(self.options.seconds),
+        program = ["allreduces.py", "sizes", "--seconds", str(self.options.seconds),
                    "--bytes", *map(str, self.options.bytes)]
         result = worker_job.run(job.series, program, job.ranks, self.options.timeout)
         return {**result["metrics"], "mpi": result["mpi"]}
 
     def outcome(self, measurement: dict[str, Any]) -> str:
-        return "  ".join(f"{number(one)} us" for one in measurement["microseconds"].values())
+        return "  ".join(f"{number(value)} us" for value in measurement["microseconds"].values())

@@ -32,16 +32,16 @@ class Kind:
 
 KINDS = {kind.name: kind for kind in (
     Kind("resnet50", "ResNet50", PROGRAMS["resnet50"], "images_per_second", "images/s", limit=True),
-    Kind("text", "text model", ("text.py",)),
-    Kind("text_torch", "text model, PyTorch", ("text_torch.py",)),
+    Kind("text", "text model", ("dense.py", "text")),
+    Kind("text_torch", "text model, PyTorch", ("dense_torch.py", "text_torch")),
     Kind("transformer_torch", "transformer, bfloat16, PyTorch", ("transformer_torch.py",)),
     Kind("sync_batch_norm_torch", "SyncBatchNorm, PyTorch", ("sync_batch_norm_torch.py",)),
-    Kind("process_sets_torch", "process sets, PyTorch", ("process_sets_torch.py",)),
-    Kind("groups", "num_groups", ("groups.py",)),
-    Kind("groups_torch", "num_groups, PyTorch", ("groups_torch.py",)),
+    Kind("process_sets_torch", "process sets, PyTorch", ("dense_torch.py", "process_sets_torch")),
+    Kind("groups", "num_groups", ("dense.py", "groups")),
+    Kind("groups_torch", "num_groups, PyTorch", ("dense_torch.py", "groups_torch")),
     Kind("zero1_torch", "ZeRO-1, PyTorch", ("zero1_torch.py",)),
-    Kind("small", "160 tensors of 1 KiB", ("small.py",), "milliseconds", "ms", False),
-    Kind("chain", "one of 20 dependent allreduces", ("chain.py",), "microseconds", "us", False),
+    Kind("small", "160 tensors of 1 KiB", PROGRAMS["small"], "milliseconds", "ms", False),
+    Kind("chain", "one of 20 dependent allreduces", PROGRAMS["chain"], "microseconds", "us", False),
 )}
 # What topo has to be as fast as.
 OTHERS = (BASE, YIELDING.name, "gs", "nbcs")
@@ -76,4 +76,4 @@ def order(names: Sequence[str], modes: Sequence[Series], ranks: Sequence[int], r
                   if mode.name != YIELDING.name and mode.fits(count, cores))]
 
     cells = [(KINDS[name], count) for count in ranks for name in names]
-    return [Job(number, *cell, one) for number, cell, one in in_rounds(cells, series, rounds)]
+    return [Job(number, *cell, way) for number, cell, way in in_rounds(cells, series, rounds)]

@@ -33,49 +33,50 @@ class Cell:
 
     def best(self, series: Sequence[str] = OTHERS) -> str | None:
         """Which of these is the fastest: the largest median speed over off."""
-        speeds = {one: self.speed(one, BASE) for one in series}
-        return max((one for one in series if speeds[one]),
-                   key=lambda one: speeds[one].median, default=None)
+        speeds = {name: self.speed(name, BASE) for name in series}
+        return max((name for name in series if speeds[name]),
+                   key=lambda name: speeds[name].median, default=None)
 
     def failed(self, series: Sequence[str]) -> str:
         """Which of them failed, and "" if none of them did."""
-        mine = {one: self.failures[one] for one in series if self.failures.get(one)}
-        if any(reason.startswith(NOT_SUPPORTED) for reasons in mine.values() for reason in reasons):
+        failures = {name: self.failures[name] for name in series if self.failures.get(name)}
+        if any(reason.startswith(NOT_SUPPORTED) for reasons in failures.values()
+               for reason in reasons):
             return NOT_SUPPORTED
-        return f"{', '.join(mine)} failed" if mine else ""
+        return f"{', '.join(failures)} failed" if failures else ""
 
 
 def cells(measurements: Sequence[dict[str, Any]]) -> Iterator[Cell]:
     """As they were first measured; the series of each with the limit and off first."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for one in measurements:
-        found.setdefault((one["step"], one["ranks"]), []).append(one)
-    for (step, ranks), mine in found.items():
+    by_cell: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for job in measurements:
+        by_cell.setdefault((job["step"], job["ranks"]), []).append(job)
+    for (step, ranks), of_cell in by_cell.items():
         kind = KINDS[step]
-        names = sorted(dict.fromkeys(one["series"] for one in mine), key=limit_and_base_first)
-        rounds = [one["rounds"] for one in mine if one["series"] == TOPO and "failed" not in one]
+        names = sorted(dict.fromkeys(job["series"] for job in of_cell), key=limit_and_base_first)
+        rounds = [job["rounds"] for job in of_cell if job["series"] == TOPO and "failed" not in job]
         yield Cell(
-            kind, ranks, {name: by_round(mine, name, itemgetter(kind.key)) for name in names},
-            {name: [one["failed"] for one in mine if one["series"] == name and "failed" in one]
+            kind, ranks, {name: by_round(of_cell, name, itemgetter(kind.key)) for name in names},
+            {name: [job["failed"] for job in of_cell if job["series"] == name and "failed" in job]
              for name in names}, max(rounds, default=None))
 
 
 def judge(target: Target, cell: Cell) -> Verdict:
     needed = (TOPO, *target.over)
-    missing = [one for one in needed if not cell.values.get(one)]
-    return verdict(target, _value(target, cell), cell.failed(needed), missing)
+    absent = [name for name in needed if not cell.values.get(name)]
+    return verdict(target, _value(target, cell), cell.failed(needed), absent)
 
 
 def _value(target: Target, cell: Cell) -> Spread | None:
-    mine = cell.values.get(TOPO, {})
+    of_topo = cell.values.get(TOPO, {})
     if target.of == ROUNDS:
         return None if cell.rounds is None else Spread.of([cell.rounds])
     if target.of == SPEED:
         best = cell.best(target.over) if len(target.over) > 1 else target.over[0]
         return best and cell.speed(TOPO, best)
     if target.over:
-        return compare(mine, cell.values.get(target.over[0], {}), ratio)
-    return Spread.of(list(mine.values())) if mine else None
+        return compare(of_topo, cell.values.get(target.over[0], {}), ratio)
+    return Spread.of(list(of_topo.values())) if of_topo else None
 
 
 def verdicts(cell: Cell) -> list[Verdict]:
@@ -85,6 +86,7 @@ def verdicts(cell: Cell) -> list[Verdict]:
 
 def summary(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The table of targets for machines: part of the JSON file."""
-    return [{"step": cell.kind.name, "ranks": cell.ranks, "target": str(one.target),
-             "value": one.value and asdict(one.value), "met": one.met, "why": one.why}
-            for cell in cells(measurements) for one in verdicts(cell)]
+    return [{"step": cell.kind.name, "ranks": cell.ranks, "target": str(verdict.target),
+             "value": verdict.value and asdict(verdict.value), "met": verdict.met,
+             "why": verdict.why}
+            for cell in cells(measurements) for verdict in verdicts(cell)]

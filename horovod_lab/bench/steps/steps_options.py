@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_lab.bench.modes_option import add_modes
 from horovod_lab.bench.steps.kinds import KINDS, MODES
-from horovod_lab.measuring.suite_options import add_length, add_output
+from horovod_lab.bench.suite_options import add_length, add_modes, add_output
 from horovod_opt.arguments import positive, some_of
 
 

@@ -8,36 +8,37 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from horovod_lab.bench.series_colours import series_colour
 from horovod_lab.bench.steps.results import Cell, cells, verdicts
 from horovod_lab.bench.worker_job import LIMIT, limit_and_base_first
 from horovod_lab.measuring.comparison import Spread
 from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.measuring.verdict import Verdict, in_two_lines
+from horovod_lab.style import series_colour
 
 TITLE = "Kinds of training step"
 OF = "off, off with mpi_yield_when_idle, gs and nbcs"
 
 
 def section(document: dict[str, Any]) -> Section:
-    found = list(cells(document["measurements"]))
-    judged = [(cell, verdicts(cell)) for cell in found]
-    met = [verdict.met for _, of_cell in judged for verdict in of_cell]
-    reached = f"{sum(one is True for one in met)} of {len(met)} targets met"
-    drawn = _picture(found)
-    return Section(TITLE, f"Small training steps of many kinds in each mode: {reached}.",
-                   [_measured(found), _targets(judged, reached)], [drawn] if drawn else [])
+    measured_cells = list(cells(document["measurements"]))
+    verdicts_by_cell = [(cell, verdicts(cell)) for cell in measured_cells]
+    answers = [verdict.met for _, of_cell in verdicts_by_cell for verdict in of_cell]
+    summary = f"{sum(is_met is True for is_met in answers)} of {len(answers)} targets met"
+    picture = _picture(measured_cells)
+    return Section(TITLE, f"Small training steps of many kinds in each mode: {summary}.",
+                   [_results_grid(measured_cells), _targets_grid(verdicts_by_cell, summary)],
+                   [picture] if picture else [])
 
 
-def _series(found: Sequence[Cell]) -> list[str]:
-    return sorted(dict.fromkeys(name for cell in found for name in cell.values),
+def _series(cells: Sequence[Cell]) -> list[str]:
+    return sorted(dict.fromkeys(name for cell in cells for name in cell.values),
                   key=limit_and_base_first)
 
 
-def _measured(found: Sequence[Cell]) -> Grid:
-    names = _series(found)
+def _results_grid(cells: Sequence[Cell]) -> Grid:
+    names = _series(cells)
     lines = []
-    for cell in found:
+    for cell in cells:
         lines.append((f"{cell.kind.label}, {cell.kind.unit}", str(cell.ranks),
                       *(_value(cell, name) for name in names),
                       "" if cell.rounds is None else str(cell.rounds)))
@@ -48,15 +49,15 @@ def _measured(found: Sequence[Cell]) -> Grid:
 
 def _value(cell: Cell, series: str) -> str:
     values, failed = cell.values.get(series, {}), len(cell.failures.get(series, ()))
-    shown = in_two_lines(Spread.of(list(values.values()))) if values else cell.failed([series])
-    return f"{shown}\n{failed} of {failed + len(values)} failed" if failed and values else shown
+    text = in_two_lines(Spread.of(list(values.values()))) if values else cell.failed([series])
+    return f"{text}\n{failed} of {failed + len(values)} failed" if failed and values else text
 
 
-def _targets(judged: Sequence[tuple[Cell, Sequence[Verdict]]], reached: str) -> Grid:
+def _targets_grid(verdicts_by_cell: Sequence[tuple[Cell, Sequence[Verdict]]], summary: str) -> Grid:
     """A line for each target; the first of a step also has how fast each mode is."""
-    names = [name for name in _series([cell for cell, _ in judged]) if name != LIMIT]
+    names = [name for name in _series([cell for cell, _ in verdicts_by_cell]) if name != LIMIT]
     lines = []
-    for cell, of_cell in judged:
+    for cell, of_cell in verdicts_by_cell:
         best = cell.best()
         first = (cell.kind.label, str(cell.ranks),
                  *(in_two_lines(cell.speed(name, best), ".2f") if best else "" for name in names))
@@ -64,21 +65,21 @@ def _targets(judged: Sequence[tuple[Cell, Sequence[Verdict]]], reached: str) -> 
             lines.append((*first, str(verdict.target),
                           in_two_lines(verdict.value, verdict.target.form), verdict.words()))
             first = ("",) * len(first)
-    return Grid(f"{TITLE}: {reached}",
+    return Grid(f"{TITLE}: {summary}",
                 ("step", "ranks", *names, "target", "value", "met"), lines,
                 f"Speeds as multiples of that of the best: the fastest of {OF}. Medians of the "
                 "pairs of a round, smallest to largest. Value: of topo. Alone: without "
                 "communication.")
 
 
-def _picture(found: Sequence[Cell]) -> Picture | None:
+def _picture(cells: Sequence[Cell]) -> Picture | None:
     """A panel for each number of ranks, with a line for each step: the speed of each mode."""
-    drawn = [(cell, best) for cell in found if (best := cell.best())]
-    if not drawn:
+    best_by_cell = [(cell, best) for cell in cells if (best := cell.best())]
+    if not best_by_cell:
         return None
-    names = _series([cell for cell, _ in drawn])
-    ranks = sorted({cell.ranks for cell, _ in drawn})
-    labels = list(dict.fromkeys(cell.kind.label for cell, _ in drawn))
+    names = _series([cell for cell, _ in best_by_cell])
+    ranks = sorted({cell.ranks for cell, _ in best_by_cell})
+    labels = list(dict.fromkeys(cell.kind.label for cell, _ in best_by_cell))
     figure = Figure(figsize=(3.0 + 4.0 * len(ranks), 1.8 + 0.45 * len(labels)),
                     layout="constrained")
     axes = figure.subplots(1, len(ranks), squeeze=False, sharex=True, sharey=True)[0]
@@ -86,7 +87,7 @@ def _picture(found: Sequence[Cell]) -> Picture | None:
         axis.axvline(1, color="black", linewidth=0.8)
         for index, name in enumerate(names):
             points = [(labels.index(cell.kind.label), cell.speed(name, best))
-                      for cell, best in drawn if cell.ranks == count]
+                      for cell, best in best_by_cell if cell.ranks == count]
             _points(axis, [(place, speed) for place, speed in points if speed],
                     0.12 * (index - (len(names) - 1) / 2), name)
         axis.set_title(f"{count} ranks", fontsize=11)

@@ -31,30 +31,30 @@ def run(options: argparse.Namespace) -> int:
     except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = order(options.only, options.modes, options.ranks, options.rounds,
-                    document["machine"]["cores"])
-    return Steps(planned, document, path, options).run()
+    jobs = order(options.only, options.modes, options.ranks, options.rounds,
+                 document["machine"]["cores"])
+    return Steps(jobs, document, path, options).run()
 
 
 def measure(job: Job, seconds: float, timeout: float) -> dict[str, Any]:
     """What the file holds of the job beside its key. Raises launch.JobFailed."""
-    kept = {name: os.environ.get(name, value) for name, value in KEEPS_MEMORY.items()}
-    series = replace(job.series, environment={**kept, **job.series.environment})
+    environment = {name: os.environ.get(name, value) for name, value in KEEPS_MEMORY.items()}
+    series = replace(job.series, environment={**environment, **job.series.environment})
     result = worker_job.run(series, [*job.kind.program, "--seconds", str(seconds)], job.ranks,
                             timeout)
     metrics, per_rank = result["metrics"], result["per_rank"]
     if "not_supported" in metrics:
         raise launch.JobFailed(f"{NOT_SUPPORTED}: {metrics['not_supported']}")
-    stats = [one for one in per_rank["counters"] if one]
+    stats = [counted for counted in per_rank["counters"] if counted]
     return {**metrics, "mpi": result["mpi"], "stats": stats or None,
-            "rounds": max((one["requested_rounds"] for one in stats), default=None),
+            "rounds": max((counted["requested_rounds"] for counted in stats), default=None),
             "memory_mib": max(per_rank["memory_mib"])}
 
 
 class Steps(Benchmark):
-    def __init__(self, planned: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
-        super().__init__(planned, document, path, section)
+        super().__init__(jobs, document, path, section)
         self.options = options
 
     def measure(self, job: Job) -> dict[str, Any]:

@@ -69,6 +69,6 @@ def order(cells: Sequence[Cell], series: Sequence[Series], rounds: int, cores: i
     """In a round the series of a cell follow one another, each round beginning with another."""
     def of(cell: Cell) -> list[Series]:
         candidates = [*series, *(PEERS[cell.framework] if peers and not cell.separate else ())]
-        return [one for one in candidates if runs(one, cell, cores)]
+        return [candidate for candidate in candidates if runs(candidate, cell, cores)]
 
     return [Job(*job) for job in in_rounds(cells, of, rounds)]

@@ -53,12 +53,12 @@ def _script(checkout: Path | None) -> Path | None:
 
 
 def _models(options: argparse.Namespace, framework: str) -> list[str]:
-    known = {jobs.TENSORFLOW: list(jobs.PIXELS), jobs.TF_CNN: list(TF_CNN_NAMES),
+    names = {jobs.TENSORFLOW: list(jobs.PIXELS), jobs.TF_CNN: list(TF_CNN_NAMES),
              jobs.TORCH: [name for name in jobs.PIXELS if name.startswith("ResNet")]}[framework]
-    models = known if options.models == "all" else options.models.split(",")
+    models = names if options.models == "all" else options.models.split(",")
     for model in models:
-        if model not in known:
-            raise Refusal(f"--models: {model!r} is not one of {', '.join(known)} ({framework})")
+        if model not in names:
+            raise Refusal(f"--models: {model!r} is not one of {', '.join(names)} ({framework})")
         smallest = jobs.SMALLEST.get(model, 32)
         if options.pixels and options.pixels < smallest:
             raise Refusal(f"--pixels: {model} needs at least {smallest}, not {options.pixels}")

@@ -53,7 +53,7 @@ def measure(job: Job, setup: Setup) -> dict:
                 alone["images_per_second"] * job.cell.ranks / first}
     with tempfile.TemporaryDirectory(prefix="horovod-bench-") as folder:
         program = worker(job.cell, setup)
-        if not setup.hosts.slots or not job.series.communicates:
+        if not setup.hosts.capacities or not job.series.communicates:
             program += ["--rendezvous", folder]
         commands = job.series.commands(program, job.cell.ranks, setup.hosts.options())
         try:

@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graph_analysis.palette import BLUE, COLOURS, GREY, VERMILION, YELLOW
-from horovod_lab.bench.series_colours import series_colour, series_line
 from horovod_lab.bench.training.results import PARTS, Row, rows
-from horovod_lab.bench.worker_job import BASE, interval
-from horovod_lab.measuring.colours import MARKERS, MODES, mode_colour
-from horovod_lab.measuring.comparison import Interval
+from horovod_lab.bench.worker_job import BASE, gs_interval
+from horovod_lab.measuring.comparison import ConfidenceInterval
 from horovod_lab.measuring.present import Grid, Picture, Section, number
+from horovod_lab.style import MARKERS, MODE_COLOURS, mode_colour, series_colour, series_line
 
 COLUMNS = 4  # that a page can show
 
@@ -29,9 +28,9 @@ def section(document: dict[str, Any]) -> Section:
     pictures = [_scaling(name, group, scaling) for name, group in whole.items()]
     pictures += [_breakdown(name, group) for name, group in parts.items()]
     pictures += [_intervals(name, group) for name, group in whole.items()]
-    found = [row for group in whole.values() for row in group]
-    pictures += [_contention(found)]
-    return Section("Training: what the modes bring", _summary(found), _tables(whole, parts),
+    rows = [row for group in whole.values() for row in group]
+    pictures += [_contention(rows)]
+    return Section("Training: what the modes bring", _summary(rows), _tables(whole, parts),
                    [picture for picture in pictures if picture])
 
 
@@ -49,15 +48,15 @@ def _tables(whole: Groups, parts: Groups) -> list[Grid]:
 
 
 def _whole_and_in_parts(document: dict[str, Any]) -> tuple[Groups, Groups]:
-    found = list(rows(document["measurements"]))
+    measured_rows = list(rows(document["measurements"]))
     scaling = document["settings"]["scaling"]
-    return (_groups([row for row in found if not row.cell.separate], scaling),
-            _groups([row for row in found if row.breakdown], scaling))
+    return (_groups([row for row in measured_rows if not row.cell.separate], scaling),
+            _groups([row for row in measured_rows if row.breakdown], scaling))
 
 
-def _groups(found: Sequence[Row], scaling: str) -> Groups:
+def _groups(rows: Sequence[Row], scaling: str) -> Groups:
     groups: Groups = {}
-    for row in found:
+    for row in rows:
         name = f"{row.cell.framework}, {row.cell.input} input"
         if scaling == "weak":
             name += f", batch {row.cell.batch}"
@@ -69,8 +68,8 @@ def model_of(row: Row) -> str:
     return f"{row.cell.model}, {row.cell.pixels} pixels"
 
 
-def _summary(found: Sequence[Row]) -> str:
-    gains = [row for row in found if row.gain and row.series in MODES]
+def _summary(rows: Sequence[Row]) -> str:
+    gains = [row for row in rows if row.gain and row.series in MODE_COLOURS]
     if not gains:
         return "No mode was measured beside off."
     best = max(gains, key=lambda row: row.gain.mean)
@@ -78,7 +77,7 @@ def _summary(found: Sequence[Row]) -> str:
             f"{best.cell}.")
 
 
-def _with_interval(interval: Interval | None, scale: float = 1.0, form: str = "") -> str:
+def _with_interval(interval: ConfidenceInterval | None, scale: float = 1.0, form: str = "") -> str:
     if interval is None:
         return ""
     show = (lambda value: f"{scale * value:{form}}") if form else number
@@ -87,10 +86,10 @@ def _with_interval(interval: Interval | None, scale: float = 1.0, form: str = ""
     return f"{show(interval.mean)} ({show(interval.low)} to {show(interval.high)})"
 
 
-def table(name: str, found: Sequence[Row]) -> Grid:
+def table(name: str, rows: Sequence[Row]) -> Grid:
     """Images/s with their 95 % confidence interval, and what is made of them."""
     lines, previous = [], ("", "")
-    for row in found:
+    for row in rows:
         heading = model_of(row), str(row.cell.ranks)
         n = row.images_per_second.n if row.images_per_second else 0
         lines.append((
@@ -111,31 +110,31 @@ def table(name: str, found: Sequence[Row]) -> Grid:
         "thread. Switches: involuntary ones of a rank.")
 
 
-def _parts_table(name: str, found: Sequence[Row]) -> Grid:
+def _parts_table(name: str, rows: Sequence[Row]) -> Grid:
     return Grid(
         f"Where a step's time goes, ms: {name}", ("model", "ranks", "series", *PARTS),
         [(model_of(row), str(row.cell.ranks), row.series,
-          *(number(1e3 * row.breakdown[part]) for part in PARTS)) for row in found],
+          *(number(1e3 * row.breakdown[part]) for part in PARTS)) for row in rows],
         "Gradients are reduced after the computation, as the source measured it (Chapter 6.2.1). "
         "Waiting: for the last rank's gradients. Means over ranks.")
 
 
-def _scaling(name: str, found: Sequence[Row], scaling: str) -> Picture | None:
+def _scaling(name: str, rows: Sequence[Row], scaling: str) -> Picture | None:
     """Over the number of ranks: of each model images/s, and below them the gain over off."""
-    drawn = [row for row in found if row.images_per_second]
-    if not drawn:
+    complete = [row for row in rows if row.images_per_second]
+    if not complete:
         return None
-    models = list(dict.fromkeys(model_of(row) for row in drawn))
-    names = list(dict.fromkeys(row.series for row in drawn))
+    models = list(dict.fromkeys(model_of(row) for row in complete))
+    names = list(dict.fromkeys(row.series for row in complete))
     figure, axes = _pairs(len(models))
     for (above, below), model in zip(axes, models):
-        ranks = sorted({row.cell.ranks for row in drawn if model_of(row) == model})
+        ranks = sorted({row.cell.ranks for row in complete if model_of(row) == model})
         for index, series in enumerate(names):
-            mine = [row for row in drawn if (model_of(row), row.series) == (model, series)]
+            points = [row for row in complete if (model_of(row), row.series) == (model, series)]
             marker = MARKERS[index % len(MARKERS)]
             aside = _aside(index, len(names), ranks)
-            _line(above, mine, "images_per_second", 1, marker, series, aside)
-            _line(below, mine, "gain", 100, marker, series, aside)
+            _line(above, points, "images_per_second", 1, marker, series, aside)
+            _line(below, points, "gain", 100, marker, series, aside)
         above.set_title(model, fontsize=11)
         above.set_ylim(bottom=0)
         below.axhline(0, color=mode_colour(BASE), linewidth=1)
@@ -180,9 +179,9 @@ def _aside(index: int, series: int, ranks: Sequence[int]) -> float:
     return 0.2 * nearest * (index / (series - 1) - 0.5) if series > 1 else 0.0
 
 
-def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, series: str,
+def _line(axis, rows: Sequence[Row], field: str, scale: float, marker: str, series: str,
           aside: float) -> None:
-    points = [(row.cell.ranks, getattr(row, field)) for row in found]
+    points = [(row.cell.ranks, getattr(row, field)) for row in rows]
     points = sorted((ranks, value) for ranks, value in points if value)
     if not points:
         return
@@ -194,11 +193,11 @@ def _line(axis, found: Sequence[Row], field: str, scale: float, marker: str, ser
                   capsize=3, label=series, linestyle=series_line(series))
 
 
-def _intervals(name: str, found: Sequence[Row]) -> Picture | None:
+def _intervals(name: str, rows: Sequence[Row]) -> Picture | None:
     """The gain of gs over off by the cycles between two agreements; a line a model and ranks."""
-    lines: dict[str, list[tuple[int, Interval]]] = {}
-    for row in found:
-        cycles = interval(row.series)
+    lines: dict[str, list[tuple[int, ConfidenceInterval]]] = {}
+    for row in rows:
+        cycles = gs_interval(row.series)
         if cycles and row.gain:
             lines.setdefault(f"{model_of(row)}, {row.cell.ranks} ranks", []).append(
                 (cycles, row.gain))
@@ -229,15 +228,15 @@ def _intervals(name: str, found: Sequence[Row]) -> Picture | None:
         "Marks are means, bars 95 % confidence intervals. The source's Chapter 6.3.1.", figure)
 
 
-def _breakdown(name: str, found: Sequence[Row]) -> Picture:
-    figure = Figure(figsize=(7.0, 1.5 + 0.4 * len(found)), layout="constrained")
+def _breakdown(name: str, rows: Sequence[Row]) -> Picture:
+    figure = Figure(figsize=(7.0, 1.5 + 0.4 * len(rows)), layout="constrained")
     axis = figure.subplots()
-    left = [0.0] * len(found)
+    starts = [0.0] * len(rows)
     for part in PARTS:
-        widths = [1e3 * row.breakdown[part] for row in found]
-        axis.barh(range(len(found)), widths, 0.7, left, color=PART_COLOURS[part], label=part)
-        left = [start + width for start, width in zip(left, widths)]
-    _label(axis, found)
+        widths = [1e3 * row.breakdown[part] for row in rows]
+        axis.barh(range(len(rows)), widths, 0.7, starts, color=PART_COLOURS[part], label=part)
+        starts = [start + width for start, width in zip(starts, widths)]
+    _label(axis, rows)
     axis.set_xlabel("ms a step")
     figure.legend(loc="outside lower center", ncols=4, fontsize=9, frameon=False)
     return Picture(
@@ -247,29 +246,29 @@ def _breakdown(name: str, found: Sequence[Row]) -> Picture:
         figure)
 
 
-def _label(axis, found: Sequence[Row], also: Callable[[Row], str] = lambda row: "") -> None:
+def _label(axis, rows: Sequence[Row], also: Callable[[Row], str] = lambda row: "") -> None:
     """A line of the axis for each row, the first on top."""
-    axis.set_yticks(range(len(found)), [
-        f"{row.cell.model}, {row.cell.ranks} ranks{also(row)}: {row.series}" for row in found],
+    axis.set_yticks(range(len(rows)), [
+        f"{row.cell.model}, {row.cell.ranks} ranks{also(row)}: {row.series}" for row in rows],
         fontsize=9)
     axis.invert_yaxis()
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _contention(found: Sequence[Row]) -> Picture | None:
+def _contention(rows: Sequence[Row]) -> Picture | None:
     """The background thread's CPU time, and the switches with each kind of input."""
-    mine = [row for row in found if row.background is not None]
-    if not mine:
+    profiled = [row for row in rows if row.background is not None]
+    if not profiled:
         return None
-    figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(mine)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    colours = [series_colour(row.series) for row in mine]
-    left.barh(range(len(mine)), [100 * row.background for row in mine], 0.7, color=colours)
-    right.barh(range(len(mine)), [row.switches for row in mine], 0.7, color=colours)
-    _label(left, mine, lambda row: f", {row.cell.input}")
-    right.spines[["top", "right"]].set_visible(False)
-    left.set_xlabel("background thread, % of a core")
-    right.set_xlabel("involuntary switches a step")
+    figure = Figure(figsize=(8.0, 1.2 + 0.35 * len(profiled)), layout="constrained")
+    cpu, switches = figure.subplots(1, 2, sharey=True)
+    colours = [series_colour(row.series) for row in profiled]
+    cpu.barh(range(len(profiled)), [100 * row.background for row in profiled], 0.7, color=colours)
+    switches.barh(range(len(profiled)), [row.switches for row in profiled], 0.7, color=colours)
+    _label(cpu, profiled, lambda row: f", {row.cell.input}")
+    switches.spines[["top", "right"]].set_visible(False)
+    cpu.set_xlabel("background thread, % of a core")
+    switches.set_xlabel("involuntary switches a step")
     return Picture(
         "bench-contention", "What the background thread costs while training",
         "CPU time of the background thread as a share of a core, and how often a core was taken "

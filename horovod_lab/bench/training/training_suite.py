@@ -25,18 +25,19 @@ def run(options: argparse.Namespace) -> int:
         cells, series, setup = prepare(options)
         document = begin(path, "bench", {
             "scaling": "strong" if options.global_batch else "weak", "seconds": setup.seconds,
-            "threads": setup.threads, "hosts": [list(host) for host in setup.hosts.slots]})
+            "threads": setup.threads, "hosts": [list(host) for host in setup.hosts.capacities]})
     except (Refusal, HostsError, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    planned = jobs.order(cells, series, options.rounds, document["machine"]["cores"],
-                         options.peers)
-    return Training(planned, setup, document, path).run()
+    planned_jobs = jobs.order(cells, series, options.rounds, document["machine"]["cores"],
+                              options.peers)
+    return Training(planned_jobs, setup, document, path).run()
 
 
 class Training(Benchmark):
-    def __init__(self, planned: list[Job], setup: Setup, document: dict[str, Any], path: Path):
-        super().__init__(planned, document, path, section)
+    def __init__(self, planned_jobs: list[Job], setup: Setup, document: dict[str, Any],
+                 path: Path):
+        super().__init__(planned_jobs, document, path, section)
         self.setup = setup
 
     def prepare(self) -> None:

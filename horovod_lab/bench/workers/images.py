@@ -95,8 +95,8 @@ def _decode(record: tf.Tensor, pixels: int, folder: Path) -> tuple[tf.Tensor, tf
     begin, size, _ = tf.image.sample_distorted_bounding_box(
         shape, tf.zeros([1, 0, 4]), area_range=(0.08, 1.0),
         use_image_if_no_bounding_boxes=True)
-    window = tf.concat([begin[:2], size[:2]], axis=0)
-    image = tf.image.decode_and_crop_jpeg(fields["image/encoded"], window, channels=3)
+    crop = tf.concat([begin[:2], size[:2]], axis=0)
+    image = tf.image.decode_and_crop_jpeg(fields["image/encoded"], crop, channels=3)
     image = tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), (pixels, pixels))
     image = tf.image.random_flip_left_right(image)
     image = tf.image.random_brightness(image, 32 / 255)

@@ -68,8 +68,8 @@ def memory(place: Place) -> tf.data.Dataset:
     """This rank's records, read once, and shuffled as those of tf_data()."""
     files = sorted(map(str, place.jpegs.glob("train-*")))
     records = tf.data.TFRecordDataset(files).shard(place.size, place.rank)
-    held = tf.constant(list(records.as_numpy_iterator()))
-    shuffled = tf.data.Dataset.from_tensor_slices(held).shuffle(images.SHUFFLED, seed=place.rank)
+    values = tf.constant(list(records.as_numpy_iterator()))
+    shuffled = tf.data.Dataset.from_tensor_slices(values).shuffle(images.SHUFFLED, seed=place.rank)
     return images.decoded(shuffled.repeat(), place.batch, place.pixels, place.jpegs)
 
 

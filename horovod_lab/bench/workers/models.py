@@ -84,9 +84,9 @@ def googlenet(pixels: int = 224) -> Model:
     x = layers.Lambda(tf.nn.local_response_normalization)(x)
     for stage in INCEPTION:
         x = layers.MaxPooling2D(3, 2, padding="same")(x)
-        for one, three_reduced, three, five_reduced, five, pooled in stage:
+        for direct, three_reduced, three, five_reduced, five, pooled in stage:
             x = layers.Concatenate()([
-                convolution(x, one, 1),
+                convolution(x, direct, 1),
                 convolution(convolution(x, three_reduced, 1), three, 3),
                 convolution(convolution(x, five_reduced, 1), five, 5),
                 convolution(layers.MaxPooling2D(3, 1, padding="same")(x), pooled, 1)])

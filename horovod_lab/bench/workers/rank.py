@@ -1,7 +1,7 @@
 """One rank of a benchmark job: with Horovod, or (given --rank and --ranks) without communication.
 
-Ranks meet through files in --rendezvous, with Horovod as without, so that the measured window is
-entered in the same way and nothing but the workload itself uses Horovod.
+Ranks meet through files in --rendezvous, with Horovod as without, so that a measurement
+begins in the same way and nothing but the workload itself uses Horovod.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Window:
+class Timing:
     """What was measured: `seconds` a step, of the slowest rank, over `steps` steps. `counters` are
     what Horovod's counters of this rank grew by meanwhile; None if it has none."""
 
@@ -32,10 +32,11 @@ class Window:
 class Rank:
     """Parses the command line and knows who the other ranks are after `init()`.
 
-    `parser` has the options of the workload; their values are in `options`.
+    `parser` has the options of the workload; their values are in `options`. `workload`: None: it is
+    one of them.
     """
 
-    def __init__(self, workload: str, framework: str = "tensorflow",
+    def __init__(self, workload: str | None = None, framework: str = "tensorflow",
                  parser: argparse.ArgumentParser | None = None):
         parser = parser or argparse.ArgumentParser()
         parser.add_argument("--rendezvous", type=Path,
@@ -45,9 +46,9 @@ class Rank:
         parser.add_argument("--rank", type=int, help="communicate with nobody: this rank's number")
         parser.add_argument("--ranks", type=int, help="and how many processes there are")
         self.options = parser.parse_args()
-        self._workload = workload
+        self._workload: str = workload or self.options.workload
         self._framework = framework
-        self._exchanges = 0
+        self._meetings = 0
         self.seconds: float = self.options.seconds
         self.uses_horovod: bool = self.options.rank is None
         self.hvd: Any | None = None
@@ -71,13 +72,13 @@ class Rank:
         """A directory of this job's own."""
         return self.options.rendezvous
 
-    def exchange(self, value: Any) -> list:
+    def allgather(self, value: Any) -> list:
         """Every rank's value, by rank; also a barrier."""
         if self.rendezvous is None:
             return self.hvd.allgather_object(value)
-        self._exchanges += 1
+        self._meetings += 1
         directory = self.rendezvous
-        ready = [directory / f"{self._exchanges}.{rank}" for rank in range(self.size)]
+        ready = [directory / f"{self._meetings}.{rank}" for rank in range(self.size)]
         unfinished = directory / f"unfinished.{self.rank}"
         unfinished.write_text(json.dumps(value))
         unfinished.rename(ready[self.rank])
@@ -85,17 +86,17 @@ class Rank:
             time.sleep(0.005)
         return [json.loads(path.read_text()) for path in ready]
 
-    def measure(self, step: Callable[[], Any], warm_up: int) -> Window:
-        """The means of a window of about `seconds`, after `warm_up` steps and the first."""
+    def measure(self, step: Callable[[], Any], warm_up: int) -> Timing:
+        """The means of steps that take about `seconds`, after `warm_up` of them and the first."""
         step()  # traces the graph
-        self.exchange(None)
-        once = max(self.exchange(_time(step, warm_up))) / warm_up
+        self.allgather(None)
+        once = max(self.allgather(_time(step, warm_up))) / warm_up
         steps = max(3, round(self.seconds / once))
         before = self._counters()
-        self.exchange(None)
+        self.allgather(None)
         seconds = _time(step, steps)
         after = self._counters()
-        return Window(max(self.exchange(seconds)) / steps, steps, before and {
+        return Timing(max(self.allgather(seconds)) / steps, steps, before and {
             name: value - before[name] for name, value in after.items()
             if isinstance(value, (int, float))})
 
@@ -113,19 +114,19 @@ class Rank:
         These are `per_rank` and memory_mib, the peak of the rank's resident memory.
         """
         per_rank["memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        by_rank = self.exchange(per_rank)
+        by_rank = self.allgather(per_rank)
         if self.rank == 0:
             print(json.dumps({
                 "workload": self._workload, "metrics": metrics, "mpi": _mpi_library(),
-                "per_rank": {name: [one[name] for one in by_rank] for name in per_rank},
+                "per_rank": {name: [values[name] for values in by_rank] for name in per_rank},
             }), flush=True)
 
 
 def _time(step: Callable[[], Any], times: int) -> float:
-    started = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(times):
         step()
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def _mpi_library() -> str | None:

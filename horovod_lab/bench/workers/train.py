@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
-import memory
 import tensorflow as tf
 import training
 from models import CLASSES, NETWORKS
-from rank import Rank, Window
+from rank import Rank, Timing
 from training import LEARNING_RATE, WARM_UP
 
 
@@ -35,9 +37,9 @@ def place(rank: Rank) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(rank.options.threads)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
-        mine = gpus[rank.local_rank % len(gpus)]
-        tf.config.set_visible_devices(mine, "GPU")
-        tf.config.experimental.set_memory_growth(mine, True)
+        gpu = gpus[rank.local_rank % len(gpus)]
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def build(rank: Rank) -> tf.keras.Model:
@@ -46,10 +48,10 @@ def build(rank: Rank) -> tf.keras.Model:
     tf.keras.utils.set_random_seed(0)
     model = NETWORKS[options.model](*([options.pixels] if options.pixels else []))
     values = sum(layer.count_params() for layer in model.layers)
-    kept = sum(tf.TensorShape(layer.output.shape[1:]).num_elements()
-               for layer in model.layers if layer.trainable_weights)
+    activations = sum(tf.TensorShape(layer.output.shape[1:]).num_elements()
+                      for layer in model.layers if layer.trainable_weights)
     # Weights, gradients and their sums; of the activations those that the gradients need.
-    memory.require(rank, options.model, 4 * (3 * values + options.batch * kept))
+    training.require_memory(rank, options.model, 4 * (3 * values + options.batch * activations))
     return model
 
 
@@ -104,8 +106,41 @@ class Trainer:
         return loss
 
 
-def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Window, dict[str, float]]:
-    """A window, and the seconds of a step of this rank in each of its parts.
+def use_strategy(rank: Rank) -> None:
+    """Makes `rank.hvd` what reduces gradients as Horovod would: MultiWorkerMirroredStrategy,
+    between processes of one host.
+
+    The variables stay the workers' own: all of them begin with the same values and get the same
+    gradients, so that only the strategy's reduction is measured."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        workers = [f"127.0.0.1:{port}" for port in rank.allgather(probe.getsockname()[1])]
+    os.environ["TF_CONFIG"] = json.dumps({
+        "cluster": {"worker": workers}, "task": {"type": "worker", "index": rank.rank}})
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    class Tape:
+        """As DistributedGradientTape."""
+
+        def __init__(self, tape: tf.GradientTape):
+            self._tape = tape
+
+        def gradient(self, loss: tf.Tensor, variables: list[tf.Variable]) -> list[tf.Tensor]:
+            gradients = self._tape.gradient(loss, variables)
+
+            def reduce() -> list[tf.Tensor]:
+                # The strategy reduces what was made on a device of its own.
+                on_device = [tf.identity(gradient) for gradient in gradients]
+                return tf.distribute.get_replica_context().all_reduce(
+                    tf.distribute.ReduceOp.MEAN, on_device)
+
+            return strategy.run(reduce)
+
+    rank.hvd = SimpleNamespace(DistributedGradientTape=Tape)
+
+
+def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Timing, dict[str, float]]:
+    """A timing, and the seconds of a step of this rank in each of its parts.
 
     `computation` ends when the gradients are there; `waiting` when the last rank of this host has
     its own; `data` is what the counters count, and `negotiation` what is left of the reduction.
@@ -119,27 +154,27 @@ def separated(rank: Rank, trainer: Trainer, data: Iterator) -> tuple[Window, dic
         computed = time.monotonic()
         reduced = trainer.reduce(gradients)
         tf.test.experimental.sync_devices()
-        ended = time.monotonic()
+        end = time.monotonic()
         trainer.update(reduced)
         tf.test.experimental.sync_devices()
-        ends.append((computed, ended))
+        ends.append((computed, end))
 
-    window = rank.measure(step, WARM_UP)
-    measured = ends[-window.steps:]
+    timing = rank.measure(step, WARM_UP)
+    ends_of_steps = ends[-timing.steps:]
     # Clocks are the same on one host only.
-    times = rank.exchange([socket.gethostname(), [computed for computed, _ in measured]])
+    times = rank.allgather([socket.gethostname(), [computed for computed, _ in ends_of_steps]])
     last = [max(step) for step in zip(*(of_rank for host, of_rank in times
                                         if host == socket.gethostname()))]
-    reduction = sum(reduced - computed for computed, reduced in measured) / window.steps
+    reduction = sum(reduced - computed for computed, reduced in ends_of_steps) / timing.steps
     waiting = sum(max(0.0, latest - computed)
-                  for latest, (computed, _) in zip(last, measured)) / window.steps
-    data_seconds = (window.counters or {}).get("data_seconds", 0.0) / window.steps
-    return window, {
-        "computation": window.seconds - reduction, "waiting": waiting, "data": data_seconds,
+                  for latest, (computed, _) in zip(last, ends_of_steps)) / timing.steps
+    data_seconds = (timing.counters or {}).get("data_seconds", 0.0) / timing.steps
+    return timing, {
+        "computation": timing.seconds - reduction, "waiting": waiting, "data": data_seconds,
         "negotiation": max(0.0, reduction - waiting - data_seconds)}
 
 
-def train(rank: Rank, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], data: Iterator) -> Window:
+def train(rank: Rank, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], data: Iterator) -> Timing:
     return rank.measure(lambda: step(*next(data)).numpy(), WARM_UP)
 
 
@@ -148,18 +183,16 @@ def main() -> None:
     rank.init()
     place(rank)
     if rank.options.strategy:
-        from strategy import join
-
-        join(rank)
+        use_strategy(rank)
     model = build(rank)
     trainer = Trainer(rank, model)
     data = batches(rank, model.input_shape[1])
     parts = {}
     if rank.options.separate:
-        window, parts = separated(rank, trainer, data)
+        timing, parts = separated(rank, trainer, data)
     else:
-        window = train(rank, trainer.step, data)
-    training.report(rank, window, parts=parts)
+        timing = train(rank, trainer.step, data)
+    training.report(rank, timing, parts=parts)
 
 
 if __name__ == "__main__":

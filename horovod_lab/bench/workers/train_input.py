@@ -11,22 +11,22 @@ from typing import Any
 import train
 import training
 from input_sources import SOURCES, Place
-from rank import Rank, Window
+from rank import Rank, Timing
 from training import WARM_UP
 
 INPUT_WARM_UP = 64  # batches: more than what was ready
 
 
-def measured(rank: Rank, step: Callable[[], Any], warm_up: int) -> tuple[Window, float]:
-    """A window, and the processor seconds of this process in it for an image."""
+def measure_with_cpu(rank: Rank, step: Callable[[], Any], warm_up: int) -> tuple[Timing, float]:
+    """A timing, and the processor seconds of this process in it for an image."""
     cpu: list[float] = []
 
     def counted() -> None:
         step()
         cpu.append(time.process_time())
 
-    window = rank.measure(counted, warm_up)
-    return window, (cpu[-1] - cpu[-1 - window.steps]) / (window.steps * rank.options.batch)
+    timing = rank.measure(counted, warm_up)
+    return timing, (cpu[-1] - cpu[-1 - timing.steps]) / (timing.steps * rank.options.batch)
 
 
 def main() -> None:
@@ -40,9 +40,9 @@ def main() -> None:
     data = iter(SOURCES[rank.options.source](Place(
         rank.options.folder, rank.options.batch, model.input_shape[1], rank.rank, rank.size)))
     step = train.Trainer(rank, model).step
-    window, used = measured(rank, lambda: step(*next(data)).numpy(), WARM_UP)
-    _, alone = measured(rank, lambda: next(data), INPUT_WARM_UP)
-    training.report(rank, window, cpu_seconds=used, input_cpu_seconds=alone)
+    timing, cpu_seconds = measure_with_cpu(rank, lambda: step(*next(data)).numpy(), WARM_UP)
+    _, alone = measure_with_cpu(rank, lambda: next(data), INPUT_WARM_UP)
+    training.report(rank, timing, cpu_seconds=cpu_seconds, input_cpu_seconds=alone)
 
 
 if __name__ == "__main__":

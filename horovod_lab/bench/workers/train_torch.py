@@ -43,9 +43,9 @@ def main() -> None:
     elif rank.hvd:
         optimizer = rank.hvd.DistributedOptimizer(
             optimizer, named_parameters=model.named_parameters())
-    own = torch.Generator().manual_seed(rank.rank)
+    generator = torch.Generator().manual_seed(rank.rank)
     images = torch.rand(
-        options.batch, 3, options.pixels, options.pixels, generator=own).to(device)
+        options.batch, 3, options.pixels, options.pixels, generator=generator).to(device)
     labels = torch.arange(options.batch, device=device)
 
     def step() -> float:
@@ -55,8 +55,8 @@ def main() -> None:
         optimizer.step()
         return loss.item()
 
-    window = rank.measure(step, WARM_UP)
-    training.report(rank, window)
+    timing = rank.measure(step, WARM_UP)
+    training.report(rank, timing)
 
 
 if __name__ == "__main__":

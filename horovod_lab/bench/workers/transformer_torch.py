@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import inputs
+import dense_torch
 import steps
 import torch
-import torch_layers
 from rank import Rank
 from torch import nn
 
@@ -25,23 +24,23 @@ class Encoder(nn.Module):
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, FEEDFORWARD, dropout=0.0,
                                            batch_first=True)
         self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
-        self.head = nn.Linear(WIDTH, inputs.CLASSES)
+        self.head = nn.Linear(WIDTH, steps.CLASSES)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.head(self.layers(self.table(tokens)).mean(1))
 
 
 def build(rank: Rank) -> Callable[[], Any]:
-    torch_layers.start()
+    dense_torch.start()
     try:
         rank.hvd.allreduce(torch.zeros(1, dtype=torch.bfloat16), name="bfloat16")
     except ValueError as error:
         raise steps.NotSupported(str(error)) from error
     model = Encoder().to(torch.bfloat16)
-    optimizer = torch_layers.optimizer(rank, model)
-    tokens, classes = map(torch.from_numpy, inputs.texts(rank.rank))
+    optimizer = dense_torch.optimizer(rank, model)
+    tokens, classes = map(torch.from_numpy, steps.texts(rank.rank))
     tokens, classes = tokens[:TEXTS, :TOKENS] % VOCABULARY, classes[:TEXTS]
-    return torch_layers.training_step(
+    return dense_torch.training_step(
         lambda: nn.functional.cross_entropy(model(tokens).float(), classes), optimizer)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import inputs
+import dense_torch
 import steps
 import torch
-import torch_layers
 from rank import Rank
 from torch.nn.functional import cross_entropy
 from training import LEARNING_RATE
@@ -27,21 +26,21 @@ def flatten(parameters: list[torch.nn.Parameter], parts: int) -> tuple[torch.Ten
     gradients = torch.zeros_like(values)
     start = 0
     for parameter in parameters:
-        mine = slice(start, start + parameter.numel())
-        values[mine] = parameter.detach().reshape(-1)
-        parameter.data = values[mine].view_as(parameter)
-        parameter.grad = gradients[mine].view_as(parameter)
-        start = mine.stop
+        place = slice(start, start + parameter.numel())
+        values[place] = parameter.detach().reshape(-1)
+        parameter.data = values[place].view_as(parameter)
+        parameter.grad = gradients[place].view_as(parameter)
+        start = place.stop
     return values, gradients
 
 
 def build(rank: Rank) -> Callable[[], Any]:
-    torch_layers.start()
-    model = torch_layers.dense(inputs.DENSE_WIDTHS)
+    dense_torch.start()
+    model = dense_torch.dense(steps.DENSE_WIDTHS)
     values, gradients = flatten(list(model.parameters()), rank.size)
     part = values.chunk(rank.size)[rank.rank]
     velocity = torch.zeros_like(part)
-    data, classes = map(torch.from_numpy, inputs.rows(rank.rank))
+    data, classes = map(torch.from_numpy, steps.rows(rank.rank))
 
     def step() -> float:
         gradients.zero_()

@@ -4,7 +4,7 @@
 
 Crops of scikit-learn's two photographs, scaled, flipped and lit in different ways; the same at each
 time. Their median has so many bytes, on about as many pixels as in ImageNet, from which the source
-(measuring/tensorflow_io.py) has its files: at 112 kB 376 x 438, where ImageNet has 415 x 482 on
+(measuring/literature.py) has its files: at 112 kB 376 x 438, where ImageNet has 415 x 482 on
 average.
 """
 

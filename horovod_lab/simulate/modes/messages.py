@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from horovod_lab.simulate.exchange_costs import power_of_two
+from horovod_lab.simulate.nonblocking_allreduce import power_of_two
 from horovod_lab.simulate.parameters import Parameters
 
 NAP_PART = 100  # of the time since something has come
@@ -60,15 +60,15 @@ class Messages:
         beyond = np.ceil(np.maximum(waited - TESTS[-1], 0) / LONGEST_OF_ALL)
         return np.minimum(np.searchsorted(TESTS, waited), len(TESTS) - 1) + beyond
 
-    def add_up(self, begun: np.ndarray) -> tuple[np.ndarray, float]:
+    def add_up(self, begins: np.ndarray) -> tuple[np.ndarray, float]:
         """(when each member has the sum of a few bytes, CPU seconds of all of them together), from
         when each has begun: recursive doubling, as in csrc/core/network/allreduce_schedules.cc."""
-        members = len(begun)
+        members = len(begins)
         power = power_of_two(members)
         pairs = members - power
-        times = begun.astype(float)
+        times = begins.astype(float)
         before, behind = np.arange(0, 2 * pairs, 2), np.arange(1, 2 * pairs, 2)
-        cpu = self._receive(times, before, begun[behind])
+        cpu = self._receive(times, before, begins[behind])
         active = np.concatenate([before, np.arange(2 * pairs, members)])
         distance = 1
         while distance < power:
@@ -76,9 +76,9 @@ class Messages:
             distance *= 2
         return times, cpu + self._receive(times, behind, times[before])
 
-    def _receive(self, times: np.ndarray, who: np.ndarray, sent: np.ndarray) -> float:
+    def _receive(self, times: np.ndarray, receivers: np.ndarray, sends: np.ndarray) -> float:
         """Each of `who` goes on when it knows of the message that was sent to it at `sent`. CPU
         seconds of both ends."""
-        waited = np.maximum(sent + self.p.hop_inter_seconds - times[who], 0.0)
-        times[who] += self.noticed(waited)
+        waited = np.maximum(sends + self.p.hop_inter_seconds - times[receivers], 0.0)
+        times[receivers] += self.noticed(waited)
         return self.p.message_cpu_seconds * float((2 + self.tests(waited)).sum())

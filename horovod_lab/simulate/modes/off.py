@@ -26,12 +26,12 @@ class Off(Training):
         self.allreduce = costs.small_allreduce(self.p, self.ranks)
 
     def train(self) -> None:
-        self.sent = 0.0
+        self.sent_share = 0.0
         if self.ranks == 1:  # Horovod leaves out the allreduces
             self.cores.advance(self.now, self.now + 1e3 * self.p.compute_seconds, None)
             self.now = self.data_end = float(self.cores.ready.max())
             return
-        while self.sent < 1.0:
+        while self.sent_share < 1.0:
             self.cycle()
 
     def cycle(self) -> None:
@@ -48,13 +48,13 @@ class Off(Training):
         leave = self.meet(wake)
         cores.background_seconds += p.poll_seconds * self.ranks
         self.record("napping" if self.naps else "waiting", wake, leave)
-        seen = self.compute(now, wake, leave)
+        progress = self.compute(now, wake, leave)
         self.now = leave
-        ready = self.appeared(seen)
-        if ready > self.sent + 1e-9:
-            size = (ready - self.sent) * p.gradient_bytes
+        ready = self.appeared(progress)
+        if ready > self.sent_share + 1e-9:
+            size = (ready - self.sent_share) * p.gradient_bytes
             self.now = self.move(leave, size)
-            self.sent = ready
+            self.sent_share = ready
 
     def sleep(self, local: np.ndarray, now: float) -> tuple[np.ndarray, float]:
         """(how long each rank sleeps, from when on), where `local` is left of its cycle time."""
@@ -64,12 +64,12 @@ class Off(Training):
         """When all leave the negotiation; nobody does before the last has come."""
         if self.naps:
             return self.naps.meet(arrivals, self.hops, self.allreduce)
-        return spin(arrivals, self.allreduce + self.turns())
+        return spin(arrivals, self.allreduce + self.answer_delay())
 
-    def turns(self) -> float:
+    def answer_delay(self) -> float:
         """Seconds until ranks that share their cores have answered each other in every hop.
 
-        A rank that spins answers when it is its turn: with a share s of a core, in slices of
+        A rank that spins answers when it gets the core: with a share s of a core, in slices of
         `run_delay_seconds`, it waits for 1 - s of the time, and then half of slice (1 / s - 1) on
         average. One that yields or has a core of its own is not kept waiting."""
         cores = self.cores
@@ -88,20 +88,20 @@ class Off(Training):
         waiting = np.ones(cores.shape, bool)
         if cores.shape[1] == 1:
             cores.advance(now, wake, None)
-            seen = cores.progress()
+            progress = cores.progress()
             cores.advance(wake, leave, waiting)
-            return seen
+            return progress
         order = np.argsort(wake, axis=1)
         position = np.argsort(order, axis=1)
-        seen = np.zeros(cores.shape)
+        progress = np.zeros(cores.shape)
         begin: np.ndarray | float = now
         for count in range(cores.shape[1]):  # until the next of the domain wakes up
             end = np.take_along_axis(wake, order[:, count:count + 1], axis=1)
             cores.advance(begin, end, position < count if count else None)
-            seen[position == count] = cores.progress()[position == count]
+            progress[position == count] = cores.progress()[position == count]
             begin = end
         cores.advance(begin, leave, waiting)
-        return seen
+        return progress
 
     def appeared(self, progress: np.ndarray) -> float:
         """Which part of the gradients every rank has seen."""

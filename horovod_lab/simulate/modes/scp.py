@@ -26,13 +26,13 @@ class PartitionedCores(Cores):
 
     taken_by_spinner = 0
 
-    def left_to_share(self) -> float:
+    def cores_to_share(self) -> float:
         ranks = self.shape[1]
-        left = self.parameters.cores - ranks
-        if left < ranks:
+        cores = self.parameters.cores - ranks
+        if cores < ranks:
             raise ParameterError(f"scp needs two cores for each rank: there are "
                                  f"{self.parameters.cores:g} for {ranks}")
-        return left
+        return cores
 
     def no_core_for_background(self, in_window: int) -> float:
         return 0.0

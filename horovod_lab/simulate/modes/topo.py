@@ -2,8 +2,8 @@
 are reduced as they become complete, and rounds of negotiation are rare.
 
 The rules are those of docs/how/topo-reduction.md, on one node and wherever GPUs move the data: that
-needs an order on which one rank of each node agrees with the others. What CPUs exchange between
-nodes is in topo_exchanges.py.
+needs an order on which one rank of each node agrees with the others. What CPUs send between
+nodes is in topo_internode.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,39 @@ import numpy as np
 
 from horovod_lab.simulate import costs
 from horovod_lab.simulate.modes.messages import Messages
-from horovod_lab.simulate.modes.topo_rounds import Listening
 from horovod_lab.simulate.training import Training
 
+FIRST_LISTENING = 1e-3  # seconds after a round that was asked for
+LONGEST_LISTENING = 10e-3  # seconds, or
+PART_OF_QUIET = 1 / 20  # of the time since that round, if that is longer
+HEARTBEATS_BETWEEN_NODES = 10  # where messages wake a thread
 MARKS = 8  # points in time of which the progress is kept: those of the last two or three buckets
+
+
+class Listening:
+    """When a round of negotiation begins: as in csrc/binding/topo/rounds.cc. Within a group, a rank
+    that has a request notifies the others; if none does a round comes after a heartbeat. Over TCP
+    (`notifies`) other groups hear of it, too, and heartbeats are rare. MPI wakes nobody: so rounds
+    come soon after a request, and less and less often while nobody asks. Before the first request
+    it counts as if nobody had asked for long."""
+
+    def __init__(self, heartbeat: float, groups: int, notifies: bool):
+        self.hears = groups == 1 or notifies  # of a request, as soon as there is one
+        self._heartbeat = heartbeat * (HEARTBEATS_BETWEEN_NODES if groups > 1 and notifies else 1)
+        self._next, self._last_request = math.inf, -math.inf
+
+    def note_request(self, now: float) -> None:
+        """A round with a request has ended."""
+        self._next, self._last_request = FIRST_LISTENING, now
+
+    def wait(self, now: float) -> float:
+        """Seconds from `now`, the end of a round, until the next."""
+        if self.hears:
+            return self._heartbeat
+        wait = min(self._heartbeat, self._next)
+        quiet = now - self._last_request
+        self._next = min(2 * self._next, max(LONGEST_LISTENING, PART_OF_QUIET * quiet))
+        return wait
 
 
 class Topo(Training):
@@ -35,7 +64,7 @@ class Topo(Training):
         self.shared_thread = not p.data_cpu_seconds_per_byte
         self.rounds = self.negotiate()
         self.event = next(self.rounds) if self.ranks > 1 else math.inf  # when they go on
-        self.asked = math.inf  # since when a round is under way
+        self.round_begin = math.inf  # of the round under way
         self.meeting = False  # the background threads wait in it
         self.joined: np.ndarray | None = None  # when each leader came to the last agreement
         self.agreed = 0.0  # when it was over
@@ -57,16 +86,16 @@ class Topo(Training):
     def perform(self, complete: np.ndarray, now: float, size: float) -> float:
         """A bucket of `size` bytes, from where each rank has it complete."""
         ordered = self.order(complete)
-        begun = np.full(self.cores.shape, max(ordered, self.free))
+        begin = np.full(self.cores.shape, max(ordered, self.free))
         if ordered > self.free:
-            begun += self.wake_up()
+            begin += self.wake_up()
         self.record("asleep", self.data_end if self.moves else self.step_start, ordered)
         if self.shared_thread:
-            begun += self.hand_over(self.ranks)
-        self.record("overslept", ordered, begun)
-        start = max(now, float(begun.max()))
+            begin += self.hand_over(self.ranks)
+        self.record("overslept", ordered, begin)
+        start = max(now, float(begin.max()))
         self.compute(now, start)
-        while self.shared_thread and self.asked < ordered:  # the round was there first
+        while self.shared_thread and self.round_begin < ordered:  # the round was there first
             end = max(start, self.event)
             self.compute(start, end)
             start = end
@@ -121,8 +150,8 @@ class Topo(Training):
         while True:
             due = now + max(self.listening.wait(now), p.cycle_seconds)
             now = yield max(now, min(due, request)) if self.listening.hears else due
-            self.asked = now
-            arrivals = now + self.wake_up() + self.ring()
+            self.round_begin = now
+            arrivals = now + self.wake_up() + self.notify()
             if self.shared_thread:  # the first of a group to wake up puts the round into its queue
                 first = arrivals.reshape(self.groups, self.group).min(axis=1)
                 if self.groups > 1:
@@ -135,12 +164,12 @@ class Topo(Training):
             self.result.rounds += 1
             self.meeting = True
             now = yield end
-            self.meeting, self.asked = False, math.inf
+            self.meeting, self.round_begin = False, math.inf
             if request <= now:
-                self.listening.asked(now)
+                self.listening.note_request(now)
                 request = now + p.request_seconds
 
-    def ring(self) -> float:
+    def notify(self) -> float:
         """Seconds until the last group knows of a round: each tells its neighbours."""
         if self.groups == 1 or not self.p.tcp_messages:
             return 0.0

@@ -29,7 +29,7 @@ from report import show
 from results import Results
 from rich.console import Console
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, some_of
 
 PACKAGES = HERE / "packages.txt"
@@ -124,7 +124,7 @@ def main() -> int:
             if suite.name in arguments.suites
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:
-        with ended_as_by_ctrl_c():
+        with end_as_by_ctrl_c():
             run_all(jobs, results, None, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.json} has")

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from row_environment import DEBIAN_PACKAGES, RowEnvironment, Stopped
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.present import WIDTH, rich_table
 from horovod_opt.arguments import INTERRUPTED
 
@@ -151,7 +151,7 @@ def main() -> int:
         matrix.begin(planned)
     missing = [row for row in rows if not (arguments.resume and matrix.has(row))]
     try:
-        with ended_as_by_ctrl_c():
+        with end_as_by_ctrl_c():
             run_all(missing, arguments, matrix, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.output} has")

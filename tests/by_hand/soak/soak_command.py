@@ -33,7 +33,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, above_zero
 from horovod_opt.launcher import built as build
 
@@ -217,7 +217,7 @@ def main() -> int:
         console.print(f"--seed {arguments.seed}; any trial again, by its own seed: "
                       f"{_replay('SEED', arguments)}")
     try:
-        with ended_as_by_ctrl_c():
+        with end_as_by_ctrl_c():
             wrong = soak(arguments, chosen, console)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from suites import SUITES
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
 from horovod_opt.settings import SettingsError, load
 
@@ -122,7 +122,7 @@ def main() -> int:
             if suite.launched or column.ranks == arguments.ranks[0]  # else ranks mean nothing to it
             if not (arguments.resume and results.has(column.name, suite.name))]
     try:
-        with ended_as_by_ctrl_c():
+        with end_as_by_ctrl_c():
             run_all(jobs, results, arguments.timeout, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; --resume goes on with what {arguments.json} has")

@@ -32,48 +32,48 @@ class Executed(list):
 
 @pytest.fixture
 def executed(monkeypatch) -> Executed:
-    seen = Executed()
+    commands_seen = Executed()
 
     def execute(commands, environ, timeout):
-        seen.append(commands)
-        if isinstance(seen.answer, BaseException):
-            raise seen.answer
-        return seen.answer
+        commands_seen.append(commands)
+        if isinstance(commands_seen.answer, BaseException):
+            raise commands_seen.answer
+        return commands_seen.answer
 
     monkeypatch.setattr(launch, "execute", execute)
-    return seen
+    return commands_seen
 
 
 class Answers(list):
-    """What the jobs return or raise, in their order; `seen` has what was to be run: series,
+    """What the jobs return or raise, in their order; `runs` has what was to be run: series,
     program, ranks and timeout."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple] = []
+        self.runs: list[tuple] = []
 
 
 @pytest.fixture
 def answers(monkeypatch) -> Answers:
-    prepared = Answers()
+    answers = Answers()
 
     def run(*job):
-        prepared.seen.append(job)
-        answer = prepared.pop(0)
+        answers.runs.append(job)
+        answer = answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
     monkeypatch.setattr(worker_job, "run", run)
-    return prepared
+    return answers
 
 
 @pytest.fixture
 def worker(monkeypatch):
     """Imports a module as a rank does, whose folder is the first of its path."""
     monkeypatch.syspath_prepend(str(WORKERS))
-    loaded = set(sys.modules)
+    modules = set(sys.modules)
     yield importlib.import_module
-    for name in set(sys.modules) - loaded:
+    for name in set(sys.modules) - modules:
         if str(WORKERS) in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]

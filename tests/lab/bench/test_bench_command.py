@@ -51,8 +51,8 @@ QUICK = ("--models", "ResNet18", "--modes", "topo", "--ranks", 2, "--rounds", 1)
 def test_a_benchmark_is_measured_shown_and_kept(executed, tmp_path, capsys):
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
-    assert [(one["series"], one["mode"], one["images_per_second"])
-            for one in saved["measurements"]] == [(LIMIT, None, 20.0), ("off", "off", 20.0),
+    assert [(job["series"], job["mode"], job["images_per_second"])
+            for job in saved["measurements"]] == [(LIMIT, None, 20.0), ("off", "off", 20.0),
                                                   ("topo", "topo", 20.0)]
     captured = capsys.readouterr()
     assert "20.0" in captured.out and "bench.json" in captured.err
@@ -67,16 +67,16 @@ def test_an_interrupted_benchmark_goes_on(executed, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(run_job.launch, "execute", lambda *_: executed.result(2.0))
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
-    assert [one["images_per_second"] for one in saved["measurements"]] == [1.0, 2.0, 2.0]
+    assert [job["images_per_second"] for job in saved["measurements"]] == [1.0, 2.0, 2.0]
     assert "Measured before, and kept: 1 of 3 jobs" in capsys.readouterr().err
 
 
 def test_sigterm_interrupts(executed, tmp_path, monkeypatch, capsys):
-    def ended(*_):
+    def interrupt(*_):
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
 
-    monkeypatch.setattr(run_job.launch, "execute", ended)
+    monkeypatch.setattr(run_job.launch, "execute", interrupt)
     assert bench(*QUICK, "--output", tmp_path) == 130
     assert "The same command goes on from here" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -100,7 +100,7 @@ def test_failed_jobs_are_tried_again_and_end_with_2(executed, tmp_path, monkeypa
     monkeypatch.setattr(run_job.launch, "execute", lambda *_: executed.result(2.0))
     assert bench(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "bench.json", "bench")
-    assert {one["series"]: one["images_per_second"] for one in saved["measurements"]} == {
+    assert {job["series"]: job["images_per_second"] for job in saved["measurements"]} == {
         LIMIT: 1.0, "off": 2.0, "topo": 3.0}
 
 
@@ -130,25 +130,25 @@ def test_help_is_quick_and_loads_no_library_for_plots(suite):
 def test_without_the_name_of_a_suite_it_is_training(executed, tmp_path):
     assert bench(*QUICK, "--output", tmp_path / "plain") == 0
     assert bench("training", *QUICK, "--output", tmp_path / "named") == 0
-    plain, named = (documents.load(tmp_path / name / "bench.json", "bench")
-                    for name in ("plain", "named"))
-    assert plain["settings"] == named["settings"]
-    assert ([one["series"] for one in plain["measurements"]]
-            == [one["series"] for one in named["measurements"]] == [LIMIT, "off", "topo"])
+    plain, listed = (documents.load(tmp_path / name / "bench.json", "bench")
+                     for name in ("plain", "named"))
+    assert plain["settings"] == listed["settings"]
+    assert ([job["series"] for job in plain["measurements"]]
+            == [job["series"] for job in listed["measurements"]] == [LIMIT, "off", "topo"])
 
 
-@pytest.mark.parametrize("arguments, shown", [
+@pytest.mark.parametrize("arguments, texts", [
     (["--help"], ("training", "overhead", "steps", "shows the options")),
     (["training", "--help"], ("--global-batch", "strong scaling")),
     (["overhead", "--help"], ("--only", "idle,chain,small")),
     (["steps", "--help"], ("--only", "resnet50,text,text_torch", "gs,nbcs,topo")),
 ])
-def test_help_of_each_suite(arguments, shown, capsys):
+def test_help_of_each_suite(arguments, texts, capsys):
     with pytest.raises(SystemExit):
         bench(*arguments)
     printed = capsys.readouterr().out
     assert printed.startswith("usage: horovod-opt bench")
-    for text in shown:
+    for text in texts:
         assert text in printed, text
 
 
@@ -173,9 +173,9 @@ def test_prepared_cells_have_their_batch(executed):
     training_options.add(parser.add_subparsers())
     options = parser.parse_args(["training", "--global-batch", "8", "--ranks", "2", "4", "--input",
                                  "synthetic,real", "--breakdown", "--models", "VGG16,AlexNet"])
-    cells, series, prepared = prepare(options)
-    assert {(one.ranks, one.batch) for one in cells} == {(2, 4), (4, 2)}
+    cells, series, setup = prepare(options)
+    assert {(cell.ranks, cell.batch) for cell in cells} == {(2, 4), (4, 2)}
     assert len(cells) == 2 * 2 * 2 * 2 and len(set(cells)) == len(cells)
-    assert {(one.model, one.pixels) for one in cells} == {("VGG16", 224), ("AlexNet", 227)}
-    assert [one.name for one in series][:2] == [LIMIT, BASE]
-    assert prepared.images.name == "images"
+    assert {(cell.model, cell.pixels) for cell in cells} == {("VGG16", 224), ("AlexNet", 227)}
+    assert [way.name for way in series][:2] == [LIMIT, BASE]
+    assert setup.images.name == "images"

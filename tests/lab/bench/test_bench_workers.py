@@ -17,7 +17,7 @@ class Ranks:
     def __init__(self, hosts: list[str]):
         self.hosts = hosts
 
-    def exchange(self, value):
+    def allgather(self, value):
         return [[host, value[1]] for host in self.hosts] if value else None
 
 
@@ -25,20 +25,21 @@ class Ranks:
 
 
 def test_memory_is_the_hosts_or_the_containers(worker, tmp_path):
-    memory = worker("memory")
-    assert memory.available_bytes(MEMINFO, tmp_path) == 2 * memory.GIB
+    training = worker("training")
+    assert training.available_bytes(MEMINFO, tmp_path) == 2 * training.GIB
     (tmp_path / "memory.current").write_text("1073741824\n")
-    for limit, expected in (("max", 2.0), (str(3 * memory.GIB), 2.0), (str(2 * memory.GIB), 1.0)):
+    gib = training.GIB
+    for limit, expected in (("max", 2.0), (str(3 * gib), 2.0), (str(2 * gib), 1.0)):
         (tmp_path / "memory.max").write_text(f"{limit}\n")
-        assert memory.available_bytes(MEMINFO, tmp_path) == expected * memory.GIB
+        assert training.available_bytes(MEMINFO, tmp_path) == expected * gib
 
 
 def test_ranks_of_a_host_share_its_memory(worker, monkeypatch, capsys):
-    memory = worker("memory")
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2 * memory.GIB)
-    memory.require(Ranks(["a", "b"]), "VGG16", 3 * memory.GIB // 2)
+    training = worker("training")
+    monkeypatch.setattr(training, "available_bytes", lambda: 2 * training.GIB)
+    training.require_memory(Ranks(["a", "b"]), "VGG16", 3 * training.GIB // 2)
     with pytest.raises(SystemExit):
-        memory.require(Ranks(["a", "a"]), "VGG16", 3 * memory.GIB // 2)
+        training.require_memory(Ranks(["a", "a"]), "VGG16", 3 * training.GIB // 2)
     error = capsys.readouterr().err
     assert "VGG16 does not fit the memory of a: 2 ranks need at least 1.5 GiB each" in error
 
@@ -84,14 +85,14 @@ def test_ranks_read_different_records_without_end(images):
     module, folder = images
     labels = []
     for rank in range(2):
-        seen = set()
+        classes = set()
         data = module.training_images(folder, 2, 32, rank, 2)
         for _ in range(6):  # 12 images of 4 that this rank has
             batch, numbers = next(data)
             assert batch.shape == (2, 32, 32, 3)
             assert 0.0 <= float(batch.numpy().min()) < float(batch.numpy().max()) <= 1.0
-            seen |= set(numbers.numpy().tolist())
-        labels.append(seen)
+            classes |= set(numbers.numpy().tolist())
+        labels.append(classes)
     assert not labels[0] & labels[1]
     assert labels[0] | labels[1] == set(range(8))
 

@@ -63,9 +63,9 @@ def test_every_cell_is_run_in_every_series_and_rounds_are_complete():
     expected = {(workload, layout, way) for (workload, layout), ways in CELLS.items()
                 for way in ways}
     for number in (0, 1):
-        mine = [(job.workload.name, job.layout, job.way.name) for job in jobs
-                if job.round == number]
-        assert len(mine) == len(expected) and set(mine) == expected
+        series_of_cell = [(job.workload.name, job.layout, job.way.name) for job in jobs
+                          if job.round == number]
+        assert len(series_of_cell) == len(expected) and set(series_of_cell) == expected
     assert [job.round for job in jobs] == sorted(job.round for job in jobs)
 
 
@@ -102,55 +102,56 @@ def test_bad_option(argv, message, capsys):
 # Targets
 
 
-def measured(workload: str, layout: Layout, series: str, value: float, number: int = 0,
-             **more: float) -> dict:
-    found = {"round": number, "workload": workload, "layout": layout.name, "series": series,
-             WORKLOADS[workload].key: value, **more}
+def entry(workload: str, layout: Layout, series: str, value: float, number: int = 0,
+          **more: float) -> dict:
+    job = {"round": number, "workload": workload, "layout": layout.name, "series": series,
+           WORKLOADS[workload].key: value, **more}
     if workload == "resnet50":
-        found.setdefault("step_seconds", 8 / value)
-    return found
+        job.setdefault("step_seconds", 8 / value)
+    return job
 
 
-def judged(measurements: list[dict]) -> dict[tuple[str, str], tuple]:
+def judge_all(measurements: list[dict]) -> dict[tuple[str, str], tuple]:
     """(value, met, why) by series and target, of a single cell."""
     [cell] = cells(measurements)
-    return {(one.target.series, str(one.target)): (
-        one.value and round(one.value.median, 3), one.met, one.why) for one in verdicts(cell)}
+    return {(verdict.target.series, str(verdict.target)): (
+        verdict.value and round(verdict.value.median, 3), verdict.met, verdict.why)
+        for verdict in verdicts(cell)}
 
 
 def test_training_is_compared_with_the_better_of_both_and_with_none():
     values = {LIMIT: 50, YIELD: 40, OFF_GLOO: 38, TOPO: 44, TOPO_GLOO: 43}
-    found = judged([measured("resnet50", PAIR, *one) for one in values.items()])
-    assert found == {(TOPO, "≥ 1.1 x best"): (1.1, True, ""), (TOPO, "≥ 0.88 x alone"): (
+    verdicts_met = judge_all([entry("resnet50", PAIR, *item) for item in values.items()])
+    assert verdicts_met == {(TOPO, "≥ 1.1 x best"): (1.1, True, ""), (TOPO, "≥ 0.88 x alone"): (
         0.88, True, ""), (TOPO_GLOO, "≥ 1.15 x off, Gloo"): (1.132, False, "")}
 
 
 def test_pairs_are_of_a_round():
     four = Layout(4, 1)
-    found = [measured("resnet50", four, name, value, number) for number, values in enumerate(
+    jobs = [entry("resnet50", four, name, value, number) for number, values in enumerate(
         [{YIELD: 10, OFF_GLOO: 9, TOPO: 11}, {YIELD: 100, OFF_GLOO: 120, TOPO: 121}])
         for name, value in values.items()]
     # The median of 1.1 and 1.21, over the one whose own pairs with the other are the larger.
-    [(value, met, why)] = judged(found).values()
-    assert (value, met, why) == (round((11 / 9 + 121 / 120) / 2, 3), True, "")
+    [(value, is_met, why)] = judge_all(jobs).values()
+    assert (value, is_met, why) == (round((11 / 9 + 121 / 120) / 2, 3), True, "")
 
 
 def test_times_and_shares_are_bounded_from_above():
-    assert judged([measured("small", PAIR, TOPO, 151)]) == {
+    assert judge_all([entry("small", PAIR, TOPO, 151)]) == {
         (TOPO, "≤ 150 us"): (151, False, "")}
-    assert judged([measured("large", PAIR, TOPO, 16_000)]) == {
+    assert judge_all([entry("large", PAIR, TOPO, 16_000)]) == {
         (TOPO, "≤ 16000 us"): (16_000, True, "")}
-    assert judged([measured("idle", PAIR, TOPO_GLOO, 0.2)]) == {
+    assert judge_all([entry("idle", PAIR, TOPO_GLOO, 0.2)]) == {
         (TOPO, "≤ 0.3 % of a core"): (None, None, "topo not measured"),
         (TOPO_GLOO, "≤ 0.3 % of a core"): (0.2, True, "")}
 
 
 def test_the_ideal_step_is_the_longer_of_computing_and_sending():
     def slow(alone: float) -> dict:
-        return judged([
-            measured("resnet50", PAIR_SLOW, LIMIT, 8 / alone, step_seconds=alone),
-            measured("resnet50", PAIR_SLOW, TOPO, 8, step_seconds=1.0, step_bytes=100e6),
-            measured("resnet50", PAIR_SLOW, TOPO_BF16, 12.8, step_seconds=0.625)])
+        return judge_all([
+            entry("resnet50", PAIR_SLOW, LIMIT, 8 / alone, step_seconds=alone),
+            entry("resnet50", PAIR_SLOW, TOPO, 8, step_seconds=1.0, step_bytes=100e6),
+            entry("resnet50", PAIR_SLOW, TOPO_BF16, 12.8, step_seconds=0.625)])
 
     # 100 MB are 0.8 s at 1 Gbit/s.
     assert slow(0.5) == {(TOPO, "≤ 1.1 x ideal"): (1.25, False, ""),
@@ -159,30 +160,30 @@ def test_the_ideal_step_is_the_longer_of_computing_and_sending():
 
 
 def test_a_failed_job_is_a_target_not_met():
-    found = [measured("small", PAIR, TOPO, 100),
-             {"round": 1, "workload": "small", "layout": "2x1", "series": TOPO, "failed": "killed"}]
-    assert judged(found) == {(TOPO, "≤ 150 us"): (100, False, "topo failed")}
+    jobs = [entry("small", PAIR, TOPO, 100),
+            {"round": 1, "workload": "small", "layout": "2x1", "series": TOPO, "failed": "killed"}]
+    assert judge_all(jobs) == {(TOPO, "≤ 150 us"): (100, False, "topo failed")}
 
 
 # What is shown
 
 
 def full() -> list[dict]:
-    return [measured(workload, layout, name, 10 + 3 * index + number, number, step_bytes=1e6)
+    return [entry(workload, layout, name, 10 + 3 * index + number, number, step_bytes=1e6)
             for (workload, layout), names in CELLS.items() for index, name in enumerate(names)
             for number in (0, 1)]
 
 
 def test_tables_and_picture(tmp_path):
-    found = section(json.loads(json.dumps(
+    page = section(json.loads(json.dumps(
         {**documents.new("nodes", ["horovod-opt"]), "measurements": full()})))
-    met = [one.met for cell in cells(full()) for one in verdicts(cell)]
-    assert len(met) == len(TARGETS) and None not in met
-    assert f"{met.count(True)} of 12 targets met" in found.summary
-    rows = {(row[0], row[1]): dict(zip(found.grids[0].columns, row)) for row in found.grids[0].rows}
+    answers = [verdict.met for cell in cells(full()) for verdict in verdicts(cell)]
+    assert len(answers) == len(TARGETS) and None not in answers
+    assert f"{answers.count(True)} of 12 targets met" in page.summary
+    rows = {(row[0], row[1]): dict(zip(page.grids[0].columns, row)) for row in page.grids[0].rows}
     assert rows["ResNet50, images/s", "2 nodes of 1"][TOPO] == "19.5\n19.0-20.0"
     assert rows["allreduce of 1 KiB, us", "2 nodes of 1"][LIMIT] == ""
-    [path] = save_pictures(found.pictures, tmp_path)
+    [path] = save_pictures(page.pictures, tmp_path)
     assert path.name == "nodes.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -209,15 +210,15 @@ def test_without_hosts_it_says_why(monkeypatch, tmp_path, capsys):
 
 
 class Fake:
-    """Hosts of which none is played; what they were asked for is in `made`."""
+    """Hosts of which none is played; what they were asked for is in `hosts_made`."""
 
-    made: list[tuple] = []
+    hosts_made: list[tuple] = []
     stopped = 0
     path = "/keys:/usr/bin"
 
     def __init__(self, folder, number=2, megabits=None):
-        self.made.append((number, megabits))
-        self.names = [f"h{one}" for one in range(1, number + 1)]
+        self.hosts_made.append((number, megabits))
+        self.names = [f"h{index}" for index in range(1, number + 1)]
 
     def __enter__(self):
         return self
@@ -234,29 +235,29 @@ class Fake:
 
 def test_jobs_run_on_the_hosts_and_are_kept(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(nodes_suite, "VirtualHosts", Fake)
-    monkeypatch.setattr(Fake, "made", [])
-    seen = []
+    monkeypatch.setattr(Fake, "hosts_made", [])
+    calls = []
 
     def run(series, program, ranks, timeout, launcher):
-        seen.append((series.mode, series.environ()["PATH"].split(":")[1], launcher, ranks))
-        if len(seen) == 2:
+        calls.append((series.mode, series.environ()["PATH"].split(":")[1], launcher, ranks))
+        if len(calls) == 2:
             raise launch.JobFailed("killed: not finished after 9 s")
         counters = {"data_bytes": 1000.0, "agreements": 0}
-        return {"metrics": {"microseconds": 100.0 * len(seen), "steps": 10}, "mpi": "Open MPI",
+        return {"metrics": {"microseconds": 100.0 * len(calls), "steps": 10}, "mpi": "Open MPI",
                 "per_rank": {"counters": [counters, counters], "memory_mib": [1.0, 1.0]}}
 
     monkeypatch.setattr(worker_job, "run", run)
     before = Fake.stopped
     assert nodes(*QUICK, "--output", tmp_path) == 2  # a job failed
     assert Fake.stopped == before + 4
-    assert Fake.made == [(1, None), *[(2, None)] * 4]
-    assert seen[0] == ("off", "/keys", ("--mpi", "-H", "h1:1,h2:1", "--disable-cache"), 2)
-    assert [(mode, launcher[0]) for mode, _, launcher, _ in seen] == [
+    assert Fake.hosts_made == [(1, None), *[(2, None)] * 4]
+    assert calls[0] == ("off", "/keys", ("--mpi", "-H", "h1:1,h2:1", "--disable-cache"), 2)
+    assert [(mode, launcher[0]) for mode, _, launcher, _ in calls] == [
         (WAYS[name].series.mode, WAYS[name].controller) for name in CELLS["small", PAIR]]
     saved = documents.load(tmp_path / "nodes.json", "nodes")
-    assert [one.get("microseconds") for one in saved["measurements"]] == [100, None, 300, 400]
+    assert [job.get("microseconds") for job in saved["measurements"]] == [100, None, 300, 400]
     assert saved["measurements"][0]["step_bytes"] == 100
-    assert {one["met"] for one in saved["targets"]} == {False}
+    assert {target["met"] for target in saved["targets"]} == {False}
     assert nodes(*QUICK, "--output", tmp_path) == 0
     assert "kept: 3 of 4 jobs" in capsys.readouterr().err
 
@@ -272,10 +273,10 @@ def hosts(tmp_path):
 
 def test_virtual_hosts_know_and_reach_each_other(hosts):
     assert hosts.names == ["h1", "h2", "h3"]
-    found = hosts.on_first(
+    process = hosts.on_first(
         subprocess.run, ["ssh", "-o", "StrictHostKeyChecking=no", "h3", "hostname"],
         env={"PATH": hosts.path}, capture_output=True, text=True, timeout=60)
-    assert found.stdout.strip() == "h3", found.stderr
+    assert process.stdout.strip() == "h3", process.stderr
     assert hosts.received()["h3"] > 0
 
 
@@ -300,15 +301,16 @@ def test_virtual_hosts_of_a_killed_process_end_when_others_begin(hosts, tmp_path
     folder.mkdir()
     killed = subprocess.Popen([sys.executable, "-c", KILLED, folder])
     assert killed.wait(60) == -signal.SIGKILL
-    mine, its = f"-{os.getpid()}", f"-{killed.pid}"
+    of_this, of_killed = f"-{os.getpid()}", f"-{killed.pid}"
     spaces = namespaces()
-    assert sum(one.endswith(its) for one in spaces) == 3
-    left = [process for space in spaces if space.endswith(its) for process in processes_in(space)]
-    assert len(left) == 2
+    assert sum(space.endswith(of_killed) for space in spaces) == 3
+    processes = [process for space in spaces if space.endswith(of_killed)
+                 for process in processes_in(space)]
+    assert len(processes) == 2
     remove_leftovers()
-    assert not any(process.is_running() for process in left)
-    assert [one for one in spaces if not one.endswith(its)] == namespaces()
-    assert sum(one.endswith(mine) for one in namespaces()) == 4
+    assert not any(process.is_running() for process in processes)
+    assert [space for space in spaces if not space.endswith(of_killed)] == namespaces()
+    assert sum(space.endswith(of_this) for space in namespaces()) == 4
 
 
 @pytest.mark.parametrize("number", [0, 255])

@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-import threads
+import idle
 
 from horovod_lab.bench import worker_job
 from horovod_lab.bench.overhead import overhead_options, overhead_suite, results, workloads
@@ -76,10 +76,10 @@ def test_a_failing_job_shows_the_end_of_its_stderr():
 
 
 def test_a_failing_process_ends_the_others_of_its_job():
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(launch.JobFailed, match="exit code 1"):
         run_python("import time; time.sleep(60)", "raise SystemExit(1)")
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - start < 30
 
 
 def test_a_hanging_job_is_killed_with_all_that_it_started(tmp_path):
@@ -120,7 +120,7 @@ def test_series_sets_its_mode_and_finds_its_own_launcher_and_mpirun(monkeypatch)
     series = Series("gs", "gs", python="/env/bin/python")
     assert series.environ()["HOROVOD_OPT_MODE"] == "gs"
     assert series.environ()["PATH"] == "/env/bin:/usr/bin"
-    [command] = series.commands(["chain.py", "--seconds", "1"], 4)
+    [command] = series.commands(["idle.py", "--seconds", "1"], 4)
     assert command[:4] == ["/env/bin/horovodrun", "-np", "4", "/env/bin/python"]
 
 
@@ -133,7 +133,7 @@ def test_plain_upstream_gets_no_settings_of_ours(monkeypatch):
 
 
 def test_without_communication_there_is_a_process_a_rank_and_no_launcher():
-    commands = Series("none", communicates=False, python="python").commands(["chain.py"], 3)
+    commands = Series("none", communicates=False, python="python").commands(["idle.py"], 3)
     assert [command[0] for command in commands] == ["python"] * 3
     assert [command[-4:] for command in commands] == [
         ["--rank", str(rank), "--ranks", "3"] for rank in range(3)]
@@ -205,20 +205,20 @@ def test_bad_option(argv, message, capsys):
 
 
 def test_thread_cpu_time_grows_by_the_work_done():
-    before = threads.cpu_seconds(threading.get_native_id())
+    before = idle.cpu_seconds(threading.get_native_id())
     deadline = time.thread_time() + 0.2
     while time.thread_time() < deadline:
         pass
-    assert 0.15 < threads.cpu_seconds(threading.get_native_id()) - before < 0.5
+    assert 0.15 < idle.cpu_seconds(threading.get_native_id()) - before < 0.5
 
 
 def test_an_ended_thread_used_no_more_cpu():
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()
-    while thread.native_id in threads.thread_ids():  # Python joins before the kernel is done
+    while thread.native_id in idle.thread_ids():  # Python joins before the kernel is done
         time.sleep(0.01)
-    assert threads.cpu_seconds(thread.native_id) == 0.0
+    assert idle.cpu_seconds(thread.native_id) == 0.0
 
 
 def test_cpu_model_of_cpuinfo():
@@ -229,14 +229,14 @@ def test_cpu_model_of_cpuinfo():
     assert machine.cpu_model("Hardware\t: a board\n") == platform.machine()
 
 
-def measured(series: str, number: int, images: float, ranks: int = 2) -> dict:
+def entry(series: str, number: int, images: float, ranks: int = 2) -> dict:
     return {"workload": "resnet50", "ranks": ranks, "series": series, "round": number,
             "metrics": {"images_per_second": images, "memory_mib": 1000.0}}
 
 
 MEASUREMENTS = [
-    measured("gs", 0, 20.0), measured("off", 0, 10.0), measured(LIMIT, 0, 30.0),
-    measured("gs", 1, 12.0), measured("off", 1, 8.0),
+    entry("gs", 0, 20.0), entry("off", 0, 10.0), entry(LIMIT, 0, 30.0),
+    entry("gs", 1, 12.0), entry("off", 1, 8.0),
     {"workload": "resnet50", "ranks": 2, "series": "gs", "round": 2, "failed": "killed"},
     {"workload": "resnet50", "ranks": 2, "series": "nbcs", "round": 0, "failed": "killed"},
     {"workload": "idle", "ranks": 2, "series": "off", "round": 0, "metrics": {

@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from horovod_lab.bench.sizes.results import curves
-from horovod_lab.bench.sizes.sizes_pictures import bytes_text, section
+from horovod_lab.bench.sizes.sizes_pictures import bytes_text, curves, section
 from horovod_lab.bench.sizes.sizes_suite import order
 from horovod_lab.bench.worker_job import BASE, LIMIT, Series, of_modes
 from horovod_lab.measuring import documents, launch
@@ -41,11 +40,11 @@ def test_series_are_interleaved_and_scp_needs_two_cores_a_rank():
 def test_every_size_is_measured_in_each_job_shown_and_kept(answers, tmp_path, capsys):
     answers += [result(1.0, 2.0), result(90.0, 110.0), result(40.0, 44.0)]
     assert sizes(*QUICK, "--output", tmp_path) == 0
-    assert [(series.name, program, ranks) for series, program, ranks, _ in answers.seen] == [
-        (name, ["sizes.py", "--seconds", "0.5", "--bytes", "1024", "4096"], 2)
+    assert [(series.name, program, ranks) for series, program, ranks, _ in answers.runs] == [
+        (name, ["allreduces.py", "sizes", "--seconds", "0.5", "--bytes", "1024", "4096"], 2)
         for name in (LIMIT, BASE, "topo")]
     saved = documents.load(tmp_path / "sizes.json", "sizes")
-    assert [one["microseconds"] for one in saved["measurements"]] == [
+    assert [job["microseconds"] for job in saved["measurements"]] == [
         {"1024": 1.0, "4096": 2.0}, {"1024": 90.0, "4096": 110.0}, {"1024": 40.0, "4096": 44.0}]
     captured = capsys.readouterr()
     assert "40.0 us  44.0 us" in captured.err and "1 KiB" in captured.out
@@ -81,25 +80,25 @@ MEASUREMENTS = json.loads(json.dumps([
 
 
 def test_a_curve_has_the_spread_of_each_size():
-    found = {(curve.ranks, curve.series): curve for curve in curves(MEASUREMENTS)}
-    assert list(found) == [(2, LIMIT), (2, BASE), (2, "topo"), (4, BASE)]
-    assert found[2, "topo"].microseconds == {1024: Spread(50.0, 40.0, 60.0, 2),
-                                             102_400_000: Spread(8500.0, 8000.0, 9000.0, 2)}
-    assert (found[2, BASE].failed, found[4, BASE].failed) == (1, 1)
-    assert found[4, BASE].microseconds == {}
+    by_series = {(curve.ranks, curve.series): curve for curve in curves(MEASUREMENTS)}
+    assert list(by_series) == [(2, LIMIT), (2, BASE), (2, "topo"), (4, BASE)]
+    assert by_series[2, "topo"].microseconds == {1024: Spread(50.0, 40.0, 60.0, 2),
+                                                 102_400_000: Spread(8500.0, 8000.0, 9000.0, 2)}
+    assert (by_series[2, BASE].failed, by_series[4, BASE].failed) == (1, 1)
+    assert by_series[4, BASE].microseconds == {}
 
 
 def test_the_summary_names_the_fastest_at_both_ends_which_is_not_the_limit():
-    shown = section({"measurements": MEASUREMENTS})
-    assert shown.summary == ("1 KiB take 50 us at best (topo, 2 ranks); 102.4 MB take 8,500 us at "
-                             "best (topo, 2 ranks).")
-    assert len(shown.pictures) == 1
-    assert shown.grids[0].rows[-1] == ("4", BASE, "failed", "")
+    page = section({"measurements": MEASUREMENTS})
+    assert page.summary == ("1 KiB take 50 us at best (topo, 2 ranks); 102.4 MB take 8,500 us at "
+                            "best (topo, 2 ranks).")
+    assert len(page.pictures) == 1
+    assert page.grids[0].rows[-1] == ("4", BASE, "failed", "")
 
 
 def test_nothing_but_failures_can_be_shown():
-    shown = section({"measurements": MEASUREMENTS[-1:]})
-    assert not shown.pictures and shown.summary == "No allreduce was measured."
+    page = section({"measurements": MEASUREMENTS[-1:]})
+    assert not page.pictures and page.summary == "No allreduce was measured."
 
 
 def test_sizes_in_words():
@@ -123,7 +122,7 @@ def test_oneccl_is_another_environments_and_lies_where_its_wheels_put_it(
     answers += [result(1.0, 2.0)] * 5
     python = environment / "bin" / "python"
     assert sizes(*QUICK, "--oneccl", python, "--plain", python, "--output", tmp_path / "out") == 0
-    oneccl, plain = (series for series, *_ in answers.seen[-2:])
+    oneccl, plain = (series for series, *_ in answers.runs[-2:])
     environ = oneccl.environ()
     assert (oneccl.name, oneccl.python, oneccl.mode) == ("off, oneCCL", str(python), BASE)
     assert environ["HOROVOD_CPU_OPERATIONS"] == "CCL"

@@ -42,8 +42,8 @@ def jobs(*argv: str, cores: int = 2) -> list[kinds.Job]:
 
 
 def test_every_kind_runs_in_every_series_at_2_and_4_ranks():
-    found = {(job.kind.name, job.ranks, job.series.name) for job in jobs("--rounds", "1")}
-    assert found == {(name, ranks, series) for name in KINDS for ranks in (2, 4)
+    queue = {(job.kind.name, job.ranks, job.series.name) for job in jobs("--rounds", "1")}
+    assert queue == {(name, ranks, series) for name in KINDS for ranks in (2, 4)
                      for series in SERIES} | {("resnet50", ranks, LIMIT) for ranks in (2, 4)}
 
 
@@ -64,26 +64,26 @@ def test_jobs_keep_their_memory_unless_the_user_says_otherwise(monkeypatch):
     for name in steps_suite.KEEPS_MEMORY:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
-    seen = []
+    calls = []
 
     def run(series, *_):
-        seen.append(series.environ())
+        calls.append(series.environ())
         return {"metrics": {"steps_per_second": 2.0}, "mpi": "",
                 "per_rank": {"counters": [], "memory_mib": [1]}}
 
     monkeypatch.setattr(worker_job, "run", run)
     tuned = next(job for job in jobs() if job.series.name == YIELDING.name)
     assert steps_suite.measure(tuned, 1, 10)["steps_per_second"] == 2.0
-    (environ,) = seen
+    (environ,) = calls
     assert environ["MALLOC_TRIM_THRESHOLD_"] == "7"
     assert environ["MALLOC_MMAP_THRESHOLD_"] == str(2**25)
     assert environ["OMPI_MCA_mpi_yield_when_idle"] == "1"
 
 
 def test_modes_and_kinds_can_be_chosen():
-    chosen = jobs("--only", "chain,zero1_torch", "--modes", "off,topo,topo+scp", "--ranks", "3")
-    assert {(job.kind.name, job.ranks) for job in chosen} == {("chain", 3), ("zero1_torch", 3)}
-    assert {job.series.name for job in chosen} == {BASE, YIELDING.name, "topo"}  # 2 cores
+    queue = jobs("--only", "chain,zero1_torch", "--modes", "off,topo,topo+scp", "--ranks", "3")
+    assert {(job.kind.name, job.ranks) for job in queue} == {("chain", 3), ("zero1_torch", 3)}
+    assert {job.series.name for job in queue} == {BASE, YIELDING.name, "topo"}  # 2 cores
     assert "topo+scp" in {job.series.name for job in jobs("--modes", "topo+scp", cores=8)}
 
 
@@ -113,8 +113,8 @@ def test_bad_option(argv, message, capsys):
 # Targets
 
 
-def measured(step: str, series: str, value: float, number: int = 0, ranks: int = 2,
-             rounds: int = 0) -> dict:
+def entry(step: str, series: str, value: float, number: int = 0, ranks: int = 2,
+          rounds: int = 0) -> dict:
     return {"round": number, "step": step, "ranks": ranks, "series": series,
             KINDS[step].key: value, "rounds": rounds}
 
@@ -125,83 +125,88 @@ def failed(step: str, series: str, number: int = 0, reason: str = "killed", rank
 
 def of_all(step: str, *values: float, **more: int) -> list[dict]:
     """A round of the five series."""
-    return [measured(step, name, value, **more) for name, value in zip(SERIES, values)]
+    return [entry(step, name, value, **more) for name, value in zip(SERIES, values)]
 
 
-def judged(measurements: list[dict]) -> dict[str, tuple]:
+def judge_all(measurements: list[dict]) -> dict[str, tuple]:
     """(value, met, why) by target, of a single cell."""
     [cell] = cells(measurements)
-    return {str(one.target): (one.value and round(one.value.median, 3), one.met, one.why)
-            for one in verdicts(cell)}
+    return {str(verdict.target): (
+                verdict.value and round(verdict.value.median, 3), verdict.met, verdict.why)
+            for verdict in verdicts(cell)}
 
 
 def test_the_best_of_the_others_is_found_in_pairs_of_a_round():
     # The machine became ten times as fast in round 1, in which gs was not measured.
-    found = [*of_all("text", 10, 20, 30, 15, 33),
-             *of_all("text", 100, 200, 300, 150, 330, number=1)]
-    found = [one for one in found if (one["series"], one["round"]) != ("gs", 1)]
-    [cell] = cells(found)
+    measurements = [*of_all("text", 10, 20, 30, 15, 33),
+                    *of_all("text", 100, 200, 300, 150, 330, number=1)]
+    measurements = [job for job in measurements if (job["series"], job["round"]) != ("gs", 1)]
+    [cell] = cells(measurements)
     assert cell.best() == "gs"
     assert cell.speed("topo", "gs").median == pytest.approx(1.1) and cell.speed("topo", "gs").n == 1
     assert cell.speed("topo", BASE).median == pytest.approx(3.3) and cell.speed("topo", BASE).n == 2
 
 
 def test_targets_of_a_text_model():
-    assert judged(of_all("text", 10, 12, 11, 12.5, 12.5)) == {
+    assert judge_all(of_all("text", 10, 12, 11, 12.5, 12.5)) == {
         "≥ 1 x best": (1.0, True, ""), "≥ 1.3 x off": (1.25, False, ""),
         "≤ 0 rounds": (0, True, "")}
-    assert judged(of_all("text_torch", 10, 12, 11, 14, 13, ranks=4, rounds=7)) == {
+    assert judge_all(of_all("text_torch", 10, 12, 11, 14, 13, ranks=4, rounds=7)) == {
         "≥ 1 x best": (0.929, False, ""), "≥ 1.3 x off": (1.3, True, ""),
         "≤ 0 rounds": (7, False, "")}
 
 
 def test_resnet50_is_compared_with_no_communication_at_2_ranks_only():
-    def both(ranks: int) -> list[dict]:
+    def of_both_steps(ranks: int) -> list[dict]:
         return [*of_all("resnet50", 18, 23, 23, 23, 24, ranks=ranks),
-                measured("resnet50", LIMIT, 25, ranks=ranks)]
+                entry("resnet50", LIMIT, 25, ranks=ranks)]
 
-    assert judged(both(2))["≥ 0.96 x alone"] == (0.96, True, "")
-    assert set(judged(both(4))) == {"≥ 1 x best", "≤ 0 rounds"}
+    assert judge_all(of_both_steps(2))["≥ 0.96 x alone"] == (0.96, True, "")
+    assert set(judge_all(of_both_steps(4))) == {"≥ 1 x best", "≤ 0 rounds"}
 
 
 def test_times_are_better_when_they_are_smaller():
-    chain = judged(of_all("chain", 2200, 1100, 1000, 1200, 50))
+    chain = judge_all(of_all("chain", 2200, 1100, 1000, 1200, 50))
     assert chain["≥ 1 x best"] == (20.0, True, "") and chain["≤ 40 us"] == (50, False, "")
-    assert judged(of_all("chain", 2200, 1100, 1000, 1200, 40))["≤ 40 us"] == (40, True, "")
-    small = judged(of_all("small", 2.0, 1.5, 1.0, 2.5, 0.8))
+    assert judge_all(of_all("chain", 2200, 1100, 1000, 1200, 40))["≤ 40 us"] == (40, True, "")
+    small = judge_all(of_all("small", 2.0, 1.5, 1.0, 2.5, 0.8))
     assert small["≥ 1 x best"] == (1.25, True, "") and small["≤ 0.4 x off's ms"] == (0.4, True, "")
 
 
 def test_the_most_rounds_of_any_job_count():
-    found = [*of_all("groups", 1, 1, 1, 1, 1), *of_all("groups", 1, 1, 1, 1, 1, number=1, rounds=2)]
-    assert judged(found)["≤ 0 rounds"] == (2, False, "")
+    measurements = [*of_all("groups", 1, 1, 1, 1, 1),
+                    *of_all("groups", 1, 1, 1, 1, 1, number=1, rounds=2)]
+    assert judge_all(measurements)["≤ 0 rounds"] == (2, False, "")
 
 
 def test_a_failed_job_is_a_target_not_met_whatever_the_others_say():
-    found = [*of_all("groups", 1, 1, 1, 1, 2), failed("groups", "nbcs", 1)]
-    assert judged(found) == {"≥ 1 x best": (2.0, False, "nbcs failed"), "≤ 0 rounds": (0, True, "")}
-    found = [one for one in found if one["series"] != "topo"] + [failed("groups", "topo")]
-    assert judged(found) == {"≥ 1 x best": (None, False, "topo, nbcs failed"),
-                             "≤ 0 rounds": (None, False, "topo failed")}
+    measurements = [*of_all("groups", 1, 1, 1, 1, 2), failed("groups", "nbcs", 1)]
+    assert judge_all(measurements) == {"≥ 1 x best": (2.0, False, "nbcs failed"),
+                                       "≤ 0 rounds": (0, True, "")}
+    measurements = [*(job for job in measurements if job["series"] != "topo"),
+                    failed("groups", "topo")]
+    assert judge_all(measurements) == {"≥ 1 x best": (None, False, "topo, nbcs failed"),
+                                       "≤ 0 rounds": (None, False, "topo failed")}
 
 
 def test_what_the_build_does_not_support_is_a_target_not_met():
     reason = "not supported by this build: Tensor type torch.BFloat16Tensor is not supported."
-    found = [failed("transformer_torch", name, reason=reason) for name in SERIES]
-    assert set(judged(found).values()) == {(None, False, "not supported by this build")}
+    measurements = [failed("transformer_torch", name, reason=reason) for name in SERIES]
+    assert set(judge_all(measurements).values()) == {(None, False, "not supported by this build")}
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed():
-    found = [one for one in of_all("groups", 1, 1, 1, 1, 2) if one["series"] != "gs"]
-    assert judged(found)["≥ 1 x best"] == (2.0, None, "gs not measured")
+    measurements = [job for job in of_all("groups", 1, 1, 1, 1, 2) if job["series"] != "gs"]
+    assert judge_all(measurements)["≥ 1 x best"] == (2.0, None, "gs not measured")
 
 
 def test_every_target_has_one_bound_and_steps_that_exist():
     for target in TARGETS:
         assert (target.least is None) != (target.most is None), str(target)
         assert target.steps and set(target.steps) <= set(KINDS), str(target)
-    assert all(any(one.of == what and one.applies(step, ranks) for one in TARGETS)
-               for step in KINDS for ranks in (2, 4) for what in (targets.SPEED, targets.ROUNDS))
+    assert all(any(target.of == quantity and target.applies(step, ranks) for target in TARGETS)
+               for step in KINDS for ranks in (2, 4)
+               for quantity in (targets.SPEED, targets.ROUNDS))
 
 
 # What is shown
@@ -214,24 +219,24 @@ MEASUREMENTS = [
       for name in SERIES)]
 
 
-def shown(measurements: list[dict]):
+def show_section(measurements: list[dict]):
     return section(json.loads(json.dumps(
         {**documents.new("steps", ["horovod-opt"]), "measurements": measurements})))
 
 
 def lines_of(grid) -> dict[tuple[str, str, str], dict[str, str]]:
     """By step, ranks and target, where a column has been left empty that of the line above."""
-    found, step, ranks = {}, "", ""
+    by_cell, step, ranks = {}, "", ""
     for row in grid.rows:
         line = dict(zip(grid.columns, row))
         step, ranks = line["step"] or step, line["ranks"] or ranks
-        found[step, ranks, line["target"]] = line
-    return found
+        by_cell[step, ranks, line["target"]] = line
+    return by_cell
 
 
 def test_the_table_says_how_fast_each_mode_is_and_which_targets_are_met():
-    found = shown(MEASUREMENTS)
-    table = lines_of(found.grids[1])
+    page = show_section(MEASUREMENTS)
+    table = lines_of(page.grids[1])
     text = table["text model", "2", "≥ 1 x best"]
     assert (text["off"], text["gs"]) == ("0.33\n0.33-0.33", "1.00\n1.00-1.00")
     assert text["topo"] == text["value"] == "1.15\n1.10-1.20"
@@ -240,11 +245,11 @@ def test_the_table_says_how_fast_each_mode_is_and_which_targets_are_met():
     assert table["one of 20 dependent allreduces", "4", "≤ 40 us"]["value"] == "50.0"
     refused = table["transformer, bfloat16, PyTorch", "2", "≥ 1 x best"]
     assert refused["off"] == "" and refused["met"] == "no: not supported by this build"
-    assert "4 of 8 targets met" in found.grids[1].title and "4 of 8" in found.summary
+    assert "4 of 8 targets met" in page.grids[1].title and "4 of 8" in page.summary
 
 
 def test_the_other_table_has_the_values_the_failures_and_the_rounds():
-    grid = shown(MEASUREMENTS).grids[0]
+    grid = show_section(MEASUREMENTS).grids[0]
     [text] = [dict(zip(grid.columns, row)) for row in grid.rows if row[0] == "text model, steps/s"]
     assert text["topo"] == "34.5\n33.0-36.0" and text["rounds"] == "0"
     assert text["nbcs"] == "15.0\n15.0-15.0\n1 of 3 failed"
@@ -253,18 +258,18 @@ def test_the_other_table_has_the_values_the_failures_and_the_rounds():
 
 
 def test_tables_fit_a_terminal_and_the_picture_is_drawn(tmp_path):
-    found = shown(MEASUREMENTS)
+    page = show_section(MEASUREMENTS)
     text = io.StringIO()
-    for grid in found.grids:
+    for grid in page.grids:
         Console(file=text, width=140).print(rich_table(grid))
     assert "≥ 1.3 x off" in text.getvalue() and "1 of 3 failed" in text.getvalue()
-    [path] = save_pictures(found.pictures, tmp_path)
+    [path] = save_pictures(page.pictures, tmp_path)
     assert path.name == "steps.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_nothing_but_failures_can_be_shown():
-    found = shown([one for one in MEASUREMENTS if "failed" in one])
-    assert not found.pictures and "0 of 5 targets met" in found.summary
+    page = show_section([job for job in MEASUREMENTS if "failed" in job])
+    assert not page.pictures and "0 of 5 targets met" in page.summary
 
 
 # The command
@@ -287,14 +292,14 @@ def result(value: float, rounds: int = 0) -> dict:
 def test_a_benchmark_is_measured_shown_and_kept(answers, tmp_path, capsys):
     answers += [result(10.0), result(20.0), result(30.0, rounds=4)]
     assert steps(*QUICK, "--timeout", 9, "--output", tmp_path) == 0
-    series, *job = answers.seen[0]
-    assert (series.name, job) == (BASE, [["text.py", "--seconds", "0.5"], 2, 9.0])
+    series, *job = answers.runs[0]
+    assert (series.name, job) == (BASE, [["dense.py", "text", "--seconds", "0.5"], 2, 9.0])
     saved = documents.load(tmp_path / "steps.json", "steps")
-    assert [(one["series"], one["steps_per_second"], one["rounds"])
-            for one in saved["measurements"]] == [
+    assert [(job["series"], job["steps_per_second"], job["rounds"])
+            for job in saved["measurements"]] == [
         (BASE, 10.0, 0), (YIELDING.name, 20.0, 0), ("topo", 30.0, 4)]
     assert saved["targets"] == json.loads(json.dumps(summary(saved["measurements"])))
-    assert {(one["target"], one["met"], one["why"]) for one in saved["targets"]} == {
+    assert {(target["target"], target["met"], target["why"]) for target in saved["targets"]} == {
         ("≥ 1 x best", None, "gs, nbcs not measured"), ("≥ 1.3 x off", True, ""),
         ("≤ 0 rounds", False, "")}
     captured = capsys.readouterr()
@@ -318,7 +323,7 @@ def test_an_interrupted_benchmark_goes_on(answers, tmp_path, capsys):
     assert steps(*QUICK, "--output", tmp_path) == 0
     assert "Measured before, and kept: 1 of 3 jobs" in capsys.readouterr().err
     saved = documents.load(tmp_path / "steps.json", "steps")
-    assert [one["steps_per_second"] for one in saved["measurements"]] == [10.0, 20.0, 30.0]
+    assert [job["steps_per_second"] for job in saved["measurements"]] == [10.0, 20.0, 30.0]
 
 
 def test_failed_jobs_are_shown_and_tried_again(answers, tmp_path, capsys):
@@ -329,7 +334,7 @@ def test_failed_jobs_are_shown_and_tried_again(answers, tmp_path, capsys):
     answers.append(result(20.0))
     assert steps(*QUICK, "--output", tmp_path) == 0
     saved = documents.load(tmp_path / "steps.json", "steps")
-    assert not [one for one in saved["measurements"] if "failed" in one]
+    assert not [job for job in saved["measurements"] if "failed" in job]
 
 
 def test_a_worker_that_finds_its_step_not_supported_is_a_failed_job(answers, tmp_path, capsys):
@@ -338,7 +343,7 @@ def test_a_worker_that_finds_its_step_not_supported_is_a_failed_job(answers, tmp
     assert steps(*QUICK, "--output", tmp_path) == 2
     assert "failed: not supported by this build: no bfloat16" in capsys.readouterr().err
     saved = documents.load(tmp_path / "steps.json", "steps")
-    assert {one["met"] for one in saved["targets"]} == {False}
+    assert {target["met"] for target in saved["targets"]} == {False}
 
 
 def test_measurements_of_another_length_are_not_mixed(answers, tmp_path, capsys):

@@ -9,25 +9,25 @@ import pytest
 
 
 @pytest.fixture
-def inputs(worker):
-    return worker("inputs")
+def steps(worker):
+    return worker("steps")
 
 
-def test_a_rank_has_the_same_inputs_in_every_job_and_others_than_its_peer(inputs):
-    for made in (inputs.texts, inputs.rows):
-        for mine, again, other in zip(made(0), made(0), made(1)):
-            assert np.array_equal(mine, again) and not np.array_equal(mine, other)
-    tokens, classes = inputs.texts(0)
+def test_a_rank_has_the_same_inputs_in_every_job_and_others_than_its_peer(steps):
+    for inputs in (steps.texts, steps.rows):
+        for first, second, of_peer in zip(inputs(0), inputs(0), inputs(1)):
+            assert np.array_equal(first, second) and not np.array_equal(first, of_peer)
+    tokens, classes = steps.texts(0)
     assert tokens.shape == (64, 50) and classes.shape == (64,)
     assert 0 <= tokens.min() and tokens.max() < 20_000
 
 
-def test_the_text_model_is_an_embedding_and_14_layers(worker, inputs):
+def test_the_text_model_is_an_embedding_and_14_layers(worker, steps):
     torch = pytest.importorskip("torch")
-    model = worker("text_torch").Text()
+    model = worker("dense_torch").Text()
     assert model.table.weight.shape == (20_000, 128)
     assert sum(isinstance(layer, torch.nn.Linear) for layer in model.layers) == 14
-    tokens, _ = inputs.texts(0)
+    tokens, _ = steps.texts(0)
     model(torch.from_numpy(tokens)).sum().backward()
     assert model.table.weight.grad.is_sparse
 
@@ -38,9 +38,9 @@ def test_the_text_model_is_an_embedding_and_14_layers(worker, inputs):
 @pytest.fixture
 def operators(worker):
     torch = pytest.importorskip("torch")
-    kept = worker("batch_norm_cpu").register()
+    library = worker("sync_batch_norm_torch").register_on_cpu()
     yield torch
-    del kept
+    del library
     gc.collect()
 
 
@@ -72,8 +72,8 @@ def test_forward_is_that_of_all_values_together(operators):
     mean, invstd, _ = gather(torch, ranks, running)
     expected = torch.nn.functional.batch_norm(
         torch.cat(ranks), *expected_running, weight, bias, True, MOMENTUM, EPS)
-    got = [torch.batch_norm_elemt(values, weight, bias, mean, invstd, EPS) for values in ranks]
-    torch.testing.assert_close(torch.cat(got), expected)
+    result = [torch.batch_norm_elemt(values, weight, bias, mean, invstd, EPS) for values in ranks]
+    torch.testing.assert_close(torch.cat(result), expected)
     torch.testing.assert_close(running, expected_running)
 
 
@@ -92,9 +92,9 @@ def test_backward_is_that_of_all_values_together(operators):
                for dy, values in zip(gradients, ranks)]
     sum_dy, sum_dy_xmu, of_weight, of_bias = (sum(parts) for parts in zip(*reduced))
     torch.testing.assert_close((of_weight, of_bias), (weight.grad, bias.grad))
-    got = [torch.batch_norm_backward_elemt(dy, values, mean, invstd, weight, sum_dy, sum_dy_xmu,
-                                           counts.int()) for dy, values in zip(gradients, ranks)]
-    torch.testing.assert_close(torch.cat(got), whole.grad)
+    result = [torch.batch_norm_backward_elemt(dy, values, mean, invstd, weight, sum_dy, sum_dy_xmu,
+                                              counts.int()) for dy, values in zip(gradients, ranks)]
+    torch.testing.assert_close(torch.cat(result), whole.grad)
 
 
 # ZeRO-1

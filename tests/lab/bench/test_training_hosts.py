@@ -26,7 +26,7 @@ def test_what_is_no_list_of_hosts(text):
 def test_host_file(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("# two\nnode1 slots=4\n\nnode2   slots=2 # the small one\nnode3\n")
-    assert hosts.from_file(file).slots == (("node1", 4), ("node2", 2), ("node3", 1))
+    assert hosts.from_file(file).capacities == (("node1", 4), ("node2", 2), ("node3", 1))
 
 
 @pytest.mark.parametrize("text, message", [
@@ -52,11 +52,11 @@ def scontrol(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("tasks, slots", [("6(x3)", (6, 6, 6)), ("6(x2),1", (6, 6, 1)),
-                                          ("1,2,3", (1, 2, 3))])
-def test_slurms_allocation(scontrol, tasks, slots):
-    found = hosts.from_slurm({"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": tasks})
-    assert found.slots == tuple(zip(("n1", "n2", "n3"), slots))
+@pytest.mark.parametrize("tasks, capacities", [("6(x3)", (6, 6, 6)), ("6(x2),1", (6, 6, 1)),
+                                               ("1,2,3", (1, 2, 3))])
+def test_slurms_allocation(scontrol, tasks, capacities):
+    allocation = hosts.from_slurm({"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_TASKS_PER_NODE": tasks})
+    assert allocation.capacities == tuple(zip(("n1", "n2", "n3"), capacities))
 
 
 def test_slurm_without_tasks(scontrol):

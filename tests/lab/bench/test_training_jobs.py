@@ -26,10 +26,10 @@ def order(*modes: str, cells: tuple[Cell, ...] = (CELL,), rounds: int = 1, cores
 
 
 def test_an_interrupted_benchmark_has_measured_every_series_equally_often():
-    planned = order("off", "topo", cells=(CELL, cell(ranks=4)), rounds=3)
-    assert [job.round for job in planned] == [0] * 6 + [1] * 6 + [2] * 6
-    assert {job.series.name for job in planned[:6] if job.cell == CELL} == {LIMIT, "off", "topo"}
-    first = [job.series.name for job in planned if job.cell == CELL][::3]
+    queue = order("off", "topo", cells=(CELL, cell(ranks=4)), rounds=3)
+    assert [job.round for job in queue] == [0] * 6 + [1] * 6 + [2] * 6
+    assert {job.series.name for job in queue[:6] if job.cell == CELL} == {LIMIT, "off", "topo"}
+    first = [job.series.name for job in queue if job.cell == CELL][::3]
     assert first == [LIMIT, "off", "topo"]
 
 
@@ -58,30 +58,30 @@ def test_peers_belong_to_their_framework(framework, peers):
 
 def setup(**changed: object) -> run_job.Setup:
     return run_job.Setup(**{"seconds": 1.0, "threads": 1, "timeout": 60.0, "images": Path("/i"),
-                        **changed})
+                            **changed})
 
 
 def test_a_measurement_is_what_rank_0_prints(executed):
-    measured = run_job.measure(Job(0, CELL, Series("topo", "topo")), setup())
-    assert measured["images_per_second"] == 20.0 and measured["memory_mib"] == 600.0
-    assert measured["stats"] is None
-    assert measured["breakdown"] == pytest.approx(
+    result = run_job.measure(Job(0, CELL, Series("topo", "topo")), setup())
+    assert result["images_per_second"] == 20.0 and result["memory_mib"] == 600.0
+    assert result["stats"] is None
+    assert result["breakdown"] == pytest.approx(
         {"computation": 0.25, "waiting": 0.05, "negotiation": 0.1, "data": 0.2})
-    [[started]] = executed
-    assert started[1:3] == ["-np", "2"] and "--rendezvous" in started
+    [[command]] = executed
+    assert command[1:3] == ["-np", "2"] and "--rendezvous" in command
 
 
 def test_ranks_on_several_hosts_share_no_folder(executed):
     run_job.measure(Job(0, CELL, Series("topo", "topo")), setup(hosts=Hosts((("a", 1), ("b", 1)))))
-    [[started]] = executed
-    assert started[1:5] == ["-np", "2", "-H", "a:1,b:1"] and "--rendezvous" not in started
+    [[command]] = executed
+    assert command[1:5] == ["-np", "2", "-H", "a:1,b:1"] and "--rendezvous" not in command
 
 
 def test_without_communication_one_host_stands_for_all(executed):
-    measured = run_job.measure(Job(0, cell(ranks=4), Series(LIMIT, communicates=False)),
-                           setup(hosts=Hosts((("a", 2), ("b", 2)))))
+    result = run_job.measure(Job(0, cell(ranks=4), Series(LIMIT, communicates=False)),
+                             setup(hosts=Hosts((("a", 2), ("b", 2)))))
     [commands] = executed
-    assert len(commands) == 2 and measured["images_per_second"] == 40.0
+    assert len(commands) == 2 and result["images_per_second"] == 40.0
 
 
 def test_a_model_that_does_not_fit_is_said_in_one_line(executed):
@@ -111,20 +111,20 @@ def test_tf_cnn_benchmarks_with_horovod_prints_the_total_on_each_rank(executed):
     line = "[1,{}]<stdout>: total images/sec: {}\n"
     executed.answer = line.format(0, "11.00") + "noise\n" + line.format(1, "13.00")
     script = Path("/checkout/tf_cnn_benchmarks.py")
-    measured = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), Series("off")),
-                           setup(tf_cnn_benchmarks=script))
-    assert measured["images_per_second"] == 12.0
-    [[started]] = executed
-    assert str(script) in started and "--model=alexnet" in started
-    assert "--variable_update=horovod" in started
+    result = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), Series("off")),
+                             setup(tf_cnn_benchmarks=script))
+    assert result["images_per_second"] == 12.0
+    [[command]] = executed
+    assert str(script) in command and "--model=alexnet" in command
+    assert "--variable_update=horovod" in command
 
 
 def test_tf_cnn_benchmarks_alone_prints_each_ranks_own(executed):
     executed.answer = "total images/sec: 11.0\ntotal images/sec: 13.0\n"
     limit = Series(LIMIT, communicates=False)
-    measured = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), limit),
-                           setup(tf_cnn_benchmarks=Path("x")))
-    assert measured["images_per_second"] == 24.0
+    result = run_job.measure(Job(0, cell(framework=jobs.TF_CNN, model="AlexNet"), limit),
+                             setup(tf_cnn_benchmarks=Path("x")))
+    assert result["images_per_second"] == 24.0
     assert len(executed[0]) == 2
 
 

@@ -15,7 +15,7 @@ from horovod_lab.bench.training.results import rows
 from horovod_lab.bench.training.scaling_pictures import section
 from horovod_lab.bench.worker_job import BASE, LIMIT
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.comparison import Interval, Noise
+from horovod_lab.measuring.comparison import ConfidenceInterval, Noise
 from horovod_lab.measuring.present import rich_table, save_pictures
 
 CELL = Cell("ResNet18", "tensorflow", "synthetic", 2, 4, 96)
@@ -25,7 +25,7 @@ def cell(**changed: object) -> Cell:
     return Cell(**{**vars(CELL), **changed})
 
 
-def measured(series: str, number: int, images: float, **changed: object) -> dict:
+def entry(series: str, number: int, images: float, **changed: object) -> dict:
     stats = {"background_user_seconds": 1.0, "background_system_seconds": 0.5,
              "elapsed_seconds": 3.0, "process_involuntary_switches": 60}
     return {"round": number, **vars(CELL), "series": series, "images_per_second": images,
@@ -35,26 +35,26 @@ def measured(series: str, number: int, images: float, **changed: object) -> dict
 
 PARTS = {"computation": 0.3, "waiting": 0.05, "negotiation": 0.1, "data": 0.05}
 MEASUREMENTS = [
-    measured("topo", 0, 15.0), measured(BASE, 0, 10.0), measured(LIMIT, 0, 20.0),
-    measured("topo", 1, 30.0), measured(BASE, 1, 20.0), measured(LIMIT, 1, 40.0),
+    entry("topo", 0, 15.0), entry(BASE, 0, 10.0), entry(LIMIT, 0, 20.0),
+    entry("topo", 1, 30.0), entry(BASE, 1, 20.0), entry(LIMIT, 1, 40.0),
     {"round": 2, **vars(CELL), "series": "topo", "failed": "killed"},
     {"round": 0, **vars(CELL), "series": "gs", "failed": "killed"},
-    measured("topo", 0, 16.0, separate=True, breakdown=PARTS),
-    measured("topo", 0, 25.0, ranks=4),
+    entry("topo", 0, 16.0, separate=True, breakdown=PARTS),
+    entry("topo", 0, 25.0, ranks=4),
 ]
 
 
 def row(series: str, **changed: object):
-    [found] = [one for one in rows(MEASUREMENTS) if (one.cell, one.series) == (
+    [result] = [row for row in rows(MEASUREMENTS) if (row.cell, row.series) == (
         cell(**changed), series)]
-    return found
+    return result
 
 
 def test_gain_and_efficiency_are_of_pairs_of_a_round():
     # The machine became twice as fast in round 1: each pair says the same nevertheless.
     topo = row("topo")
-    assert topo.gain == Interval(0.5, 0.5, 0.5, 2)
-    assert topo.efficiency == Interval(0.75, 0.75, 0.75, 2)
+    assert topo.gain == ConfidenceInterval(0.5, 0.5, 0.5, 2)
+    assert topo.efficiency == ConfidenceInterval(0.75, 0.75, 0.75, 2)
     assert topo.failed == 1
     assert (topo.background, topo.switches) == (0.5, 2.0)
 
@@ -77,7 +77,7 @@ def test_confidence_interval_is_students():
 
 
 def test_one_value_has_no_interval():
-    assert row("topo", ranks=4).images_per_second == Interval(25.0, None, None, 1)
+    assert row("topo", ranks=4).images_per_second == ConfidenceInterval(25.0, None, None, 1)
 
 
 def test_what_is_missing_is_none():
@@ -92,15 +92,15 @@ def document(measurements: list[dict]) -> dict:
 
 
 def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
-    shown = section(json.loads(json.dumps(document(MEASUREMENTS))))
-    assert "50 %: topo" in shown.summary
+    page = section(json.loads(json.dumps(document(MEASUREMENTS))))
+    assert "50 %: topo" in page.summary
     text = io.StringIO()
-    for grid in shown.grids:
+    for grid in page.grids:
         Console(file=text, width=240).print(rich_table(grid))
     for part in ("22.5 (-1.37 to 46.4)", "2 of 3", "failed", "0 of 1", "+50.0", "75.0",
                  "computation", "300"):
         assert part in text.getvalue(), part
-    files = save_pictures(shown.pictures, tmp_path)
+    files = save_pictures(page.pictures, tmp_path)
     assert [file.name for file in files] == [
         "bench-weak-scaling-tensorflow-synthetic-input-batch-4.png",
         "bench-breakdown-tensorflow-synthetic-input-batch-4.png", "bench-contention.png"]
@@ -111,21 +111,21 @@ def test_tables_and_pictures_come_from_the_file_alone(tmp_path):
 def test_many_networks_do_not_stand_in_one_line(models, columns):
     names = [f"Network{index}" for index in range(models)]
     scaling, _ = section(document(
-        [measured(series, 0, 10.0, model=name) for name in names for series in (BASE, "topo")])
+        [entry(series, 0, 10.0, model=name) for name in names for series in (BASE, "topo")])
     ).pictures
-    shown = [axis for axis in scaling.figure.axes if axis.axison]
-    assert [axis.get_title() for axis in shown if axis.get_title()] == [
+    axes = [axis for axis in scaling.figure.axes if axis.axison]
+    assert [axis.get_title() for axis in axes if axis.get_title()] == [
         f"{name}, 96 pixels" for name in names]
-    assert len(shown) == 2 * models
-    assert len({axis.get_position().x0 for axis in shown}) == columns
-    off, topo = (drawn.lines[0].get_xdata().item() for drawn in shown[0].containers)
+    assert len(axes) == 2 * models
+    assert len({axis.get_position().x0 for axis in axes}) == columns
+    off, topo = (axis.lines[0].get_xdata().item() for axis in axes[0].containers)
     assert off < 2 < topo  # ranks: neither hides the other
-    labels = [axis.get_ylabel() for axis in shown]
+    labels = [axis.get_ylabel() for axis in axes]
     assert labels.count("images/s") == labels.count("% over off") == -(-models // columns)
 
 
 def test_the_interval_of_gs_has_a_picture_where_several_were_measured():
-    every = [measured("off", 0, 10.0), measured("gs", 0, 12.0), measured("gs, every 5", 0, 11.0)]
+    every = [entry("off", 0, 10.0), entry("gs", 0, 12.0), entry("gs, every 5", 0, 11.0)]
     names = [picture.name for picture in section(document(every)).pictures]
     assert "bench-gs-interval-tensorflow, synthetic input, batch 4" in names
     names = [picture.name for picture in section(document(every[:2])).pictures]
@@ -133,7 +133,7 @@ def test_the_interval_of_gs_has_a_picture_where_several_were_measured():
 
 
 def test_nothing_but_failures_can_be_shown():
-    failed = [one for one in MEASUREMENTS if "failed" in one]
-    shown = section(document(failed))
-    assert not shown.pictures and shown.grids[0].rows[0][3] == "failed"
-    assert shown.summary == "No mode was measured beside off."
+    failed = [job for job in MEASUREMENTS if "failed" in job]
+    page = section(document(failed))
+    assert not page.pictures and page.grids[0].rows[0][3] == "failed"
+    assert page.summary == "No mode was measured beside off."

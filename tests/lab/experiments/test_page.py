@@ -28,39 +28,39 @@ def test_the_page_is_up_to_date():
 
 
 def test_every_script_is_on_the_page():
-    assert sorted(one.name for one in readme.STUDIES) == SCRIPTS and SCRIPTS
+    assert sorted(experiment.name for experiment in readme.STUDIES) == SCRIPTS and SCRIPTS
     page = readme.README.read_text()
     for name in SCRIPTS:
         assert f"| [{name}.py](#{name}) |" in page and f"\n## {name}\n" in page, name
 
 
 def test_every_measurement_of_the_chapter_is_repeated():
-    repeated = "; ".join(text for one in readme.STUDIES for text in one.repeats
-                         if one.name != "summit")  # which is simulated
-    found = {figure.removeprefix("Figure ")
-             for figure in re.findall(r"(?:Figure|Table) 6\.\d+", repeated)}
-    assert found == MEASUREMENTS
+    repeated = "; ".join(text for experiment in readme.STUDIES for text in experiment.repeats
+                         if experiment.name != "summit")  # which is simulated
+    figures = {figure.removeprefix("Figure ")
+               for figure in re.findall(r"(?:Figure|Table) 6\.\d+", repeated)}
+    assert figures == MEASUREMENTS
 
 
 def test_make_runs_the_short_ones():
     [line] = re.findall(r"^EXPERIMENTS \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert line.split() == [one.name for one in readme.STUDIES if one.short]
+    assert line.split() == [experiment.name for experiment in readme.STUDIES if experiment.short]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_help(name):
-    ended = subprocess.run([sys.executable, EXPERIMENTS / f"{name}.py", "--help"],
-                           capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    shown = " ".join(ended.stdout.split())
-    [one] = [one for one in readme.STUDIES if one.name == name]
-    assert shown.startswith(f"usage: experiments/{name}.py") and one.title in shown
-    for text in (*one.repeats, *one.needs[:1]):
-        assert text in shown
+    process = subprocess.run([sys.executable, EXPERIMENTS / f"{name}.py", "--help"],
+                             capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    usage = " ".join(process.stdout.split())
+    [experiment] = [experiment for experiment in readme.STUDIES if experiment.name == name]
+    assert usage.startswith(f"usage: experiments/{name}.py") and experiment.title in usage
+    for text in (*experiment.repeats, *experiment.needs[:1]):
+        assert text in usage
 
 
 def test_what_was_recorded_is_shown_beside_the_source(tmp_path):
-    [one] = [one for one in readme.STUDIES if one.name == "traversal"]
+    [experiment] = [experiment for experiment in readme.STUDIES if experiment.name == "traversal"]
     folder = tmp_path / "traversal"
     folder.mkdir()
     document = {
@@ -79,25 +79,25 @@ def test_what_was_recorded_is_shown_beside_the_source(tmp_path):
     assert ("| traversal of the graph of AlexNet, ms | 6 | Table 6.1, p. 139 | 8 | 600 nodes |"
             in about)
     pictures = re.findall(r"!\[.*\]\((.*)\)", about)
-    assert [Path(one).name for one in pictures] == ["beside-the-source.png", "traversal.png"]
+    assert [Path(path).name for path in pictures] == ["beside-the-source.png", "traversal.png"]
     assert page.count("Not recorded yet.") == len(readme.STUDIES) - 1
-    assert one.title in about
+    assert experiment.title in about
 
 
 def test_what_a_benchmark_measured_is_shown_with_every_series():
     page = readme.page()
-    shown = 0
-    for one in readme.STUDIES:
-        about = page.split(f"\n## {one.name}\n")[1].split("\n## ")[0]
-        benchmarks = [each for each in readme.recorded(one, readme.RESULTS)
-                      if each["kind"] == "bench"]
+    tables_with_series = 0
+    for experiment in readme.STUDIES:
+        about = page.split(f"\n## {experiment.name}\n")[1].split("\n## ")[0]
+        benchmarks = [document for document in readme.recorded(experiment, readme.RESULTS)
+                      if document["kind"] == "bench"]
         for series in {row.series for row in study.benchmark_rows(benchmarks)}:
-            assert f"| {series} | " in about, (one.name, series)
-            shown += 1
-    assert shown >= 14  # of PyTorch, the breakdown and the context switches
+            assert f"| {series} | " in about, (experiment.name, series)
+            tables_with_series += 1
+    assert tables_with_series >= 14  # of PyTorch, the breakdown and the context switches
 
 
 def test_a_wheel_has_no_experiments():
-    packages = re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(),
+    packages = re.search(r"^include = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(),
                          re.MULTILINE | re.DOTALL)[1]
-    assert "horovod_lab.bench" in packages and '"experiments' not in packages
+    assert '"horovod_lab*"' in packages and '"experiments' not in packages

@@ -13,7 +13,7 @@ import study
 import tools
 
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.dissertation import EFFICIENCY, GAIN
+from horovod_lab.measuring.literature import EFFICIENCY, GAIN
 from horovod_lab.report.source import Beside
 
 COMPARED = [Beside(EFFICIENCY, 0.5, "2 ranks"), Beside(GAIN["gs"], -0.04, "4 ranks", fitted=True)]
@@ -37,20 +37,20 @@ class Measured:
         return self.status
 
 
-def made(measured: Measured, compare=lambda found: COMPARED) -> study.Study:
+def study_of(measurement: Measured, compare=lambda documents: COMPARED) -> study.Study:
     return study.Study(name="example", text="A title.\n\nWhat it\ndoes.\n",
-                       repeats=("Figure 6.5, p. 120",), measurement=measured, compare=compare)
+                       repeats=("Figure 6.5, p. 120",), measurement=measurement, compare=compare)
 
 
 def test_a_study_leaves_its_files_and_puts_them_beside_the_source(tmp_path, capsys):
-    seen = []
+    ranks = []
 
-    def compare(found):
-        seen.extend(one["ranks"] for one in found)
+    def compare(documents):
+        ranks.extend(document["ranks"] for document in documents)
         return COMPARED
 
-    assert made(Measured(), compare).main(["--output", str(tmp_path), "--ranks", "4"]) == 0
-    assert seen == [4]
+    assert study_of(Measured(), compare).main(["--output", str(tmp_path), "--ranks", "4"]) == 0
+    assert ranks == [4]
     assert {path.name for path in (tmp_path / "example").iterdir()} == {
         "bench.json", "beside-the-source.png"}
     printed = capsys.readouterr().out
@@ -63,42 +63,43 @@ def test_a_study_leaves_its_files_and_puts_them_beside_the_source(tmp_path, caps
 def test_what_is_not_complete_is_not_compared(tmp_path, capsys, status):
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "beside-the-source.png").touch()  # of an earlier run
-    assert made(Measured(status)).main(["--output", str(tmp_path)]) == status
+    assert study_of(Measured(status)).main(["--output", str(tmp_path)]) == status
     assert not (tmp_path / "example" / "beside-the-source.png").exists()
     assert f"example: not complete, exit status {status}" in capsys.readouterr().err
 
 
 def test_nothing_that_can_be_compared(tmp_path, capsys):
-    assert made(Measured(), lambda found: []).main(["--output", str(tmp_path)]) == 2
+    assert study_of(Measured(), lambda documents: []).main(["--output", str(tmp_path)]) == 2
     assert "nothing was measured that the source has a number of" in capsys.readouterr().err
 
 
 def test_a_file_that_is_none_of_ours_is_named(tmp_path, capsys):
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "other.json").write_text("{}")
-    assert made(Measured()).main(["--output", str(tmp_path)]) == 2
+    assert study_of(Measured()).main(["--output", str(tmp_path)]) == 2
     assert "other.json is no bench or nodes or profile" in capsys.readouterr().err
 
 
 def test_options_of_the_tool_are_passed_on(tmp_path):
-    measured = Measured(passes_on="horovod-opt bench training")
-    assert made(measured).main(["--output", str(tmp_path), "--rounds", "5", "--ranks", "2"]) == 0
-    assert measured.further == ["--rounds", "5"]
+    measurement = Measured(passes_on="horovod-opt bench training")
+    arguments = ["--output", str(tmp_path), "--rounds", "5", "--ranks", "2"]
+    assert study_of(measurement).main(arguments) == 0
+    assert measurement.further == ["--rounds", "5"]
 
 
 def test_without_a_tool_unknown_options_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        made(Measured()).main(["--output", str(tmp_path), "--rounds", "5"])
+        study_of(Measured()).main(["--output", str(tmp_path), "--rounds", "5"])
     assert "unrecognized arguments: --rounds 5" in capsys.readouterr().err
 
 
 def test_the_picture_has_the_sources_range_and_ours():
-    axis = study.picture(made(Measured()), COMPARED).figure.axes[0]
-    drawn = [(list(line.get_xdata()), line.get_markerfacecolor()) for line in axis.lines
+    axis = study.picture(study_of(Measured()), COMPARED).figure.axes[0]
+    marks = [(list(line.get_xdata()), line.get_markerfacecolor()) for line in axis.lines
              if len(line.get_xdata())]
-    assert [values for values, _ in drawn] == [
+    assert [values for values, _ in marks] == [
         [pytest.approx(30.3)] * 2, [50.0], [10.0, 10.0], [-4.0]]
-    assert drawn[1][1] != "white" and drawn[3][1] == "white"
+    assert marks[1][1] != "white" and marks[3][1] == "white"
 
 
 class Started(list):
@@ -108,31 +109,31 @@ class Started(list):
 
 
 @pytest.fixture
-def started(monkeypatch, tmp_path) -> Started:
+def launches(monkeypatch, tmp_path) -> Started:
     (tmp_path / "horovod-opt").touch()
     monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
-    seen = Started()
+    commands = Started()
 
     class Process:
         def __init__(self, command, cwd, env):
             assert cwd == tools.ROOT
-            seen.append([Path(command[0]).name, *command[1:]])
+            commands.append([Path(command[0]).name, *command[1:]])
 
         def wait(self):
-            if seen.interruptions:
-                seen.interruptions -= 1
+            if commands.interruptions:
+                commands.interruptions -= 1
                 raise KeyboardInterrupt
             return 7
 
     monkeypatch.setattr(tools.subprocess, "Popen", Process)
-    return seen
+    return commands
 
 
-def test_a_tool_is_run_with_the_users_options_last(started):
+def test_a_tool_is_run_with_the_users_options_last(launches):
     status = tools.training("--ranks", 2).run(None, ["--ranks", "8"], tools.ROOT / "results")
     assert status == 7
-    assert started == [["horovod-opt", "bench", "training", *tools.SMALL, "--images",
-                        "build/images", "--ranks", "2", "--output", "results", "--ranks", "8"]]
+    assert launches == [["horovod-opt", "bench", "training", *tools.SMALL, "--images",
+                         "build/images", "--ranks", "2", "--output", "results", "--ranks", "8"]]
 
 
 def test_paths_outside_of_the_project_stay_whole(tmp_path, monkeypatch):
@@ -141,10 +142,10 @@ def test_paths_outside_of_the_project_stay_whole(tmp_path, monkeypatch):
     assert tools.relative(Path("unit")) == "tests/unit"
 
 
-def test_an_interruption_is_left_to_the_tool(started):
-    started.interruptions = 2
+def test_an_interruption_is_left_to_the_tool(launches):
+    launches.interruptions = 2
     assert tools.horovod_opt("simulate") == 7
-    assert started == [["horovod-opt", "simulate"]]
+    assert launches == [["horovod-opt", "simulate"]]
 
 
 def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):

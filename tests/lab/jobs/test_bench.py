@@ -26,18 +26,18 @@ def cell(framework: str, **changed: object) -> Cell:
 
 def test_pytorch():
     pytest.importorskip("torch")
-    measured = measure(Job(0, cell("torch"), Series("topo", "topo")), SETUP)
-    assert measured["images_per_second"] == pytest.approx(4 / measured["step_seconds"])
-    for stats in measured["stats"]:
-        assert stats["planned_iterations"] == stats["steps"] == measured["steps"]
-        assert stats["data_bytes"] == 4 * PARAMETERS * measured["steps"]
+    measurement = measure(Job(0, cell("torch"), Series("topo", "topo")), SETUP)
+    assert measurement["images_per_second"] == pytest.approx(4 / measurement["step_seconds"])
+    for stats in measurement["stats"]:
+        assert stats["planned_iterations"] == stats["steps"] == measurement["steps"]
+        assert stats["data_bytes"] == 4 * PARAMETERS * measurement["steps"]
 
 
 def test_pytorchs_own():
     pytest.importorskip("torch")
     ddp = Series("DDP", communicates=False, arguments=("--ddp",))
-    measured = measure(Job(0, cell("torch"), ddp), SETUP)
-    assert measured["images_per_second"] > 0 and measured["stats"] is None
+    measurement = measure(Job(0, cell("torch"), ddp), SETUP)
+    assert measurement["images_per_second"] > 0 and measurement["stats"] is None
 
 
 @pytest.mark.slow
@@ -49,11 +49,11 @@ def test_parts_of_a_step_with_real_input(tmp_path):
          f"images.make(pathlib.Path({str(tmp_path / 'images')!r}))"], cwd=WORKERS, check=True)
     separate = cell("tensorflow", input="real", separate=True)
     setup = Setup(**{**vars(SETUP), "images": tmp_path / "images"})
-    measured = measure(Job(0, separate, Series("off")), setup)
-    parts = measured["breakdown"]
-    assert sum(parts.values()) >= 0.999 * measured["step_seconds"]
+    measurement = measure(Job(0, separate, Series("off")), setup)
+    parts = measurement["breakdown"]
+    assert sum(parts.values()) >= 0.999 * measurement["step_seconds"]
     assert min(parts.values()) >= 0 and parts["computation"] > 0 and parts["data"] > 0
-    assert [stats["steps"] for stats in measured["stats"]] == 2 * [measured["steps"]]
+    assert [stats["steps"] for stats in measurement["stats"]] == 2 * [measurement["steps"]]
 
 
 def test_a_model_that_does_not_fit():
@@ -67,34 +67,35 @@ def step(name: str, series: Series) -> dict:
     return steps_suite.measure(kinds.Job(0, kinds.KINDS[name], 2, series), 0.2, 300.0)
 
 
-DENSE = 24 * (256 * 256 + 256)  # parameters of inputs.DENSE_WIDTHS
+DENSE = 24 * (256 * 256 + 256)  # parameters of steps.DENSE_WIDTHS
 
 
 def test_groups_of_gradients_are_planned_and_steps_do_not_negotiate():
     pytest.importorskip("torch")
-    measured = step("groups_torch", Series("topo", "topo"))
-    assert measured["steps_per_second"] == pytest.approx(1 / measured["step_seconds"])
-    assert measured["rounds"] == 0 and len(measured["stats"]) == 2
-    for stats in measured["stats"]:
-        assert stats["planned_iterations"] == measured["steps"]
-        assert stats["data_bytes"] == 4 * DENSE * measured["steps"]
+    measurement = step("groups_torch", Series("topo", "topo"))
+    assert measurement["steps_per_second"] == pytest.approx(1 / measurement["step_seconds"])
+    assert measurement["rounds"] == 0 and len(measurement["stats"]) == 2
+    for stats in measurement["stats"]:
+        assert stats["planned_iterations"] == measurement["steps"]
+        assert stats["data_bytes"] == 4 * DENSE * measurement["steps"]
 
 
 def test_a_model_over_process_sets_reduces_all_its_gradients():
     pytest.importorskip("torch")
-    measured = step("process_sets_torch", Series("off"))
-    assert measured["rounds"] == 0 and measured["mpi"]
-    for stats in measured["stats"]:
-        assert stats["data_bytes"] == 4 * DENSE * measured["steps"]
+    measurement = step("process_sets_torch", Series("off"))
+    assert measurement["rounds"] == 0 and measurement["mpi"]
+    for stats in measurement["stats"]:
+        assert stats["data_bytes"] == 4 * DENSE * measurement["steps"]
 
 
 def test_one_allreduce_of_each_size_is_planned():
     pytest.importorskip("tensorflow")
     result = worker_job.run(
-        Series("topo", "topo"), ["sizes.py", "--seconds", "0.2", "--bytes", "1024", "400000"], 2,
-        300.0)
+        Series("topo", "topo"), ["allreduces.py", "sizes", "--seconds", "0.2", "--bytes", "1024",
+                                 "400000"], 2, 300.0)
     assert set(result["metrics"]["microseconds"]) == {"1024", "400000"}
     assert min(result["metrics"]["microseconds"].values()) > 0
-    for windows in result["per_rank"]["counters"]:
-        assert sum(one["planned_iterations"] for one in windows) == result["metrics"]["steps"]
-        assert [one["data_bytes"] / one["planned_iterations"] for one in windows] == [1024, 400000]
+    for timings in result["per_rank"]["counters"]:
+        assert sum(stats["planned_iterations"] for stats in timings) == result["metrics"]["steps"]
+        assert [stats["data_bytes"] / stats["planned_iterations"]
+                for stats in timings] == [1024, 400000]

@@ -94,13 +94,13 @@ def test_files_that_end_early_read_as_nothing(tree, file, content):
 
 def test_the_true_proc():
     proc = Proc()
-    own = os.getpid()
+    pid = os.getpid()
     assert proc.schedstat_is_kept()
-    assert own in proc.processes() and own in proc.threads(own)
-    assert proc.stat(own, own).parent == os.getppid()
-    assert set(proc.cpus(own)) == os.sched_getaffinity(0)
-    assert proc.switches(own, own) > (0, 0)
-    assert proc.environ(own) and b"python" in proc.maps(own)
+    assert pid in proc.processes() and pid in proc.threads(pid)
+    assert proc.stat(pid, pid).parent == os.getppid()
+    assert set(proc.cpus(pid)) == os.sched_getaffinity(0)
+    assert proc.switches(pid, pid) > (0, 0)
+    assert proc.environ(pid) and b"python" in proc.maps(pid)
 
 
 # Ranks
@@ -117,7 +117,7 @@ def test_ranks_are_found_by_mark_and_library_wherever_they_hang(tree):
     tree.process(31, 1, OMPI_COMM_WORLD_RANK=3, maps=LIBRARY)
     finder = Finder(tree.proc, "job")
     finder.scan()
-    assert {pid: (one.rank, one.children) for pid, one in finder.ranks.items()} == {
+    assert {pid: (rank.rank, rank.children) for pid, rank in finder.ranks.items()} == {
         20: (1, []), 22: (0, [23])}
     assert finder.ranks[20].size == 4
 
@@ -132,7 +132,7 @@ def test_ranks_that_come_later(tree):
     tree.process(10, 1, PMI_RANK=0, maps=LIBRARY, **{MARK: "job"})
     tree.process(11, 1, PMI_RANK=1, maps=LIBRARY, **{MARK: "job"})
     finder.scan()
-    assert {one.rank for one in finder.ranks.values()} == {0, 1}
+    assert {rank.rank for rank in finder.ranks.values()} == {0, 1}
     tree.vanish(10)
     finder.scan()
     assert set(finder.ranks) == {10, 11}

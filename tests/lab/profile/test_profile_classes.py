@@ -69,8 +69,8 @@ def test_no_background_thread_before_one_has_shown_itself():
 
 
 def test_a_thread_that_has_a_name_is_not_taken_for_upstreams():
-    named = Thread(11, "my-timer", {"sleep": 9}, wakeups=1000, cpu=5.0)
-    assert classes_of(Thread(10), named)[11] == REST
+    timer = Thread(11, "my-timer", {"sleep": 9}, wakeups=1000, cpu=5.0)
+    assert classes_of(Thread(10), timer)[11] == REST
 
 
 @pytest.mark.parametrize("function, kind", [

@@ -19,18 +19,18 @@ from horovod_opt import cli, runtime
 from horovod_opt.native import header, prototypes, structs
 
 
-def used(**given: float) -> dict:
+def usage(**fields: float) -> dict:
     return {"threads": 1, "user_seconds": 0.0, "system_seconds": 0.0, "voluntary_switches": 0,
-            "involuntary_switches": 0, "run_delay_seconds": 0.0, **given}
+            "involuntary_switches": 0, "run_delay_seconds": 0.0, **fields}
 
 
 def rank_of(number: int, background: float, switches: int, mode: str | None = "off",
             extra: str = "") -> dict:
-    classes = {name: used(threads=0) for name in (*CLASSES, *filter(None, [extra]))}
-    classes[BACKGROUND] = used(user_seconds=background, system_seconds=1.0)
-    classes[MAIN] = used(user_seconds=2.0, involuntary_switches=switches, run_delay_seconds=4.0)
+    classes = {name: usage(threads=0) for name in (*CLASSES, *filter(None, [extra]))}
+    classes[BACKGROUND] = usage(user_seconds=background, system_seconds=1.0)
+    classes[MAIN] = usage(user_seconds=2.0, involuntary_switches=switches, run_delay_seconds=4.0)
     if extra:
-        classes[extra] = used(user_seconds=1.0)
+        classes[extra] = usage(user_seconds=1.0)
     return {"rank": number, "local_rank": number, "pid": 7, "host": "node", "mode": mode,
             "cpus": [0], "seconds": 20.0, "classes": classes,
             "steady": {"seconds": 10.0, "classes": classes},
@@ -58,7 +58,7 @@ def profile_of(*ranks: dict, cycles: bool = True, **more) -> dict:
     }
 
 
-def drawn(section) -> dict[str, Figure]:
+def figures_of(section) -> dict[str, Figure]:
     for picture in section.pictures:
         picture.figure.draw_without_rendering()
     return {picture.name: picture.figure for picture in section.pictures}
@@ -66,19 +66,19 @@ def drawn(section) -> dict[str, Figure]:
 
 def test_section_of_a_profile():
     section = profile_pictures.section(profile_of(rank_of(0, 5.0, 120), rank_of(1, 2.0, 30)))
-    assert set(drawn(section)) == {"background", "classes", "cycles", "oversleeps"}
-    row, other = section.grids[0].rows
+    assert set(figures_of(section)) == {"background", "classes", "cycles", "oversleeps"}
+    row, second = section.grids[0].rows
     assert list(row) == ["0", "60.0", "0.0", "0.0", "20.0", "12", "40", "1000", "5.0", "321"]
-    assert list(other[:2]) == ["1", "30.0"]
+    assert list(second[:2]) == ["1", "30.0"]
     assert "mode off" in section.summary and "0.32 % of a core" in section.summary
 
 
 def test_section_without_bursts_of_upstream_with_a_users_class():
     document = profile_of(rank_of(0, 5.0, 120, mode=None, extra="my reader"), cycles=False)
     section = profile_pictures.section(document)
-    assert set(drawn(section)) == {"background", "classes"}
+    assert set(figures_of(section)) == {"background", "classes"}
     assert "upstream's Horovod" in section.summary
-    legend, = drawn(section)["classes"].legends
+    legend, = figures_of(section)["classes"].legends
     assert [text.get_text() for text in legend.get_texts()] == [BACKGROUND, MAIN, "my reader"]
 
 
@@ -93,7 +93,7 @@ def test_a_triangle_for_each_oversleep_of_a_millisecond():
     window, = document["cycles"]["bursts"]
     window["ranks"] = {"0": [[0.0, 0.002, "waiting"], [0.002, 0.01, "running"],
                              [0.01, 0.0105, "waiting"], [0.0105, 0.04, "asleep"]]}
-    axis, = drawn(profile_pictures.section(document))["cycles"].axes
+    axis, = figures_of(profile_pictures.section(document))["cycles"].axes
     assert [line.get_xdata()[0] for line in axis.lines] == [1.0]
 
 
@@ -101,7 +101,7 @@ def test_comparison():
     synthetic = profile_of(rank_of(0, 5.0, 100), rank_of(1, 5.0, 300))
     real = profile_of(rank_of(0, 5.0, 1700, mode="topo", extra=INPUT), cycles=False)
     section = compare.comparison(["synthetic", "real"], [synthetic, real])
-    assert len(drawn(section)) == 3
+    assert len(figures_of(section)) == 3
     first, second = section.grids[0].rows
     assert list(first[:6]) == ["synthetic", "off", "2", "60.0", "20", "1.00"]
     assert list(second[:6]) == ["real", "topo", "1", "60.0", "170", "8.50"]

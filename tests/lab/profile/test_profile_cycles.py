@@ -22,7 +22,7 @@ from horovod_lab.profile.cycles import (
     oversleeps,
     share,
 )
-from horovod_lab.profile.windows import summarize
+from horovod_lab.profile.excerpts import summarize
 
 TICK = 0.004  # s, as with CONFIG_HZ=250
 STEP = 0.0005
@@ -40,25 +40,26 @@ def readings_of(true: Sequence[Interval]) -> list[Reading]:
     def at(time: float) -> Reading:
         cpu = delay = 0.0
         slices = 0
-        for one in true:
-            if one.start >= time:
+        for interval in true:
+            if interval.start >= time:
                 break
-            if one.state == RUNNING:
+            if interval.state == RUNNING:
                 slices += 1
-                ran = min(one.end, time) - one.start
-                cpu += ran if one.end <= time else ran // TICK * TICK
-            elif one.state == WAITING and one.end < time:
-                delay += one.end - one.start
+                ran = min(interval.end, time) - interval.start
+                cpu += ran if interval.end <= time else ran // TICK * TICK
+            elif interval.state == WAITING and interval.end < time:
+                delay += interval.end - interval.start
         return Reading(time, cpu, delay, slices)
 
     end = true[-1].end
     all_readings = [at(number * STEP) for number in range(1, int(end / STEP))]
-    changed = [first for _, (first, *_) in itertools.groupby(all_readings, lambda one: one[1:])]
+    changed = [first for _, (first, *_) in itertools.groupby(all_readings,
+                                                             lambda reading: reading[1:])]
     return [*changed, at(end)]
 
 
-def total(found: Sequence[Interval], state: str) -> float:
-    return sum(one.end - one.start for one in found if one.state == state)
+def total(timeline: Sequence[Interval], state: str) -> float:
+    return sum(interval.end - interval.start for interval in timeline if interval.state == state)
 
 
 lengths = st.floats(0.0011, 0.02)
@@ -70,26 +71,28 @@ lives = st.lists(st.tuples(lengths, lengths, lengths), min_size=2, max_size=12).
 @given(lives)
 def test_a_life_is_found_again(true):
     """Every state at most a reading's distance beside where it was, each as often."""
-    found = intervals(readings_of(true), runs_at_end=True)
-    assert [one.state for one in found] == [one.state for one in true]
-    for one, other in zip(found[1:], true[1:]):
-        assert one.start == pytest.approx(other.start, abs=2 * STEP)
+    timeline = intervals(readings_of(true), runs_at_end=True)
+    assert [interval.state for interval in timeline] == [interval.state for interval in true]
+    for interval, expected in zip(timeline[1:], true[1:]):
+        assert interval.start == pytest.approx(expected.start, abs=2 * STEP)
 
 
 @given(lives)
 def test_intervals_have_no_gap_and_no_overlap_and_keep_the_times(true):
     readings = readings_of(true)
-    found = intervals(readings, runs_at_end=True)
-    assert found[0].start == readings[0].time
-    assert found[-1].end == pytest.approx(readings[-1].time)
-    assert all(one.end == other.start for one, other in zip(found, found[1:]))
-    assert all(one.end > one.start for one in found)
-    assert total(found, WAITING) == pytest.approx(readings[-1].delay - readings[0].delay, abs=1e-9)
+    timeline = intervals(readings, runs_at_end=True)
+    assert timeline[0].start == readings[0].time
+    assert timeline[-1].end == pytest.approx(readings[-1].time)
+    assert all(interval.end == following.start
+               for interval, following in zip(timeline, timeline[1:]))
+    assert all(interval.end > interval.start for interval in timeline)
+    assert total(timeline, WAITING) == pytest.approx(
+        readings[-1].delay - readings[0].delay, abs=1e-9)
 
 
 @given(lives)
 def test_oversleeps_are_exact(true):
-    expected = [one.end - one.start for one in true if one.state == WAITING]
+    expected = [interval.end - interval.start for interval in true if interval.state == WAITING]
     assert oversleeps(readings_of(true)) == pytest.approx(expected, abs=1e-9)
 
 
@@ -99,10 +102,10 @@ def test_whatever_is_read_becomes_intervals_one_after_the_other(steps, runs):
     """Late readings, and times that do not add up because a hypervisor took the core."""
     sums = itertools.accumulate(steps, lambda a, b: tuple(map(sum, zip(a, b))))
     readings = [Reading(float(time), *rest) for time, *rest in sums]
-    found = intervals(readings, runs)
-    assert all(one.end == other.start and one.state != other.state
-               for one, other in zip(found, found[1:]))
-    assert sum(one.end - one.start for one in found) == pytest.approx(
+    timeline = intervals(readings, runs)
+    assert all(interval.end == following.start and interval.state != following.state
+               for interval, following in zip(timeline, timeline[1:]))
+    assert sum(interval.end - interval.start for interval in timeline) == pytest.approx(
         readings[-1].time - readings[0].time)
 
 
@@ -118,10 +121,10 @@ def test_a_thread_that_never_changes():
 
 
 def test_two_threads_in_one_timeline():
-    one = played([(ASLEEP, 4), (WAITING, 2), (RUNNING, 2)])
-    other = played([(RUNNING, 1), (ASLEEP, 4), (RUNNING, 3)])
-    assert merge([one, other]) == played([(RUNNING, 1), (ASLEEP, 3), (WAITING, 1), (RUNNING, 3)])
-    assert merge([one]) == one
+    first = played([(ASLEEP, 4), (WAITING, 2), (RUNNING, 2)])
+    second = played([(RUNNING, 1), (ASLEEP, 4), (RUNNING, 3)])
+    assert merge([first, second]) == played([(RUNNING, 1), (ASLEEP, 3), (WAITING, 1), (RUNNING, 3)])
+    assert merge([first]) == first
 
 
 def test_share_and_clip():
@@ -145,8 +148,8 @@ def test_windows_show_the_median_and_the_longest_oversleep():
     bursts = [burst(101, late, late), burst(105, idle, idle), burst(110, busy, busy),
               burst(120, late, idle),
               Burst(130, {0: [ThreadReadings(0, readings_of(late), True)]})]  # one rank had ended
-    found = summarize(bursts, {0: 0, 1: 7}, began=100, steady=105, cycle_time=0.005)
-    typical, longest = found["bursts"]
+    summary = summarize(bursts, {0: 0, 1: 7}, began=100, steady=105, cycle_time=0.005)
+    typical, longest = summary["bursts"]
     assert longest["shown"] == "longest oversleep"
     assert 20.1 < longest["start"] + longest["seconds"] / 2 < 20.13
     lengths = [end - start for start, end, state in longest["ranks"]["0"] if state == WAITING]
@@ -156,15 +159,15 @@ def test_windows_show_the_median_and_the_longest_oversleep():
         for timeline in window["ranks"].values():
             assert timeline[0][0] == 0
             assert timeline[-1][1] == pytest.approx(window["seconds"], abs=1e-5)
-    assert found["wakeups_per_second"].keys() == {"0", "7"}
-    assert max(found["oversleeps_seconds"]["0"]) == pytest.approx(0.03, abs=1e-6)
-    assert max(found["oversleeps_seconds"]["7"]) == pytest.approx(0.002, abs=1e-6)
+    assert summary["wakeups_per_second"].keys() == {"0", "7"}
+    assert max(summary["oversleeps_seconds"]["0"]) == pytest.approx(0.03, abs=1e-6)
+    assert max(summary["oversleeps_seconds"]["7"]) == pytest.approx(0.002, abs=1e-6)
 
 
 def test_a_window_is_as_long_as_the_longest_oversleep_needs():
     life = played([(ASLEEP, 0.2), (WAITING, 0.1), (RUNNING, 0.1)])
-    found = summarize([burst(0, life)], {0: 0}, began=0, steady=0, cycle_time=0.001)
-    window = found["bursts"][1]
+    summary = summarize([burst(0, life)], {0: 0}, began=0, steady=0, cycle_time=0.001)
+    window = summary["bursts"][1]
     assert window["seconds"] == pytest.approx(0.15, abs=2 * STEP)
     assert [state for _, _, state in window["ranks"]["0"]] == [ASLEEP, WAITING, RUNNING]
 
@@ -172,28 +175,28 @@ def test_a_window_is_as_long_as_the_longest_oversleep_needs():
 def test_a_burst_before_the_steady_part_is_better_than_none():
     """As one after it is, in which a rank had ended."""
     life = cycles(5, 0.02, 0.02, 0.06)
-    found = summarize([burst(1, life), Burst(9, {})], {0: 0}, began=0, steady=5, cycle_time=0.001)
-    assert 1 <= found["bursts"][0]["start"] < 1.5
+    summary = summarize([burst(1, life), Burst(9, {})], {0: 0}, began=0, steady=5, cycle_time=0.001)
+    assert 1 <= summary["bursts"][0]["start"] < 1.5
 
 
 def test_wakeups_per_second():
-    found = summarize([burst(0, cycles(20, 0.008, 0.002, 0.01))], {0: 0}, 0, 0, 0.001)
-    assert found["wakeups_per_second"]["0"] == pytest.approx(50, rel=0.1)
+    summary = summarize([burst(0, cycles(20, 0.008, 0.002, 0.01))], {0: 0}, 0, 0, 0.001)
+    assert summary["wakeups_per_second"]["0"] == pytest.approx(50, rel=0.1)
 
 
 def test_no_oversleep_at_all():
     asleep = ThreadReadings(3, [Reading(0, 1, 1, 1), Reading(0.5, 1, 1, 1)], False)
-    found = summarize([Burst(0, {3: [asleep]})], {3: 0}, 0, 0, 0.001)
-    assert [window["shown"] for window in found["bursts"]] == ["typical"]
-    assert found["oversleeps_seconds"] == {"0": []}
+    summary = summarize([Burst(0, {3: [asleep]})], {3: 0}, 0, 0, 0.001)
+    assert [window["shown"] for window in summary["bursts"]] == ["typical"]
+    assert summary["oversleeps_seconds"] == {"0": []}
 
 
 def test_threads_that_were_read_by_mistake_are_left_out():
     """Upstream's background thread is known for certain at the end only."""
     life = readings_of(cycles(2, 0.1, 0.1, 0.1))
     right, wrong = ThreadReadings(11, life, True), ThreadReadings(12, life, True)
-    taken = Burst(5, {10: [right, wrong], 20: [wrong], 30: [right]})
-    assert taken.only({10: {11}, 20: {21}}) == Burst(5, {10: [right]})
+    whole = Burst(5, {10: [right, wrong], 20: [wrong], 30: [right]})
+    assert whole.only({10: {11}, 20: {21}}) == Burst(5, {10: [right]})
 
 
 def test_no_burst_of_all_ranks():

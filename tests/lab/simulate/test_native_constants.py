@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from horovod_lab.simulate import costs, exchange_costs
-from horovod_lab.simulate.modes import messages, scp, topo_rounds
+from horovod_lab.simulate import costs, nonblocking_allreduce
+from horovod_lab.simulate.modes import messages, scp, topo
 from horovod_opt.settings import Settings
 
 CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
@@ -19,25 +19,25 @@ CSRC = Path(__file__).parents[3] / "horovod_opt" / "csrc"
 def native(file: str, name: str) -> int:
     """The value of a constant: a whole number, shifted or not, or a duration in its unit."""
     kind = r"(?:constexpr [\w:]+ (?:\w+\(\d+\), )?|int64_t )"
-    found = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
+    match = re.search(rf"{kind}{name}(?: = |\(|\{{)(\d+)(?: << (\d+))?[;)}}]",
                       (CSRC / file).read_text())
-    assert found, f"{file} has no {name}"
-    return int(found[1]) << int(found[2] or 0)
+    assert match, f"{file} has no {name}"
+    return int(match[1]) << int(match[2] or 0)
 
 
 @pytest.mark.parametrize("file, name, number", [
     ("core/shared_memory/bucket_places.h", "kMost", costs.PLACE),
     ("core/reduction/node_collectives.h", "kDefaultChunk", costs.CHUNK),
     ("core/cores/partition.cc", "kCoresPerRank", scp.CORES_OF_RANK),
-    ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo_rounds.FIRST),
-    ("binding/topo/rounds.cc", "kLongestListening", 1e3 * topo_rounds.LONGEST),
-    ("binding/topo/rounds.cc", "kPartOfQuiet", 1 / topo_rounds.PART_OF_QUIET),
-    ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo_rounds.HEARTBEATS_BETWEEN_NODES),
-    ("core/network/allreduce_schedules.cc", "kLittle", exchange_costs.LITTLE),
-    ("core/network/allreduce_schedules.cc", "kLongestRing", exchange_costs.LONGEST_RING),
-    ("core/network/nonblocking_allreduce.h", "kChannels", exchange_costs.WINDOW),
-    ("core/network/nonblocking_allreduce.h", "first", exchange_costs.FIRST_CHUNK),
-    ("core/network/nonblocking_allreduce.h", "chunk", exchange_costs.CHUNK),
+    ("binding/topo/rounds.h", "kFirstListening", 1e3 * topo.FIRST_LISTENING),
+    ("binding/topo/rounds.cc", "kLongestListening", 1e3 * topo.LONGEST_LISTENING),
+    ("binding/topo/rounds.cc", "kPartOfQuiet", 1 / topo.PART_OF_QUIET),
+    ("binding/topo/rounds.cc", "kHeartbeatsBetweenNodes", topo.HEARTBEATS_BETWEEN_NODES),
+    ("core/network/allreduce_schedules.cc", "kLittle", nonblocking_allreduce.LITTLE),
+    ("core/network/allreduce_schedules.cc", "kLongestRing", nonblocking_allreduce.LONGEST_RING),
+    ("core/network/nonblocking_allreduce.h", "kChannels", nonblocking_allreduce.CHANNELS),
+    ("core/network/nonblocking_allreduce.h", "first", nonblocking_allreduce.FIRST_CHUNK),
+    ("core/network/nonblocking_allreduce.h", "chunk", nonblocking_allreduce.CHUNK),
     ("binding/network/mpi_transport.cc", "kNapPart", messages.NAP_PART),
     ("binding/network/mpi_transport.cc", "kShortestNap", 1e6 * messages.SHORTEST_NAP),
     ("binding/network/mpi_transport.cc", "kLongestNap", 1e6 * messages.LONGEST_NAP),

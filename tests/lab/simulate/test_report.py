@@ -22,7 +22,7 @@ from horovod_opt import cli
 BROWSER_SECONDS = 120
 
 
-def measured(series: str, images: float, switches: int, kind: str = "synthetic") -> dict:
+def entry(series: str, images: float, switches: int, kind: str = "synthetic") -> dict:
     stats = {"background_user_seconds": 1.5, "background_system_seconds": 0.3,
              "elapsed_seconds": 3.0, "process_involuntary_switches": switches}
     return {"round": 0, "model": "ResNet50", "framework": "tensorflow", "input": kind, "ranks": 2,
@@ -31,8 +31,8 @@ def measured(series: str, images: float, switches: int, kind: str = "synthetic")
             "breakdown": None, "stats": None if series == "no communication" else [stats]}
 
 
-MEASUREMENTS = [measured("no communication", 20.0, 0), measured("off", 10.0, 300),
-                measured("topo", 15.0, 60), measured("off", 8.0, 900, "real")]
+MEASUREMENTS = [entry("no communication", 20.0, 0), entry("off", 10.0, 300),
+                entry("topo", 15.0, 60), entry("off", 8.0, 900, "real")]
 
 
 @pytest.fixture
@@ -85,7 +85,8 @@ def test_the_same_files_make_the_same_pictures(bench_json, tmp_path):
     pages = []
     for name in ("a.html", "b.html"):
         report(bench_json, "--output", tmp_path / name)
-        pages.append([one for one in Page(tmp_path / name).references if one.startswith("data:")])
+        pages.append([reference for reference in Page(tmp_path / name).references
+                      if reference.startswith("data:")])
     assert pages[0] == pages[1]
 
 
@@ -139,12 +140,12 @@ def test_beside_the_source():
 
 
 def test_a_machine_is_described_once():
-    one = documents.new("bench", ["a"])
-    other = json.loads(json.dumps({**one, "command": "b"}))
-    other["machine"]["load"] += 1
-    third = json.loads(json.dumps({**one, "command": "c"}))
+    document = documents.new("bench", ["a"])
+    repeated = json.loads(json.dumps({**document, "command": "b"}))
+    repeated["machine"]["load"] += 1
+    third = json.loads(json.dumps({**document, "command": "c"}))
     third["machine"]["cpu"] = "another"
-    described = machines([one, other, third])
+    described = machines([document, repeated, third])
     assert [len(machine.commands) for machine in described] == [2, 1]
 
 
@@ -160,10 +161,10 @@ def test_columns_of_numbers_are_those_that_begin_with_one():
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    found = shutil.which("chromium")
-    if not found:
+    chromium_path = shutil.which("chromium")
+    if not chromium_path:
         pytest.skip("there is no chromium (Debian: chromium)")
-    return found
+    return chromium_path
 
 
 PROBE = """<script>addEventListener("load", () => parent.postMessage({
@@ -183,13 +184,14 @@ def test_it_fits_a_phone_and_a_desk(chromium, bench_json, tmp_path, width):
     page = (tmp_path / "page.html").read_text()
     (tmp_path / "page.html").write_text(page.replace("</body>", PROBE + "</body>"))
     (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
-    ended = subprocess.run(
+    process = subprocess.run(
         [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
          f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=10000", "--dump-dom",
          (tmp_path / "frame.html").as_uri()],
         capture_output=True, text=True, timeout=BROWSER_SECONDS)
-    title = ended.stdout.partition("<title>")[2].partition("</title>")[0]
-    assert title.startswith("{"), ended.stdout + ended.stderr
-    seen = json.loads(title)
-    assert (seen["width"], seen["pictures"], seen["broken"], seen["fetched"]) == (width, 3, 0, 0)
-    assert seen["needed"] <= width
+    title = process.stdout.partition("<title>")[2].partition("</title>")[0]
+    assert title.startswith("{"), process.stdout + process.stderr
+    sizes = json.loads(title)
+    assert sizes["width"] == width
+    assert (sizes["pictures"], sizes["broken"], sizes["fetched"]) == (3, 0, 0)
+    assert sizes["needed"] <= width

@@ -85,7 +85,7 @@ def test_who_does_not_wait_does_not_nap():
 @pytest.mark.parametrize("mode", NEGOTIATED)
 def test_in_a_timeline_all_leave_their_waits_together_and_after_the_last_arrival(mode):
     trace = model.simulate(SUMMIT.parameters, mode, 6, 2, seed=1, trace=True).trace
-    waits = [(begin, end) for _, what, begin, end in trace if what in ("waiting", "napping")]
+    waits = [(begin, end) for _, state, begin, end in trace if state in ("waiting", "napping")]
     assert waits
     awake = sorted({end for _, end in waits})
     for begin, end in waits:
@@ -120,15 +120,15 @@ def test_gs_is_off_and_an_agreement_when_nobody_oversleeps():
 def test_gs_lets_nobody_sleep_longer_than_who_began_first_would(mode, agreed):
     p = summit_with(hop_intra_seconds=1e-6)
     agreement = costs.small_allreduce(p, 4) if agreed else 0
-    kept = True
+    in_time = True
     for seed in range(4):
         trace = model.simulate(p, mode, 4, 2, seed, trace=True).trace
-        for _, what, asleep, awake in trace:
+        for _, state, asleep, awake in trace:
             began = [begin for _, kind, begin, leave in trace if kind == "waiting"
                      and leave == pytest.approx(asleep - agreement, abs=1e-9)]
-            if what == "asleep" and began:
-                kept &= awake <= min(began) + p.cycle_seconds + agreement + 1e-9
-    assert kept == agreed
+            if state == "asleep" and began:
+                in_time &= awake <= min(began) + p.cycle_seconds + agreement + 1e-9
+    assert in_time == agreed
 
 
 def test_a_bucket_that_waits_for_its_threads_does_not_hold_up_the_computation():
@@ -167,10 +167,10 @@ def test_what_one_oversleep_does_in_each_mode():
 
 
 def test_the_same_seed_gives_the_same_and_another_something_else():
-    first, second, other = (model.simulate(SUMMIT.parameters, "off", 96, 5, seed)
+    first, second, third = (model.simulate(SUMMIT.parameters, "off", 96, 5, seed)
                             for seed in (7, 7, 8))
     assert first == second
-    assert first.steps != other.steps
+    assert first.steps != third.steps
 
 
 # Who gets the cores
@@ -186,10 +186,10 @@ def test_processor_sharing_conserves_cpu_time(ranks, cores, data):
     seconds = data.draw(st.floats(0.001, 2.0))
     node.advance(0.0, seconds, running)
     computed = ranks * p.compute_seconds - float(node.window_left.sum())
-    used = computed + node.background_seconds
-    assert used <= cores * seconds + 1e-9
+    spent = computed + node.background_seconds
+    assert spent <= cores * seconds + 1e-9
     if ranks >= cores and node.working:  # there was work for all of them
-        assert used == pytest.approx(cores * seconds)
+        assert spent == pytest.approx(cores * seconds)
 
 
 def test_a_spinning_thread_takes_its_share_and_a_yielding_one_only_what_is_left():
@@ -224,10 +224,10 @@ def test_who_spins_on_a_shared_core_answers_when_it_is_its_turn(ranks, hops):
     off, gs = (model.build(p, mode, ranks, 1, 0) for mode in ("off", "gs"))
     off.cores.begin(0.0, off.draws)
     share = 2 / (2 * ranks)
-    assert off.turns() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
-    assert gs.turns() == 0.0  # it yields
+    assert off.answer_delay() == pytest.approx(hops * 0.002 * (1 - share) * (1 / share - 1) / 2)
+    assert gs.answer_delay() == 0.0  # it yields
     alone = dataclasses.replace(p, shared_cores=0, cores=1)
-    assert model.build(alone, "off", ranks, 1, 0).turns() == 0.0
+    assert model.build(alone, "off", ranks, 1, 0).answer_delay() == 0.0
 
 
 def test_moving_data_takes_cpu_from_the_computation():
@@ -268,8 +268,8 @@ def test_delays_are_on_average_what_the_parameters_say(spinning):
     if spinning:
         busy += 7 * p.input_duty**6 * (1 - p.input_duty)
     window = p.cis_window * p.compute_seconds
-    wanted = p.compute_threads + p.input_threads * p.input_duty + spinning
-    expected = (p.compute_seconds - window + window * max(1, wanted / 7)
+    demand = p.compute_threads + p.input_threads * p.input_duty + spinning
+    expected = (p.compute_seconds - window + window * max(1, demand / 7)
                 * (1 + p.dispatches_per_second * busy * p.run_delay_seconds))
     assert float(node.ready.mean()) == pytest.approx(expected, rel=0.005)
 

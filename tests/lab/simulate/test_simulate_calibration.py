@@ -201,29 +201,31 @@ def test_what_a_profile_lacks_can_be_set(tmp_path, capsys):
 
 def test_the_root_of_a_growing_function_is_found():
     for exponent in (1, 2, 3):
-        found = calibrate.root(lambda x: x**exponent - 0.2, 0.0, 1.0, 25)
-        assert found == pytest.approx(0.2 ** (1 / exponent), abs=1e-6)
+        root = calibrate.root(lambda x: x**exponent - 0.2, 0.0, 1.0, 25)
+        assert root == pytest.approx(0.2 ** (1 / exponent), abs=1e-6)
     assert calibrate.root(lambda x: x + 1, 0.0, 1.0, 5) == 0
 
 
 # Validation
 
 def test_a_machine_that_behaves_as_the_model_says_is_predicted(machine):
-    found = validate.validate(bench(machine), None, 0, lambda what: None)
-    assert found["calibrated_on"] == "no communication and gs at 2 ranks"
-    errors = {(one["series"], one["ranks"]): one["error"] for one in found["points"]}
+    validation = validate.validate(bench(machine), None, 0, lambda text: None)
+    assert validation["calibrated_on"] == "no communication and gs at 2 ranks"
+    errors = {(point["series"], point["ranks"]): point["error"] for point in validation["points"]}
     assert set(errors) == {(series, ranks) for ranks in (2, 3)
                            for series in ("no communication", "off", "gs", "topo")}
     assert max(map(abs, errors.values())) < 0.1
-    assert [(one["series"], one["ranks"]) for one in found["points"] if one["calibrated"]] == [
+    points = validation["points"]
+    assert [(point["series"], point["ranks"]) for point in points if point["calibrated"]] == [
         ("gs", 2), ("no communication", 2)]
 
 
 def test_a_machine_that_behaves_otherwise_is_not(machine):
-    found = validate.validate(bench(machine, ranks=(2,), noise=0.5), None, 0, lambda what: None)
-    error = next(one["error"] for one in found["points"] if one["series"] == "topo")
+    document = bench(machine, ranks=(2,), noise=0.5)
+    validation = validate.validate(document, None, 0, lambda text: None)
+    error = next(point["error"] for point in validation["points"] if point["series"] == "topo")
     assert error == pytest.approx(1.0, abs=0.1)
-    grid = tables.validation({"validation": found})[0]
+    grid = tables.validation({"validation": validation})[0]
     row = next(row for row in grid.rows if row[2] == "topo")
     assert row[-1] == "no"
 
@@ -236,7 +238,7 @@ def test_failed_jobs_other_series_and_other_ways_of_training_are_left_out(machin
         {**first, "series": "DDP", "mode": None},
         {**first, "series": "off, yielding", "mode": "off"}]
     (_, steps), = validate.cells(document)
-    assert {series: len(found) for series, found in steps.items()} == {
+    assert {series: len(times) for series, times in steps.items()} == {
         (series, 2): 1 for series in ("no communication", "off", "gs", "topo")}
     document["settings"]["scaling"] = "strong"
     assert not list(validate.cells(document))
@@ -244,16 +246,16 @@ def test_failed_jobs_other_series_and_other_ways_of_training_are_left_out(machin
 
 def test_hosts_with_fewer_slots_than_ranks_are_nodes(machine):
     document = bench(machine, ranks=(2,), modes=("gs",))
-    for one in document["measurements"]:
-        one["ranks"] = 4
+    for job in document["measurements"]:
+        job["ranks"] = 4
     document["settings"]["hosts"] = [["first", 2], ["second", 2]]
-    found = validate.validate(document, None, 0, lambda what: None)
-    assert found["parameters"].popitem()[1]["ranks_per_node"]["value"] == 2
+    validation = validate.validate(document, None, 0, lambda text: None)
+    assert validation["parameters"].popitem()[1]["ranks_per_node"]["value"] == 2
 
 
 def test_a_benchmark_without_anything_to_calibrate_on_is_refused(machine):
     document = bench(machine, ranks=(2,))
-    document["measurements"] = [one for one in document["measurements"] if one["mode"]]
+    document["measurements"] = [job for job in document["measurements"] if job["mode"]]
     with pytest.raises(ParameterError, match="no communication"):
         validate.check(document, calibrated=False)
     validate.check(document, calibrated=True)
@@ -266,11 +268,11 @@ def test_a_section_is_made_of_the_json_alone(tmp_path, machine):
     document = json.loads((tmp_path / "out" / "simulation.json").read_text())
     document["results"].append({**document["results"][0], "ranks": summit.LARGEST})
     document["source"] = summit.compare(document["results"])
-    made = section(document)
-    assert {picture.name for picture in made.pictures} == {
+    page = section(document)
+    assert {picture.name for picture in page.pictures} == {
         f"simulated-{name}" for name in ("scaling", "background", "improvement", "breakdown",
                                          "timelines", "networks", "validation")}
-    assert [grid.title.split(",")[0] for grid in made.grids] == [
+    assert [grid.title.split(",")[0] for grid in page.grids] == [
         "Simulated training", "Beside the source", "Improvement of topo on other networks (6.4.2)",
         "Predicted and measured", "Fitted to these measurements", "Parameters"]
-    assert "measured points that were not used for calibration" in made.summary
+    assert "measured points that were not used for calibration" in page.summary

@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("numpy")
 
 from horovod_lab.measuring import documents, present
-from horovod_lab.simulate import model, simulation_pictures, summit, summit_messages, tables
+from horovod_lab.simulate import model, simulation_pictures, summit, tables
 from horovod_opt import cli
 
 QUICK = ["--ranks", "6,12", "--steps", "2"]
@@ -52,11 +52,11 @@ def test_the_preset_gives_results_pictures_and_a_table(tmp_path, capsys):
 
 
 def test_the_same_seed_writes_the_same_results(tmp_path):
-    found = []
+    prints = []
     for seed in ("4", "4", "5"):
         assert run(tmp_path, *QUICK, "--modes", "off", "--set", "batch=16", "--seed", seed) == 0
-        found.append(result(tmp_path)["results"])
-    assert found[0] == found[1] != found[2]
+        prints.append(result(tmp_path)["results"])
+    assert prints[0] == prints[1] != prints[2]
 
 
 def test_a_set_parameter_is_used_and_written_down(tmp_path):
@@ -72,10 +72,10 @@ def test_a_set_parameter_is_used_and_written_down(tmp_path):
 def test_an_interruption_keeps_what_was_simulated(tmp_path, monkeypatch, capsys):
     simulate = model.simulate
 
-    def interrupted(p, mode, ranks, *arguments, **named):
+    def interrupted(p, mode, ranks, *arguments, **options):
         if (mode, ranks) == ("gs", 12):
             raise KeyboardInterrupt
-        return simulate(p, mode, ranks, *arguments, **named)
+        return simulate(p, mode, ranks, *arguments, **options)
 
     monkeypatch.setattr(model, "simulate", interrupted)
     assert run(tmp_path, *QUICK, "--modes", "off,gs") == 130
@@ -117,26 +117,26 @@ def test_hits_and_misses_beside_the_source_are_told():
             {"mode": "gs", "ranks": summit.LARGEST, "efficiency": 0.35, "background_cpu": 0.4,
              "improvement_over_off": 0.02, "step_seconds": step,
              "breakdown": {"compute": 0.3, "overhead": 0.46, "data": 0.24}}]
-    met = {one["figure"]: one["met"] for one in summit.compare(rows)}
-    assert met == {"weak-scaling efficiency, off": True, "allreduce in a step, off": True,
-                   "of it idle GPU, off": False, "background overhead in a step, off": True,
-                   "improvement, gs": False, "background thread's CPU, off": False}
-    fitted = [one["figure"] for one in summit.compare(rows) if one["fitted"]]
-    assert fitted == ["weak-scaling efficiency, off", "improvement, gs"]
+    answers = {row["figure"]: row["met"] for row in summit.compare(rows)}
+    assert answers == {"weak-scaling efficiency, off": True, "allreduce in a step, off": True,
+                       "of it idle GPU, off": False, "background overhead in a step, off": True,
+                       "improvement, gs": False, "background thread's CPU, off": False}
+    fits = [row["figure"] for row in summit.compare(rows) if row["fitted"]]
+    assert fits == ["weak-scaling efficiency, off", "improvement, gs"]
 
 
-@pytest.mark.parametrize("value, low, high, met", [
+@pytest.mark.parametrize("value, low, high, is_met", [
     (0.86, 1.0, 1.0, True), (0.84, 1.0, 1.0, False), (1.14, 1.0, 1.0, True),
     (0.60, 0.6, 0.9, True), (0.90, 0.6, 0.9, True), (0.59, 0.6, 0.9, False),
     (0.91, 0.6, 0.9, False)])
-def test_a_figure_is_met_nearby_and_a_range_inside(value, low, high, met):
-    assert summit.is_met(value, low, high) == met
+def test_a_figure_is_met_nearby_and_a_range_inside(value, low, high, is_met):
+    assert summit.is_met(value, low, high) == is_met
 
 
 def test_fitted_and_predicted_figures_are_counted_apart():
-    rows = [{"source": [0.1, 0.1], "fitted": fitted, "met": met}
-            for fitted, met in ((True, True), (True, False), (False, True), (False, False),
-                                (False, False))]
+    rows = [{"source": [0.1, 0.1], "fitted": is_fitted, "met": is_met}
+            for is_fitted, is_met in ((True, True), (True, False), (False, True), (False, False),
+                                      (False, False))]
     text = summit.counts([*rows, {"source": None, "fitted": False, "met": None}])
     assert text == ("Of 3 figures that were not used for fitting, 1 are met; of 2 that were, 1.")
     document = {"source": [{"figure": "a", "section": "6", "simulated": 0.1, **row}
@@ -152,15 +152,15 @@ def test_topo_is_predicted_for_other_messages_between_nodes(tmp_path, monkeypatc
     monkeypatch.setattr(summit, "LARGEST", 12)
     assert run(tmp_path, *QUICK, "--modes", "off,topo") == 0
     document = result(tmp_path)
-    ways = {one["messages"]: one["simulated"] for one in document["ways"]}
-    assert set(ways) == {text for text, _ in summit_messages.WAYS}
+    ways = {row["messages"]: row["simulated"] for row in document["ways"]}
+    assert set(ways) == {text for text, _ in summit.MESSAGE_WAYS}
     topo = next(row for row in document["results"] if (row["mode"], row["ranks"]) == ("topo", 12))
     assert ways["by MPI, tested with naps"] == pytest.approx(topo["improvement_over_off"])
     assert ways["over TCP, 20 us a message"] >= ways["over TCP, 50 us a message"] > 0
     grid = next(grid for grid in simulation_pictures.section(document).grids
                 if grid.title.startswith("topo by the way of messages"))
     assert [row[-1] for row in grid.rows] == ["predicted"] * len(ways)
-    assert summit_messages.ways(document["results"][:1], 2, 0) == []  # of six ranks alone
+    assert summit.message_ways(document["results"][:1], 2, 0) == []  # of six ranks alone
 
 
 def test_files_that_do_not_say_what_was_fitted_are_read():
@@ -175,8 +175,8 @@ def test_files_that_do_not_say_what_was_fitted_are_read():
     for key, rows in document.items():
         assert summit.complete(older[key]) == rows and rows, key
     assert summit.complete(None) == []
-    fitted = {row["figure"] for row in summit.complete(older["source"]) if row["fitted"]}
-    assert fitted == {"weak-scaling efficiency, off", "improvement, gs"}
+    fits = {row["figure"] for row in summit.complete(older["source"]) if row["fitted"]}
+    assert fits == {"weak-scaling efficiency, off", "improvement, gs"}
 
 
 def test_an_older_file_makes_the_same_tables_and_pictures(tmp_path):
@@ -184,19 +184,19 @@ def test_an_older_file_makes_the_same_tables_and_pictures(tmp_path):
     document = result(tmp_path)
     for row in document["networks"]:
         del row["fitted"], row["met"]
-    made = simulation_pictures.section(document)
-    assert "simulated-networks" in {picture.name for picture in made.pictures}
-    assert [grid.rows for grid in made.grids] == [
+    page = simulation_pictures.section(document)
+    assert "simulated-networks" in {picture.name for picture in page.pictures}
+    assert [grid.rows for grid in page.grids] == [
         grid.rows for grid in simulation_pictures.section(result(tmp_path)).grids]
 
 
 def test_the_network_that_was_used_for_fitting_is_marked():
-    rows = {one["network"]: one for one in summit.networks(seed=0)}
-    assert [name for name, one in rows.items() if one["fitted"]] == ["ResNet50"]
-    assert {name for name, one in rows.items() if one["met"] is not None} == {
+    rows = {row["network"]: row for row in summit.networks(seed=0)}
+    assert [name for name, row in rows.items() if row["fitted"]] == ["ResNet50"]
+    assert {name for name, row in rows.items() if row["met"] is not None} == {
         "ResNet50", "GoogLeNet", "Inception-v3", "VGG16"}
-    drawn = simulation_pictures.networks({"networks": list(rows.values())}).figure.axes[0]
-    hollow = [line for line in drawn.lines if line.get_marker() == "s" and len(line.get_xdata())]
+    axis = simulation_pictures.networks({"networks": list(rows.values())}).figure.axes[0]
+    hollow = [line for line in axis.lines if line.get_marker() == "s" and len(line.get_xdata())]
     assert [line.get_xdata()[0] for line in hollow] == [48]
 
 

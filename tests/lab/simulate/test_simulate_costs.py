@@ -42,8 +42,8 @@ def test_work_within_a_node_by_hand():
 
 
 @given(st.integers(2, 20_000), st.floats(1, 1e9), st.floats(1, 1e9))
-def test_more_data_never_costs_less(ranks, one, other):
-    low, high = sorted((one, other))
+def test_more_data_never_costs_less(ranks, less, more):
+    low, high = sorted((less, more))
     p = SUMMIT.parameters
     assert costs.data_allreduce(p, ranks, low) <= costs.data_allreduce(p, ranks, high)
 
@@ -70,9 +70,10 @@ def test_settings_are_parsed_and_what_is_none_is_refused():
 
 
 def test_every_parameter_of_the_preset_has_an_origin():
-    for name, one in SUMMIT.to_json().items():
-        assert one["origin"].split(":")[0].split(",")[0] in (
+    for name, parameter in SUMMIT.to_json().items():
+        assert parameter["origin"].split(":")[0].split(",")[0] in (
             "source", "published", "FITTED", "assumed", "measured here",
             "default of the setting (docs/use/settings.md)"), name
-    assert [name for name, one in SUMMIT.to_json().items() if one["origin"].startswith("FITTED")
+    assert [name for name, parameter in SUMMIT.to_json().items()
+            if parameter["origin"].startswith("FITTED")
             ] == ["input_duty", "dispatches_per_second", "run_delay_seconds"]

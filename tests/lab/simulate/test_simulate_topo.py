@@ -8,8 +8,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from horovod_lab.simulate import costs, model, summit
-from horovod_lab.simulate.modes.topo import Topo
-from horovod_lab.simulate.modes.topo_rounds import Listening
+from horovod_lab.simulate.modes.topo import Listening, Topo
 from horovod_lab.simulate.parameters import Parameters
 
 CALM = {"run_delay_seconds": 0, "timer_slack_seconds": 0, "input_threads": 0}  # nothing is random
@@ -34,7 +33,7 @@ def topo(p: Parameters, ranks: int, steps: int = 4) -> model.Result:
     return model.simulate(p, "topo", ranks, steps, seed=0)
 
 
-def planned(p: Parameters, ranks: int) -> Topo:
+def topo_of(p: Parameters, ranks: int) -> Topo:
     return model.build(p, "topo", ranks, 1, 0)
 
 
@@ -58,20 +57,20 @@ def test_a_bucket_begins_when_the_nodes_have_agreed(ranks, hops):
 
 
 def test_a_leader_that_tests_holds_up_the_agreement_until_its_next_test():
-    path = planned(gpus(), 12)
+    path = topo_of(gpus(), 12)
     path.agree(np.array([0.0, 300e-6]))  # it naps for 2 us, or a hundredth of what it has waited
     waited = 200e-6
     while waited < 302e-6:
         waited *= 1.01
     assert path.agreed == pytest.approx(waited)
-    told = planned(gpus(tcp_messages=1), 12)
-    told.agree(np.array([0.0, 300e-6]))
-    assert told.agreed == pytest.approx(302e-6)
+    notified = topo_of(gpus(tcp_messages=1), 12)
+    notified.agree(np.array([0.0, 300e-6]))
+    assert notified.agreed == pytest.approx(302e-6)
 
 
 def test_a_leader_is_woken_unless_it_comes_from_the_last_agreement():
     p = gpus(timer_slack_seconds=50e-6, tcp_messages=1)
-    path = planned(p, 12)
+    path = topo_of(p, 12)
     path.agree(np.full(2, 1e-3))
     assert path.joined == pytest.approx([1.05e-3] * 2)
     # It wakes the thread of the messages, and that one wakes it again.
@@ -93,7 +92,7 @@ def test_what_cpus_move_needs_no_agreement(ranks):
 
 
 def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
-    path = planned(cpus(gradient_window=0.5), 4)
+    path = topo_of(cpus(gradient_window=0.5), 4)
     path.marks.extend([(1.0, np.array([[0.1, 0.6], [0.2, 0.2]])),
                        (3.0, np.array([[0.5, 0.7], [0.2, 0.6]]))])
     assert path.crossed(0.4) == pytest.approx(np.array([[2.5, 1.0], [3.0, 2.0]]))
@@ -103,7 +102,7 @@ def test_a_bucket_that_was_complete_earlier_is_agreed_on_earlier():
 
 def test_operations_of_gpus_are_not_tested():
     p = gpus()
-    assert planned(p, 96).network(64e6) == costs.data_allreduce(p, 96, 64e6)
+    assert topo_of(p, 96).network(64e6) == costs.data_allreduce(p, 96, 64e6)
 
 
 @pytest.mark.parametrize("group, size, barriers", [
@@ -115,18 +114,19 @@ def test_the_ranks_of_a_node_meet_for_large_buckets_only(group, size, barriers):
 def test_a_barrier_costs_a_wake_up():
     p = cpus(poll_seconds=1e-3)
     without = costs.data_work(p, 2, 4 * 2**20, planned=True)
-    assert planned(p, 2).work(4 * 2**20) == pytest.approx(without + 3e-3)
-    assert planned(gpus(), 6).work(64e6) == pytest.approx(  # Horovod's own operations have none
+    assert topo_of(p, 2).work(4 * 2**20) == pytest.approx(without + 3e-3)
+    assert topo_of(gpus(), 6).work(64e6) == pytest.approx(  # Horovod's own operations have none
         161 * 10e-6 * 64e6 / gpus().gradient_bytes)
 
 
 # Rounds of negotiation
 
 def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
-    alone, several = (Listening(0.1, groups, rings=False) for groups in (1, 2))
-    assert [one.wait(now) for one in (alone, several) for now in (0.0, 1.0)] == [0.1] * 4
-    for one in (alone, several):
-        one.asked(5.0)
+    alone, several = (Listening(0.1, groups, notifies=False) for groups in (1, 2))
+    waits = [listening.wait(now) for listening in (alone, several) for now in (0.0, 1.0)]
+    assert waits == [0.1] * 4
+    for listening in (alone, several):
+        listening.note_request(5.0)
     assert [alone.wait(now) for now in (5.0, 6.0)] == [0.1] * 2
     assert [several.wait(5.0) for _ in range(6)] == [1e-3, 2e-3, 4e-3, 8e-3, 10e-3, 10e-3]
     # One more of the last length; from then on each may be a twentieth of the quiet time.
@@ -135,20 +135,20 @@ def test_after_a_request_several_nodes_look_often_and_then_less_and_less():
 
 
 def test_where_messages_ring_a_request_is_heard_and_heartbeats_are_rare():
-    listening = Listening(0.1, 4, rings=True)
+    listening = Listening(0.1, 4, notifies=True)
     assert listening.hears and [listening.wait(now) for now in (0.0, 1.0)] == [1.0, 1.0]
-    listening.asked(5.0)
+    listening.note_request(5.0)
     assert listening.wait(5.0) == 1.0
-    assert not Listening(0.1, 4, rings=False).hears
-    asked = topo(gpus(request_seconds=0.5, tcp_messages=1, heartbeat_seconds=60), 12, steps=20)
-    assert asked.rounds == pytest.approx(sum(asked.steps) / 0.5, abs=1)
+    assert not Listening(0.1, 4, notifies=False).hears
+    requesting = topo(gpus(request_seconds=0.5, tcp_messages=1, heartbeat_seconds=60), 12, steps=20)
+    assert requesting.rounds == pytest.approx(sum(requesting.steps) / 0.5, abs=1)
 
 
 def test_the_last_group_hears_of_a_round_after_as_many_messages_as_it_is_away():
     p = gpus(tcp_messages=1, hop_inter_seconds=1e-3)
-    assert planned(p, 6).ring() == 0
-    assert planned(p, 96).ring() == pytest.approx(4e-3)
-    assert planned(gpus(hop_inter_seconds=1e-3), 96).ring() == 0
+    assert topo_of(p, 6).notify() == 0
+    assert topo_of(p, 96).notify() == pytest.approx(4e-3)
+    assert topo_of(gpus(hop_inter_seconds=1e-3), 96).notify() == 0
 
 
 def test_a_round_comes_after_each_heartbeat_and_costs_cpu_time():
@@ -163,14 +163,14 @@ def test_a_round_comes_after_each_heartbeat_and_costs_cpu_time():
 
 
 def test_between_nodes_a_request_is_followed_by_many_rounds():
-    quiet, asked = ([topo(cpus(request_seconds=seconds), ranks, steps=4) for ranks in (2, 4)]
-                    for seconds in (0, 0.5))
+    quiet, requesting = ([topo(cpus(request_seconds=seconds), ranks, steps=4) for ranks in (2, 4)]
+                         for seconds in (0, 0.5))
     assert quiet[0].rounds == pytest.approx(quiet[1].rounds, abs=1) and quiet[0].rounds >= 10
     # On one node the request itself; between nodes, where it takes until the next heartbeat, some
     # twenty more in half a second.
-    assert quiet[0].rounds <= asked[0].rounds <= quiet[0].rounds + 4
-    assert asked[1].rounds > 3 * quiet[1].rounds
-    assert asked[1].background_cpu > quiet[1].background_cpu
+    assert quiet[0].rounds <= requesting[0].rounds <= quiet[0].rounds + 4
+    assert requesting[1].rounds > 3 * quiet[1].rounds
+    assert requesting[1].background_cpu > quiet[1].background_cpu
 
 
 def test_a_bucket_on_gpus_waits_for_the_round_that_is_before_it_in_the_queue():

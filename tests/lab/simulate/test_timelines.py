@@ -12,10 +12,10 @@ script = runpy.run_path(str(DOCS / "images" / "draw_timelines.py"))
 
 @pytest.mark.parametrize("mode", script["TITLES"])
 def test_picture_is_up_to_date(mode):
-    drawn = script["draw"](mode)
-    ElementTree.fromstring(drawn)
+    figure = script["draw"](mode)
+    ElementTree.fromstring(figure)
     committed = (DOCS / "images" / f"timeline-{mode}.svg").read_text()
-    assert committed == drawn, "run: python docs/images/draw_timelines.py"
+    assert committed == figure, "run: python docs/images/draw_timelines.py"
 
 
 def spinning(mode: str) -> float:

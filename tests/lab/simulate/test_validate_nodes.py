@@ -45,12 +45,12 @@ def machine() -> Setup:
             "gradient_bytes": STEP_BYTES, "tensors": 161}.items()}}), PAIR)
 
 
-def stats(calls: float, horovod: float, others: float = 0.0) -> dict:
+def stats(calls: float, horovod: float, framework: float = 0.0) -> dict:
     """Counters of a rank that made so many calls, from the CPU seconds of one."""
     return {"planned_buckets": calls, "planned_iterations": calls,
             "background_user_seconds": calls * horovod / 4,
             "background_system_seconds": calls * horovod * 3 / 4,
-            "process_user_seconds": calls * (horovod / 4 + others),
+            "process_user_seconds": calls * (horovod / 4 + framework),
             "process_system_seconds": calls * horovod * 3 / 4}
 
 
@@ -58,8 +58,8 @@ def measure(workload: str, layout: Layout, series: str) -> dict:
     """What a machine measures that behaves as the model says; something, where nobody predicts."""
     p = calibrate_nodes.in_layout(machine(), layout).parameters
     ranks = layout.ranks
-    found = {"workload": workload, "layout": layout.name, "series": series,
-             "stats": None}
+    job = {"workload": workload, "layout": layout.name, "series": series,
+           "stats": None}
 
     def simulated(size: float, **values: float) -> model.Result:
         set_up = Setup("test", p, {}).changed("test", gradient_bytes=size, **values)
@@ -70,18 +70,18 @@ def measure(workload: str, layout: Layout, series: str) -> dict:
         if series == LIMIT:
             rate = study.ideal_images_per_second(p, ranks, 5)
         elif series in (TOPO, TOPO_GLOO, TOPO_BF16):
-            found["step_bytes"] = STEP_BYTES / (2 if series == TOPO_BF16 else 1)
-            result = simulated(found["step_bytes"], bucket_bytes=found["step_bytes"] / buckets)
+            job["step_bytes"] = STEP_BYTES / (2 if series == TOPO_BF16 else 1)
+            result = simulated(job["step_bytes"], bucket_bytes=job["step_bytes"] / buckets)
             step = statistics.fmean(result.steps)
-            found["stats"] = [{**stats(50, result.background_cpu * step),
-                               "planned_buckets": 50 * buckets}] * ranks
+            job["stats"] = [{**stats(50, result.background_cpu * step),
+                             "planned_buckets": 50 * buckets}] * ranks
             rate = ranks * 4 / step
         else:
             rate = 10.0
-        return {**found, "images_per_second": rate, "step_seconds": ranks * 4 / rate}
+        return {**job, "images_per_second": rate, "step_seconds": ranks * 4 / rate}
     if workload == "small":
         cpu = 2 * MACHINE["message_cpu_seconds"]
-        return {**found, "microseconds": 1e6 * (MACHINE["hop_inter_seconds"] + OTHERS_PER_CALL),
+        return {**job, "microseconds": 1e6 * (MACHINE["hop_inter_seconds"] + OTHERS_PER_CALL),
                 "stats": [stats(2000, cpu, OTHERS_PER_CALL)] * ranks}
     if workload == "large" and series in (TOPO, TOPO_GLOO):
         result = simulated(SIZE_LARGE, compute_seconds=1e-6, bucket_bytes=SIZE_LARGE,
@@ -89,23 +89,23 @@ def measure(workload: str, layout: Layout, series: str) -> dict:
         step = statistics.fmean(result.steps)
         work = model.build(p, "topo", ranks, 1, 0).work(SIZE_LARGE) if layout == ONE_NODE else (
             result.background_cpu * step)
-        return {**found, "microseconds": 1e6 * step, "step_bytes": SIZE_LARGE,
+        return {**job, "microseconds": 1e6 * step, "step_bytes": SIZE_LARGE,
                 "stats": [stats(20, work, 1e-3)] * ranks}
-    return {**found, "microseconds": 1e5, "background_percent": 0.1}
+    return {**job, "microseconds": 1e5, "background_percent": 0.1}
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict:
+def measurements() -> dict:
     document = documents.new("nodes", ["horovod-opt"])
     document["machine"] |= {"cpus": 2, "cores": 2}
     return document | {"settings": {"seconds": 6.0}, "measurements": [
-        {"round": number, **one} for (workload, layout), names in CELLS.items()
-        for series in names for one in [measure(workload, layout, series)] for number in (0, 1)]}
+        {"round": number, **job} for (workload, layout), names in CELLS.items()
+        for series in names for job in [measure(workload, layout, series)] for number in (0, 1)]}
 
 
 @pytest.fixture
-def bench(measured) -> dict:
-    return copy.deepcopy(measured)
+def bench(measurements) -> dict:
+    return copy.deepcopy(measurements)
 
 
 @pytest.fixture(autouse=True)
@@ -116,8 +116,8 @@ def _few_steps_and_no_files(monkeypatch):
 
 def without(document: dict, workload: str, layout: str, series: str) -> dict:
     document["measurements"] = [
-        one for one in document["measurements"]
-        if (one["workload"], one["layout"], one["series"]) != (workload, layout, series)]
+        job for job in document["measurements"]
+        if (job["workload"], job["layout"], job["series"]) != (workload, layout, series)]
     return document
 
 
@@ -160,11 +160,11 @@ def test_without_what_calibrates_it_says_what_to_measure(bench, cell, remedy, tm
 
 
 def test_failed_jobs_and_jobs_without_counters_calibrate_nothing(bench):
-    for one in bench["measurements"]:
-        if (one["workload"], one["layout"]) == ("large", "1x2"):
-            one["stats"] = None
-        if (one["workload"], one["series"]) == ("small", TOPO):
-            one["failed"] = "killed"
+    for job in bench["measurements"]:
+        if (job["workload"], job["layout"]) == ("large", "1x2"):
+            job["stats"] = None
+        if (job["workload"], job["series"]) == ("small", TOPO):
+            job["failed"] = "killed"
     with pytest.raises(ParameterError, match="calibrates: large 1x2 topo, small 2x1 topo; remedy"):
         validate_nodes.check(bench, calibrated=False)
 
@@ -177,52 +177,54 @@ def test_a_profile_beside_it_is_refused(bench):
 # Validation
 
 
-def points(found: dict) -> dict[tuple[str, str], dict]:
-    return {(one["cell"], one["series"]): one for one in found["points"]}
+def points(validation: dict) -> dict[tuple[str, str], dict]:
+    return {(point["cell"], point["series"]): point for point in validation["points"]}
 
 
 def test_a_machine_that_behaves_as_the_model_says_is_predicted_in_every_layout(bench):
-    found = validate_nodes.validate(bench, 0, lambda what: None)
-    by_cell = points(found)
+    validation = validate_nodes.validate(bench, 0, lambda text: None)
+    by_cell = points(validation)
     assert set(by_cell) == {
-        *(("ResNet50, 2 nodes of 1", one) for one in (LIMIT, TOPO, TOPO_GLOO)),
-        *(("ResNet50, 2 nodes of 1, 1000 Mbit/s", one) for one in (LIMIT, TOPO, TOPO_BF16)),
+        *(("ResNet50, 2 nodes of 1", series) for series in (LIMIT, TOPO, TOPO_GLOO)),
+        *(("ResNet50, 2 nodes of 1, 1000 Mbit/s", series) for series in (LIMIT, TOPO, TOPO_BF16)),
         *((f"ResNet50, {layout}", TOPO) for layout in ("4 nodes of 1", "2 nodes of 2",
                                                        "4 nodes of 2")),
-        *(("allreduce of 102 MB, 2 nodes of 1", one) for one in (TOPO, TOPO_GLOO)),
+        *(("allreduce of 102 MB, 2 nodes of 1", series) for series in (TOPO, TOPO_GLOO)),
         ("allreduce of 102 MB, 1 node of 2", TOPO)}
-    for place, one in by_cell.items():
-        assert abs(one["error"]) < 0.05, place
-        assert one["n"] == 2 and one["low"] <= one["measured"] <= one["high"]
-    assert [place for place, one in by_cell.items() if one["calibrated"]] == [
+    for place, point in by_cell.items():
+        assert abs(point["error"]) < 0.05, place
+        assert point["n"] == 2 and point["low"] <= point["measured"] <= point["high"]
+    assert [place for place, point in by_cell.items() if point["calibrated"]] == [
         ("ResNet50, 2 nodes of 1", LIMIT)]
-    slow, half = (by_cell["ResNet50, 2 nodes of 1, 1000 Mbit/s", one]["predicted"]
-                  for one in (TOPO, TOPO_BF16))
+    slow, half = (by_cell["ResNet50, 2 nodes of 1, 1000 Mbit/s", series]["predicted"]
+                  for series in (TOPO, TOPO_BF16))
     assert half > 1.5 * slow  # half of the bytes
     assert by_cell["allreduce of 102 MB, 2 nodes of 1", TOPO]["unit"] == "us"
-    spent = {(one["cell"], one["series"]): one for one in found["cpu"]}
+    spent = {(point["cell"], point["series"]): point for point in validation["cpu"]}
     assert set(spent) == {place for place in by_cell if place[1] != LIMIT}
-    assert [one["error"] for one in spent.values()] == pytest.approx([0] * len(spent), abs=0.05)
-    assert [place for place, one in spent.items() if one["calibrated"]] == [
+    assert [point["error"] for point in spent.values()] == pytest.approx([0] * len(spent), abs=0.05)
+    assert [place for place, point in spent.items() if point["calibrated"]] == [
         ("allreduce of 102 MB, 2 nodes of 1", TOPO), ("allreduce of 102 MB, 1 node of 2", TOPO)]
 
 
 def test_a_machine_that_behaves_otherwise_is_not(bench):
-    for one in bench["measurements"]:
-        if (one["workload"], one["layout"], one["series"]) == ("resnet50", "4x2", TOPO):
-            one["images_per_second"] /= 2
-    found = validate_nodes.validate(bench, 0, lambda what: None)
-    assert points(found)["ResNet50, 4 nodes of 2", TOPO]["error"] == pytest.approx(1.0, abs=0.1)
-    grid = tables.validation({"validation": found})[0]
+    for job in bench["measurements"]:
+        if (job["workload"], job["layout"], job["series"]) == ("resnet50", "4x2", TOPO):
+            job["images_per_second"] /= 2
+    validation = validate_nodes.validate(bench, 0, lambda text: None)
+    point = points(validation)["ResNet50, 4 nodes of 2", TOPO]
+    assert point["error"] == pytest.approx(1.0, abs=0.1)
+    grid = tables.validation({"validation": validation})[0]
     verdicts = {(row[0], row[2]): row[-1] for row in grid.rows}
     assert verdicts["ResNet50, 4 nodes of 2", TOPO] == "no"
     assert list(verdicts.values()).count("no") == 1
 
 
 def test_only_topo_is_predicted(bench):
-    assert {one["series"] for one in validate_nodes.validate(bench, 0, lambda what: None)["points"]
+    validation = validate_nodes.validate(bench, 0, lambda text: None)
+    assert {point["series"] for point in validation["points"]
             } == {LIMIT, TOPO, TOPO_GLOO, TOPO_BF16}
-    assert {YIELDING.name, OFF_GLOO} <= {one["series"] for one in bench["measurements"]}
+    assert {YIELDING.name, OFF_GLOO} <= {job["series"] for job in bench["measurements"]}
 
 
 def test_the_command_prints_measured_simulated_error_and_what_was_fitted(bench, tmp_path, capsys):
@@ -232,11 +234,11 @@ def test_the_command_prints_measured_simulated_error_and_what_was_fitted(bench, 
     assert ("Of 11 measured points that were not used for calibration, 11 are predicted within 15 %"
             in capsys.readouterr().out)
     document = documents.load(tmp_path / "out" / "simulation.json", "simulation")
-    made = section(document)
-    titles = {grid.title: grid for grid in made.grids}
+    page = section(document)
+    titles = {grid.title: grid for grid in page.grids}
     assert len(titles["CPU time of Horovod's threads, predicted and measured"].rows) == 10
-    shown = titles["Predicted and measured"].rows
-    assert len(shown) == 12 and all(row[-1] == "yes" for row in shown)
-    fitted = {row[1] for row in titles["Fitted to these measurements"].rows}
-    assert fitted == set(MACHINE)
-    assert "simulated-validation" in {picture.name for picture in made.pictures}
+    rows = titles["Predicted and measured"].rows
+    assert len(rows) == 12 and all(row[-1] == "yes" for row in rows)
+    fits = {row[1] for row in titles["Fitted to these measurements"].rows}
+    assert fits == set(MACHINE)
+    assert "simulated-validation" in {picture.name for picture in page.pictures}

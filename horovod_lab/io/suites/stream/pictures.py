@@ -18,11 +18,11 @@ from horovod_lab.io.suites.stream.results import (
     cells,
     verdicts,
 )
-from horovod_lab.measuring.colours import MARKERS
 from horovod_lab.measuring.comparison import Spread
+from horovod_lab.measuring.literature import SPEEDUP, WAITING
 from horovod_lab.measuring.present import Grid, Picture, Section
-from horovod_lab.measuring.tensorflow_io import SPEEDUP, WAITING
 from horovod_lab.measuring.verdict import in_two_lines
+from horovod_lab.style import MARKERS
 
 TITLE = "JPEGs through tf.data"
 STYLES = ("-", "--", ":", "-.")  # of kinds with the same preprocessing

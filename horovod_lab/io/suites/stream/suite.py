@@ -1,4 +1,4 @@
-"""The suite stream: the TensorFlow micro-benchmark of measuring/tensorflow_io.py's source."""
+"""The suite stream: the TensorFlow micro-benchmark of measuring/literature.py's source."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from horovod_lab.measuring.interruption import ended_as_by_ctrl_c
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import INTERRUPTED, positive, some_of
 
 RANKS = 2
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     jobs = [(example, root, mode) for example, root in examples for mode in arguments.modes
             if not (arguments.resume and results.has(mode, example.name))]
     try:
-        with ended_as_by_ctrl_c(), Progress(
+        with end_as_by_ctrl_c(), Progress(
                 SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
                 console=console, transient=True) as progress:
             whole = progress.add_task("")

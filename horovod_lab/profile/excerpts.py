@@ -18,7 +18,7 @@ from horovod_lab.profile.cycles import (
     share,
 )
 
-WINDOW = 0.04  # s
+LENGTH = 0.04  # s
 RULES = {
     "typical": "of all windows of 40 ms, the one in which the background threads run as much as in "
                "the median one",
@@ -27,13 +27,13 @@ RULES = {
 MOST_OVERSLEEPS = 10_000  # of a rank
 
 
-class Window(NamedTuple):
+class Excerpt(NamedTuple):
     """`length` from `offset` in a burst, both in seconds."""
 
     burst: Burst
     timelines: Mapping[int, Sequence[Interval]]  # by the pid of the rank, of the whole burst
     offset: float
-    length: float = WINDOW
+    length: float = LENGTH
 
     def running(self) -> float:
         return share(list(self.timelines.values()), RUNNING, self.offset, self.offset + self.length)
@@ -51,8 +51,8 @@ def summarize(bursts: Sequence[Burst], ranks: Mapping[int, int], began: float, s
     rates: dict[str, float] = {}
     for pid, rank in ranks.items():
         threads = [thread for burst in whole for thread in burst.threads[pid]]
-        found = [wait for thread in threads for wait in oversleeps(thread.readings)]
-        waits[str(rank)] = [round(wait, 7) for wait in found[:MOST_OVERSLEEPS]]
+        oversleep = [wait for thread in threads for wait in oversleeps(thread.readings)]
+        waits[str(rank)] = [round(wait, 7) for wait in oversleep[:MOST_OVERSLEEPS]]
         wakeups = sum(thread.readings[-1].slices - thread.readings[0].slices for thread in threads)
         seconds = sum(burst.threads[pid][0].readings[-1].time for burst in whole)
         rates[str(rank)] = round(wakeups / seconds, 2)
@@ -62,37 +62,38 @@ def summarize(bursts: Sequence[Burst], ranks: Mapping[int, int], began: float, s
         "seconds": round(sum(burst.threads[min(ranks)][0].readings[-1].time for burst in whole), 3),
         "oversleeps_seconds": waits,
         "wakeups_per_second": rates,
-        "bursts": [_shown(name, window, ranks, began) for name, window in _choose(whole, ranks)],
+        "bursts": [_describe(name, excerpt, ranks, began)
+                   for name, excerpt in _choose(whole, ranks)],
     }
 
 
-def _choose(bursts: Sequence[Burst], ranks: Mapping[int, int]) -> list[tuple[str, Window]]:
-    windows: list[Window] = []
-    longest: tuple[float, Window] | None = None
+def _choose(bursts: Sequence[Burst], ranks: Mapping[int, int]) -> list[tuple[str, Excerpt]]:
+    excerpts: list[Excerpt] = []
+    longest: tuple[float, Excerpt] | None = None
     for burst in bursts:
         timelines = {pid: merge([intervals(thread.readings, thread.runs_at_end)
                                  for thread in burst.threads[pid]]) for pid in ranks}
         end = min(timeline[-1].end for timeline in timelines.values())
-        windows += [Window(burst, timelines, number * WINDOW / 2)
-                    for number in range(int((end - WINDOW) / (WINDOW / 2)) + 1)]
-        for one in (one for timeline in timelines.values() for one in timeline
-                    if one.state == WAITING):
-            wait = one.end - one.start
+        excerpts += [Excerpt(burst, timelines, number * LENGTH / 2)
+                     for number in range(int((end - LENGTH) / (LENGTH / 2)) + 1)]
+        for waiting in (interval for timeline in timelines.values() for interval in timeline
+                        if interval.state == WAITING):
+            wait = waiting.end - waiting.start
             if longest is None or wait > longest[0]:
-                length = min(max(WINDOW, 1.5 * wait), end)
-                offset = min(max((one.start + one.end - length) / 2, 0.0), end - length)
-                longest = wait, Window(burst, timelines, offset, length)
-    running = [window.running() for window in windows]
-    typical = windows[running.index(statistics.median_low(running))]
+                length = min(max(LENGTH, 1.5 * wait), end)
+                offset = min(max((waiting.start + waiting.end - length) / 2, 0.0), end - length)
+                longest = wait, Excerpt(burst, timelines, offset, length)
+    running = [excerpt.running() for excerpt in excerpts]
+    typical = excerpts[running.index(statistics.median_low(running))]
     return [("typical", typical), *([("longest oversleep", longest[1])] if longest else [])]
 
 
-def _shown(name: str, window: Window, ranks: Mapping[int, int], began: float) -> dict:
-    start, end = window.offset, window.offset + window.length
+def _describe(name: str, excerpt: Excerpt, ranks: Mapping[int, int], began: float) -> dict:
+    start, end = excerpt.offset, excerpt.offset + excerpt.length
     return {
-        "shown": name, "rule": RULES[name], "seconds": round(window.length, 6),
-        "start": round(window.burst.start - began + start, 6),
-        "ranks": {str(rank): [[round(one.start, 6), round(one.end, 6), one.state]
-                              for one in clip(window.timelines[pid], start, end)]
+        "shown": name, "rule": RULES[name], "seconds": round(excerpt.length, 6),
+        "start": round(excerpt.burst.start - began + start, 6),
+        "ranks": {str(rank): [[round(interval.start, 6), round(interval.end, 6), interval.state]
+                              for interval in clip(excerpt.timelines[pid], start, end)]
                   for pid, rank in ranks.items()},
     }

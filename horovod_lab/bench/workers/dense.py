@@ -1,13 +1,20 @@
-"""Dense layers for TensorFlow, and a training step of any model."""
+"""Models of dense layers in TensorFlow.
+
+    python dense.py text      a text model: an embedding, whose gradients are IndexedSlices, first
+    python dense.py groups    gradients are reduced in a few groups: `num_groups`
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import steps
 import tensorflow as tf
 from rank import Rank
 from training import LEARNING_RATE
+
+GROUPS = 4
 
 
 class Dense(tf.Module):
@@ -27,7 +34,7 @@ class Dense(tf.Module):
         return values
 
 
-def one_thread() -> None:
+def use_one_thread() -> None:
     """Before the first operation: no second one to hide the background thread's CPU use behind."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
 
@@ -54,3 +61,26 @@ def training_step(rank: Rank, model: Callable[[tf.Tensor], tf.Tensor],
 
     inputs, classes = tf.constant(inputs), tf.constant(classes)
     return lambda: step(inputs, classes).numpy()
+
+
+def text(rank: Rank) -> Callable[[], Any]:
+    use_one_thread()
+    table = tf.Variable(tf.random.stateless_normal((steps.VOCABULARY, steps.EMBEDDING), (1, 0)))
+    layers = Dense(steps.TEXT_WIDTHS)
+
+    def model(tokens: tf.Tensor) -> tf.Tensor:
+        return layers(tf.reduce_mean(tf.nn.embedding_lookup(table, tokens), axis=1))
+
+    return training_step(
+        rank, model, [table, *layers.trainable_variables], *steps.texts(rank.rank))
+
+
+def groups(rank: Rank) -> Callable[[], Any]:
+    use_one_thread()
+    model = Dense(steps.DENSE_WIDTHS)
+    return training_step(
+        rank, model, model.trainable_variables, *steps.rows(rank.rank), num_groups=GROUPS)
+
+
+if __name__ == "__main__":
+    steps.run_workload({"text": text, "groups": groups}, "tensorflow")

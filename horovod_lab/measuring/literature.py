@@ -1,9 +1,10 @@
-"""What the source measured: each number with the place where it stands.
+"""What the sources measured: each number with the place where it stands.
 
-The source is S. Pumma, "Scalability Analysis and Optimization for Large-Scale Deep Learning",
-Virginia Tech, 2019. Chapter 6: TensorFlow 1.14 and Horovod 0.16.3 on Summit, a GPU and seven cores
-for each rank, up to 24,576 ranks; ResNet50 unless it says otherwise. Chapters 3 to 5: LMDBIO on
-Bebop, 36 cores a node, GPFS; the micro-benchmark, which reads and does not train.
+The source, where nothing else is said, is S. Pumma, "Scalability Analysis and Optimization for
+Large-Scale Deep Learning", Virginia Tech, 2019. Chapter 6: TensorFlow 1.14 and Horovod 0.16.3 on
+Summit, a GPU and seven cores for each rank, up to 24,576 ranks; ResNet50 unless it says otherwise.
+Chapters 3 to 5: LMDBIO on Bebop, 36 cores a node, GPFS; the micro-benchmark, which reads and does
+not train.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ class Reported:
     """A number of the source, or a range from `low` to `high`.
 
     Shares are kept as such and shown in percent: `scale` is 100, and 1 for ratios and times.
-    `form` is how the number is shown, `given` how the source words it.
+    `form` is how the number is shown, `wording` how the source puts it.
     """
 
-    what: str
+    label: str
     where: str
     low: float
     high: float
     form: str = ".0f"
     scale: float = 100
-    given: str = "{}"
+    wording: str = "{}"
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -39,18 +40,18 @@ class Reported:
     def text(self) -> str:
         """As the source gives it."""
         ends = dict.fromkeys(map(self.show, self.bounds))
-        return self.given.format(" to ".join(ends))
+        return self.wording.format(" to ".join(ends))
 
 
 EFFICIENCY = Reported("efficiency of off at the largest number of ranks, %", "Figure 6.5, p. 120",
-                      0.303, 0.303, ".1f", given="{} (24,576 GPUs)")
+                      0.303, 0.303, ".1f", wording="{} (24,576 GPUs)")
 
 ALLREDUCE = Reported("allreduce in off, % of a step", "Figure 6.6, p. 121", 0.703, 0.703, ".1f",
-                     given="up to {}")
+                     wording="up to {}")
 IDLE = Reported("idle, % of the allreduce in off", "Figure 6.7, p. 122; 6.2.3", 0.67, 1.0)
 OVERHEAD = {
     "off": Reported("background thread's overhead in off, % of a step", "Figure 6.17, p. 136",
-                    0.46, 0.46, given="about {}"),
+                    0.46, 0.46, wording="about {}"),
     "topo": Reported("background thread's overhead in topo, % of a step", "Figure 6.17, p. 136",
                      0.034, 0.034, ".1f"),
 }
@@ -58,7 +59,7 @@ OVERHEAD = {
 BACKGROUND_CPU = {
     "off": Reported("background thread in off, % of a core", "Figure 6.10, p. 124", 0.60, 0.90),
     "topo": Reported("background thread in topo, % of a core", "Figure 6.18, p. 137", 0.06, 0.06,
-                     given="about {}"),
+                     wording="about {}"),
 }
 SWITCHES_BY_INPUT = Reported("involuntary switches, real over synthetic input, off", "6.2.5",
                              8.5, 8.5, ".2g", 1)
@@ -67,14 +68,14 @@ SWITCHES_BY_MODE = Reported("involuntary switches, off over topo", "6.4.1", 3, 2
 
 def _gain(mode: str, gain: float) -> Reported:
     return Reported(f"largest gain of {mode} over off, %", "Figure 6.16, p. 135", gain, gain,
-                    given="up to {}")
+                    wording="up to {}")
 
 
 GAIN = {mode: _gain(mode, gain) for mode, gain in (
     ("gs", 0.10), ("nbcs", 0.16), ("scp", 0.18), ("topo", 0.21), ("topo+scp", 0.23))}
 GS_INTERVAL = Reported("cycles between agreements with which gs is fastest", "6.3.1", 1, 1, scale=1)
 STRONG_GAIN = Reported("largest gain over off, strong scaling, %", "Figure 6.19, p. 138", 0.19,
-                       0.19, given="up to {}")
+                       0.19, wording="up to {}")
 
 
 class Traversal(NamedTuple):
@@ -103,28 +104,28 @@ IMAGENET_IMAGES = 1_281_167  # of the training set of ILSVRC 2012
 # Of a step: graph scheduling and input pipeline are active, transfers have not begun (6.4.2).
 CIS_WINDOW = {"ResNet18": 0.46, "ResNet34": 0.55, "ResNet50": 0.48, "ResNet101": 0.30,
               "ResNet152": 0.23, "GoogLeNet": 0.56, "Inception-v3": 0.42, "VGG16": 0.32}
-WINDOW = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
-          for name, share in CIS_WINDOW.items()}
+CIS_WINDOW_SHARE = {name: Reported(f"CIS window of {name}, % of a step", "6.4.2", share, share)
+                    for name, share in CIS_WINDOW.items()}
 
 
-def _network(name: str, low: float, high: float, given: str = "{}") -> Reported:
+def _network(name: str, low: float, high: float, wording: str = "{}") -> Reported:
     return Reported(f"gain of topo over off, {name}, %", "Figure 6.20, p. 140; 6.4.2", low, high,
-                    given=given)
+                    wording=wording)
 
 
 NETWORK_GAIN = {
     "ResNet50": GAIN["topo"],
     "GoogLeNet": _network("GoogLeNet", 0.25, 0.35, "{} (mean to largest)"),
     "Inception-v3": _network("Inception-v3", 0.10, 0.18), "VGG16": _network("VGG16", 0.02, 0.06),
-    "AlexNet": _network("AlexNet", -0.06, -0.06, given="about {}"),
+    "AlexNet": _network("AlexNet", -0.06, -0.06, wording="about {}"),
 }
 # The source gives one range for the five ResNets together.
 RESNETS_GAIN = {name: _network(name, 0.05, 0.21, "{} (the ResNets)")
                 for name in ("ResNet18", "ResNet34", "ResNet101", "ResNet152")}
 
 
-def _ladder(label: str, where: str, times: float, given: str) -> Reported:
-    return Reported(f"samples/s of {label} over LMDB", where, times, times, ".3g", 1, given)
+def _ladder(label: str, where: str, times: float, wording: str) -> Reported:
+    return Reported(f"samples/s of {label} over LMDB", where, times, times, ".3g", 1, wording)
 
 
 # By strategy. LMM is slower than LMDB on more cores than given.
@@ -138,3 +139,28 @@ LADDER = {
 }
 LADDER_SWITCHES = Reported("context switches, LMDB over LMM", "Figure 3.8, p. 50", 83, 83, ".2g", 1,
                            "up to more than {}")
+
+
+# TensorFlow's input: S. W. D. Chien et al., "Characterizing Deep-Learning I/O Workloads in
+# TensorFlow", PDSW-DISCS 2018: TensorFlow 1.10; a workstation of eight cores with a hard disk, an
+# SSD and an Optane card, and a cluster's node with Lustre. Its curves are pictures; these are the
+# numbers of the text. It does not say whether those of threads are of Figure 4, with preprocessing,
+# or of Figure 5, without.
+
+HDD, LUSTRE = "HDD", "Lustre"
+
+
+def _threads(device: str, threads: int, times: float, wording: str = "{}") -> Reported:
+    return Reported(f"images/s on {device}, {threads} threads over 1", "VII; Figures 4 and 5",
+                    times, times, ".3g", 1, wording)
+
+
+# By device and number of threads.
+SPEEDUP = {
+    HDD: {threads: _threads(HDD, threads, times)
+          for threads, times in ((2, 1.65), (4, 1.95), (8, 2.3))},
+    LUSTRE: {8: _threads(LUSTRE, 8, 7.8, "up to {}")},
+}
+# With one batch of prefetching, whatever device and number of threads.
+WAITING = Reported("of the time steps wait for input with prefetch 1, %", "V-B; Figure 6", 0, 0,
+                   ".1f", wording="{} (complete overlap)")

@@ -28,9 +28,9 @@ class Timed:
         self.results: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
+        start = time.perf_counter()
         result = self._function(*args, **kwargs)
-        self.seconds += time.perf_counter() - started
+        self.seconds += time.perf_counter() - start
         self.results.append(result)
         return result
 
@@ -56,17 +56,17 @@ def main() -> None:
     model = build(rank)
     trainer = Observed(rank, model)
     data = batches(rank, model.input_shape[1])
-    windows = []
+    waits = []
 
     def step() -> None:
-        begun = time.time()
-        windows.append(float(trainer.step(*next(data))) - begun)
+        begin = time.time()
+        waits.append(float(trainer.step(*next(data))) - begin)
 
-    window = rank.measure(step, WARM_UP)
+    timing = rank.measure(step, WARM_UP)
     largest = max(analyze.results, key=lambda analysis: analysis.nodes)
     training.report(
-        rank, window,
-        first_gradient_seconds=statistics.median(windows[-window.steps:]),
+        rank, timing,
+        first_gradient_seconds=statistics.median(waits[-timing.steps:]),
         read_seconds=read.seconds, analyse_seconds=analyze.seconds,
         nodes=largest.nodes, edges=largest.edges,
         buckets=[len(plan.buckets) for plan in horovod_opt.plans() if plan.state == "active"])

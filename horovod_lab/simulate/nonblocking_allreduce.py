@@ -1,4 +1,4 @@
-"""What an exchange between groups consists of in mode topo: messages, bytes, and which of them
+"""The nonblocking allreduce between groups in mode topo: its messages, bytes, and which of them
 come one after the other. As in nonblocking_allreduce.h and allreduce_schedules.cc of
 csrc/core/network."""
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 LITTLE = 32 * 2**10  # bytes up to which recursive doubling adds up
 FIRST_CHUNK, CHUNK = 32 * 2**10, 512 * 2**10  # bytes
-WINDOW = 4  # chunks under way at a time
+CHANNELS = 4  # chunks under way at a time
 LONGEST_RING = 16  # groups
 
 
@@ -24,7 +24,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class NonblockingAllreduce:
     """Nothing of the other chunks begins before the first one has ended; then some are under way at
     a time.
 
@@ -70,17 +70,18 @@ def schedule(groups: int, size: float) -> Schedule:
 
 
 @lru_cache
-def exchange(groups: int, size: float) -> Exchange:
+def nonblocking_allreduce(groups: int, size: float) -> NonblockingAllreduce:
     """Of `size` bytes of each of `groups` members."""
     first = schedule(groups, min(size, FIRST_CHUNK))
     rest = max(0.0, size - FIRST_CHUNK)
     chunks = math.ceil(rest / CHUNK)
     if not chunks:
-        return Exchange(first.bytes, first.hops, first.hops)
+        return NonblockingAllreduce(first.bytes, first.hops, first.hops)
     whole, last = schedule(groups, CHUNK), schedule(groups, rest - (chunks - 1) * CHUNK)
     longest = whole.hops if chunks > 1 else last.hops
-    return Exchange(first.bytes + (chunks - 1) * whole.bytes + last.bytes,
-                    first.hops + math.ceil(chunks / WINDOW) * longest, first.hops + longest)
+    return NonblockingAllreduce(
+        first.bytes + (chunks - 1) * whole.bytes + last.bytes,
+        first.hops + math.ceil(chunks / CHANNELS) * longest, first.hops + longest)
 
 
 def copied(tensor_bytes: float) -> float:

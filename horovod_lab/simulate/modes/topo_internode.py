@@ -1,7 +1,7 @@
 """Mode topo between nodes whose CPUs move the data: no order, several buckets in flight.
 
 As in csrc/core/reduction/internode_buckets.h: of each bucket the ranks of a group add up their
-parts (thread hvd-planned), exchange them with other groups (thread hvd-nodes), and show each
+parts (thread hvd-planned), reduce them with other groups (thread hvd-nodes), and show each
 other the sums (hvd-planned). While messages are on their way, both threads go on with others.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from horovod_lab.simulate import costs
-from horovod_lab.simulate.exchange_costs import copied, exchange
 from horovod_lab.simulate.modes.topo import Topo
+from horovod_lab.simulate.nonblocking_allreduce import copied, nonblocking_allreduce
 from horovod_lab.simulate.processor_sharing import TOLERANCE
 
 Then = Callable[[float], None]  # is told the time
@@ -26,7 +26,7 @@ Then = Callable[[float], None]  # is told the time
 
 @dataclass
 class Job:
-    left: float  # CPU seconds
+    remaining: float  # CPU seconds
     then: Then
 
 
@@ -38,16 +38,16 @@ class Thread:
 
     def end(self, now: float, rate: float) -> float:
         """When the first job is done, by a thread that gets `rate` of a core."""
-        return now + self.jobs[0].left / rate if self.jobs else math.inf
+        return now + self.jobs[0].remaining / rate if self.jobs else math.inf
 
 
-class Exchanged(Topo):
+class InternodeTopo(Topo):
     def begin(self) -> None:
         super().begin()
         p = self.p
         self.buckets = costs.buckets(p)
         self.size = p.gradient_bytes / self.buckets
-        self.part = exchange(self.groups, self.size / self.group)
+        self.part = nonblocking_allreduce(self.groups, self.size / self.group)
         self.of_node, self.of_messages = Thread(), Thread()
         self.coming: list[tuple[float, int, Then]] = []  # by time
         self.numbers = itertools.count()  # of two at once the one that was known first
@@ -55,8 +55,8 @@ class Exchanged(Topo):
 
     def train(self) -> None:
         cores, now = self.cores, self.step_start
-        complete = self.ended = 0
-        while self.ended < self.buckets:
+        complete = self.buckets_through = 0
+        while self.buckets_through < self.buckets:
             running, rate = self.running()
             busy = rate > 0
             end = min(self.event, now + cores.until_leaving(running, busy),
@@ -96,7 +96,7 @@ class Exchanged(Topo):
             if thread.end(now, rate) <= end + TOLERANCE:
                 over.append(thread.jobs.popleft().then)
             elif thread.jobs:
-                thread.jobs[0].left -= rate * (end - now)
+                thread.jobs[0].remaining -= rate * (end - now)
         while self.coming and self.coming[0][0] <= end + TOLERANCE:
             over.append(heapq.heappop(self.coming)[-1])
         for then in over:
@@ -121,39 +121,39 @@ class Exchanged(Topo):
         """A framework thread of each rank wakes the first thread that the bucket needs."""
         thread = self.of_messages if self.group == 1 else self.of_node
         awake = now if thread.jobs else now + float(self.wake_up().max())
-        self.at(awake, self.exchange if self.group == 1 else self.add_up)
+        self.at(awake, self.reduce_between_nodes if self.group == 1 else self.add_up)
 
     def add_up(self, now: float) -> None:
         before, _ = costs.halves(self.group, self.size)
         work = self.work_of(before) + self.packing(self.size)
-        self.of_node.jobs.append(Job(work, self.exchange))
+        self.of_node.jobs.append(Job(work, self.reduce_between_nodes))
 
-    def exchange(self, now: float) -> None:
+    def reduce_between_nodes(self, now: float) -> None:
         """The link of a node carries what all of its ranks send, one bucket after the other."""
-        sent = self.part.bytes * self.group / self.p.link_bandwidth
-        self.wire = through = max(self.wire, now) + sent
+        seconds = self.part.bytes * self.group / self.p.link_bandwidth
+        self.wire = through = max(self.wire, now) + seconds
         self.give(self.of_messages, self.work_of_messages(),
-                  lambda done: self.under_way(now, max(done, through)), now)
+                  lambda end: self.under_way(now, max(end, through)), now)
 
-    def under_way(self, begun: float, moved: float) -> None:
+    def under_way(self, begin: float, moved: float) -> None:
         """Messages that wait for each other take `hop` each, however little they carry."""
         hop = self.messages.hop
-        end = max(moved + self.part.exposed * hop, begun + self.part.hops * hop)
-        self.at(end, lambda now: self.exchanged(begun, now))
+        end = max(moved + self.part.exposed * hop, begin + self.part.hops * hop)
+        self.at(end, lambda now: self.show_sums(begin, now))
 
-    def exchanged(self, begun: float, now: float) -> None:
+    def show_sums(self, begin: float, now: float) -> None:
         _, after = costs.halves(self.group, self.size)
         if self.group == 1:
-            self.end(begun, now)
+            self.end(begin, now)
         else:
-            self.give(self.of_node, self.work_of(after), lambda now: self.end(begun, now), now)
+            self.give(self.of_node, self.work_of(after), lambda now: self.end(begin, now), now)
 
-    def end(self, begun: float, now: float) -> None:
-        self.ended += 1
+    def end(self, begin: float, now: float) -> None:
+        self.buckets_through += 1
         self.result.cycles += 1
-        self.moves.append((max(begun, self.data_end), now))
+        self.moves.append((max(begin, self.data_end), now))
         self.data_end = max(self.data_end, now)
-        self.record("data", begun, now)
+        self.record("data", begin, now)
 
     def work_of_messages(self) -> float:
         """CPU seconds of a rank. It is woken where it has no other chunk to go on with."""

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("numpy")
 
 from horovod_lab.simulate import costs, model, summit
-from horovod_lab.simulate.exchange_costs import copied, exchange
-from horovod_lab.simulate.modes.topo_exchanges import Exchanged
+from horovod_lab.simulate.modes.topo_internode import InternodeTopo
+from horovod_lab.simulate.nonblocking_allreduce import copied, nonblocking_allreduce
 from horovod_lab.simulate.parameters import ParameterError, Parameters
 
 MIB = 2**20
@@ -36,9 +36,9 @@ def step(p: Parameters, ranks: int) -> float:
 
 
 def test_cpus_of_several_groups_exchange_buckets_and_agree_on_nothing():
-    assert isinstance(model.build(virtual_hosts(2, 1, 2), "topo", 2, 1, 0), Exchanged)
-    assert not isinstance(model.build(virtual_hosts(1, 2, 2), "topo", 2, 1, 0), Exchanged)
-    assert not isinstance(model.build(summit.setup().parameters, "topo", 12, 1, 0), Exchanged)
+    assert isinstance(model.build(virtual_hosts(2, 1, 2), "topo", 2, 1, 0), InternodeTopo)
+    assert not isinstance(model.build(virtual_hosts(1, 2, 2), "topo", 2, 1, 0), InternodeTopo)
+    assert not isinstance(model.build(summit.setup().parameters, "topo", 12, 1, 0), InternodeTopo)
     result = model.simulate(virtual_hosts(4, 2, 2, gradient_window=0.5), "topo", 8, 3, seed=0)
     assert (result.cycles, result.agreements) == (3 * 4, 0)
 
@@ -62,8 +62,8 @@ def test_messages_that_cost_nothing_leave_the_computation(hosts, per_host, cores
 @pytest.mark.parametrize("hosts, per_host", [(2, 1), (4, 1), (2, 2)])
 def test_a_full_link_carries_what_all_ranks_of_a_node_send(hosts, per_host):
     p = virtual_hosts(hosts, per_host, 8, link_bandwidth=1e8)
-    sent = 4 * per_host * exchange(hosts, 4 * MIB / per_host).bytes
-    assert step(p, hosts * per_host) == pytest.approx(COMPUTE + sent / 1e8)
+    bytes_sent = 4 * per_host * nonblocking_allreduce(hosts, 4 * MIB / per_host).bytes
+    assert step(p, hosts * per_host) == pytest.approx(COMPUTE + bytes_sent / 1e8)
 
 
 def test_a_full_link_is_busy_while_the_framework_computes():
@@ -76,7 +76,7 @@ def test_a_full_link_is_busy_while_the_framework_computes():
 @pytest.mark.parametrize("hosts", [2, 4])
 def test_hops_of_buckets_in_flight_overlap(hosts):
     p = virtual_hosts(hosts, 1, 8, hop_inter_seconds=20e-3)
-    hops = exchange(hosts, 4 * MIB).hops
+    hops = nonblocking_allreduce(hosts, 4 * MIB).hops
     assert step(p, hosts) == pytest.approx(COMPUTE + hops * 20e-3)
 
 
@@ -89,7 +89,7 @@ def test_mpi_adds_naps_to_hops():
     hop = 1e-3
     over_tcp, by_mpi = (step(virtual_hosts(2, 1, 8, hop_inter_seconds=hop, tcp_messages=tcp), 2)
                         for tcp in (1, 0))
-    hops = exchange(2, 4 * MIB).hops
+    hops = nonblocking_allreduce(2, 4 * MIB).hops
     assert 0 < by_mpi - over_tcp < hops * hop / 100
 
 
@@ -101,7 +101,7 @@ CPU = 1e-8  # seconds a byte
 @pytest.mark.parametrize("hosts, cores", [(2, 2), (4, 2), (4, 8)])
 def test_messages_take_their_time_from_who_computes(hosts, cores):
     p = virtual_hosts(hosts, 1, cores, message_cpu_seconds_per_byte=CPU, message_cpu_seconds=1e-5)
-    parts = exchange(hosts, 4 * MIB)
+    parts = nonblocking_allreduce(hosts, 4 * MIB)
     work = 4 * (parts.bytes * CPU + 2 * parts.exposed * 1e-5)
     shared = max(1, hosts / cores)
     result = model.simulate(p, "topo", hosts, 4, seed=0)
@@ -112,7 +112,7 @@ def test_messages_take_their_time_from_who_computes(hosts, cores):
 def test_cpu_time_is_conserved_while_computation_and_messages_overlap():
     p = virtual_hosts(4, 2, 2, gradient_window=0.9, message_cpu_seconds_per_byte=CPU / 10,
                       data_cpu_seconds_per_byte=CPU / 10)
-    parts = exchange(4, 2 * MIB)
+    parts = nonblocking_allreduce(4, 2 * MIB)
     work = 4 * (parts.bytes + 3.5 * 4 * MIB) * CPU / 10  # a half more than three passes
     result = model.simulate(p, "topo", 8, 4, seed=0)
     mean = statistics.fmean(result.steps)
@@ -127,7 +127,7 @@ def test_a_node_reduces_a_bucket_while_another_one_is_on_its_way():
     # 20 ms after each other, and after the last one its hops and its second half.
     p = virtual_hosts(2, 2, 8, hop_inter_seconds=50e-3,
                       data_cpu_seconds_per_byte=10e-3 / (4 * MIB))
-    hops = exchange(2, 2 * MIB).hops
+    hops = nonblocking_allreduce(2, 2 * MIB).hops
     assert step(p, 4) == pytest.approx(COMPUTE + 4 * 20e-3 + hops * 50e-3 + 15e-3)
 
 
@@ -149,7 +149,7 @@ def test_two_threads_of_a_rank_share_the_core_that_scp_gives_them():
     values = {"data_cpu_seconds_per_byte": CPU, "message_cpu_seconds_per_byte": CPU}
     p = virtual_hosts(2, 2, 8, **values)
     result = model.simulate(p, "topo+scp", 4, 3, seed=0)
-    work = 4 * (3.5 * 4 * MIB + exchange(2, 2 * MIB).bytes) * CPU
+    work = 4 * (3.5 * 4 * MIB + nonblocking_allreduce(2, 2 * MIB).bytes) * CPU
     assert result.background_cpu * result.steps[0] == pytest.approx(work)
     assert result.steps[0] >= COMPUTE + work - 1e-9
 
@@ -162,9 +162,9 @@ def test_two_threads_of_a_rank_share_the_core_that_scp_gives_them():
     ("message_cpu_seconds_per_byte", (0, 1e-9, 1e-8)), ("link_bandwidth", (1e15, 1e9, 1e8, 1e7)),
     ("gradient_bytes", (8 * MIB, 16 * MIB, 64 * MIB))])
 def test_what_costs_more_takes_longer(hosts, per_host, name, values):
-    others = {"message_cpu_seconds_per_byte": 1e-9, "hop_inter_seconds": 1e-4,
-              "gradient_window": 0.5, "data_cpu_seconds_per_byte": 1e-10}
-    steps = [step(virtual_hosts(hosts, per_host, 2, **{**others, name: value}), hosts * per_host)
+    rest = {"message_cpu_seconds_per_byte": 1e-9, "hop_inter_seconds": 1e-4,
+            "gradient_window": 0.5, "data_cpu_seconds_per_byte": 1e-10}
+    steps = [step(virtual_hosts(hosts, per_host, 2, **{**rest, name: value}), hosts * per_host)
              for value in values]
     assert all(a <= b + 1e-9 for a, b in zip(steps, steps[1:])), steps
     assert steps[0] < steps[-1]
