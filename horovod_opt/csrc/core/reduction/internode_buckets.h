@@ -11,7 +11,7 @@
 // A group of one rank has the second step only, which the framework's thread begins that completes
 // the bucket.
 //
-// Other calls than allreduces (internode_calls.cc) go that way, too, in two rounds: by an
+// Other calls than allreduces (internode_calls.cc) go that way, too, in two steps: by an
 // allreduce of a word for each rank all of them come to know who gives how many rows, and that all
 // have begun the same call. Only then do the rows go round a ring.
 //
