@@ -27,7 +27,7 @@ import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
 from horovod_lab.bench.training.scaling_pictures import tables
-from horovod_lab.measuring import markdown
+from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
@@ -101,7 +101,7 @@ def index(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
              "yes" if study.short else "",
              duration(sum(map(seconds, recordings[study.name]))) if recordings[study.name]
              else "not recorded") for study in STUDIES]
-    return markdown.table(("experiment", "repeats", "in `make experiments`", "took"), rows)
+    return markdown_table(("experiment", "repeats", "in `make experiments`", "took"), rows)
 
 
 def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> list[str]:
@@ -116,7 +116,7 @@ def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> 
     lines += [f"Recorded on {', '.join(days)} on {about['cpu']}, {about['cores']} cores, Linux "
               f"{about['kernel']}, in {duration(sum(map(seconds, documents)))}:", "",
               *(f"    {document['command']}" for document in documents), "",
-              *markdown.table(("", "source", "where", "here", "at"), [
+              *markdown_table(("", "source", "where", "here", "at"), [
                   (beside.reported.label, beside.reported.text(), beside.reported.where,
                    here(beside), beside.at)
                   for beside in study.compare(documents)]), "", *tables_of_training(documents)]
@@ -132,7 +132,7 @@ def tables_of_training(documents: Sequence[dict[str, Any]]) -> list[str]:
              for grid in tables(document)]
     notes = dict.fromkeys(grid.note for grid in grids)
     return [*(line for grid in grids
-              for line in (grid.title, "", *markdown.table(grid.columns, grid.rows), "")),
+              for line in (grid.title, "", *markdown_table(grid.columns, grid.rows), "")),
             *(line for note in notes for line in (note, ""))]
 
 

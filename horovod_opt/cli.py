@@ -15,7 +15,7 @@ from horovod_lab.report import report_command as report
 from horovod_lab.simulate import simulate_command as simulate
 from horovod_opt import __version__, doctor
 from horovod_opt.arguments import positive
-from horovod_opt.io.commands import io_command
+from horovod_opt.io import commands as io_commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profile.add(commands)
     simulate.add(commands)
     report.add(commands)
-    io_command.add(commands, io_bench_command)
+    io_commands.add(commands, io_bench_command)
     options = parser.parse_args(
         bench_command.with_suite(sys.argv[1:] if arguments is None else arguments))
     return options.run(options)

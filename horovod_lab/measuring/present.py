@@ -88,3 +88,8 @@ def show(section: Section, folder: Path) -> None:
         output.print(rich_table(grid))
     for path in save_pictures(section.pictures, folder):
         print(f"Written: {path}", file=sys.stderr)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in a page. The cells are Markdown already."""
+    return [f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows)]

@@ -74,7 +74,6 @@ set(HOROVOD_OPT_MPI_SOURCES
 # The input side's reader: libhorovod_opt_io.so, without frameworks and MPI.
 set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/files/crc32c.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/files/guarded_copy.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc

@@ -1,11 +1,13 @@
-"""How far work that is counted in bytes has come, and what a job says while it is being set up."""
+"""How far work that is counted in bytes has come, in lines or as a bar, and what a job says while
+it is being set up."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from horovod_opt.io.memory_limit import show
 
@@ -53,3 +55,25 @@ class Meter:
 
     def finish(self) -> None:
         self.advance(self._total)
+
+
+@contextmanager
+def show_bar(title: str) -> Iterator[ProgressFunction]:
+    """The bar is on stderr, if a terminal is."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(stderr=True)
+    bar = Progress(TextColumn("{task.description}"), BarColumn(),
+                   DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn(),
+                   console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task(title, total=None)
+        yield lambda count, total: bar.update(task, completed=count, total=total)

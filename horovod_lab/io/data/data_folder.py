@@ -50,9 +50,9 @@ def _index(folder: Path) -> None:
 
 
 def main(form: str, folder: str, count: str, size: str) -> None:
-    from horovod_opt.io.commands import progress_bar
+    from horovod_opt.io.progress import show_bar
 
-    with progress_bar.show(f"Writing {form}") as progress:
+    with show_bar(f"Writing {form}") as progress:
         write(form, Path(folder), _records(count, size, progress))
 
 

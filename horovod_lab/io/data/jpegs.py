@@ -85,9 +85,9 @@ def fit_shape(encode: Callable[[int, Shape], bytes], size: int) -> Shape:
 
 
 def main(folder: str, count: str, size: str) -> None:
-    from horovod_opt.io.commands import progress_bar
+    from horovod_opt.io.progress import show_bar
 
-    with progress_bar.show("Writing JPEGs") as progress:
+    with show_bar("Writing JPEGs") as progress:
         write(Path(folder), int(count), int(size), progress)
 
 

@@ -36,7 +36,7 @@ PEERS = {peer.name: peer for peer in (
          ("torch",)),
     Peer("webdataset", "WebDataset", "streaming_datasets", "WebDataset", "tar", ("webdataset",)),
     Peer("tf-data", "tf.data", "tf_data", "TfData", "tfrecord", ("tensorflow-cpu",)),
-    Peer("grain", "Grain", "grain_array_record", "Grain", "array_record",
+    Peer("grain", "Grain", "streaming_datasets", "Grain", "array_record",
          ("grain", "array-record")),
     Peer("mosaicml", "MosaicML Streaming", "streaming_datasets", "Mosaicml", "mds",
          ("mosaicml-streaming", "torch")),

@@ -1,9 +1,10 @@
-"""Streaming datasets for PyTorch: MosaicML Streaming, litData and WebDataset, over local shards.
+"""Streaming datasets: MosaicML Streaming, litData, WebDataset and Grain, over local shards.
 Each is imported where it is opened: none is to pay for the others."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -111,3 +112,23 @@ def _webdataset_buffer(place: Place, shards: list[str]) -> int:
 
 def _webdataset_value(sample: dict[str, bytes]) -> bytes:
     return sample["bin"]
+
+
+class Grain(Stream):
+    """Over ArrayRecord files: a complete shuffle, and batches that threads of the rank make."""
+
+    def __init__(self, place: Place):
+        import grain
+
+        # Its defaults are 16 threads and 500 elements, for storage that answers late. Here they
+        # cost more than they bring, as does making batches of single elements behind them.
+        options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
+        source = grain.sources.ArrayRecordDataSource(
+            sorted(map(str, place.folder.glob("*.array_record"))))
+        shard = grain.MapDataset.source(source).shuffle(seed=1)[place.rank::place.ranks]
+        batches = shard.batch(place.batch, batch_fn=list)
+        self._steps = len(batches)
+        self._epochs = iter(batches.repeat().to_iter_dataset(options))  # each in another order
+
+    def epoch(self, number: int) -> Iterator[list[bytes]]:
+        return itertools.islice(self._epochs, self._steps)

@@ -7,13 +7,15 @@ import sys
 import warnings
 from pathlib import Path
 
-from horovod_opt.io.commands import progress_bar
+from horovod_opt.io.progress import show_bar
 
 TYPE_CHECKING = False  # the command starts without numpy
 if TYPE_CHECKING:
     from horovod_opt.io.index import Index
 
 NAME = "horovod-opt io index"
+PATTERN = ("a path or a quoted glob of TFRecord or tar files, an LMDB, or a folder of files with "
+           "its classes as folders; several are one data set")
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -22,7 +24,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         description="Reads all files once, in parallel, and keeps where each sample is, with its "
         "checksum: beside the data, or in $XDG_CACHE_HOME where that is read-only. An index that "
         "still fits the files is left as it is. Exit status 1 if the data cannot be indexed.")
-    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help=progress_bar.PATTERN)
+    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help=PATTERN)
     parser.add_argument("--rebuild", action="store_true",
                         help="build it again, whatever there is")
     parser.add_argument("--no-checksums", action="store_false", dest="checksums",
@@ -37,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from horovod_opt.io import index as indexes
     from horovod_opt.io.errors import DamagedRecords, DataError
 
-    pattern = progress_bar.pattern(options)
+    pattern = data_pattern(options)
     try:
         index = None if options.rebuild else _load(pattern, options)
         if index is not None:
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             return 0
         with warnings.catch_warnings(record=True) as warning_list:
             warnings.simplefilter("always", DamagedRecords)
-            with progress_bar.show("Indexing") as progress:
+            with show_bar("Indexing") as progress:
                 index = indexes.build(pattern, options.checksums, progress, options.output)
     except DataError as error:
         print(f"{NAME}: {error}", file=sys.stderr)
@@ -75,3 +77,8 @@ def _describe(index: Index) -> str:
     checksums = "with" if index.crc is not None else "without"
     return (f"{index.format}, {len(index.files)} files, {index.samples} samples{parts}{classes}, "
             f"{decimal(int(index.size.sum()))}, {checksums} checksums\nKept in: {index.place}")
+
+
+def data_pattern(options: argparse.Namespace) -> str | list[str]:
+    """What `hio.open` is given for the same data: one text, or a list of several."""
+    return options.patterns[0] if len(options.patterns) == 1 else options.patterns

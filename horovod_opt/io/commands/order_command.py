@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod_opt.arguments import positive
-from horovod_opt.io.commands import progress_bar
+from horovod_opt.io.commands.index_command import PATTERN, data_pattern
+from horovod_opt.io.progress import show_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "node the shards and chunks that it reads, bytes that more than one node reads, and the "
         "memory that it needs at once; and the order's relative entropy, 100 % for a complete "
         "shuffle. Exit status 1 if the data cannot be used, 2 if the values cannot.")
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help=progress_bar.PATTERN)
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help=PATTERN)
     parser.add_argument("--samples", type=positive, metavar="N",
                         help="in place of a pattern: a data set of so many samples")
     parser.add_argument("--sample-bytes", type=positive, metavar="BYTES", default=110_000,
@@ -133,11 +134,11 @@ def _equal(options: argparse.Namespace) -> Any:
 def _index(options: argparse.Namespace):
     from horovod_opt.io import index as indexes
 
-    pattern = progress_bar.pattern(options)
+    pattern = data_pattern(options)
     try:
         return indexes.load(pattern, options.index)
     except indexes.Missing:
-        with progress_bar.show("Indexing") as progress:
+        with show_bar("Indexing") as progress:
             return indexes.build(pattern, progress=progress, place=options.index)
 
 

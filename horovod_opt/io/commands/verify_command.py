@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from horovod_opt.io.commands import progress_bar
+from horovod_opt.io.commands.index_command import PATTERN, data_pattern
+from horovod_opt.io.progress import show_bar
 
 NAME = "horovod-opt io verify"
 
@@ -16,7 +17,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "verify", help="read a whole data set and compare it with its index",
         description="Reads everything, compares each record with the checksum in the index, and "
         "lists what is wrong. Exit status 0 if nothing is, 1 otherwise.")
-    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help=progress_bar.PATTERN)
+    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help=PATTERN)
     parser.add_argument("--index", type=Path, metavar="FILE",
                         help="the index, if it is kept elsewhere: --output of io index")
     parser.set_defaults(run=run)
@@ -28,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
     from horovod_opt.io.index.verification import verify
 
     try:
-        index = load(progress_bar.pattern(options), options.index)
-        with progress_bar.show("Verifying") as progress:
+        index = load(data_pattern(options), options.index)
+        with show_bar("Verifying") as progress:
             wrong = verify(index, progress)
     except DataError as error:
         print(f"{NAME}: {error}", file=sys.stderr)

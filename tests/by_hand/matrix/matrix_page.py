@@ -9,8 +9,7 @@ from matrix_results import Record, Results, bounds
 from matrix_rows import DEBIAN, MPICH, NAMES, OPENMPI, Row
 from quick_tests import SUITES
 
-from horovod_lab.measuring import markdown
-from horovod_lab.measuring.present import Grid
+from horovod_lab.measuring.present import Grid, markdown_table
 
 MPI_NAMES = {OPENMPI: "Open MPI", MPICH: "MPICH", DEBIAN: "Debian's Open MPI"}
 COLUMNS = ("framework", "Keras", "NumPy", "MPI", "built in", "passed / failed / skipped", "")
@@ -48,7 +47,7 @@ def put_into(page: str, results: Results) -> str:
 def text(results: Results) -> str:
     """As Markdown: the table, where it is from, what failed, was skipped, and was run."""
     shown = grid(results)
-    sections = (markdown.table(shown.columns, shown.rows), [_bounds(results)], [_where(results)],
+    sections = (markdown_table(shown.columns, shown.rows), [_bounds(results)], [_where(results)],
                 [f"    {command}" for command in results.commands],
                 _section("What failed", _failures(results)),
                 _section("What was skipped", _skips(results)),
@@ -101,13 +100,13 @@ def _skips(results: Results) -> list[str]:
         for reason, number in record.skipped().items():
             reasons.setdefault(reason, []).append(f"{record.row.name} ({number})")
     rows = [(reason.replace("|", "\\|"), ", ".join(where)) for reason, where in reasons.items()]
-    return markdown.table(("reason", "rows, and how many tests"), rows) if rows else []
+    return markdown_table(("reason", "rows, and how many tests"), rows) if rows else []
 
 
 def _suites(framework: str) -> list[str]:
     rows = [(suite.name, f"`tests/{suite.file}`", f"`{suite.selected}`" if suite.selected else "")
             for suite in SUITES[framework]]
-    return markdown.table(("suite", "file", "`-k`"), rows)
+    return markdown_table(("suite", "file", "`-k`"), rows)
 
 
 def _code(text: str) -> str:

@@ -149,3 +149,20 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
 @pytest.mark.parametrize("kind", JOBS)
 def test_job_ends_well(job_of, kind):
     job_of(kind).expect_success()
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_ten_thousand_tiny_allreduces(job, controller):
+    result = job("torch_collectives", "many", *GLOO_MODES, controller=controller).expect_success()
+    assert result.reports() == {rank: dict.fromkeys(GLOO_MODES, 0) for rank in range(2)}
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_gathering_is_refused_and_the_job_goes_on(job, controller):
+    first, *others = job("torch_collectives", "join", ranks=4,
+                         controller=controller).expect_success().of_ranks(4)
+    assert first == {"errors": {}, "total": 10.0}
+    for report in others:
+        [(error, times)] = report["errors"].items()
+        assert "Allgather is not supported with Join" in error
+        assert (times, report["total"]) == (200, 10.0)

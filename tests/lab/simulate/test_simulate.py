@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import runpy
 import statistics
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -284,3 +287,27 @@ def test_an_unknown_mode_and_ranks_that_fill_no_node_are_refused():
         model.simulate(SUMMIT.parameters, "fast", 6, 1, seed=0)
     with pytest.raises(ParameterError, match="7 ranks do not fill"):
         model.simulate(shared(), "off", 7, 1, seed=0)
+
+
+# The pictures of the modes are what their script draws.
+DOCS = Path(__file__).parents[3] / "docs"
+timelines = runpy.run_path(str(DOCS / "images" / "draw_timelines.py"))
+
+
+@pytest.mark.parametrize("mode", timelines["TITLES"])
+def test_picture_is_up_to_date(mode):
+    figure = timelines["draw"](mode)
+    ElementTree.fromstring(figure)
+    committed = (DOCS / "images" / f"timeline-{mode}.svg").read_text()
+    assert committed == figure, "run: python docs/images/draw_timelines.py"
+
+
+def spinning(mode: str) -> float:
+    return sum(segment.end - segment.start for thread in timelines["simulate"](mode)
+               for segment in thread if segment.kind == "spin")
+
+
+def test_pictures_show_what_the_modes_do():
+    assert spinning("nbcs") == 0
+    assert spinning("gs") == timelines["OVERSLEEP"]  # one cycle's worth
+    assert spinning("off") > 3 * spinning("gs")

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "horovod_opt/csrc/io/files/guarded_copy.h"
 #include "tests/native/io/test_files.h"
 
 namespace horovod_opt {

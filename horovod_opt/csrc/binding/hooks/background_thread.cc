@@ -11,7 +11,6 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/hooks/process_end.h"
 #include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/topo/topo.h"

@@ -42,6 +42,19 @@ void Finish(horovod::common::HorovodGlobalState& horovod);
 // However the loop has ended, and while MPI and Gloo are still there.
 void Close();
 
+// Handlers of exit() and fork().
+//
+// Python's exit shuts Horovod down. exit() of C, called by a library or past Python, does not; so
+// from now on it does the same, but waits for the other ranks no longer than 10 s, since whoever
+// calls it may hold what the thread needs (Python's lock). Whatever the thread uses lives as long
+// as the process: a patch and this library allocate it and never free it, so that a thread that is
+// late does no harm.
+//
+// A child that this process forks has none of its threads. There, everything that asks who this
+// rank is goes on working, and everything else that would wait for the thread or touch the memory
+// that the ranks share returns the error of a Horovod that has been shut down.
+void WatchProcess(horovod::common::HorovodGlobalState& horovod);
+
 // Upstream is about to perform `response`. If its tensors are planned, which upstream's queue does
 // not know, puts them into `entries` and returns true.
 bool TakePlannedEntries(const horovod::common::Response& response,

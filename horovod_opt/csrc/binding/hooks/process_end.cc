@@ -1,4 +1,5 @@
-#include "horovod_opt/csrc/binding/hooks/process_end.h"
+// What becomes of upstream's background thread when its process ends or forks: WatchProcess().
+#include "horovod_opt/csrc/binding/hooks/background_thread.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>

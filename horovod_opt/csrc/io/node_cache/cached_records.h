@@ -23,6 +23,12 @@ bool IsCached(int file, std::int64_t offset, std::int64_t bytes);
 // Reads them, if all are there: nothing is waited for. Else false, and `to` is undefined.
 bool ReadCached(int file, char* to, std::int64_t bytes, std::int64_t offset);
 
+// memcpy guarded against SIGBUS, out of a mapped file, which may be truncated at any time.
+// False where the file ends before its mapping does, or storage fails: SIGBUS, which would end the
+// process. Its handler is set by the first call; for what is not a copy of this kind, it calls the
+// one that was there before. A handler that is set later takes its place.
+bool CopyGuarded(char* to, const char* from, std::int64_t bytes);
+
 // For several threads. Copying such a chunk into the node cache first would copy its records twice.
 // Few files are mapped, all of them at the first record, so that one that is replaced later is read
 // as it was: a call of preadv2(2) takes longer than copying 3 KiB.
