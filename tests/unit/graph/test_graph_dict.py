@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
-
 import pytest
 
 from graph_analysis import GraphError, analyze, read_dict
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "how" / "graph-analysis.md"
-
-
-def test_the_example_in_the_documentation(tmp_path):
-    example = re.search(r"```json\n(.*?)```", DOCUMENT.read_text(), re.DOTALL).group(1)
-    (tmp_path / "graph.json").write_text(example)
-    for source in (json.loads(example), tmp_path / "graph.json", str(tmp_path / "graph.json")):
-        plan = analyze(read_dict(source)).regions[0].plan
-        assert [[(slot.id, slot.name) for slot in bucket.slots] for bucket in plan.buckets] == [
-            [(0, "Allreduce0"), (1, "Allreduce1")], [(2, "Allreduce2")],
-            [(3, "Allreduce3"), (4, "Allreduce4")]]
 
 
 def node(**fields: object) -> dict:

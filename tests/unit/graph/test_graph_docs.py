@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -30,8 +31,12 @@ def test_the_program_prints_the_plan_that_the_page_shows(tmp_path):
 
 
 def test_the_graph_of_the_page_has_the_buckets_of_its_picture(tmp_path):
-    graph, = blocks("json")
-    (tmp_path / "graph.json").write_text(textwrap.dedent(graph))
-    region, = analyze(read_dict(tmp_path / "graph.json")).regions
-    assert [[slot.id for slot in bucket.slots] for bucket in region.plan.buckets] == [
-        [0, 1], [2], [3, 4]]
+    """As a dictionary, and from a file."""
+    text, = map(textwrap.dedent, blocks("json"))
+    (tmp_path / "graph.json").write_text(text)
+    for source in (json.loads(text), tmp_path / "graph.json", str(tmp_path / "graph.json")):
+        region, = analyze(read_dict(source)).regions
+        assert [[(slot.id, slot.name) for slot in bucket.slots]
+                for bucket in region.plan.buckets] == [
+            [(0, "Allreduce0"), (1, "Allreduce1")], [(2, "Allreduce2")],
+            [(3, "Allreduce3"), (4, "Allreduce4")]]

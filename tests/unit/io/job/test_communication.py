@@ -1,14 +1,20 @@
-"""The ranks' small allgather, over what Horovod offers: upstream's as well as this project's."""
+"""The ranks' small allgather, over what Horovod offers: upstream's as well as this project's; and
+which ranks share a reader."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
+from thread_ranks import on_ranks, succeeded
 
+import horovod_opt.io as hio
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.job import communication
+from horovod_opt.io.job import communication, nodes
+from horovod_opt.io.job.communication import ALONE, Communication
+from horovod_opt.io.job.nodes import Node
 
 # What horovod.torch of upstream's 0.28.1 has of those that the adapter could ask for.
 UPSTREAM = ("init", "shutdown", "is_initialized", "size", "rank", "local_size", "local_rank",
@@ -76,3 +82,25 @@ def test_a_job_whose_ranks_have_not_met(monkeypatch, name):
         communication.find()
     monkeypatch.setenv(name, "1")
     assert communication.find() is communication.ALONE
+
+
+def test_a_rank_alone():
+    assert nodes.find(ALONE) == Node((0,), 0)
+
+
+def test_ranks_of_one_machine():
+    assert succeeded(on_ranks(3, nodes.find)) == [Node((0, 1, 2), rank) for rank in range(3)]
+
+
+def test_ranks_of_several_places():
+    def find(ranks: Communication) -> Node:
+        return nodes.find(replace(ranks, place="ab"[ranks.rank % 2]))
+
+    assert succeeded(on_ranks(4, find)) == [
+        Node((0, 2), 0), Node((1, 3), 0), Node((0, 2), 1), Node((1, 3), 1)]
+
+
+@pytest.mark.parametrize("option", ["alone", "elastic"])
+def test_ranks_that_would_not_meet(option):
+    with pytest.raises(hio.InputError, match=f"{option}=True with ranks.*remedy"):
+        hio.open("anything", ranks=ALONE, **{option: True})
