@@ -6,6 +6,8 @@ listed test that is no longer skipped fails the run, too.
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,29 @@ class Skips:
             terminalreporter.section("--skips")
             for line in wrong:
                 terminalreporter.write_line(line, red=True)
+
+
+@pytest.fixture(scope="session")
+def parts() -> set[str]:
+    """What the installed Horovod was built with."""
+    from horovod_opt.launcher import built
+
+    horovodrun = Path(sys.executable).with_name("horovodrun")
+    if importlib.util.find_spec("horovod") is None or not horovodrun.exists():
+        pytest.skip(f"horovod-opt is not installed for {sys.executable}")
+    return {*built.notes()["frameworks"], *built.controllers()}
+
+
+PARTS = {"mpi": "MPI", "gloo": "Gloo", "torch": "PyTorch", "tensorflow": "TensorFlow"}
+
+
+@pytest.fixture(scope="session")
+def need(parts):
+    """Skips the test if Horovod was built without one of the named parts."""
+
+    def need(*names: str) -> None:
+        for name in names:
+            if PARTS[name] not in parts:
+                pytest.skip(f"this Horovod was built without {PARTS[name]}")
+
+    return need

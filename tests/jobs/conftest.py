@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import subprocess
-import sys
 
 import pytest
 from jobs import BIN, Job, run_job
-
-from horovod_opt.launcher import built
-
-
-@pytest.fixture(scope="session")
-def parts() -> set[str]:
-    """What the installed Horovod was built with."""
-    if importlib.util.find_spec("horovod") is None or not (BIN / "horovodrun").exists():
-        pytest.skip(f"horovod-opt is not installed for {sys.executable}")
-    return {*built.notes()["frameworks"], *built.controllers()}
-
-
-PARTS = {"mpi": "MPI", "gloo": "Gloo", "torch": "PyTorch", "tensorflow": "TensorFlow"}
-
-
-@pytest.fixture(scope="session")
-def need(parts):
-    """Skips the test if Horovod was built without one of the named parts."""
-
-    def need(*names: str) -> None:
-        for name in names:
-            if PARTS[name] not in parts:
-                pytest.skip(f"this Horovod was built without {PARTS[name]}")
-
-    return need
 
 
 @pytest.fixture(scope="session")
