@@ -26,7 +26,7 @@ SUITES = {
         _suite("kernel", "unit/io/tensorflow/test_kernel.py"),
         _suite("graphs", "unit/graph/test_graph_tensorflow.py"),
         _suite("hooks", "unit/planning/test_tensorflow_hooks.py"),
-        _suite("bfloat16", "unit/bfloat16/test_tensorflow_bfloat16.py"),
+        _suite("bfloat16", "unit/bfloat16/test_bfloat16.py"),
     ),
     TORCH: (
         _suite("operations", "jobs/operations/test_operations.py", "torch-mpi-2 or torch-gloo-2"),
@@ -37,6 +37,6 @@ SUITES = {
         _suite("elastic", "jobs/input/test_input_elastic.py", "test_nothing_is_lost and torch"),
         _suite("input", "unit/io/torch/test_loader.py"),
         _suite("gradients", "unit/planning/test_pytorch_gradients.py"),
-        _suite("bfloat16", "unit/bfloat16/test_pytorch_bfloat16.py"),
+        _suite("bfloat16", "unit/bfloat16/test_bfloat16.py"),
     ),
 }
