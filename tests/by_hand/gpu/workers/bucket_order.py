@@ -12,11 +12,10 @@ import statistics
 import sys
 
 import horovod.torch as hvd
-import own_gpu
 import torch
 from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
-from late_gradients import NO_LIBRARY, device_of, late_tensors
+from late_gradients import NO_LIBRARY, choose_gpu, device_of, late_tensors
 
 import horovod_opt
 
@@ -44,7 +43,7 @@ def elements_of(buckets) -> list[int]:
 
 
 def observe() -> dict:
-    gpu = own_gpu.choose() if library == NO_LIBRARY else 0
+    gpu = choose_gpu() if library == NO_LIBRARY else 0
     tensors = late_tensors(library, ELEMENTS, LATE_US, [gpu] * len(ELEMENTS), BUCKETS)
     before = horovod_opt.stats().planned_iterations
     wrong, ahead, in_order, by_one = 0, [], 0, 0

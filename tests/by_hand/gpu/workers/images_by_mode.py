@@ -12,10 +12,10 @@ import sys
 import time
 
 import horovod.torch as hvd
-import own_gpu
 import torch
 from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
+from late_gradients import choose_gpu
 from torch_models import NETWORKS
 from training import LEARNING_RATE, WARM_UP
 
@@ -30,7 +30,7 @@ class Training:
     def __init__(self, config: dict):
         self.device = torch.device(device)
         if device == "cuda":
-            self.device = torch.device("cuda", own_gpu.choose())
+            self.device = torch.device("cuda", choose_gpu())
         dtype = getattr(torch, config["dtype"])
         torch.manual_seed(0)
         network = NETWORKS[model]().to(self.device, dtype)

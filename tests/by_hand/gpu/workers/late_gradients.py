@@ -105,3 +105,14 @@ def device_of(library: str, number: int) -> torch.device:
     """Where a tensor of PyTorch's own is, for that device of late_tensors()."""
     on_gpu = library == NO_LIBRARY and number != MAIN_MEMORY
     return torch.device("cuda", number) if on_gpu else torch.device("cpu")
+
+
+def choose_gpu() -> int:
+    """The rank's own, by number; after hvd.init(). NCCL refuses two ranks of a host on one GPU; so
+    where there are fewer GPUs than ranks, each rank says that it is a host, and they exchange data
+    over sockets."""
+    gpus = torch.cuda.device_count()
+    if hvd.local_size() > gpus:
+        os.environ.update(NCCL_HOSTID=f"rank-{hvd.rank()}", NCCL_SOCKET_IFNAME="lo")
+    torch.cuda.set_device(hvd.local_rank() % gpus)
+    return torch.cuda.current_device()

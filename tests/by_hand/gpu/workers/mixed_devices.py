@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 
 import horovod.torch as hvd
-import own_gpu
 import torch
 from common import RANK, graph_plans, report, report_in_any_case
-from late_gradients import NO_LIBRARY, device_of, late_tensors
+from late_gradients import NO_LIBRARY, choose_gpu, device_of, late_tensors
 from late_tensors import MAIN_MEMORY
 
 ELEMENTS, LATE_US = (800, 1200, 1600, 2000), (500,) * 4
@@ -46,7 +45,7 @@ def wrong_sums(step: int, kinds: list, devices: list[torch.device]) -> int:
 report_in_any_case()
 torch.set_num_threads(1)
 hvd.init()
-gpu = own_gpu.choose() if library == NO_LIBRARY else 0
+gpu = choose_gpu() if library == NO_LIBRARY else 0
 kinds = mixture(gpu)
 where = [device_of(library, number) for number in (gpu, MAIN_MEMORY)]
 step, wrong, outcome = 0, 0, "no error"
