@@ -38,10 +38,10 @@ def main() -> None:
     box(axes, 0.1, 1.2, 1.6, 1.5, "files\nTFRecord, tar,\nLMDB, folder", GREY)
     box(axes, 0.1, 3.2, 1.6, 0.8, "index\nwhere, how long,\nchecksum", GREY)
     box(axes, 2.6, 3.2, 2.0, 0.8, "order\nof seed and index,\nno state", ORANGE)
-    box(axes, 2.6, 1.2, 2.0, 1.5, "leader of the node\na few threads: pread\nof chunks of 4 MiB",
+    box(axes, 2.6, 1.2, 2.0, 1.5, "reader of the node\na few threads: pread\nof chunks of 4 MiB",
         BLUE)
     box(axes, 5.3, 0.5, 1.7, 2.9,
-        "ring in memory\nthat the ranks\nof the node share\n\nchunks, until all\nhave ended their\n"
+        "node cache: memory\nthat the ranks\nof the node share\n\nchunks, until all\nhave ended their\n"
         "last step with it", BLUE)
     for number, y in ((0, 2.7), (1, 1.5), (2, 0.3)):
         box(axes, 7.9, y, 2.4, 0.95,

@@ -33,5 +33,5 @@ class ReaderEnded(DataError):
 
 def reader_failed(reason: str, prefix: str = "") -> DataError:
     """The same error on every rank of the node, that of the reader's own process among them."""
-    return DataError(f"{prefix}the node's leader, which reads for this rank, cannot go on: "
+    return DataError(f"{prefix}the node's reader, which reads for this rank, cannot go on: "
                      f"{reason}")

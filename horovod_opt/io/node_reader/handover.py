@@ -182,9 +182,9 @@ class HandoverClient:
             self.connection.connect(_abstract(name))
         except OSError as error:
             raise ReaderEnded(
-                f"cannot connect to the node's leader at the Unix socket @{name}: {error}; it has "
+                f"cannot connect to the node's reader at the Unix socket @{name}: {error}; it has "
                 "ended, or has no network namespace in common with this rank (containers); "
-                "remedy: see the leader's own error, or give the ranks one namespace") from None
+                "remedy: see the reader's own error, or give the ranks one namespace") from None
         user = _user_of(self.connection)
         if user != os.geteuid():
             raise DataError(f"the Unix socket @{name} belongs to user {user}, not {os.geteuid()}; "
@@ -196,7 +196,7 @@ class HandoverClient:
             message, files, _, _ = socket.recv_fds(self.connection, _MOST_BYTES, 1,
                                                    socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            raise ReaderEnded(f"no answer from the node's leader at the Unix socket @{name} within "
+            raise ReaderEnded(f"no answer from the node's reader at the Unix socket @{name} within "
                               f"{ANSWER_SECONDS} s: {error}") from None
         text = message.decode(errors="replace")
         if files and hmac.compare_digest(message, answer.encode()):
@@ -205,9 +205,9 @@ class HandoverClient:
         for file in files:
             os.close(file)
         if text.startswith("refused "):
-            raise DataError(f"the node's leader refuses: {text[len('refused '):]}")
+            raise DataError(f"the node's reader refuses: {text[len('refused '):]}")
         if hmac.compare_digest(message, answer.encode()):
             raise DataError(f"no descriptor came on the Unix socket @{name}; remedy: raise "
                             "ulimit -n")
-        raise ReaderEnded(f"the node's leader at the Unix socket @{name} has ended, or does not "
+        raise ReaderEnded(f"the node's reader at the Unix socket @{name} has ended, or does not "
                           "know this job's secret")

@@ -238,7 +238,7 @@ class NodeCache:
             raise ReaderEnded(f"{prefix}rank {dead} of this node has ended without closing its "
                               "data; remedy: see its own error")
         if code == Code.READER_DIED:
-            raise ReaderEnded(f"{prefix}the node's leader, which reads for this rank, has ended; "
+            raise ReaderEnded(f"{prefix}the node's reader, which reads for this rank, has ended; "
                               "remedy: see its own error")
         if code == Code.CLOSED:
             raise ReaderEnded(f"{prefix}the reader is closed")

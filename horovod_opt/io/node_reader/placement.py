@@ -70,7 +70,7 @@ class Placement:
             which = missing[0]
             raise InputError(f"step {steps[which]} takes sample {samples[which]} of chunk "
                              f"{chunk[which]}, which this node was not told to read; remedy: feed "
-                             "leader and ranks with the schedule of the same order and ranks")
+                             "reader and ranks with the schedule of the same order and ranks")
         if not self._known[row].all():
             self._learn(np.unique(row[~self._known[row]]), int(steps[0]))
         places = self._index.offset[samples] + self._shift[row][:, None]

@@ -124,7 +124,7 @@ class Reader:
     def _here(self) -> NodeCache:
         cache = self._cache
         if cache is None:
-            raise ReaderEnded("the node's leader is closed, or was opened before this process was "
+            raise ReaderEnded("the node's reader is closed, or was opened before this process was "
                               "forked; remedy: open it here")
         return cache
 

@@ -21,7 +21,7 @@ from horovod_opt.io import index
 from horovod_opt.io.order.order import Order
 
 WORKER = Path(__file__).parent / "workers" / "soak_input.py"
-VICTIMS = ("leader", "member", "worker", "all")
+VICTIMS = ("reader", "member", "worker", "all")
 START_SECONDS = 120  # in which the first batch comes
 END_SECONDS = 60  # in which the others end
 RUN_SECONDS = 3  # from the first to the last batch, if nobody is killed
@@ -134,7 +134,7 @@ def _kill(job: GlooRanks, run: Run, folder: Path) -> list[psutil.Process]:
     time.sleep(run.seconds)
     processes = [psutil.Process(process.pid) for process in job.processes if process.poll() is None]
     workers = [child for process in processes for child in _children(process)]
-    victims = {"leader": processes[:1], "member": processes[1:][-1:], "worker": workers[:1],
+    victims = {"reader": processes[:1], "member": processes[1:][-1:], "worker": workers[:1],
                "all": processes}[run.victim]
     for victim in victims:
         victim.kill()

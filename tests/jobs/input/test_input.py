@@ -130,7 +130,7 @@ except hio.ReaderEnded as ended:
 
 
 @pytest.mark.parametrize("dies, message", [
-    (0, "the node's leader, which reads for this rank, has ended"),
+    (0, "the node's reader, which reads for this rank, has ended"),
     (1, "rank 1 of this node has ended without closing its data")])
 def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, dies, message):
     """No launcher ends the other one here."""

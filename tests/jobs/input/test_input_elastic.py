@@ -51,7 +51,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
 
 @pytest.mark.parametrize("framework", ["torch", by_hand("tensorflow")])
 def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
-    """Each has a reader, and its rank is the leader."""
+    """Each has a reader, and its rank is the one that reads."""
     need(framework, "gloo")
     options = elastic(tmp_path, "h1:1\nh2:1\n", most=3, interface="eth0")
     batch = {"global_batch_size": 10}

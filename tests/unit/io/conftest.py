@@ -72,7 +72,7 @@ def source(request, monkeypatch) -> str:
 
 @pytest.fixture
 def failing_reader(monkeypatch) -> str:
-    """The leader of a node cannot go on after a while; what every rank then says, an expression."""
+    """The reader of a node cannot go on after a while; what every rank then says, an expression."""
     calls = []
 
     def extents_of_chunks(index, chunk_samples, chunks, taken):
@@ -84,7 +84,7 @@ def failing_reader(monkeypatch) -> str:
     monkeypatch.setattr(reader_process, "layout", SimpleNamespace(
         chunk_bytes=layout.chunk_bytes, counts_of=layout.counts_of,
         extents_of_chunks=extents_of_chunks))
-    return "leader, .* OSError: .* the index cannot be read"
+    return "reader, .* OSError: .* the index cannot be read"
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ class PeerWatch {
   PeerWatch(int socket, std::function<void()> on_end)
       : on_end_(std::move(on_end)), stop_(eventfd(0, EFD_CLOEXEC)) {
     if (stop_.number() < 0) {
-      throw std::system_error(errno, std::generic_category(), "cannot watch the node's leader");
+      throw std::system_error(errno, std::generic_category(), "cannot watch the node's reader");
     }
     thread_ = std::thread([this, socket] { Run(socket); });
     pthread_setname_np(thread_.native_handle(), "hio-watch");

@@ -191,7 +191,7 @@ def test_a_dead_rank_ends_the_others(data, start):
         assert "rank 1 of this node has ended without closing" in other.hear(HIT)
 
 
-def test_a_dead_leader_ends_all(data, start):
+def test_a_dead_reader_ends_all(data, start):
     reader = start(lead, data, 2)
     address = reader.hear()
     memory = memory_of(str(reader.process.pid))
@@ -201,10 +201,10 @@ def test_a_dead_leader_ends_all(data, start):
     time.sleep(0.1)
     reader.kill()
     for other in waiting:
-        assert "leader, which reads for this rank, has ended" in other.hear(HIT)
+        assert "reader, which reads for this rank, has ended" in other.hear(HIT)
         other.process.join()
     assert not memory & everyones_memory()
-    with pytest.raises(ReaderEnded, match="cannot connect to the node's leader"):
+    with pytest.raises(ReaderEnded, match="cannot connect to the node's reader"):
         Member(data, CHUNK, address, 0)
 
 
@@ -230,7 +230,7 @@ def test_what_the_reader_cannot_do_every_rank_hears_of(data, start, error, reaso
     for number, other in enumerate(waiting):
         assert other.hear() == "waits"
         text = other.hear(HIT)
-        assert re.match(f"step 1000 of rank {number}: the node's leader, which reads for this rank",
+        assert re.match(f"step 1000 of rank {number}: the node's reader, which reads for this rank",
                         text)
         assert re.search(reason, text)
 
@@ -245,7 +245,7 @@ def lead_with_child(say: Callable, data: Data) -> None:
     time.sleep(60)
 
 
-def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
+def test_a_child_of_the_reader_does_not_hide_its_death(data, start):
     reader = start(lead_with_child, data)
     address, child = reader.hear()
     try:
@@ -253,7 +253,7 @@ def test_a_child_of_the_leader_does_not_hide_its_death(data, start):
         assert waiting.hear() == "waits"
         time.sleep(0.1)
         reader.kill()
-        assert "leader, which reads for this rank, has ended" in waiting.hear(HIT)
+        assert "reader, which reads for this rank, has ended" in waiting.hear(HIT)
         waiting.process.join()
         maps = Path(f"/proc/{child}/maps").read_text()
         links = [os.readlink(path) for path in Path(f"/proc/{child}/fd").iterdir()]
@@ -292,9 +292,9 @@ def expected(data: Data, step: int) -> tuple:
 @pytest.mark.parametrize("copied", [False, True])
 def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, copied):
     """With memory that steps which are not over must not take up."""
-    with_leader = Reader(data, CHUNK, 1 << 20, 1)
-    member = Member(data, CHUNK, with_leader.address, 0)
-    with_leader.feed(loads(1))
+    own_reader = Reader(data, CHUNK, 1 << 20, 1)
+    member = Member(data, CHUNK, own_reader.address, 0)
+    own_reader.feed(loads(1))
     member.feed(loads(1))
     member_of_workers = pickle.loads(pickle.dumps(member)) if copied else member
     odd = start(work, member_of_workers, located(member, range(1, 12, 2)))
@@ -308,8 +308,8 @@ def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, co
         other.process.join()
     assert member.stats().records == SAMPLES
     member.close()
-    with_leader.close()
-    assert with_leader.wait(5)
+    own_reader.close()
+    assert own_reader.wait(5)
 
 
 def test_a_dead_worker_ends_nothing(data, start):
@@ -328,15 +328,15 @@ def test_a_dead_worker_ends_nothing(data, start):
     reader.stop()
 
 
-def use_leader(say: Callable, reader: Reader) -> None:
+def use_reader(say: Callable, reader: Reader) -> None:
     with pytest.raises(ReaderEnded, match="opened before this process was forked"):
         reader.feed(loads(1))
     say("refused")
 
 
-def test_a_forked_leader_says_what_it_is(data, start):
+def test_a_forked_reader_says_what_it_is(data, start):
     reader = Reader(data, CHUNK, 1 << 20, 1)
-    assert start(use_leader, reader).hear() == "refused"
+    assert start(use_reader, reader).hear() == "refused"
     reader.feed(loads(1))
     reader.stop()
 

@@ -330,7 +330,7 @@ def test_closing_wakes_who_waits(tmp_path):
             node.reader.feed(loads)
 
 
-def test_a_leader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
+def test_a_reader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
     data = one_file(tmp_path, [4096] * 4, gap=0)
     with Node(data, 1, 4096, ranks=2) as node:
         node.feed(Loads.of([(0, 0, 0), (1, 1, 1)]))

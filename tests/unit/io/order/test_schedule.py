@@ -274,7 +274,7 @@ def test_memory_for_all_epochs_is_what_any_may_need():
 @settings(max_examples=200, deadline=None)
 @given(jobs(300), st.data())
 def test_what_is_taken_is_what_samples_say(job, data):
-    """Of the samples of its chunks, in the data's order; in pieces, as a leader gets it."""
+    """Of the samples of its chunks, in the data's order; in pieces, as a reader gets it."""
     order, batches = job
     ranks = some_ranks(data, batches)
     is_taken = np.zeros(order.samples, bool)

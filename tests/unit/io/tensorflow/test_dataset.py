@@ -196,7 +196,7 @@ def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
         assert float(short["weight"]) == pytest.approx((size - 1) / size)
 
 
-def test_an_error_of_the_leader_reaches_every_rank(tfrecords, failing_reader):
+def test_an_error_of_the_reader_reaches_every_rank(tfrecords, failing_reader):
     def train(open_data, rank: int) -> bool:
         with open_data(tfrecords, seed=1, chunk_samples=2) as data:
             with pytest.raises(tf.errors.OpError, match=failing_reader):

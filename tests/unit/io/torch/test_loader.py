@@ -56,7 +56,7 @@ def test_every_sample_once_in_each_epoch(tfrecords, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"decode": number}, {"decode": number, "workers": 1}])
-def test_an_error_of_the_leader_reaches_the_training_of_every_rank(tfrecords, failing_reader,
+def test_an_error_of_the_reader_reaches_the_training_of_every_rank(tfrecords, failing_reader,
                                                                    options):
     def train(open, rank):
         with open(tfrecords, seed=1, chunk_samples=2) as data:
