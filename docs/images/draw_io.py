@@ -41,7 +41,8 @@ def main() -> None:
     box(axes, 2.6, 1.2, 2.0, 1.5, "reader of the node\na few threads: pread\nof chunks of 4 MiB",
         BLUE)
     box(axes, 5.3, 0.5, 1.7, 2.9,
-        "node cache: memory\nthat the ranks\nof the node share\n\nchunks, until all\nhave ended their\n"
+        "node cache: memory\nthat the ranks\nof the node share\n\n"
+        "chunks, until all\nhave ended their\n"
         "last step with it", BLUE)
     for number, y in ((0, 2.7), (1, 1.5), (2, 0.3)):
         box(axes, 7.9, y, 2.4, 0.95,
