@@ -47,16 +47,16 @@ class Count(Constant):
 
 Order = structure(Struct(
     "HioOrder",
-    (*fields("int64_t", "chunks", "chunk_samples", "short_turn", "missing", "shards", "stages",
+    (*fields("int64_t", "chunks", "chunk_samples", "short_ordinal", "missing", "shards", "stages",
              "window", "is_shuffled"),
      "uint64_t chunk_key[2]", "uint64_t window_key[2]",
      *fields("const int64_t*", "shard_chunk", "shard_place", "first_window", "stage_start",
-             "stage_row", "stage_width", "stage_turn")),
+             "stage_row", "stage_width", "stage_ordinal")),
     """The order of an epoch, as horovod_opt/io/order/step_order.py fills it in: of chunks, their
-    number, samples, the turn of the short one and what it lacks; of each shard, its first chunk (by
-    turn), its first place and the chunks of its first window (shard_chunk has one element more); of
-    each stage of the round robin, its first position and row, its width, and the turn of each shard
-    in it, -1 for one that has ended (stage_start has one element more)."""))
+    number, samples, the ordinal of the short one and what it lacks; of each shard, its first chunk
+    (by ordinal), its first place and the chunks of its first window (shard_chunk has one element
+    more); of each stage of the round robin, its first position and row, its width, and the ordinal
+    of each shard in it, -1 for one that has ended (stage_start has one element more)."""))
 Loads = structure(Struct(
     "HioLoads",
     ("int64_t count", *fields("const int64_t*", "first", "last", "bytes", "extents"),
@@ -144,10 +144,10 @@ ORDER = (
     Function("int", "hio_order_mark",
              _SELECTION + "int64_t number, int64_t* firsts, int64_t* lasts, int64_t* counts",
              """The first and last steps, which count from `number` on, that need the chunk of each
-             turn; and how many of the samples of each window they take."""),
+             ordinal; and how many of the samples of each window they take."""),
     Function("int", "hio_order_find",
              _SELECTION
-             + "int64_t windows, const int64_t* turns, const int64_t* begins, uint8_t* taken",
+             + "int64_t windows, const int64_t* ordinals, const int64_t* begins, uint8_t* mask",
              "Which of the samples of these windows they take."),
 )
 NODE_CACHE = (

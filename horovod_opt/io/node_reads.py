@@ -42,7 +42,7 @@ def node_reads(order: Order, batches: Batches, epoch: int, nodes: int,
     read = np.zeros(order.chunks, np.int64)
     result = []
     for ranks in map(range, edges[:-1], edges[1:]):
-        pieces = list(schedule_in_pieces(order, batches, epoch, ranks, find_taken=True))
+        pieces = list(schedule_in_pieces(order, batches, epoch, ranks, with_masks=True))
         node_bytes = np.zeros(order.chunks, np.int64)
         for piece in pieces:
             node_bytes[piece.chunk] = bytes_read(index, order.chunk_samples, piece, chunk_bytes)

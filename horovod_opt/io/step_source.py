@@ -193,13 +193,13 @@ class StepSource:
         coming = Epoch(epoch, batches, self._next_step)
         self._next_step += batches.steps
         if self._reader is not None:
-            self._reader.feed_pieces(self._pieces(coming, find_taken=True))
+            self._reader.feed_pieces(self._pieces(coming, with_masks=True))
         self._load_queue.add(self._pieces(coming))
         return coming
 
-    def _pieces(self, epoch: Epoch, find_taken: bool = False) -> Iterator[Loads]:
+    def _pieces(self, epoch: Epoch, with_masks: bool = False) -> Iterator[Loads]:
         for loads in schedule_in_pieces(self._order, epoch.batches, epoch.epoch,
-                                        self.data.node.ranks, find_taken):
+                                        self.data.node.ranks, with_masks):
             yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:

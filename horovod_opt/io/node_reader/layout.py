@@ -49,7 +49,7 @@ def samples_of(chunks: np.ndarray, chunk_samples: int, samples: int
 
 
 def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndarray,
-               size: np.ndarray, taken: Optional[np.ndarray] = None
+               size: np.ndarray, mask: Optional[np.ndarray] = None
                ) -> tuple[Extents, np.ndarray]:
     """The extents of `groups` chunks, and the place of each part in its chunk's chunk buffer:
     int64[n, P].
@@ -58,7 +58,7 @@ def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndar
     are sorted by file and offset; what is at most GAP bytes apart is one extent; extents come one
     after the other.
 
-    With `taken` (bool[n]) extents are of the samples that are, in the places where they would come
+    With `mask` (bool[n]) extents are of the samples that are, in the places where they would come
     with all of them; what is at most ALONG bytes apart is one.
     """
     parts = offset.shape[1]
@@ -77,13 +77,13 @@ def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndar
     extent = np.cumsum(is_new) - 1
     places = np.empty(len(order), np.int64)
     places[order] = place[extent] + start - start[heads][extent]
-    if taken is not None:
-        kept = np.flatnonzero(np.repeat(taken, parts)[order] & (start < end))
-        begin, behind = start[kept], end[kept]
-        is_new = np.ones(len(kept), bool)
-        is_new[1:] = (extent[kept][1:] != extent[kept][:-1]) | (begin[1:] - behind[:-1] > ALONG)
+    if mask is not None:
+        rows = np.flatnonzero(np.repeat(mask, parts)[order] & (start < end))
+        begin, behind = start[rows], end[rows]
+        is_new = np.ones(len(rows), bool)
+        is_new[1:] = (extent[rows][1:] != extent[rows][:-1]) | (begin[1:] - behind[:-1] > ALONG)
         inner = np.flatnonzero(is_new)
-        heads = kept[inner]
+        heads = rows[inner]
         length = np.maximum.reduceat(behind, inner) - begin[inner] if len(inner) else inner
         place = places[order][heads]
     read = length > 0
@@ -95,23 +95,23 @@ def extents_of(group: np.ndarray, groups: int, file: np.ndarray, offset: np.ndar
 
 
 def extents_of_chunks(index, chunk_samples: int, chunks: np.ndarray,
-                      taken: Optional[np.ndarray] = None) -> tuple[Extents, np.ndarray]:
+                      mask: Optional[np.ndarray] = None) -> tuple[Extents, np.ndarray]:
     """The same for these chunks of an index, sample after sample."""
     samples, group = samples_of(chunks, chunk_samples, len(index.offset))
     return extents_of(group, len(chunks), index.file[samples], index.offset[samples],
-                      index.size[samples], taken)
+                      index.size[samples], mask)
 
 
 def bytes_read(index, chunk_samples: int, loads, chunk_bytes: np.ndarray) -> np.ndarray:
     """What is read for each of these loads (schedule.Loads), int64[k]; `chunk_bytes`: what all of
     each chunk takes, int64[chunks]."""
     read = chunk_bytes[loads.chunk]
-    if loads.taken is None:
+    if loads.mask is None:
         return read
     counts = counts_of(loads.chunk, chunk_samples, len(index.offset))
-    is_part = ~np.logical_and.reduceat(loads.taken, np.cumsum(counts) - counts)
+    is_part = ~np.logical_and.reduceat(loads.mask, np.cumsum(counts) - counts)
     extents, _ = extents_of_chunks(index, chunk_samples, loads.chunk[is_part],
-                                   loads.taken[np.repeat(is_part, counts)])
+                                   loads.mask[np.repeat(is_part, counts)])
     total = np.concatenate([[0], np.cumsum(extents.length)])
     read[is_part] = np.diff(total[extents.begin])
     return read

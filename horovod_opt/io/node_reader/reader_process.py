@@ -62,7 +62,7 @@ class Reader:
 
     def feed(self, loads) -> None:
         """The next loads, as a rule of an epoch: arrays `chunk`, `first` and `last`, int64[n], in
-        the order of `first`, the first step that needs a chunk. `taken`, of the chunks' samples, as
+        the order of `first`, the first step that needs a chunk. `mask`, of the chunks' samples, as
         schedule.Loads has it: others are not read. None: all are.
 
         Raises InputError, and takes none of them, if the memory is too small for a step, with both
@@ -162,15 +162,15 @@ class Reader:
     def _add(self, cache: NodeCache, loads) -> None:
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
-        rest = loads.taken
+        rest = loads.mask
         for begin in range(0, len(chunk), _LOADS_AT_ONCE):
-            part, taken = slice(begin, begin + _LOADS_AT_ONCE), None
+            part, mask = slice(begin, begin + _LOADS_AT_ONCE), None
             if rest is not None:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
                                           len(self._index.offset))
-                taken, rest = np.split(rest, [counts.sum()])
+                mask, rest = np.split(rest, [counts.sum()])
             extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
-                                                  taken)
+                                                  mask)
             cache.add(first[part], last[part], extents)
 
 

@@ -25,13 +25,13 @@ class Loads(NamedTuple):
     """Chunks, by their numbers in the data set, that a node needs from step `first` to step `last`;
     sorted by (first, chunk). int64[k] each; steps count from the start of the batches.
 
-    `taken`, bool[n], has for the samples of these chunks, one chunk after the other, whether the
+    `mask`, bool[n], has for the samples of these chunks, one chunk after the other, whether the
     node takes them. None: it takes all of them, or that was not asked for."""
 
     chunk: np.ndarray
     first: np.ndarray
     last: np.ndarray
-    taken: Optional[np.ndarray] = None
+    mask: Optional[np.ndarray] = None
 
 
 def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
@@ -56,15 +56,15 @@ def schedule(order: Order, batches: Batches, epoch: int, ranks: Sequence[int]) -
 
 
 def join_loads(pieces: Iterable[Loads]) -> Loads:
-    """Pieces as one, which says nothing of `taken`."""
+    """Pieces as one, which says nothing of `mask`."""
     nothing = Loads(*np.zeros((3, 0), np.int64))
     return Loads(*map(np.concatenate, zip(*(piece[:3] for piece in (nothing, *pieces)))))
 
 
 def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequence[int],
-                       find_taken: bool = False) -> Iterator[Loads]:
+                       with_masks: bool = False) -> Iterator[Loads]:
     """The same in pieces, each as soon as its loads' last steps are known: when their windows have
-    ended. With `find_taken` pieces have `taken`."""
+    ended. With `with_masks` pieces have `mask`."""
     epoch_order = order.epoch(epoch)
     first = np.full(order.chunks, batches.steps)
     last = np.full(order.chunks, -1)
@@ -84,12 +84,12 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequen
             chunk = epoch_order.chunks.chunk_at(ready)
             sequence = np.lexsort((chunk, first[ready]))
             ready = ready[sequence]
-            taken = _mark_taken(epoch_order, batches, ranks, ready, counts) if find_taken else None
-            yield Loads(chunk[sequence], first[ready], last[ready], taken)
+            mask = _make_mask(epoch_order, batches, ranks, ready, counts) if with_masks else None
+            yield Loads(chunk[sequence], first[ready], last[ready], mask)
         begin = end
 
 
-def _mark_taken(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], ordinals: np.ndarray,
+def _make_mask(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], ordinals: np.ndarray,
                 counts: np.ndarray) -> Optional[np.ndarray]:
     """Loads.taken of the chunks that come at `ordinals`; `counts`: of StepOrder.mark(). Only
     windows of which the node takes a part are looked at sample by sample."""
@@ -110,12 +110,12 @@ def _mark_taken(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], ordi
         epoch_order.steps.find(batches, begin, end, ranks, windows, offset, is_taken)
         begin = end
     samples = place(ordinals + 1) - place(ordinals)
-    taken = np.ones(samples.sum(), bool)
+    mask = np.ones(samples.sum(), bool)
     from_window = (offset - first)[np.searchsorted(windows, starts[is_shared])]
     for end, count, begin in zip(np.cumsum(samples)[is_shared], samples[is_shared],
                                  from_window + place(ordinals[is_shared])):
-        taken[end - count:end] = is_taken[begin:begin + count]
-    return None if taken.all() else taken
+        mask[end - count:end] = is_taken[begin:begin + count]
+    return None if mask.all() else mask
 
 
 def peak_bytes(loads: Loads, chunk_bytes: np.ndarray) -> int:

@@ -55,14 +55,14 @@ class StepOrder:
                 first.ctypes.data, last.ctypes.data, counts.ctypes.data))
 
     def find(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],
-             ordinals: np.ndarray, begins: np.ndarray, taken: np.ndarray) -> None:
+             ordinals: np.ndarray, begins: np.ndarray, mask: np.ndarray) -> None:
         """Of windows whose first chunks come at `ordinals` (int64[k], ascending): sets what the
-        ranks take of their samples in `taken` (bool[n]). Those of window i are there from
+        ranks take of their samples in `mask` (bool[n]). Those of window i are there from
         begins[i] (int64[k]) on, chunk after chunk, each in the data's order."""
         for share in batches.shares(begin, ranks):
             self._check(self._lib.hio_order_find(
                 self._order, *_range(batches, begin, end), *share, len(ordinals),
-                ordinals.ctypes.data, begins.ctypes.data, taken.ctypes.data))
+                ordinals.ctypes.data, begins.ctypes.data, mask.ctypes.data))
 
     def _check(self, code: int) -> None:
         if code != Code.OK:

@@ -75,11 +75,11 @@ def failing_reader(monkeypatch) -> str:
     """The reader of a node cannot go on after a while; what every rank then says, an expression."""
     calls = []
 
-    def extents_of_chunks(index, chunk_samples, chunks, taken):
+    def extents_of_chunks(index, chunk_samples, chunks, mask):
         calls.append(chunks)
         if len(calls) == 2:
             raise OSError(5, "the index cannot be read")
-        return layout.extents_of_chunks(index, chunk_samples, chunks, taken)
+        return layout.extents_of_chunks(index, chunk_samples, chunks, mask)
 
     monkeypatch.setattr(reader_process, "layout", SimpleNamespace(
         chunk_bytes=layout.chunk_bytes, counts_of=layout.counts_of,

@@ -82,11 +82,11 @@ int hio_order_mark(const HioOrder* order, int64_t begin, int64_t positions, int6
 }
 
 int hio_order_find(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
-                   int64_t first, int64_t end, int64_t windows, const int64_t* turns,
-                   const int64_t* begins, uint8_t* taken) {
+                   int64_t first, int64_t end, int64_t windows, const int64_t* ordinals,
+                   const int64_t* begins, uint8_t* mask) {
   return io::Guarded(int{HIO_FAILED}, [&] {
-    io::StepOrder(*order).Find({begin, positions, steps}, first, end, {turns, turns + windows},
-                               begins, taken);
+    io::StepOrder(*order).Find({begin, positions, steps}, first, end, {ordinals, ordinals + windows},
+                               begins, mask);
     return int{HIO_OK};
   });
 }

@@ -42,8 +42,8 @@ std::int64_t ChunkBuffers::Choose(std::int64_t pages) const {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (buffers_[i].live >= 0) continue;
     const std::int64_t used = buffers_[i].used;
-    const std::int64_t found = best < 0 ? -1 : buffers_[static_cast<std::size_t>(best)].used;
-    const bool better = found >= pages ? used >= pages && used < found : used > found;
+    const std::int64_t best_used = best < 0 ? -1 : buffers_[static_cast<std::size_t>(best)].used;
+    const bool better = best_used >= pages ? used >= pages && used < best_used : used > best_used;
     if (better) best = static_cast<std::int64_t>(i);
   }
   return best;
@@ -55,15 +55,15 @@ std::int64_t ChunkBuffers::Spare(const Buffer& buffer) const {
 
 // -1 if there is no spare memory.
 std::int64_t ChunkBuffers::MostSpare() const {
-  std::int64_t found = -1;
+  std::int64_t widest = -1;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (Spare(buffers_[i]) > most) {
       most = Spare(buffers_[i]);
-      found = static_cast<std::int64_t>(i);
+      widest = static_cast<std::int64_t>(i);
     }
   }
-  return found;
+  return widest;
 }
 
 void ChunkBuffers::Shrink(std::int64_t buffer) {

@@ -15,7 +15,7 @@ PermutationKey KeyOf(const std::uint64_t* key) { return {key[0], key[1]}; }
 
 StepOrder::StepOrder(const HioOrder& order)
     : order_(order),
-      behind_short_(FirstPlace(order.short_turn + 1)),
+      behind_short_(FirstPlace(order.short_ordinal + 1)),
       chunks_(static_cast<std::uint64_t>(std::max<std::int64_t>(order.chunks, 1)),
               KeyOf(order.chunk_key)),
       windows_(static_cast<std::size_t>(std::max<std::int64_t>(order.shards, 0))) {
@@ -64,15 +64,16 @@ void StepOrder::Mark(const StepRange& range, std::int64_t first, std::int64_t en
 }
 
 void StepOrder::Find(const StepRange& range, std::int64_t first, std::int64_t end,
-                     const std::vector<std::int64_t>& turns, const std::int64_t* begins,
+                     const std::vector<std::int64_t>& ordinals, const std::int64_t* begins,
                      std::uint8_t* flags) {
   Check(range, first, end);
   for (std::int64_t step = 0; step < range.steps; ++step) {
     EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
       EachWindow(run, [&](Window& window, std::int64_t place, std::int64_t behind, bool) {
-        const auto turn = std::lower_bound(turns.begin(), turns.end(), window.first_turn);
-        if (turn == turns.end() || *turn != window.first_turn) return;
-        std::uint8_t* const of_window = flags + begins[turn - turns.begin()];
+        const auto ordinal =
+            std::lower_bound(ordinals.begin(), ordinals.end(), window.first_ordinal);
+        if (ordinal == ordinals.end() || *ordinal != window.first_ordinal) return;
+        std::uint8_t* const of_window = flags + begins[ordinal - ordinals.begin()];
         for (; place < behind; ++place) of_window[Permuted(window, place) - window.begin] = 1;
       });
     });
@@ -95,14 +96,14 @@ void StepOrder::MarkRun(const Run& run, std::int64_t number, std::int64_t* marks
                         std::int64_t* counts, const IsBetter& is_better) {
   EachWindow(run, [&](Window& window, std::int64_t place, std::int64_t behind, bool is_new) {
     if (is_new) {
-      const std::int64_t* const of_window = marks + window.first_turn;
+      const std::int64_t* const of_window = marks + window.first_ordinal;
       window.unmarked =
           std::count_if(of_window, of_window + window.chunks.size(),
                         [&](std::int64_t mark) { return is_better(number, mark); });
     }
-    if (counts != nullptr) counts[window.first_turn] += behind - place;
+    if (counts != nullptr) counts[window.first_ordinal] += behind - place;
     for (; place < behind && window.unmarked > 0; ++place) {
-      std::int64_t& mark = marks[TurnAt(Permuted(window, place))];
+      std::int64_t& mark = marks[OrdinalAt(Permuted(window, place))];
       if (is_better(number, mark)) {
         mark = number;
         --window.unmarked;
@@ -137,12 +138,12 @@ void StepOrder::EachRun(std::int64_t begin, std::int64_t positions, std::int64_t
   std::int64_t number = 0;
   for (std::int64_t shard = 0; shard < order_.shards && number < end; ++shard) {
     for (std::int64_t stage = low; stage < high; ++stage) {
-      const std::int64_t turn = order_.stage_turn[stage * order_.shards + shard];
-      if (turn < 0) continue;
+      const std::int64_t ordinal = order_.stage_ordinal[stage * order_.shards + shard];
+      if (ordinal < 0) continue;
       const std::int64_t width = order_.stage_width[stage];
       const auto rows_before = [&](std::int64_t position) {
         const std::int64_t behind = position - starts[stage];
-        return behind / width + (turn < behind % width);
+        return behind / width + (ordinal < behind % width);
       };
       const std::int64_t to = rows_before(std::min(begin + positions, starts[stage + 1]));
       const std::int64_t from = rows_before(std::max(begin, starts[stage]));
@@ -151,18 +152,18 @@ void StepOrder::EachRun(std::int64_t begin, std::int64_t positions, std::int64_t
       const std::int64_t row = from + skipped;
       if (last > skipped) {
         visit({shard, order_.shard_place[shard] + order_.stage_row[stage] + row, last - skipped,
-               starts[stage] + row * width + turn, width});
+               starts[stage] + row * width + ordinal, width});
       }
       number += to - from;
     }
   }
 }
 
-std::int64_t StepOrder::FirstPlace(std::int64_t turn) const {
-  return turn * order_.chunk_samples - (turn > order_.short_turn ? order_.missing : 0);
+std::int64_t StepOrder::FirstPlace(std::int64_t ordinal) const {
+  return ordinal * order_.chunk_samples - (ordinal > order_.short_ordinal ? order_.missing : 0);
 }
 
-std::int64_t StepOrder::TurnAt(std::int64_t place) const {
+std::int64_t StepOrder::OrdinalAt(std::int64_t place) const {
   return (place + (place >= behind_short_ ? order_.missing : 0)) / order_.chunk_samples;
 }
 
@@ -170,12 +171,12 @@ bool StepOrder::Open(Window& window, std::int64_t shard, std::int64_t place) {
   if (window.begin <= place && place < window.end) return false;
   const std::int64_t first = order_.shard_chunk[shard];
   const std::int64_t head = order_.first_window[shard];
-  const std::int64_t behind = TurnAt(place) - first - head;
+  const std::int64_t behind = OrdinalAt(place) - first - head;
   const std::int64_t begin =
       behind < 0 ? first : first + head + behind / order_.window * order_.window;
   const std::int64_t chunks = std::min(behind < 0 ? head : order_.window,
                                        order_.shard_chunk[shard + 1] - begin);
-  window.first_turn = begin;
+  window.first_ordinal = begin;
   window.begin = FirstPlace(begin);
   window.end = FirstPlace(begin + chunks);
   window.permutation =
@@ -193,12 +194,12 @@ std::int64_t StepOrder::Permuted(const Window& window, std::int64_t place) const
 
 std::int64_t StepOrder::SampleAt(Window& window, std::int64_t place) const {
   if (!order_.is_shuffled) return place;
-  const std::int64_t turn = TurnAt(place);
-  std::int64_t& chunk = window.chunks[static_cast<std::size_t>(turn - window.first_turn)];
+  const std::int64_t ordinal = OrdinalAt(place);
+  std::int64_t& chunk = window.chunks[static_cast<std::size_t>(ordinal - window.first_ordinal)];
   if (chunk < 0) {
-    chunk = static_cast<std::int64_t>(chunks_.Forward(static_cast<std::uint64_t>(turn)));
+    chunk = static_cast<std::int64_t>(chunks_.Forward(static_cast<std::uint64_t>(ordinal)));
   }
-  return chunk * order_.chunk_samples + place - FirstPlace(turn);
+  return chunk * order_.chunk_samples + place - FirstPlace(ordinal);
 }
 
 }  // namespace io

@@ -1,5 +1,5 @@
 // Windowed shuffle: which samples come in which step, what horovod_opt/io/order says of one
-// position at a time, for many steps at once. Places, shards, turns and windows are explained
+// position at a time, for many steps at once. Places, shards, ordinals and windows are explained
 // there.
 #pragma once
 
@@ -28,26 +28,26 @@ class StepOrder {
   void Take(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t* positions,
             std::int64_t* samples);
 
-  // For each chunk, by its turn, that such samples are of: lowers `firsts` and raises `lasts` to
+  // For each chunk, by its ordinal, that such samples are of: lowers `firsts` and raises `lasts` to
   // the steps, which count from `number` on. Adds to `counts`, in the place of the first chunk of
   // each window, how many of the window's samples they are.
   void Mark(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t number,
             std::int64_t* firsts, std::int64_t* lasts, std::int64_t* counts);
 
-  // Which of the samples of some windows they are: `turns`, ascending, are those of the windows'
-  // first chunks. Sets to 1 what they are of taken[begins[i]] and on, where the samples of window i
+  // Which of the samples of some windows they are: `ordinals`, ascending, are those of the windows'
+  // first chunks. Sets to 1 what they are of mask[begins[i]] and on, where the samples of window i
   // come chunk after chunk, each in the data's order.
   void Find(const StepRange& range, std::int64_t first, std::int64_t end,
-            const std::vector<std::int64_t>& turns, const std::int64_t* begins,
+            const std::vector<std::int64_t>& ordinals, const std::int64_t* begins,
             std::uint8_t* flags);
 
  private:
   // The window of a shard that was last asked for: places from `begin` on, before `end`, of chunks
-  // that come in the turns from `first_turn` on.
+  // whose ordinals are from `first_ordinal` on.
   struct Window {
-    std::int64_t begin = 0, end = 0, first_turn = 0;
+    std::int64_t begin = 0, end = 0, first_ordinal = 0;
     Permutation permutation;
-    std::vector<std::int64_t> chunks;  // by turn; -1: not asked for yet
+    std::vector<std::int64_t> chunks;  // by ordinal; -1: not asked for yet
     std::int64_t unmarked = 0;         // chunks that MarkStep() may still find something for
   };
 
@@ -66,8 +66,8 @@ class StepOrder {
   template <class IsBetter>
   void MarkRun(const Run& run, std::int64_t number, std::int64_t* marks, std::int64_t* counts,
                const IsBetter& is_better);
-  std::int64_t FirstPlace(std::int64_t turn) const;
-  std::int64_t TurnAt(std::int64_t place) const;
+  std::int64_t FirstPlace(std::int64_t ordinal) const;
+  std::int64_t OrdinalAt(std::int64_t place) const;
   // Makes it the window that the place is in. Whether it was another one before.
   bool Open(Window& window, std::int64_t shard, std::int64_t place);
   std::int64_t Permuted(const Window& window, std::int64_t place) const;

@@ -67,7 +67,7 @@ class Loads(SimpleNamespace):
         """From (chunk, first step, last step)."""
         table = np.array(list(rows), np.int64).reshape(-1, 3)
         return cls(chunk=table[:, 0].copy(), first=table[:, 1].copy(), last=table[:, 2].copy(),
-                   taken=None)
+                   mask=None)
 
 
 def loads_of(steps: list[np.ndarray], chunk_samples: int, start: int = 0) -> Loads:

@@ -92,14 +92,14 @@ def test_every_byte_of_every_part_is_in_its_place(index, chunk_samples):
 def test_what_is_not_taken_is_read_only_in_small_gaps(index, chunk_samples, data):
     samples = len(index.offset)
     chunks = np.arange(-(-samples // chunk_samples))
-    taken = np.array(data.draw(st.lists(st.booleans(), min_size=samples, max_size=samples)))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=samples, max_size=samples)))
     whole, places = extents_of_chunks(index, chunk_samples, chunks)
-    extents, same_places = extents_of_chunks(index, chunk_samples, chunks, taken)
+    extents, same_places = extents_of_chunks(index, chunk_samples, chunks, mask)
     assert same_places.tolist() == places.tolist()
     assert extents.bytes.tolist() == whole.bytes.tolist()
     read = 0
     for chunk in chunks:
-        own = np.flatnonzero(taken[chunk * chunk_samples:(chunk + 1) * chunk_samples])
+        own = np.flatnonzero(mask[chunk * chunk_samples:(chunk + 1) * chunk_samples])
         own += chunk * chunk_samples
         expected = sorted((file, offset, size, place) for file, offset, size, place in zip(
             index.file[own].ravel(), index.offset[own].ravel(), index.size[own].ravel(),

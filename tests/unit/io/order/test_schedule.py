@@ -283,13 +283,13 @@ def test_what_is_taken_is_what_samples_say(job, data):
             is_taken[take_steps(order, batches, 1, step, step + 1, rank).samples] = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
-        for loads in schedule_in_pieces(order, batches, 1, ranks, find_taken=True):
+        for loads in schedule_in_pieces(order, batches, 1, ranks, with_masks=True):
             samples = samples_of(loads.chunk, order.chunk_samples, order.samples)[0]
-            if loads.taken is None:
+            if loads.mask is None:
                 assert is_taken[samples].all()
             else:
-                assert loads.taken.tolist() == is_taken[samples].tolist()
-                assert not loads.taken.all()
+                assert loads.mask.tolist() == is_taken[samples].tolist()
+                assert not loads.mask.all()
 
 
 @pytest.mark.parametrize("samples, shards", [(50_000, None), (50_021, None), (49_373, 4),

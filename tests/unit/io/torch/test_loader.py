@@ -326,8 +326,9 @@ def test_ranks_share_an_epoch(tfrecords, size):
     results = succeeded(in_job(size, run))
     for epoch in range(2):
         of_ranks = [epochs[epoch] for epochs, _ in results]
-        assert {len(one) for one in of_ranks} == {len(of_ranks[0])}
-        assert sorted(n for one in of_ranks for batch, _ in one for n in batch) == list(range(300))
+        assert {len(batches) for batches in of_ranks} == {len(of_ranks[0])}
+        numbers = sorted(n for batches in of_ranks for batch, _ in batches for n in batch)
+        assert numbers == list(range(300))
         for step in zip(*of_ranks):
             assert sum(weight for _, weight in step) == pytest.approx(size)
     # One reader for all of them: each byte was read once an epoch, in 19 chunks, two of them in two
@@ -393,8 +394,8 @@ def test_memory_that_is_none(tfrecords, memory):
 def test_no_data_is_the_same_error_on_all_ranks(tmp_path):
     errors = in_job(3, lambda open_data, rank: open_data(
         str(tmp_path / "*.tfrecord")))
-    assert {type(one) for one in errors} == {hio.DataError}
-    assert len({str(one) for one in errors}) == 1
+    assert {type(error) for error in errors} == {hio.DataError}
+    assert len({str(error) for error in errors}) == 1
     assert "no such files; remedy:" in str(errors[0])
 
 
@@ -417,7 +418,7 @@ def test_files_that_changed_are_indexed_anew(tfrecords, capfd):
 
 
 def sums(samples: hio.SampleBatch) -> torch.Tensor:
-    return torch.tensor([sum(one) for one in samples])
+    return torch.tensor([sum(sample) for sample in samples])
 
 
 @pytest.mark.parametrize("options", [{}, {"workers": 2}, {"prefetch": 0}])
@@ -433,12 +434,13 @@ def test_a_whole_batch_is_decoded_at_once(tfrecords, options):
 def test_what_decode_batch_gets(tmp_path):
     files(tmp_path / "data", {f"{kind}/{i}.jpg": f"{kind}{i}".encode() * (i + 1)
                               for kind in ("cat", "dog") for i in range(2)})
-    seen = []
+    arguments = []
     with hio.open(tmp_path / "data", seed=3) as data:
-        batch, = hio.torch.loader(data, 4, decode_batch=lambda samples: seen.append(samples) or 1)
+        batch, = hio.torch.loader(
+            data, 4, decode_batch=lambda samples: arguments.append(samples) or 1)
         one_by_one, = hio.torch.loader(data, 4, decode=lambda sample: sample, collate=list)
         assert batch == 1 and batch.info.size == 4
-    samples, = seen
+    samples, = arguments
     assert len(samples) == 4 and samples.epoch == 0
     stored = [b"cat0", b"cat1cat1", b"dog0", b"dog1dog1"]
     for i, number in enumerate(samples.numbers.tolist()):

@@ -133,7 +133,7 @@ from pathlib import Path
 from data_sets import tfrecord
 from test_limits import fill, mount_small
 data, cache = map(Path, sys.argv[1:3])
-full = [one for one in (data, cache) if one.name in sys.argv[3:]]
+full = [folder for folder in (data, cache) if folder.name in sys.argv[3:]]
 if not mount_small(*full):
     sys.exit(77)
 tfrecord(data / "a.tfrecord", [b"x"] * 100)

@@ -41,20 +41,20 @@ import horovod_opt.io as hio
 folder = sys.argv[1]
 def number(sample):
     return int.from_bytes(sample.data[:4], "little")
-said = {}
+reports = {}
 for i, (name, (fault, bad)) in enumerate(json.loads(sys.argv[2]).items()):
     path = f"{folder}/{i}.tfrecord"
     with hio.open(path, bad=bad, shuffle=False) as data:
         with open(os.environ["FAULTS"], "w") as file:  # from now on: the index is built
             file.write(fault and f"{fault} {path}")
-        one = said[name] = {"numbers": [], "path": path}
+        report = reports[name] = {"numbers": [], "path": path}
         try:
             for batch in hio.torch.loader(data, 8, decode=number, epochs=1):
-                one["numbers"] += batch.tolist()
+                report["numbers"] += batch.tolist()
         except hio.DataError as error:
-            one["error"] = str(error)
-        one.update(holes=data.holes.get(0, []), requests=data.stats()["node_requests"])
-print(json.dumps(said))
+            report["error"] = str(error)
+        report.update(holes=data.holes.get(0, []), requests=data.stats()["node_requests"])
+print(json.dumps(reports))
 """
 
 
