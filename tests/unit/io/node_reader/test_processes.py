@@ -155,15 +155,15 @@ def test_the_same_bytes_in_every_rank(data, start, ranks):
     reader = start(lead, data, ranks, 200_000)
     address = reader.hear()
     all_ranks = [start(rank, data, address, number, ranks) for number in range(ranks)]
-    assert [rank.hear() for rank in all_ranks] == ["all"] * ranks
+    assert [process.hear() for process in all_ranks] == ["all"] * ranks
     # Its memory has no name that could be left behind; multiprocessing's semaphores have.
     mapped = Path(f"/proc/{reader.process.pid}/maps").read_text()
     memory = memory_of(str(reader.process.pid))
     assert memory
     assert "/dev/shm/" not in mapped.replace("/dev/shm/sem.mp-", "")
     reader.end()
-    for rank in all_ranks:
-        rank.process.join()
+    for process in all_ranks:
+        process.process.join()
     assert not memory & everyones_memory()
 
 
@@ -176,7 +176,7 @@ def test_a_slow_rank_and_a_stopped_one(data, start):
     stopped.kill(signal.SIGSTOP)
     assert not fast.heard.poll(0.5)  # it cannot run ahead of the memory
     stopped.kill(signal.SIGCONT)
-    assert [rank.hear() for rank in (slow, stopped, fast)] == ["all"] * 3
+    assert [process.hear() for process in (slow, stopped, fast)] == ["all"] * 3
 
 
 def test_a_dead_rank_ends_the_others(data, start):
@@ -184,11 +184,11 @@ def test_a_dead_rank_ends_the_others(data, start):
     dying = start(hold, data, address, 1, 3)
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in (0, 2)]
     assert dying.hear() == "holds"
-    assert [rank.hear() for rank in waiting] == ["waits"] * 2
+    assert [process.hear() for process in waiting] == ["waits"] * 2
     time.sleep(0.1)
     dying.kill()
-    for rank in waiting:
-        assert "rank 1 of this node has ended without closing" in rank.hear(HIT)
+    for process in waiting:
+        assert "rank 1 of this node has ended without closing" in process.hear(HIT)
 
 
 def test_a_dead_reader_ends_all(data, start):
@@ -197,12 +197,12 @@ def test_a_dead_reader_ends_all(data, start):
     memory = memory_of(str(reader.process.pid))
     assert memory
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    assert [rank.hear() for rank in waiting] == ["waits"] * 2
+    assert [process.hear() for process in waiting] == ["waits"] * 2
     time.sleep(0.1)
     reader.kill()
-    for rank in waiting:
-        assert "reader, which reads for this rank, has ended" in rank.hear(HIT)
-        rank.process.join()
+    for process in waiting:
+        assert "reader, which reads for this rank, has ended" in process.hear(HIT)
+        process.process.join()
     assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's reader"):
         Member(data, CHUNK, address, 0)
@@ -304,8 +304,8 @@ def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, co
         assert even.hear() == expected(data, step)
     for step in range(3, 12, 2):
         assert odd.hear() == expected(data, step)
-    for rank in (odd, even):
-        rank.process.join()
+    for process in (odd, even):
+        process.process.join()
     assert member.stats().records == SAMPLES
     member.close()
     own_reader.close()
