@@ -41,21 +41,18 @@ def make_table(folder: Path) -> str:
 
 
 def describe(header: PatchHeader) -> str:
-    """What upstream has of a patch, in Markdown."""
-    state, remark = split_remark(header.forwarded)
+    """What upstream knows of a patch, in Markdown; empty: nothing."""
+    words = []
+    state, _ = split_remark(header.forwarded)
     if header.applied_upstream:
         commit, remark = split_remark(header.applied_upstream)
         digest = commit.partition(":")[2]
-        text = f"on master, [`{digest[:8]}`]({COMMIT}/{digest})" + (f": {remark}" if remark else "")
-    elif state == "not-needed":
-        text = f"not needed: {remark}"
-    elif state == "no":
-        text = "not fixed"
-    else:
-        text = f"[sent]({state}), not fixed"
+        words.append(f"[`{digest[:8]}`]({COMMIT}/{digest})" + (f": {remark}" if remark else ""))
+    elif state not in ("no", "not-needed"):
+        words.append(f"[sent]({state})")
     if header.bug:
-        text += f", [#{header.bug.rsplit('/', 1)[-1]}]({header.bug})"
-    return text
+        words.append(f"[#{header.bug.rsplit('/', 1)[-1]}]({header.bug})")
+    return ", ".join(words)
 
 
 def _cell(text: str) -> str:

@@ -100,24 +100,23 @@ class Settings:
 
     mode: str = _setting(
         OFF,
-        "What the background thread does differently. gs (global sleep): the ranks agree on how "
-        "long all of them sleep. nbcs (nonblocking cache synchronization): a rank that waits for "
-        "the others sleeps instead of spinning in MPI. scp (static core partitioning): one core "
-        "of the rank is kept for the background thread. topo (graph topology): tensors are ordered "
-        "and fused as precomputed from the framework's graph, without negotiation. auto: topo, "
-        "with scp where every rank has at least 4 cores.",
+        "What the background thread does differently. gs (global sleep): all ranks sleep equally "
+        "long. nbcs (nonblocking cache synchronization): who waits for others sleeps instead of "
+        "spinning in MPI. scp (static core partitioning): it has a core of the rank for itself. "
+        "topo (graph topology): tensors are ordered and fused as precomputed from the framework's "
+        "graph, without negotiation. auto: topo, with scp where every rank has at least 4 cores.",
     )
     gs_interval: int = _setting(
         1,
-        "gs: the ranks agree on the shortest of their sleep times once in this many cycles.",
+        "gs: the ranks agree on their shortest sleep once in this many cycles.",
         "cycles",
         (1, 1_000_000),
         modes=("gs",),
     )
     nbcs_yields: int = _setting(
         0,
-        "nbcs and topo: how often a rank only yields its core between two tests of an unfinished "
-        "collective, before it begins to sleep between them.",
+        "nbcs and topo: how often a rank only yields its core between tests of an unfinished "
+        "collective before it sleeps between them.",
         "tests",
         (0, 1_000_000),
         modes=("nbcs", "topo"),
@@ -125,7 +124,7 @@ class Settings:
     nbcs_sleep_min_us: int = _setting(
         20,
         "nbcs and topo: the first sleep between two tests of an unfinished collective; each "
-        "further sleep is twice as long.",
+        "further one is twice as long.",
         "us",
         (1, 1_000_000),
         modes=("nbcs", "topo"),
@@ -147,35 +146,33 @@ class Settings:
     )
     heartbeat_ms: int = _setting(
         100,
-        "topo: if no rank has a request for this long, the ranks negotiate all the same, to notice "
-        "one that has ended. On several nodes they do so after ten times as long if messages go "
-        "over TCP, and sooner by MPI, to notice requests of other nodes.",
+        "topo: after so long without a request the ranks negotiate all the same, to notice one "
+        "that has ended. On several nodes: after ten times as long over TCP, and sooner by MPI, "
+        "to notice requests of other nodes.",
         "ms",
         (1, 60_000),
         modes=("topo",),
     )
     node_ranks: int = _setting(
         0,
-        "topo: at most this many ranks of a node reduce through one shared memory, for example "
-        "those of a socket; these groups then reduce among each other as nodes do. 0: all ranks of "
-        "the node.",
+        "topo: at most so many ranks of a node reduce through one shared memory, for example "
+        "those of a socket; these groups then reduce as nodes do. 0: all ranks of the node.",
         "ranks",
         (0, 65_536),
         modes=("topo",),
     )
     message_memory_mb: int = _setting(
         64,
-        "topo: memory of a rank for messages between nodes, beyond 1 MiB for each bucket that is "
-        "on its way; with less, fewer chunks of a bucket are on their way at a time.",
+        "topo: a rank's memory for messages between nodes, beyond 1 MiB for each bucket on its "
+        "way; with less, fewer chunks of a bucket are on their way at a time.",
         "MiB",
         (0, 1_048_576),
         modes=("topo",),
     )
     tcp_messages: int = _setting(
         1,
-        "topo: 1: where MPI controls the ranks, messages between nodes go over TCP connections of "
-        "their own if a trial in hvd.init() is faster that way than by MPI. 0: always by MPI. "
-        "Where Gloo controls them they always go over TCP.",
+        "topo: 1: under MPI, messages between nodes go over TCP connections of their own if that "
+        "is faster in a trial in hvd.init(). 0: always by MPI. Under Gloo they always go over TCP.",
         "",
         (0, 1),
         modes=("topo",),
@@ -190,19 +187,18 @@ class Settings:
     )
     recut: int = _setting(
         1,
-        "topo: 1: after a few planned iterations the ranks rebuild the buckets of a plan by the "
-        "measured times at which its tensors arrive, as rebuild_buckets in PyTorch's DDP does by "
-        "their order. 0: the buckets stay as they follow from the graph.",
+        "topo: 1: after a few planned iterations the ranks rebuild a plan's buckets by the times "
+        "at which its tensors arrive, as rebuild_buckets in PyTorch's DDP does by their order. 0: "
+        "the buckets stay as they follow from the graph.",
         "",
         (0, 1),
         modes=("topo",),
     )
     verify: int = _setting(
         0,
-        "topo: 1: before each bucket all ranks compare which plan, iteration and tensors they are "
-        "about to reduce; a difference ends the job on every rank, with what each of them had; "
-        "meant for the search for faults. 0: ranks that reduce through shared memory compare the "
-        "numbers of iteration and bucket, which costs nothing.",
+        "topo: 1: before each bucket all ranks compare plan, iteration and tensors; a difference "
+        "ends the job on every rank, with what each had; to search for faults. 0: ranks that "
+        "reduce through shared memory compare the numbers of iteration and bucket, at no cost.",
         "",
         (0, 1),
         modes=("topo",),
@@ -210,15 +206,15 @@ class Settings:
     deterministic: int = _setting(
         0,
         "1: two runs of a job that do the same are equal bit for bit: each tensor is reduced by "
-        "itself, by Horovod's own operations, in the first steps of a plan and later, whatever "
-        "arrives together with it. The sums are those of mode off with HOROVOD_FUSION_THRESHOLD=0. "
-        "Slower with many small tensors. Not with HOROVOD_AUTOTUNE.",
+        "itself, by Horovod's own operations, in every step, whatever arrives with it. The sums "
+        "are those of mode off with HOROVOD_FUSION_THRESHOLD=0. Slower with many small tensors. "
+        "Not with HOROVOD_AUTOTUNE.",
         "",
         (0, 1),
     )
     stats: int = _setting(
         0,
-        "1: print one table with the counters of all ranks at shutdown.",
+        "1: print a table of all ranks' counters at shutdown.",
         "",
         (0, 1),
     )
@@ -389,10 +385,9 @@ def markdown() -> str:
         "",
         "# Settings",
         "",
-        "Environment variables, read in `hvd.init()`. They must be equal on all ranks:",
-        "`horovodrun` carries those of the shell it is started from to every rank. Case and",
-        "blanks around a value or a mode do not matter; an empty value means the default. A",
-        f"value that is not valid, an unknown `{PREFIX}` name, or a difference between ranks",
+        "Environment variables, read in `hvd.init()`; equal on all ranks: `horovodrun` carries the",
+        "shell's to every rank. Case and blanks around a value do not matter; empty means the",
+        f"default. An invalid value, an unknown `{PREFIX}` name or a difference between ranks",
         "makes `hvd.init()` fail on every rank with a `horovod_opt.SettingsError` that says what",
         "to change.",
         "",
