@@ -30,7 +30,7 @@ LOG := build/install.log
 NP ?= 2
 SUITE ?=
 # The short ones, in the order of the page.
-EXPERIMENTS ?= step_breakdown cpu_usage context_switches traversal summit
+EXPERIMENTS ?= step_breakdown cpu_usage context_switches graph_analysis_cost summit
 REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 --output report
 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \

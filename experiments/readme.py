@@ -12,6 +12,7 @@ import between_nodes
 import cis_window
 import context_switches
 import cpu_usage
+import graph_analysis_cost
 import gs_interval
 import lmdbio
 import many_cores
@@ -22,7 +23,6 @@ import strong_scaling
 import summit
 import tensorflow_io
 import tf_cnn_benchmarks
-import traversal
 import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
@@ -33,7 +33,7 @@ README = Path(__file__).with_name("README.md")
 # In the order of the source; the last has another.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
-    context_switches, gs_interval, strong_scaling, traversal, cis_window, networks,
+    context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
     tf_cnn_benchmarks, summit, tensorflow_io))
 
 HEAD = """\

@@ -29,7 +29,7 @@ KINDS = {
     "steps": "horovod_lab.bench.steps.steps_pictures",
     "nodes": "horovod_lab.bench.nodes.nodes_pictures",
     "sizes": "horovod_lab.bench.sizes.sizes_pictures",
-    "traversal": "horovod_lab.report.traversal_section",
+    "traversal": "horovod_lab.report.graph_analysis_section",
 }
 PIXELS_PER_INCH = 96  # of CSS
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import own_machine
 from launch import Job
-from matrix_page import grid, put_into, text
 from matrix_results import FAILED, NOT_BUILT, PASSED, Matrix, Record, SuiteCounts
 from matrix_rows import DEBIAN, TORCH, Row, Unusable, choose_rows, newest_of_index, plan
 from own_machine import NoMachine
@@ -29,6 +28,7 @@ from report import cell
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from row_environment import DEBIAN_PACKAGES, RowEnvironment, Stopped
+from versions_page import grid, put_into, text
 
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.present import WIDTH, rich_table

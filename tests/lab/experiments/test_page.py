@@ -60,22 +60,23 @@ def test_help(name):
 
 
 def test_what_was_recorded_is_shown_beside_the_source(tmp_path):
-    [experiment] = [experiment for experiment in readme.STUDIES if experiment.name == "traversal"]
-    folder = tmp_path / "traversal"
+    name = "graph_analysis_cost"
+    [experiment] = [experiment for experiment in readme.STUDIES if experiment.name == name]
+    folder = tmp_path / name
     folder.mkdir()
     document = {
-        **documents.new("traversal", ["python", "experiments/traversal.py"]), "seconds": 150.0,
-        "started": "2026-01-31T12:00:00+00:00", "command": "python experiments/traversal.py",
+        **documents.new("traversal", ["python", f"experiments/{name}.py"]), "seconds": 150.0,
+        "started": "2026-01-31T12:00:00+00:00", "command": f"python experiments/{name}.py",
         "networks": [{"network": "AlexNet", "nodes": 600, "analyse_ms": 7.6}], "synthetic": []}
     documents.save(folder / "traversal.json", document)
-    assert "| not recorded |" in readme.page(tmp_path).split("[traversal.py]")[1].splitlines()[0]
-    for name in ("traversal.png", f"{study.PICTURE}.png"):
-        (folder / name).touch()
+    assert "| not recorded |" in readme.page(tmp_path).split(f"[{name}.py]")[1].splitlines()[0]
+    for picture in ("traversal.png", f"{study.PICTURE}.png"):
+        (folder / picture).touch()
     page = readme.page(tmp_path)
     assert "| Table 6.1, p. 139 | yes | 2 min |" in page
-    about = page.split("\n## traversal\n")[1].split("\n## ")[0]
+    about = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
     assert f"Recorded on 2026-01-31 on {document['machine']['cpu']}" in about
-    assert "    python experiments/traversal.py\n" in about
+    assert f"    python experiments/{name}.py\n" in about
     assert ("| traversal of the graph of AlexNet, ms | 6 | Table 6.1, p. 139 | 8 | 600 nodes |"
             in about)
     pictures = re.findall(r"!\[.*\]\((.*)\)", about)

@@ -7,12 +7,12 @@ import json
 import matrix_command
 import matrix_results
 import pytest
-from matrix_page import BEGIN, END, grid, put_into, text
 from matrix_results import FAILED, NOT_BUILT, NOT_INSTALLED, Matrix, Record, SuiteCounts, bounds
 from matrix_rows import MPICH, TENSORFLOW, TORCH, Row, Unusable, plan
 from outcomes import JOB, Outcome, Run
 from packaging.requirements import Requirement
 from setuptools.config.pyprojecttoml import load_file
+from versions_page import BEGIN, END, grid, put_into, text
 
 ROOT = matrix_command.PAGE.parents[2]
 PLANNED = plan(["2.14", "2.15"])

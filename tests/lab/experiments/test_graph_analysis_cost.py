@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-import traversal
+import graph_analysis_cost
 
 from graph_analysis import analyze
 
@@ -20,7 +20,7 @@ PARAMETERS = {"ResNet18": 11_689_512, "ResNet34": 21_797_672, "AlexNet": 60_965_
 
 @pytest.mark.parametrize("nodes", [100, 1_000, 10_000])
 def test_the_synthetic_step_has_a_layer_for_every_eight_nodes(nodes):
-    graph = traversal.synthetic(nodes)
+    graph = graph_analysis_cost.synthetic(nodes)
     analysis = analyze(graph, threshold=1 << 20)
     plan = analysis.regions[0].plan
     assert abs(len(graph) - nodes) <= 8 and analysis.nodes == len(graph)
@@ -43,17 +43,17 @@ def test_networks_are_those_of_their_papers(name):
 def test_every_network_of_the_table_is_there():
     pytest.importorskip("horovod.tensorflow")
     from horovod_lab.bench.workers.models import NETWORKS
-    assert list(NETWORKS) == list(traversal.TABLE_6_1)
+    assert list(NETWORKS) == list(graph_analysis_cost.TABLE_6_1)
 
 
 def test_the_program_writes_table_file_and_picture(tmp_path, monkeypatch, capsys):
     pytest.importorskip("horovod.tensorflow")
-    monkeypatch.setattr(traversal, "SIZES", (100, 200))
+    monkeypatch.setattr(graph_analysis_cost, "SIZES", (100, 200))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    assert traversal.STUDY.main(
+    assert graph_analysis_cost.STUDY.main(
         ["--only", "AlexNet", "--repeats", "2", "--output", str(tmp_path)]) == 0
-    folder = tmp_path / "traversal"
+    folder = tmp_path / "graph_analysis_cost"
     document = json.loads((folder / "traversal.json").read_text())
     row, = document["networks"]
     assert (row["network"], row["collectives"], row["unplanned"]) == ("AlexNet", 16, 0)
@@ -72,5 +72,5 @@ def test_the_program_writes_table_file_and_picture(tmp_path, monkeypatch, capsys
 ])
 def test_wrong_arguments_are_refused(arguments, message, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        traversal.STUDY.main([*arguments, "--output", str(tmp_path)])
+        graph_analysis_cost.STUDY.main([*arguments, "--output", str(tmp_path)])
     assert message in capsys.readouterr().err

@@ -23,8 +23,8 @@ from graph_analysis import Collective, Graph, Library, analyze, read_func_graph
 from horovod_lab.measuring import documents
 from horovod_lab.measuring.literature import TABLE_6_1, TRAVERSAL_MS
 from horovod_lab.measuring.present import show
+from horovod_lab.report.graph_analysis_section import section
 from horovod_lab.report.source import Beside
-from horovod_lab.report.traversal_section import section
 from horovod_opt.arguments import positive, some_of
 from horovod_opt.tracing import two_ranks
 
@@ -145,7 +145,7 @@ class Traversals:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # only traced: a GPU stays free
         console = Console(stderr=True)
-        document = documents.new("traversal", ["python", "experiments/traversal.py"])
+        document = documents.new("traversal", ["python", "experiments/graph_analysis_cost.py"])
         document |= {"repeats": options.repeats, "networks": [], "synthetic": []}
         start = time.monotonic()
         with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -173,7 +173,8 @@ def compare(documents: Sequence[dict[str, Any]]) -> list[Beside]:
 
 
 STUDY = Study(
-    name="traversal", text=__doc__, repeats=("Table 6.1, p. 139",), measurement=Traversals(),
+    name="graph_analysis_cost", text=__doc__, repeats=("Table 6.1, p. 139",),
+    measurement=Traversals(),
     compare=compare, short=True)
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the analysis of graphs costs (`experiments/traversal.py`), as a part of a report."""
+"""What the analysis of graphs costs (`experiments/graph_analysis_cost.py`), as a report's part."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
 
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
-#include "tests/native/reduction/node_allreduce_case.h"
+#include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
 namespace {

@@ -1,6 +1,6 @@
 #include "horovod_opt/csrc/core/base/bfloat16.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
-#include "tests/native/reduction/node_allreduce_case.h"
+#include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
 namespace {

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
-#include "tests/native/reduction/node_allreduce_case.h"
+#include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
 namespace {
