@@ -59,7 +59,7 @@ def test_other_ranks_go_on_and_the_old_reader_ends(pattern, ranks):
     succeeded(on_ranks(2, of_two))
     data, old = first[0]
     data.part()
-    assert old._leader.wait(0)
+    assert old._reader.wait(0)
     with pytest.raises(InputError, match="made for other ranks"):
         old.begin()
 
