@@ -21,17 +21,16 @@ PER_FOLDER = 1000  # files
 
 
 def tfrecord(folder: Path, records: Records) -> None:
-    import google_crc32c
-
     from horovod_opt.io.formats.tfrecord import HEAD, TAIL, mask
+    from horovod_opt.io.native import crc32c
 
     for name, part in _parts(records, "part-{:05}.tfrecord"):
         with (folder / name).open("wb") as file:
             for record in part:
                 length = len(record).to_bytes(8, "little")
-                file.write(HEAD.pack(len(record), mask(google_crc32c.value(length))))
+                file.write(HEAD.pack(len(record), mask(crc32c(length))))
                 file.write(record)
-                file.write(TAIL.pack(mask(google_crc32c.value(record))))
+                file.write(TAIL.pack(mask(crc32c(record))))
 
 
 def lmdb(folder: Path, records: Records) -> None:

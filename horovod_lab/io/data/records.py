@@ -7,8 +7,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import google_crc32c
 import numpy as np
+
+from horovod_opt.io.native import crc32c
 
 NUMBER = struct.Struct("<Q")  # the record's, from 0 on
 CHECKSUM = struct.Struct("<I")  # crc32c of all before it
@@ -39,7 +40,7 @@ class Records:
             for number in range(first, min(first + BLOCK, self.count)):
                 at = (number - first) * random_bytes
                 data = NUMBER.pack(number) + block[at:at + random_bytes]
-                yield data + CHECKSUM.pack(google_crc32c.value(data))
+                yield data + CHECKSUM.pack(crc32c(data))
 
     def numbers(self, batch: Sequence[bytes]) -> list[int]:
         """Of these records. Raises WrongRecord where one is not as it was made."""
@@ -51,7 +52,7 @@ class Records:
             raise WrongRecord(f"a record of {self.size} bytes came as {form}")
         number, = NUMBER.unpack_from(record)
         if (number >= self.count or CHECKSUM.unpack_from(record, self.size - CHECKSUM.size)[0]
-                != google_crc32c.value(record[:-CHECKSUM.size])):
+                != crc32c(record[:-CHECKSUM.size])):
             raise WrongRecord(f"a record that says it is number {number} of {self.count} has a "
                               "wrong checksum")
         return number

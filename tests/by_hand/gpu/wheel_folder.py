@@ -11,7 +11,7 @@ from pathlib import Path
 MANIFEST = "manifest.json"
 LIMIT = 64 << 20  # bytes
 # What horovod-opt needs to be built and to run. What these need comes with them.
-NEEDED = ("cffi", "cloudpickle", "google-crc32c", "lmdb", "numpy", "packaging", "psutil",
+NEEDED = ("cffi", "cloudpickle", "lmdb", "numpy", "packaging", "psutil",
           "pyyaml", "rich", "setuptools", "cmake", "ninja", "pip")
 # What the other machine has: how a name of a file must not begin.
 NOT_HERE = ("torch-", "tensorflow", "jax", "mxnet", "nvidia_", "triton-")
