@@ -483,7 +483,7 @@ def test_editable_install_is_refused(clone, site):
 
 # What horovod-opt's command imports: linked here, so that nothing is downloaded.
 NEEDED = ("numpy", "numpy.libs", "rich", "pygments", "markdown_it", "mdurl", "psutil", "yaml",
-          "cloudpickle", "packaging", "google_crc32c", "lmdb")
+          "cloudpickle", "packaging", "lmdb")
 
 
 def link_what_is_needed(site: Path) -> None:
