@@ -49,24 +49,24 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mismatch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/process_end.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/call.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/mismatch_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/objection.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/round_work.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/rounds.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/set_path.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/set_round_work.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/stall_watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/topo.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/round_work.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/call.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/objection.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_order_thread.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_gpu.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_path.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/rounds.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_round_work.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/set_path.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/mismatch_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/stall_watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/topo/topo.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_order_thread.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_call.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_path.cc)
 set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/mpi_transport.cc)

@@ -11,7 +11,7 @@ from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.state import check_state, state_of
+from horovod_opt.io.order.resume_state import check_state, state_of
 
 if TYPE_CHECKING:
     from horovod_opt.io.batch_counter import BatchCounter

@@ -80,7 +80,7 @@ def make_references(folder: Path) -> None:
             column = Column("reference", sys.executable, OFF, ranks)
             job = subprocess.run(
                 [sys.executable, HOROVODRUN, "-np", str(ranks), sys.executable,
-                 HERE / "test" / "digits_training.py", framework, file],
+                 HERE / "ray_spark" / "digits_training.py", framework, file],
                 env={**column.environ(), **JOBS[0].environment}, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 timeout=REFERENCE_SECONDS)
@@ -117,7 +117,7 @@ def main() -> int:
         return 2
     os.environ["ECOSYSTEM_REFERENCES"] = str(folder / "references")
     columns = [Column(mode, sys.executable, mode, RANKS) for mode in arguments.modes]
-    suites = [(suite, HERE / "test") for suite in JOBS]
+    suites = [(suite, HERE / "ray_spark") for suite in JOBS]
     if checkout:
         suites += [(suite, checkout / "test") for suite in UPSTREAM]
     jobs = [Job(suite, column, tests, "gloo") for column in columns for suite, tests in suites

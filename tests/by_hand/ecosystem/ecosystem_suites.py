@@ -18,7 +18,7 @@ _SPARK = find_spec("pyspark")
 # Workers import what they run from there. Spark takes the Python that the PATH begins with, and
 # executors of their own, as in upstream's elastic tests, only where it is told where Spark is.
 _ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(map(str, (HERE / "test", ROOT / "examples"))),
+    "PYTHONPATH": os.pathsep.join(map(str, (HERE / "ray_spark", ROOT / "examples"))),
     "PYSPARK_PYTHON": "python",
     **({"SPARK_HOME": str(Path(_SPARK.origin).parent)} if _SPARK else {}),
 }
@@ -32,7 +32,7 @@ def _suite(name: str, file: str, seconds: int, selected: str = "", **environment
                  selected=selected)
 
 
-# Below tests/by_hand/ecosystem/test.
+# Below tests/by_hand/ecosystem/ray_spark.
 JOBS = (
     _suite("ray", "ray_jobs.py", 400, "test_static"),
     _suite("ray_elastic", "ray_jobs.py", 900, "not test_static"),

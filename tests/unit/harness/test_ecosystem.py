@@ -56,7 +56,7 @@ def test_scp_has_fewer_ranks_on_few_cores(monkeypatch, cores, mode, ranks):
 
 
 def test_every_job_has_its_file():
-    assert all((HERE / "test" / suite.file).is_file() for suite in JOBS)
+    assert all((HERE / "ray_spark" / suite.file).is_file() for suite in JOBS)
     assert not any(suite.launched for suite in (*JOBS, *UPSTREAM))
 
 

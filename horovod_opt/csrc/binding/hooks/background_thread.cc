@@ -13,7 +13,7 @@
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod_opt/csrc/binding/modes/scp.h"
-#include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/topo.h"
 #include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/partition.h"

@@ -8,9 +8,9 @@
 #include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/binding/topo/call.h"
-#include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/call.h"
+#include "horovod_opt/csrc/binding/modes/topo/objection.h"
+#include "horovod_opt/csrc/binding/modes/topo/topo.h"
 
 namespace horovod_opt {
 namespace {

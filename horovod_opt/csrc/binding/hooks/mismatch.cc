@@ -7,8 +7,8 @@
 #include "horovod/common/common.h"
 #include "horovod/common/message.h"
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/objection.h"
-#include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/objection.h"
+#include "horovod_opt/csrc/binding/modes/topo/topo.h"
 #include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt_abi.h"
 

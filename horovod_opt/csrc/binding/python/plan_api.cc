@@ -7,7 +7,7 @@
 
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
-#include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/topo.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 

@@ -85,8 +85,8 @@ int hio_order_find(const HioOrder* order, int64_t begin, int64_t positions, int6
                    int64_t first, int64_t end, int64_t windows, const int64_t* ordinals,
                    const int64_t* begins, uint8_t* mask) {
   return io::Guarded(int{HIO_FAILED}, [&] {
-    io::StepOrder(*order).Find({begin, positions, steps}, first, end, {ordinals, ordinals + windows},
-                               begins, mask);
+    io::StepOrder(*order).Find({begin, positions, steps}, first, end,
+                               {ordinals, ordinals + windows}, begins, mask);
     return int{HIO_OK};
   });
 }

@@ -6,7 +6,7 @@ import pytest
 
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.state import check_state, state_of
+from horovod_opt.io.order.resume_state import check_state, state_of
 
 PARAMETERS = {"samples": 2**62 - 1, "chunk_samples": 2**61, "shards": 2, "window": 2**48,
               "seed": 2**63 - 1, "identity": b"\xff" * 16}

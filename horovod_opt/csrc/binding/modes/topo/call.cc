@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/call.h"
+#include "horovod_opt/csrc/binding/modes/topo/call.h"
 
 #include <algorithm>
 #include <cctype>

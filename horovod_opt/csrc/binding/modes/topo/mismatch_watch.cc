@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/mismatch_watch.h"
+#include "horovod_opt/csrc/binding/modes/topo/mismatch_watch.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/objection.h"
+#include "horovod_opt/csrc/binding/modes/topo/objection.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/round_work.h"
+#include "horovod_opt/csrc/binding/modes/topo/round_work.h"
 
 #include <algorithm>
 #include <utility>

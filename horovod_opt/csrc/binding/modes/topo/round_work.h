@@ -11,8 +11,8 @@
 #include "horovod/common/message.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
-#include "horovod_opt/csrc/binding/topo/rounds.h"
-#include "horovod_opt/csrc/binding/topo/set_round_work.h"
+#include "horovod_opt/csrc/binding/modes/topo/rounds.h"
+#include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/rounds.h"
+#include "horovod_opt/csrc/binding/modes/topo/rounds.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/set_path.h"
+#include "horovod_opt/csrc/binding/modes/topo/set_path.h"
 
 #include <numeric>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/set_round_work.h"
+#include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
 
 #include <algorithm>
 #include <set>
@@ -9,8 +9,8 @@
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
-#include "horovod_opt/csrc/binding/topo/call.h"
-#include "horovod_opt/csrc/binding/topo/objection.h"
+#include "horovod_opt/csrc/binding/modes/topo/call.h"
+#include "horovod_opt/csrc/binding/modes/topo/objection.h"
 
 namespace horovod_opt {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/topo/mismatch_watch.h"
-#include "horovod_opt/csrc/binding/topo/stall_watch.h"
+#include "horovod_opt/csrc/binding/modes/topo/mismatch_watch.h"
+#include "horovod_opt/csrc/binding/modes/topo/stall_watch.h"
 #include "horovod_opt/csrc/core/agreement/contradictions.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/recurring_calls.h"

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/stall_watch.h"
+#include "horovod_opt/csrc/binding/modes/topo/stall_watch.h"
 
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/binding/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/topo.h"
 
 #include <algorithm>
 #include <stdexcept>
