@@ -26,11 +26,11 @@ MARKS = 8  # points in time of which the progress is kept: those of the last two
 
 
 class Listening:
-    """When a round of negotiation begins: as in csrc/binding/modes/topo/rounds.cc. Within a group, a
-    rank that has a request notifies the others; if none does a round comes after a heartbeat. Over
-    TCP (`notifies`) other groups hear of it, too, and heartbeats are rare. MPI wakes nobody: so rounds
-    come soon after a request, and less and less often while nobody asks. Before the first request
-    it counts as if nobody had asked for long."""
+    """When a round of negotiation begins: as in csrc/binding/modes/topo/rounds.cc. Within a group,
+    a rank that has a request notifies the others; if none does a round comes after a heartbeat.
+    Over TCP (`notifies`) other groups hear of it, too, and heartbeats are rare. MPI wakes nobody:
+    so rounds come soon after a request, and less and less often while nobody asks. Before the first
+    request it counts as if nobody had asked for long."""
 
     def __init__(self, heartbeat: float, groups: int, notifies: bool):
         self.hears = groups == 1 or notifies  # of a request, as soon as there is one
