@@ -1,4 +1,4 @@
-// CPU time and context switches of threads (counters.h).
+// CPU time and context switches of threads (thread_usage.h).
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

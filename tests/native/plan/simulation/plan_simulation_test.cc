@@ -1,4 +1,4 @@
-// Whole jobs: the rules of plan_run.h and vote.h, in orders that nobody thought of.
+// Whole jobs: the rules of plan_run.h and consensus.h, in orders that nobody thought of.
 
 #include "tests/native/plan/simulation/plan_simulation.h"
 
