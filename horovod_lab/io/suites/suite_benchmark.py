@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from horovod_lab.io.testbeds.disk import Disk
 from horovod_lab.io.testbeds.parallel import ParallelFileSystem
 from horovod_lab.io.testbeds.testbed import Testbed, WarmCache
 from horovod_lab.measuring.benchmark import Benchmark, Job
+from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.present import Section
 from horovod_opt.arguments import Refusal
 
@@ -52,6 +54,28 @@ def try_testbed(options: argparse.Namespace) -> None:
         except OSError as error:
             raise Refusal(f"--stand {options.stand} cannot be made: {error}; remedy: a machine, or "
                           "a container, whose root may mount file systems") from error
+
+
+@dataclass(frozen=True)
+class SeriesJob:
+    """A series, which has a name and a label, at a number of ranks."""
+
+    round: int
+    ranks: int
+    series: Any
+
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "ranks": self.ranks, "series": self.series.name}
+
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.ranks} ranks  {self.series.label}"
+
+
+def order_jobs(table: Mapping[str, Any], names: Sequence[str], ranks: Sequence[int], rounds: int
+               ) -> list[SeriesJob]:
+    """Of the series that `table` has under these names, in rounds."""
+    series = [table[name] for name in names]
+    return [SeriesJob(*job) for job in in_rounds(list(ranks), lambda _: series, rounds)]
 
 
 class SuiteBenchmark(Benchmark):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +12,27 @@ from horovod_lab.io.data.records import Records
 from horovod_lab.io.ladder import job as ladder
 from horovod_lab.io.ladder import provenance
 from horovod_lab.io.ladder.place import MEMORY
-from horovod_lab.io.strategies import RUNGS, Rung
+from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.lmdb.pictures import section
 from horovod_lab.io.suites.lmdb.results import SPEED, summary
-from horovod_lab.io.suites.suite_benchmark import NAME, TESTBEDS, SuiteBenchmark, check, try_testbed
+from horovod_lab.io.suites.suite_benchmark import (
+    NAME,
+    TESTBEDS,
+    SeriesJob,
+    SuiteBenchmark,
+    check,
+    order_jobs,
+    try_testbed,
+)
 from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
-from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refusal
 from horovod_opt.io.errors import DataError
 
 PAGE = 4096  # bytes that a record takes at least
-
-
-@dataclass(frozen=True)
-class Job:
-    """A strategy at a number of ranks."""
-
-    round: int
-    ranks: int
-    rung: Rung
-
-    def key(self) -> dict[str, Any]:
-        return {"round": self.round, "ranks": self.ranks, "series": self.rung.name}
-
-    def __str__(self) -> str:
-        return f"round {self.round + 1}  {self.ranks} ranks  {self.rung.label}"
-
-
-def order(names: Sequence[str], ranks: Sequence[int], rounds: int) -> list[Job]:
-    rungs = [RUNGS[name] for name in names]
-    return [Job(*job) for job in in_rounds(list(ranks), lambda _: rungs, rounds)]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
-    jobs = order(options.only, options.ranks, options.rounds)
+    jobs = order_jobs(RUNGS, options.only, options.ranks, options.rounds)
     return LmdbBenchmark(jobs, document, path, options).run()
 
 
@@ -86,7 +71,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 class LmdbBenchmark(SuiteBenchmark):
-    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[SeriesJob], document: dict[str, Any], path: Path,
                  options: argparse.Namespace):
         super().__init__(jobs, document, path, options, section)
         self._records = Records(options.records, options.record_bytes)
@@ -104,7 +89,7 @@ class LmdbBenchmark(SuiteBenchmark):
         except (DataError, OSError) as error:
             raise launch.JobFailed(str(error)) from error
 
-    def measure(self, job: Job) -> dict[str, Any]:
+    def measure(self, job: SeriesJob) -> dict[str, Any]:
         options, nodes = self._options, self._options.nodes
         global_batch = options.batch * job.ranks
         iterations_per_read = options.coalesce_bytes * nodes // (
@@ -116,7 +101,7 @@ class LmdbBenchmark(SuiteBenchmark):
         simulated_nodes = 1 if options.stand == WarmCache.name else nodes
         try:
             with TESTBEDS[options.stand](self._folder, simulated_nodes, options.share) as testbed:
-                return ladder.run(job.rung.name, shape, testbed, self._records, options.timeout)
+                return ladder.run(job.series.name, shape, testbed, self._records, options.timeout)
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error
 

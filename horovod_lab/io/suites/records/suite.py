@@ -5,48 +5,32 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from horovod_lab.io.data.data_folder import folder_of
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import ELSEWHERE, Environment, find
-from horovod_lab.io.peers import PEERS, Peer
+from horovod_lab.io.peers import PEERS
 from horovod_lab.io.suites.records.pictures import section
 from horovod_lab.io.suites.records.results import summary
 from horovod_lab.io.suites.records.targets import SPEED
-from horovod_lab.io.suites.suite_benchmark import NAME, TESTBEDS, SuiteBenchmark, check, try_testbed
+from horovod_lab.io.suites.suite_benchmark import (
+    NAME,
+    TESTBEDS,
+    SeriesJob,
+    SuiteBenchmark,
+    check,
+    order_jobs,
+    try_testbed,
+)
 from horovod_lab.io.testbeds import first_epoch, steady_state
 from horovod_lab.io.testbeds.testbed import WarmCache
 from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
-from horovod_lab.measuring.comparison import in_rounds
 from horovod_lab.measuring.documents import DocumentError
 from horovod_lab.measuring.present import number
 from horovod_opt.arguments import Refusal
-
-
-@dataclass(frozen=True)
-class Job:
-    """A pipeline at a number of ranks."""
-
-    round: int
-    ranks: int
-    peer: Peer
-
-    def key(self) -> dict[str, Any]:
-        return {"round": self.round, "ranks": self.ranks, "series": self.peer.name}
-
-    def __str__(self) -> str:
-        return f"round {self.round + 1}  {self.ranks} ranks  {self.peer.label}"
-
-
-def order(names: Sequence[str], ranks: Sequence[int], rounds: int) -> list[Job]:
-    peers = [PEERS[name] for name in names]
-    return [Job(number, count, peer) for number, count, peer
-            in in_rounds(list(ranks), lambda _: peers, rounds)]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,12 +63,12 @@ def run(options: argparse.Namespace) -> int:
     for name, reason in absent.items():
         print(f"{NAME}: {PEERS[name].label} is not measured: {reason}", file=sys.stderr)
     document["not_measured"] = absent
-    jobs = order(names_here, options.ranks, options.rounds)
+    jobs = order_jobs(PEERS, names_here, options.ranks, options.rounds)
     return RecordsBenchmark(jobs, document, path, options, environment).run()
 
 
 class RecordsBenchmark(SuiteBenchmark):
-    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
+    def __init__(self, jobs: list[SeriesJob], document: dict[str, Any], path: Path,
                  options: argparse.Namespace, environment: Environment):
         super().__init__(jobs, document, path, options, section)
         self._environment = environment
@@ -92,7 +76,7 @@ class RecordsBenchmark(SuiteBenchmark):
 
     def prepare(self) -> None:
         """Writes the data that is not there."""
-        for form in dict.fromkeys(job.peer.format for job in self.jobs):
+        for form in dict.fromkeys(job.series.format for job in self.jobs):
             folder = folder_of(self._data, form, self._records)
             if folder.exists():
                 continue
@@ -105,15 +89,15 @@ class RecordsBenchmark(SuiteBenchmark):
             if process.returncode:
                 raise launch.JobFailed(f"{folder} could not be written (see above)")
 
-    def measure(self, job: Job) -> dict[str, Any]:
+    def measure(self, job: SeriesJob) -> dict[str, Any]:
         options, python = self._options, self._environment.python
-        folder = folder_of(self._data, job.peer.format, self._records)
+        folder = folder_of(self._data, job.series.format, self._records)
         if options.stand == WarmCache.name:
-            return steady_state.run(job.peer, job.ranks, folder, self._records, options.batch,
+            return steady_state.run(job.series, job.ranks, folder, self._records, options.batch,
                                     options.seconds, python, options.timeout)
         try:
             with TESTBEDS[options.stand](folder, options.nodes, options.share) as testbed:
-                return first_epoch.run(testbed, job.peer, job.ranks, self._records, options.batch,
+                return first_epoch.run(testbed, job.series, job.ranks, self._records, options.batch,
                                        options.seconds, python, options.timeout)
         except OSError as error:
             raise launch.JobFailed(f"the stand cannot be made, or failed: {error}") from error

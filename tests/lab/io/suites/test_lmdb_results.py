@@ -11,7 +11,7 @@ from horovod_lab.io.ladder.job import combine
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.lmdb.pictures import section
 from horovod_lab.io.suites.lmdb.results import TARGETS, summary, verdicts
-from horovod_lab.io.suites.lmdb.suite import order
+from horovod_lab.io.suites.suite_benchmark import order_jobs
 from horovod_lab.io.testbeds.testbed import Counters
 
 NOTHING = {"requests": None, "bytes": None, "inversions": None}
@@ -103,9 +103,9 @@ def test_the_summary_for_machines():
 
 
 def test_every_strategy_runs_once_a_round_and_none_is_always_first():
-    jobs = order(list(RUNGS), [8], 2)
-    assert [job.rung.name for job in jobs[:len(RUNGS)]] == list(RUNGS)
-    assert jobs[len(RUNGS)].rung.name == "lmm"
+    jobs = order_jobs(RUNGS, list(RUNGS), [8], 2)
+    assert [job.series.name for job in jobs[:len(RUNGS)]] == list(RUNGS)
+    assert jobs[len(RUNGS)].series.name == "lmm"
     assert len({str(job) for job in jobs}) == 2 * len(RUNGS)
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.suites.records.pictures import section
 from horovod_lab.io.suites.records.results import RecordsCell, summary, verdicts
-from horovod_lab.io.suites.records.suite import order
+from horovod_lab.io.suites.suite_benchmark import order_jobs
 from horovod_lab.measuring.comparison import Spread
 
 MIB = 1 << 20
@@ -117,8 +117,8 @@ def test_the_picture_has_a_bar_for_each_series_and_number_of_ranks():
 
 
 def test_every_series_runs_once_a_round_and_none_is_always_first():
-    jobs = order(["hio-lmdb", "py-lmdb"], [2, 4], 2)
-    assert [(job.round, job.ranks, job.peer.name) for job in jobs] == [
+    jobs = order_jobs(PEERS, ["hio-lmdb", "py-lmdb"], [2, 4], 2)
+    assert [(job.round, job.ranks, job.series.name) for job in jobs] == [
         (0, 2, "hio-lmdb"), (0, 2, "py-lmdb"), (0, 4, "hio-lmdb"), (0, 4, "py-lmdb"),
         (1, 2, "py-lmdb"), (1, 2, "hio-lmdb"), (1, 4, "py-lmdb"), (1, 4, "hio-lmdb")]
 
