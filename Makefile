@@ -1,5 +1,7 @@
 # make demo    train on handwritten digits with two ranks, in a virtual environment made here
-# make test    the tests but the slow ones; PYTEST_ARGS="tests/unit -k settings" for some
+# make check   lint and the quick unit tests, of the sources as they stand, without a compiled Horovod
+# make test    a row of all that users would miss; PYTEST_ARGS="tests/unit -k settings" for some
+# make test-all   all tests but those by hand; make test-rest: those that make test leaves out
 # make bench   horovod-opt bench: what each mode brings, interleaved with off; SUITE=overhead: what
 #              it costs, SUITE=steps: in which kinds of step, SUITE=nodes: between nodes,
 #              SUITE=sizes: one allreduce by its size
@@ -28,6 +30,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint $(CONSTRAINTS)
 LOG := build/install.log
 NP ?= 2
+# Jobs of several ranks wait a lot: a file at a time for each, the longest first.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 SUITE ?=
 # The short ones, in the order of the page.
 EXPERIMENTS ?= step_breakdown cpu_usage context_switches graph_analysis_cost summit
@@ -36,7 +40,7 @@ REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt horovod_lab graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch test bench peers oneccl report experiments soak build lint clean
+.PHONY: demo demo-torch check test test-all test-rest bench peers oneccl report experiments soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -47,9 +51,18 @@ demo-torch: $(VENV)/installed
 	HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 \
 	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
 
+# Programs that tests start have the sources from PYTHONPATH.
+check: lint
+	PYTHONPATH=$(CURDIR) $(PYTEST) -m quick tests/unit $(PYTEST_ARGS)
+
 test: $(VENV)/installed
-	@# Jobs of several ranks wait a lot: two files at a time, the longest first.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) -m "not full and not slow" $(PYTEST_ARGS)
+
+test-all: $(VENV)/installed
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-rest: $(VENV)/installed
+	$(PYTEST) -m "full and not slow" $(PYTEST_ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
@@ -79,7 +92,7 @@ soak: $(VENV)/installed
 
 build: $(VENV)/installed
 
-lint: $(VENV)/installed
+lint: $(VENV)/tools
 	$(BIN)/python -m ruff check .
 
 clean:
@@ -92,6 +105,12 @@ $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 	@$(INSTALL) --verbose --no-build-isolation ".[test,experiments]" >$(LOG) 2>&1 \
 	  & pid=$$!; tail --pid=$$pid -n +1 -F -q $(LOG) 2>/dev/null | sed -un "s/^ *\(horovod-opt: .*\)/\1/p"; \
 	  wait $$pid || { tail -n 40 $(LOG); echo "The whole log is in $(LOG)."; exit 1; }
+	@touch $@
+
+# What tests need but a compiled Horovod, which may be there already.
+$(VENV)/tools: $(VENV)/frameworks
+	@test -e $(VENV)/installed || { echo "installing what tests need into $(VENV)"; \
+	  HOROVOD_OPT_WITHOUT_HOROVOD=1 $(INSTALL) --quiet --no-build-isolation ".[test,experiments]"; }
 	@touch $@
 
 $(VENV)/frameworks: $(VENV)/pip $(CONSTRAINTS)

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import fork_server
 import psutil
 
 BIN = Path(sys.executable).parent
@@ -21,6 +22,9 @@ HANG_SECONDS = 400
 MARKER = "PARALLEL_TEST_JOB"
 # What workers share, in whichever room they are.
 PYTHONPATH = os.pathsep.join(map(str, [WORKERS / "shared" / "start", *ROOMS]))
+# What Python and frameworks look at when they are imported.
+OF_IMPORTS = {"OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH, "PYTHONUNBUFFERED": "1",
+              "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,25 @@ class Job:
         return self
 
 
+@dataclass(frozen=True)
+class ForkServers:
+    """Of a framework, for all jobs of a run of tests; what they write lies in `folder`."""
+
+    folder: Path
+    framework: str
+    owner: int  # they end with this process
+
+    def python(self, environment: dict[str, str]) -> list[object]:
+        """The command to put before a program, for ranks of a job with these variables."""
+        if not fork_server.suits(environment):
+            return [sys.executable]
+        inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
+        sockets = fork_server.start(self.folder, self.framework, self.owner,
+                                    {**inherited, **OF_IMPORTS})
+        return [sys.executable, "-S", "-E", WORKERS.with_name("forked_rank.py"),
+                ":".join(map(str, sockets))]
+
+
 def rank_lines(folder: Path, ranks: int) -> list[list[dict]]:
     """What each rank of an input job wrote, see workers/input/input_job.py; of one that was killed,
     the lines that it has written whole."""
@@ -76,10 +99,11 @@ def run_job(
     controller: str = "mpi",
     options: tuple[object, ...] = (),
     seconds: float = HANG_SECONDS,
+    servers: ForkServers | None = None,
     **environment: str,
 ) -> Job:
     """Runs workers/*/<worker>.py; its first argument is the folder to report to. A job that takes
-    longer than `seconds` hangs."""
+    longer than `seconds` hangs. With `servers` its ranks are forked, where they can be."""
     folder.mkdir(parents=True, exist_ok=True)
     marker = uuid.uuid4().hex
     inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
@@ -89,16 +113,14 @@ def run_job(
         process = subprocess.Popen(
             [
                 *(BIN / "horovodrun", *map(str, launcher)),
-                *(sys.executable, worker_file(worker), folder, *map(str, arguments)),
+                *map(str, servers.python(environment) if servers else [sys.executable]),
+                *map(str, [worker_file(worker), folder, *arguments]),
             ],
             cwd=folder,
             env={
                 **inherited,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": PYTHONPATH,
-                "PYTHONUNBUFFERED": "1",
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                "HOROVOD_GLOO_TIMEOUT_SECONDS": "20",
+                **OF_IMPORTS,
+                "HOROVOD_GLOO_TIMEOUT_SECONDS": "60",
                 # More ranks than cores, and another job beside this one: modes other than off
                 # ask for it themselves, but not before MPI has started.
                 "OMPI_MCA_mpi_yield_when_idle": "1",

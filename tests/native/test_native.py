@@ -12,8 +12,9 @@ import pytest
 
 @pytest.mark.timeout(1800)  # most of it compiles
 @pytest.mark.parametrize("build", [
-    ("--once", "thread"), ("--once", "address"),
-    *(pytest.param((name,), marks=pytest.mark.slow) for name in ("plain", "thread", "address")),
+    ("plain",),
+    *(pytest.param(("--once", name), marks=pytest.mark.full) for name in ("thread", "address")),
+    *(pytest.param((name,), marks=pytest.mark.slow) for name in ("thread", "address")),
 ], ids=" ".join)
 def test_native(build: tuple[str, ...], subtests: pytest.Subtests) -> None:
     """What GoogleTest skips is skipped here, too."""

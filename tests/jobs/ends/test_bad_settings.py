@@ -104,7 +104,7 @@ def test_starts_after_a_failure(reports):
 
 def test_job_fails_if_the_script_does_not_catch_it(job):
     """As most scripts do; the launcher says why, once a rank."""
-    result = job("torch_training", HOROVOD_OPT_MODE="nbsc")
+    result = job("torch_training", started=True, HOROVOD_OPT_MODE="nbsc")
     assert not result.hung
     assert result.code != 0
     assert not result.survivors

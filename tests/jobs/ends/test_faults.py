@@ -169,7 +169,8 @@ EACH_TIME = {("mpi", "topo", "kill"), ("gloo", "topo", "kill"), ("mpi", "topo", 
         ("gs", "kill"), ("nbcs", "kill"))], lambda *row: row in EACH_TIME))
 def test_a_rank_ends(job, controller, mode, how):
     """Three ranks, so that there are others to talk to."""
-    result = job("fault_ends", how, ranks=3, controller=controller, **mode_settings(mode))
+    result = job("fault_ends", how, ranks=3, controller=controller, started=True,
+                 **mode_settings(mode))
     assert not result.hung, result.output
     assert result.code != 0
     assert not result.survivors
@@ -186,7 +187,7 @@ def test_a_rank_ends(job, controller, mode, how):
     *(by_hand(controller, "off", "kill horovodrun") for controller in CONTROLLERS),
 ])
 def test_the_launcher_ends(job, controller, mode, how):
-    result = job("fault_ends", how, controller=controller, **mode_settings(mode))
+    result = job("fault_ends", how, controller=controller, started=True, **mode_settings(mode))
     assert not result.hung, result.output
     assert result.code != 0
     assert not result.survivors

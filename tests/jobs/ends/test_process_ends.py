@@ -37,8 +37,8 @@ print(private() - before)
 ])
 def test_exit_of_c(job, controller, ranks, mode, states, how):
     """It shuts Horovod down as Python's exit does: with its status, and an error for the others."""
-    result = job("process_ends", how, ranks=ranks, controller=controller, HOROVOD_OPT_MODE=mode,
-                 **FREED)
+    result = job("process_ends", how, ranks=ranks, controller=controller, started=True,
+                 HOROVOD_OPT_MODE=mode, **FREED)
     assert not result.hung, result.output
     assert not result.survivors
     states_text, = (path.read_text() for path in result.folder.glob("leaves-*"))
@@ -56,7 +56,7 @@ def test_exit_of_c(job, controller, ranks, mode, states, how):
 @pytest.mark.parametrize("controller, ranks", [("gloo", 1), ("gloo", 2), ("mpi", 2)])
 def test_forked_children(job, controller, ranks):
     """However they end, they do end, and the job does not notice."""
-    result = job("process_ends", "fork", ranks=ranks, controller=controller,
+    result = job("process_ends", "fork", ranks=ranks, controller=controller, started=True,
                  HOROVOD_OPT_MODE="topo", **FREED).expect_success()
     *others, parent = result.of_ranks(ranks)
     children = "exit", "sys.exit", "shutdown", "ask"

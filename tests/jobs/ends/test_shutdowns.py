@@ -116,7 +116,7 @@ def test_tensorflow_process_set(tensorflow, mode, controller):
 def test_a_peer_of_a_process_set_is_killed(need, job):
     """The others survive it: their shutdown waits for nobody."""
     need("torch", "gloo")
-    result = job("killed_peer", ranks=3, controller="gloo")
+    result = job("killed_peer", ranks=3, controller="gloo", started=True)
     assert not result.hung, result.output
     assert not result.survivors
     reports = result.reports()

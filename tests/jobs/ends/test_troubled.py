@@ -43,7 +43,7 @@ def test_a_rank_that_dies_in_a_bucket_is_missed(job, need, library, device):
     """With a tensor on a GPU beside it, rounds are entries of the ready queue, behind the bucket.
     Under Gloo, as in elastic jobs."""
     need("torch", "gloo")
-    result = job("troubled", library, device, KILLS, controller="gloo")
+    result = job("troubled", library, device, KILLS, controller="gloo", started=True)
     assert not result.hung, result.output
     reports = result.reports()
     assert list(reports) == [0]

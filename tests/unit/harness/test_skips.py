@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[2] / "conftest.py"
+SESSION = Path(__file__).parents[2] / "session"
 TESTS = """
 import pytest
 def test_passes(): pass
@@ -30,7 +30,6 @@ LISTED = ("test_one.py::test_skipped[a b]\tno GPU\ntest_one.py::test_skipped[2]\
 
 @pytest.fixture(params=[(), ("-n", "2")], ids=["one process", "several"])
 def run(request, tmp_path):
-    shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_one.py").write_text(TESTS)
     (tmp_path / "test_two.py").write_text(MODULE)
 
@@ -39,8 +38,9 @@ def run(request, tmp_path):
             (tmp_path / "skips.txt").write_text(skips)
             arguments = ("--skips", "skips.txt", *arguments)
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *request.param, *arguments],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [sys.executable, "-m", "pytest", "-p", "skips", "-p", "no:cacheprovider",
+             *request.param, *arguments],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SESSION)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     return run
 
