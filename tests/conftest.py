@@ -1,4 +1,4 @@
-"""What all tests share: which run when, and what the installed Horovod has."""
+"""What all tests share: the plugins of tests/session, and what the installed Horovod has."""
 
 from __future__ import annotations
 
@@ -6,36 +6,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import durations
 import pytest
-import skips
 
-HERE = Path(__file__).parent
-# What users do not run: tools that measure, and those of developers. `make test` leaves it out.
-FULL = tuple(HERE / folder for folder in (
-    "lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness", "unit/matrix"))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    for plugin in (skips, durations):
-        plugin.pytest_addoption(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (skips, durations):
-        plugin.pytest_configure(config)
-    config.pluginmanager.register(durations, "durations")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks, by folder and recorded duration."""
-    slow = durations.recorded()
-    for item in items:
-        if any(folder in item.path.parents for folder in FULL):
-            item.add_marker("full")
-        if HERE / "unit" in item.path.parents and item.nodeid not in slow:
-            item.add_marker("quick")
+pytest_plugins = ["skips", "durations", "choice"]
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ state = dict(arguments=sys.argv, environment=dict(os.environ), folder=os.getcwd(
 print(json.dumps(state), file=sys.stderr)
 atexit.register(print, "the end")
 """
+ENVIRONMENT = {"LC_ALL": "C.UTF-8"}  # Python adds to others
 MINUTE = 60
 
 
@@ -48,7 +49,7 @@ def rank(servers, tmp_path):
         (tmp_path / "program.py").write_text(program)
         command = [sys.executable, "-S", "-E", FORKED_RANK, servers, tmp_path / "program.py"]
         return subprocess.Popen(
-            [*command, *arguments], cwd=tmp_path, env={"HOROVOD_RANK": str(number), **environment},
+            [*command, *arguments], cwd=tmp_path, env={**ENVIRONMENT, "HOROVOD_RANK": str(number), **environment},
             preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -73,7 +74,7 @@ def test_has_what_it_was_started_with(rank, tmp_path):
     assert output == "the end\n"
     state = json.loads(state)
     assert state["arguments"] == [str(tmp_path / "program.py"), "--an", "argument"]
-    assert state["environment"] == {"HOROVOD_RANK": "0", "A": "b c"}
+    assert state["environment"] == {**ENVIRONMENT, "HOROVOD_RANK": "0", "A": "b c"}
     assert (state["folder"], state["path"]) == (str(tmp_path), str(tmp_path))
     assert (state["cpus"], state["input"], state["name"]) == (cpus, "typed", "__main__")
 

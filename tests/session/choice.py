@@ -1,0 +1,70 @@
+"""Which tests `make test` leaves to `make test-rest`: those get the mark `full`. Unit tests that took
+no time when durations were recorded get the mark `quick`.
+
+What is left are jobs of a kind that others have: each controller, framework and number of ranks, one
+node and nodes of one rank, each mode and each fault stay in `make test` once.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import durations
+import pytest
+
+TESTS = Path(__file__).parents[1]
+# What users do not run: tools that measure, and those of developers.
+FOLDERS = ("lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness",
+           "unit/matrix")
+# By file below jobs/: a regular expression of names.
+JOBS = {
+    "ends/test_bad_settings.py": r"\[mpi",
+    "ends/test_elastic.py": r"\[topo\]|\[mpi-off",
+    "ends/test_faults.py":
+        r"(stopped|raises_and_shuts|sends|another_model|never_call|had_planned).*mpi"
+        r"|(in_a_callback|in_a_graph|early).*gloo"
+        r"|rank_ends\[(gloo-topo-kill|gloo-topo@1-raise|mpi-topo-raise|mpi-topo@1-exit)"
+        r"|launcher_ends\[(mpi-topo-end|gloo-topo-kill)",
+    "ends/test_late_rank.py": r"\[(busy-|stopped-)?gloo-(?!tcp)",
+    "ends/test_process_ends.py": r"off|gloo-1|mpi-2-topo-states3|children\[gloo-2",
+    "ends/test_shutdowns.py": r"test_(?!tensorflow|fifty).*mpi|tensorflow.*gloo|fifty.*gloo",
+    "ends/test_troubled.py": r"\[mpi-",
+    "input/test_input.py": r"epochs\[(mpi-2|gloo-2)|example\[torch",
+    "input/test_input_refused.py": r"\[(torch|mpi)",
+    "launcher/test_cores.py": r"mpi",
+    "launcher/test_hosts.py": r"demo\[mpi|drops_under_mpi|cores",
+    "operations/test_operations.py":
+        r"torch-(mpi-[134]|gloo-2)|kind\d|\[(mpi|gloo)\]",
+    "operations/test_node_memory.py": r"\[mpi",
+    "operations/test_tensorflow_graphs.py": r"mpi-topo|\[off|gloo",
+    "topo/test_contradictions.py": r"gloo",
+    "topo/test_late_data.py": r"\[mpi|part",
+    "topo/test_planned_cpus.py": r"gloo-2|mpi",
+    "topo/test_topo_calls.py": r"\[(mpi-2\b|mpi-4|gloo-3\b|gloo-4)[^o]*(on 2 nodes)?\]?",
+    "topo/test_topo_differs.py": r"mpi",
+    "topo/test_topo_faults.py": r"gloo",
+    "topo/test_topo_scenarios.py": r"\[(mpi-1|mpi-2\b|mpi-4|gloo-3|mpi-2-nodes-of-2|xla)",
+    "topo/test_topo_sets.py": r"mpi",
+    "topo/test_topo_torch.py": r"mpi-2|many",
+    "training/test_features.py": r"\[gs|\[nbcs",
+    "training/test_training.py": r"gloo-(off|nbcs)|mpi-gs|mpi-nbcs",
+}
+
+
+def is_left(item: pytest.Item) -> bool:
+    folders, file = item.path.parents, item.path
+    if any(TESTS / folder in folders for folder in FOLDERS):
+        return True
+    left = JOBS.get(str(file.relative_to(TESTS / "jobs"))) if TESTS / "jobs" in folders else None
+    return left is not None and re.search(left, item.nodeid.partition("::")[2]) is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = durations.recorded()
+    for item in items:
+        if is_left(item):
+            item.add_marker("full")
+        if TESTS / "unit" in item.path.parents and item.nodeid not in slow:
+            item.add_marker("quick")
