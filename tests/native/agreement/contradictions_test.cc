@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace horovod_opt {
-namespace {
+namespace contradictions_test {
 
 constexpr int kFloat = 7, kLong = 5, kDouble = 8;
 
@@ -155,5 +155,5 @@ TEST(Contradictions, AnUnknownProcessSetIsLeftAlone) {
   EXPECT_TRUE(Find({{0, {Dense("x", 1)}}, {1, {Dense("x", 2)}}}, {{1, {0, 1}}}).empty());
 }
 
-}  // namespace
+}  // namespace contradictions_test
 }  // namespace horovod_opt

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace horovod_opt {
-namespace {
+namespace settings_agreement_test {
 
 const std::string kGs = "HOROVOD_OPT_MODE=gs\nHOROVOD_OPT_GS_INTERVAL=1\n";
 const std::string kGs10 = "HOROVOD_OPT_MODE=gs\nHOROVOD_OPT_GS_INTERVAL=10\n";
@@ -63,5 +63,5 @@ TEST(SettingsDisagreement, DifferentErrors) {
       "On ranks 0, 2: bad mode\nOn rank 1: bad interval\nuse 1\n" + kRemedy);
 }
 
-}  // namespace
+}  // namespace settings_agreement_test
 }  // namespace horovod_opt

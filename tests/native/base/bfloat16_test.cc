@@ -5,7 +5,7 @@
 #include <cstring>
 
 namespace horovod_opt {
-namespace {
+namespace bfloat16_test {
 
 constexpr std::uint16_t kNan = 0x7fc0;
 
@@ -84,5 +84,5 @@ TEST(Bfloat16, ComputesAsFloatsDo) {
   EXPECT_EQ(Bits(scaled), Bits(3.0f * 0.1f));
 }
 
-}  // namespace
+}  // namespace bfloat16_test
 }  // namespace horovod_opt

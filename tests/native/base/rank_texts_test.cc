@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace horovod_opt {
-namespace {
+namespace rank_texts_test {
 
 using Ranks = std::vector<int>;
 
@@ -40,5 +40,5 @@ TEST(Ranges, NounFollowsTheCount) {
   EXPECT_EQ(Ranges("rank", {3, 4}), "ranks 3-4");
 }
 
-}  // namespace
+}  // namespace rank_texts_test
 }  // namespace horovod_opt

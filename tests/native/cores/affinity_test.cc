@@ -22,7 +22,7 @@
 #include <thread>
 
 namespace horovod_opt {
-namespace {
+namespace affinity_test {
 
 pid_t Tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
@@ -289,5 +289,5 @@ TEST(ShortSlice, ChangesTheSliceAndNothingElse) {
   }
 }
 
-}  // namespace
+}  // namespace affinity_test
 }  // namespace horovod_opt

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace horovod_opt {
-namespace {
+namespace partition_share_test {
 
 // CPU and CPU + 4 are siblings.
 const std::map<int, int> kFourCoresWithSmt{{0, 0}, {1, 1}, {2, 2}, {3, 3},
@@ -50,5 +50,5 @@ TEST(Share, CpusOfWhichNothingIsKnownAreCores) {
   EXPECT_EQ(Shares({unknown, unknown}), (Expected{{8}, {9}}));
 }
 
-}  // namespace
+}  // namespace partition_share_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include <numeric>
 
 namespace horovod_opt {
-namespace {
+namespace partition_test {
 
 using Cpus = std::vector<int>;
 
@@ -244,5 +244,5 @@ TEST(Partition, EveryEqualMask) {
   }
 }
 
-}  // namespace
+}  // namespace partition_test
 }  // namespace horovod_opt

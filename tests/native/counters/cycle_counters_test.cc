@@ -9,7 +9,7 @@
 #include "horovod_opt/csrc/core/counters/step_count.h"
 
 namespace horovod_opt {
-namespace {
+namespace cycle_counters_test {
 
 using namespace std::chrono_literals;
 
@@ -136,5 +136,5 @@ TEST(StepCount, ResetStartsAgain) {
   EXPECT_EQ(repeats.Add("gradient"), 1);
 }
 
-}  // namespace
+}  // namespace cycle_counters_test
 }  // namespace horovod_opt

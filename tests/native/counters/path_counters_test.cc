@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace path_counters_test {
 
 using namespace std::chrono_literals;
 
@@ -187,5 +187,5 @@ TEST(PathCounters, ReadersAtAnyTime) {
   EXPECT_EQ(counters.Read().agreements, kBuckets);
 }
 
-}  // namespace
+}  // namespace path_counters_test
 }  // namespace horovod_opt

@@ -18,7 +18,7 @@ int horovod_opt_gathered_stats(int rank, HorovodOptStats* out);
 }
 
 namespace horovod_opt {
-namespace {
+namespace state_test {
 
 HorovodOptSettings Settings(int64_t mode) {
   HorovodOptSettings settings{};
@@ -103,5 +103,5 @@ TEST(State, StatsMayBeReadWhileThreadsStartAndEnd) {
   for (std::thread& reader : readers) reader.join();
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace horovod_opt

@@ -15,7 +15,7 @@
 #include "horovod_opt/csrc/core/counters/thread_usage.h"
 
 namespace horovod_opt {
-namespace {
+namespace thread_usage_test {
 
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
@@ -153,5 +153,5 @@ TEST(ProcessUsage, CountsThreadsThatHaveEnded) {
   EXPECT_GE(after.voluntary_switches - before.voluntary_switches, kSleeps);
 }
 
-}  // namespace
+}  // namespace thread_usage_test
 }  // namespace horovod_opt

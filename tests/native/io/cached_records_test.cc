@@ -13,7 +13,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace cached_records_test {
 
 constexpr std::int64_t kBytes = 200000, kRecord = 3000;
 
@@ -130,6 +130,6 @@ TEST(GuardedCopyDeathTest, ABusErrorElsewhereEndsTheProcess) {
   EXPECT_DEATH(raise(SIGBUS); raise(SIGBUS), "");  // by the signal, or as a sanitizer ends it
 }
 
-}  // namespace
+}  // namespace cached_records_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -9,7 +9,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace chunk_buffers_test {
 
 struct Range {
   std::int64_t buffer, begin, end;
@@ -106,6 +106,6 @@ TEST_F(ChunkBuffersTest, NeverUseMoreThanMemoryAndAPageForEachLiveChunk) {
   }
 }
 
-}  // namespace
+}  // namespace chunk_buffers_test
 }  // namespace io
 }  // namespace horovod_opt

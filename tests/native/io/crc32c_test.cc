@@ -8,7 +8,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace crc32c_test {
 
 // RFC 3720, appendix B.4.
 TEST(Crc32c, IsThatOfTheStandard) {
@@ -43,6 +43,6 @@ TEST(Crc32c, GoesOnWhereItEnded) {
   }
 }
 
-}  // namespace
+}  // namespace crc32c_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace fifo_mutex_test {
 
 TEST(FifoMutexTest, OneThreadAtATimeHasIt) {
   FifoMutex mutex;
@@ -43,6 +43,6 @@ TEST(FifoMutexTest, WhoComesBackIsBehindWhoWaits) {
   EXPECT_EQ(order, (std::vector<int>{1, 0}));
 }
 
-}  // namespace
+}  // namespace fifo_mutex_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -10,7 +10,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace load_check_test {
 
 // What the check says, or "".
 std::string Message(LoadCheck& check, const Load& load) {
@@ -90,6 +90,6 @@ TEST(LoadCheck, RefusesExactlyWhatDoesNotFit) {
   EXPECT_GT(refused, 100);
 }
 
-}  // namespace
+}  // namespace load_check_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -15,7 +15,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace loader_test {
 
 using namespace std::chrono_literals;
 
@@ -339,6 +339,6 @@ TEST_F(LoaderTest, TheEndIsSoonWhoeverWaits) {
   EXPECT_LT(EventCount::Clock::now() - began, 5s);
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -13,7 +13,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace node_cache_test {
 
 using namespace std::chrono_literals;
 
@@ -205,6 +205,6 @@ TEST(NodeCacheMemoryTest, PunchedPagesAreGivenBack) {
   EXPECT_EQ(memory.buffer(1)[page], '\0');
 }
 
-}  // namespace
+}  // namespace node_cache_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -11,7 +11,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace open_files_request_test {
 
 // A folder as the kernel's, with one file system that has no block device.
 class RequestBytesTest : public testing::Test {
@@ -47,6 +47,6 @@ TEST_F(RequestBytesTest, IsNotKnownOfOthers) {
   EXPECT_EQ(RequestBytes(makedev(0, 52), folder_), 0);
 }
 
-}  // namespace
+}  // namespace open_files_request_test
 }  // namespace io
 }  // namespace horovod_opt

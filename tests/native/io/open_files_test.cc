@@ -12,7 +12,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace open_files_test {
 
 int OpenDescriptors() {
   int count = 0;
@@ -96,6 +96,6 @@ TEST(OpenFiles, WhatIsNotAskedForIsNotRead) {
   munmap(mapped, kBytes);
 }
 
-}  // namespace
+}  // namespace open_files_test
 }  // namespace io
 }  // namespace horovod_opt

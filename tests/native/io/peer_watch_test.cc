@@ -11,7 +11,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace peer_watch_test {
 
 using namespace std::chrono_literals;
 
@@ -47,6 +47,6 @@ TEST(PeerWatch, EndsBeforeItsPeer) {
   EXPECT_EQ(ended, 0);
 }
 
-}  // namespace
+}  // namespace peer_watch_test
 }  // namespace io
 }  // namespace horovod_opt

@@ -15,7 +15,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace read_extent_test {
 
 constexpr std::int64_t kBytes = 100000, kBlock = 4096;
 
@@ -281,6 +281,6 @@ TEST(Damages, GrowOverWhatLiesBetweenWhenThereAreManyOfThem) {
   EXPECT_EQ(damages.Of(991, 2000), kGood);
 }
 
-}  // namespace
+}  // namespace read_extent_test
 }  // namespace io
 }  // namespace horovod_opt

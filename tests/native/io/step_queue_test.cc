@@ -14,7 +14,7 @@
 
 namespace horovod_opt {
 namespace io {
-namespace {
+namespace step_queue_test {
 
 using namespace std::chrono_literals;
 using Event = StepQueue::Event;
@@ -380,6 +380,6 @@ TEST(StepQueueTest, TwoSidesAndAnEnd) {
   }
 }
 
-}  // namespace
+}  // namespace step_queue_test
 }  // namespace io
 }  // namespace horovod_opt

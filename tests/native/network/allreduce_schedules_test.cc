@@ -10,7 +10,7 @@
 #include <utility>
 
 namespace horovod_opt {
-namespace {
+namespace allreduce_schedules_test {
 
 using Algorithm = std::function<Schedule(int members, int self)>;
 // Of each piece, whose contributions are in it.
@@ -120,5 +120,5 @@ TEST_P(Schedules, NeighboursAreThoseWhoAreSentToOrReceivedFrom) {
 INSTANTIATE_TEST_SUITE_P(Members, Schedules,
                          testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33));
 
-}  // namespace
+}  // namespace allreduce_schedules_test
 }  // namespace horovod_opt

@@ -19,7 +19,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace block_ring_test {
 
 using Numbers = std::vector<std::int32_t>;
 using Kind = BlockRing::Kind;
@@ -189,5 +189,5 @@ INSTANTIATE_TEST_SUITE_P(Members, BlockRingMembers,
                          testing::Combine(testing::Values(2, 3, 4, 5, 8),
                                           testing::Values(Kind::kAllgather, Kind::kReduceScatter)));
 
-}  // namespace
+}  // namespace block_ring_test
 }  // namespace horovod_opt

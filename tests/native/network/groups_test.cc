@@ -7,7 +7,7 @@
 #include <random>
 
 namespace horovod_opt {
-namespace {
+namespace groups_test {
 
 using Ranks = std::vector<int>;
 
@@ -147,5 +147,5 @@ TEST(Groups, WhatAllRanksFindFitsTogether) {
   }
 }
 
-}  // namespace
+}  // namespace groups_test
 }  // namespace horovod_opt

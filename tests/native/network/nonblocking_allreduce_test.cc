@@ -16,7 +16,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace nonblocking_allreduce_test {
 
 using Numbers = std::vector<std::int64_t>;
 const Arithmetic kLongs{8, &elementwise::Reduce<std::int64_t, elementwise::Sum>, nullptr};
@@ -370,5 +370,5 @@ TEST(TrialAllreduce, SaysThatASumIsWrong) {
   });
 }
 
-}  // namespace
+}  // namespace nonblocking_allreduce_test
 }  // namespace horovod_opt

@@ -9,7 +9,7 @@
 #include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
-namespace {
+namespace own_address_test {
 
 std::string AddressOrError(const std::string& interfaces) {
   try {
@@ -54,5 +54,5 @@ TEST(OwnAddressWithoutName, TheLoopbackIsNone) {
   ExpectThat("no network interface leads to other machines", "docker0=172.17.0.1");
 }
 
-}  // namespace
+}  // namespace own_address_test
 }  // namespace horovod_opt

@@ -6,7 +6,7 @@
 #include <random>
 
 namespace horovod_opt {
-namespace {
+namespace bucket_ids_test {
 
 TEST(PlaceAllocator, IsFirstFit) {
   PlaceAllocator memory(100);
@@ -101,5 +101,5 @@ TEST(BucketIds, EveryOwnerHasAnotherNumber) {
   EXPECT_GT(after.owner, before.owner);
 }
 
-}  // namespace
+}  // namespace bucket_ids_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include "tests/native/plan/sample_plans.h"
 
 namespace horovod_opt {
-namespace {
+namespace consensus_test {
 
 Vote Says(PlanState state, std::uint64_t begun = 0, const std::string& reason = "",
           std::vector<std::int64_t> times = {}) {
@@ -270,5 +270,5 @@ TEST(Vote, OneDecisionAPlanInTheOrderOfHashes) {
   EXPECT_EQ(decisions[1].from_iteration, 2u);
 }
 
-}  // namespace
+}  // namespace consensus_test
 }  // namespace horovod_opt

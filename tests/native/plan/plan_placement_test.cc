@@ -8,7 +8,7 @@
 #include "tests/native/plan/sample_plans.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_placement_test {
 
 constexpr int kCapacity = 20;
 const Reduction kHost, kGpu{0, 0, 1.0, 1.0, 0}, kOtherGpu{0, 0, 1.0, 1.0, 1};
@@ -180,5 +180,5 @@ TEST_F(PlanPlacement, APlanThatWaitsForARankIsSaidOnce) {
   EXPECT_TRUE(Meet().empty());
 }
 
-}  // namespace
+}  // namespace plan_placement_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include "tests/native/plan/plan_run_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_run_end_test {
 
 using namespace std::chrono_literals;
 
@@ -188,5 +188,5 @@ TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsBucketIdsAway) {
   EXPECT_TRUE(vote.whole);
 }
 
-}  // namespace
+}  // namespace plan_run_end_test
 }  // namespace horovod_opt

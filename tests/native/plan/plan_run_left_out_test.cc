@@ -5,7 +5,7 @@
 #include "tests/native/plan/plan_run_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_run_left_out_test {
 
 // Slots a, b and c in buckets {a, b} and {c}; this rank leaves out b.
 class LeftOutTest : public testing::Test {
@@ -195,5 +195,5 @@ TEST_F(LeftOutTest, AForgottenPlanWarmsUpWithAll) {
   EXPECT_EQ(CastVote().state, PlanState::kCaptured);
 }
 
-}  // namespace
+}  // namespace plan_run_left_out_test
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 #include "tests/native/plan/sample_plans.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_run_life_test {
 
 // Slots a and b, in buckets of their own with the bucket IDs 0 and 1.
 class PlanWarmUpTest : public testing::Test {
@@ -300,5 +300,5 @@ TEST_F(PlanEndTest, RestartInAPassFailsAndItsBucketsCanStillBeTaken) {
   EXPECT_EQ(Take(0).first, kLast + 1);
 }
 
-}  // namespace
+}  // namespace plan_run_life_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include "tests/native/plan/plan_run_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_run_test {
 
 using namespace std::chrono_literals;
 
@@ -188,5 +188,5 @@ TEST_F(PlanRunTest, WaitingSinceNamesWhatIsHereAndWhatIsMissing) {
   EXPECT_TRUE(run_.filling().LateBuckets(now_)[1].missing.empty()) << "waits for other ranks";
 }
 
-}  // namespace
+}  // namespace plan_run_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_table_graphs_test {
 
 TEST_F(PlanTableTest, AKnownPlanOnlyGetsMoreKeys) {
   Activate(MakePlan("p", 2, {{0, 1}}, 1));
@@ -93,5 +93,5 @@ TEST_F(PlanTableTest, AHundredThousandRetraces) {
   }
 }
 
-}  // namespace
+}  // namespace plan_table_graphs_test
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_table_ids_test {
 
 TEST_F(PlanTableTest, EachPlanHasBucketIdsOfItsOwn) {
   Activate(MakePlan("q", 2, {{0}, {1}}, 1));
@@ -125,5 +125,5 @@ TEST_F(PlanTableTest, RestartOfAllPlansWhichKeepTheirBucketIds) {
   }
 }
 
-}  // namespace
+}  // namespace plan_table_ids_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_table_test {
 
 TEST_F(PlanTableTest, WhatIsInNoPlanIsNegotiated) {
   Activate(MakePlan("p", 1, {{0}}, 7));
@@ -250,5 +250,5 @@ TEST_F(PlanTableTest, LateTensorsAreNamed) {
   EXPECT_EQ(late[0].missing, std::vector<std::string>{"a"});
 }
 
-}  // namespace
+}  // namespace plan_table_test
 }  // namespace horovod_opt

@@ -11,7 +11,7 @@
 #include "tests/native/plan/sample_plans.h"
 
 namespace horovod_opt {
-namespace {
+namespace plan_table_threads_test {
 
 constexpr int kSlots = 4;
 constexpr int kIds = 16;
@@ -144,5 +144,5 @@ TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
   }
 }
 
-}  // namespace
+}  // namespace plan_table_threads_test
 }  // namespace horovod_opt

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace horovod_opt {
-namespace {
+namespace plan_test {
 
 const std::string kPlan = "plan\tabc\t1024\t3\ttrain step\n";
 const std::string kSlotA = "slot\t11\t400\t7\t1\t1.0\t0.5\t-\tgrads/a\n";
@@ -128,5 +128,5 @@ TEST(Plan, DifferenceFromASlot) {
   }
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 #include "tests/native/plan/sample_plans.h"
 
 namespace horovod_opt {
-namespace {
+namespace rebuild_buckets_test {
 
 using Times = std::vector<std::int64_t>;
 
@@ -117,5 +117,5 @@ TEST(Rebuild, AnyPlanKeepsItsRules) {
   }
 }
 
-}  // namespace
+}  // namespace rebuild_buckets_test
 }  // namespace horovod_opt

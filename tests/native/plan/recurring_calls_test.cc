@@ -8,7 +8,7 @@
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace recurring_calls_test {
 
 TEST(RecurringCalls, ACallRecursWhenItWasNegotiatedOftenEnough) {
   RecurringCalls calls;
@@ -140,5 +140,5 @@ TEST_F(PlanTableTest, ACallIsNotRebuilt) {
   EXPECT_EQ(announced_.back(), 0);
 }
 
-}  // namespace
+}  // namespace recurring_calls_test
 }  // namespace horovod_opt

@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace step_watches_test {
 
 // As TensorFlow's: callbacks run without its lock, and deregistering does not wait for them.
 class Manager {
@@ -124,5 +124,5 @@ TEST_F(StepWatchesTest, WhatIsUnderWayOrBeginsIsToldExactlyOnce) {
   }
 }
 
-}  // namespace
+}  // namespace step_watches_test
 }  // namespace horovod_opt

@@ -9,7 +9,7 @@
 #include "horovod_opt/csrc/core/base/bfloat16.h"
 
 namespace horovod_opt {
-namespace {
+namespace elementwise_test {
 
 using Values = std::vector<Bfloat16>;
 using Reduction = void (*)(void*, const void* const*, int, std::int64_t);
@@ -97,5 +97,5 @@ TEST(Elementwise, EveryOperation) {
   EXPECT_EQ(product, (Values{40.0f, 36.0f}));
 }
 
-}  // namespace
+}  // namespace elementwise_test
 }  // namespace horovod_opt

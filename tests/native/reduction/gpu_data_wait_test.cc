@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace gpu_data_wait_test {
 
 using namespace std::chrono_literals;
 
@@ -106,5 +106,5 @@ TEST_F(AwaitDataTest, IterationsOnWhatALookThrows) {
   EXPECT_THROW(AwaitData(arrivals_, stop_), std::runtime_error);
 }
 
-}  // namespace
+}  // namespace gpu_data_wait_test
 }  // namespace horovod_opt

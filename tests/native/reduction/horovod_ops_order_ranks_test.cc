@@ -9,7 +9,7 @@
 #include "tests/native/reduction/leaders.h"
 
 namespace horovod_opt {
-namespace {
+namespace horovod_ops_order_ranks_test {
 
 constexpr int kIds = 40;
 constexpr int kIterations = 30;
@@ -162,5 +162,5 @@ TEST_P(HorovodOpsOrderRanks, AllPerformTheSameOrderUpToAnEndAtAnyTime) {
   EXPECT_GE(ranks_[0]->order().size(), until);
 }
 
-}  // namespace
+}  // namespace horovod_ops_order_ranks_test
 }  // namespace horovod_opt

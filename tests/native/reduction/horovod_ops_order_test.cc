@@ -5,7 +5,7 @@
 #include "tests/native/reduction/leaders.h"
 
 namespace horovod_opt {
-namespace {
+namespace horovod_ops_order_test {
 
 using BucketIds = std::vector<int>;
 
@@ -185,5 +185,5 @@ TEST_F(HorovodOpsOrderTest, AnAndThatFailsAtTheEndIsNoEnd) {
   JoinBoth(false, {});
 }
 
-}  // namespace
+}  // namespace horovod_ops_order_test
 }  // namespace horovod_opt

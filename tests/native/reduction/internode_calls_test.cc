@@ -10,7 +10,7 @@
 #include "tests/native/reduction/internode_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace internode_calls_test {
 
 using namespace internode_ranks;
 
@@ -300,5 +300,5 @@ INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, InternodeCalls,
                                          std::make_tuple(3, 1), std::make_tuple(3, 2),
                                          std::make_tuple(4, 1), std::make_tuple(4, 2)));
 
-}  // namespace
+}  // namespace internode_calls_test
 }  // namespace horovod_opt

@@ -3,7 +3,7 @@
 #include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_collectives_allreduce_test {
 
 // An element that no cache line holds a whole number of, and that must stay in one piece.
 struct Triple {
@@ -131,5 +131,5 @@ TEST(NodeAllreduce, Bfloat16IsRoundedOnce) {
   }
 }
 
-}  // namespace
+}  // namespace node_collectives_allreduce_test
 }  // namespace horovod_opt

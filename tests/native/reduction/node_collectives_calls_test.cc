@@ -12,7 +12,7 @@
 #include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_collectives_calls_test {
 
 using Numbers = std::vector<std::int32_t>;
 using Rows = std::vector<std::int64_t>;
@@ -264,5 +264,5 @@ TEST(NodeCollectives, WhatRanksWriteMostIsApart) {
   for (std::size_t i = 1; i < parts.size(); ++i) EXPECT_LE(parts[i - 1].second, parts[i].first);
 }
 
-}  // namespace
+}  // namespace node_collectives_calls_test
 }  // namespace horovod_opt

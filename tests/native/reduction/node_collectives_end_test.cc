@@ -7,7 +7,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_collectives_end_test {
 
 constexpr int kRanks = 3;
 constexpr std::size_t kChunk = 1 << 10;
@@ -151,5 +151,5 @@ TEST_F(NodeAllreduceEnd, RefusesTooLittleMemoryAndRanksThatAreNone) {
   EXPECT_THROW(NodeCollectives(memory_.data(), memory_.size(), -1, kRanks), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace node_collectives_end_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_collectives_parts_test {
 
 // Reduces over the ranks with one number in their groups, in the order of groups.
 class GroupAllreduce {
@@ -187,5 +187,5 @@ TEST(NodePartsTags, RanksThatDisagreeAreTold) {
   });
 }
 
-}  // namespace
+}  // namespace node_collectives_parts_test
 }  // namespace horovod_opt

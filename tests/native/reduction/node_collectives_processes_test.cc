@@ -11,7 +11,7 @@
 #include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_collectives_processes_test {
 
 constexpr int kRanks = 3;
 constexpr int kBuckets = 5;
@@ -78,5 +78,5 @@ TEST(NodeProcesses, ShareLogDoorbellAndReduction) {
   for (Child& child : children) EXPECT_EQ(child.Status(), 0);
 }
 
-}  // namespace
+}  // namespace node_collectives_processes_test
 }  // namespace horovod_opt

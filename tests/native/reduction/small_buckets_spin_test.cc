@@ -8,7 +8,7 @@
 #include "tests/native/reduction/small_bucket_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace small_buckets_spin_test {
 
 using namespace std::chrono_literals;
 
@@ -145,5 +145,5 @@ TEST(SmallBucketsSpin, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
   EXPECT_EQ(first.performed(), 0);
 }
 
-}  // namespace
+}  // namespace small_buckets_spin_test
 }  // namespace horovod_opt

@@ -11,7 +11,7 @@
 #include "tests/native/reduction/small_bucket_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace small_buckets_test {
 
 // How many ranks, and for how many us their threads spin.
 class SmallBucketsRanks : public testing::TestWithParam<std::tuple<int, int>> {};
@@ -150,5 +150,5 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   EXPECT_EQ(queue.Size(), 2u) << "the second one is left to the thread";
 }
 
-}  // namespace
+}  // namespace small_buckets_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include <string>
 
 namespace horovod_opt {
-namespace {
+namespace tensor_view_test {
 
 class TensorViewTest : public testing::Test {
  protected:
@@ -65,5 +65,5 @@ TEST(TensorView, SaysWhereBytesOfOneTensorLie) {
   EXPECT_EQ(view.Where(16, 20), Pair()) << "not wanted";
 }
 
-}  // namespace
+}  // namespace tensor_view_test
 }  // namespace horovod_opt

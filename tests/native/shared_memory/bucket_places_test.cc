@@ -10,7 +10,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace bucket_places_test {
 
 constexpr int kRanks = 3, kNumbers = 5;
 constexpr std::int64_t kBytes = kNumbers * 4;
@@ -188,5 +188,5 @@ TEST(BucketPlacesThreads, EveryTurnHasItsSum) {
   });
 }
 
-}  // namespace
+}  // namespace bucket_places_test
 }  // namespace horovod_opt

@@ -5,7 +5,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace doorbell_test {
 
 using namespace std::chrono_literals;
 
@@ -85,5 +85,5 @@ TEST_F(DoorbellTest, NoRingIsLost) {
   EXPECT_FALSE(doorbell_.Wait(kRounds + 1, 0ns, stop_));
 }
 
-}  // namespace
+}  // namespace doorbell_test
 }  // namespace horovod_opt

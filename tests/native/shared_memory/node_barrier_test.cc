@@ -5,7 +5,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace node_barrier_test {
 
 class NodeBarrierTest : public testing::Test {
  protected:
@@ -59,5 +59,5 @@ TEST_F(NodeBarrierTest, WhatIsOpenIsPassedEvenIfStopped) {
   EXPECT_TRUE(barrier_.Pass(1, 2, stop_, counts));
 }
 
-}  // namespace
+}  // namespace node_barrier_test
 }  // namespace horovod_opt

@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace presence_test {
 
 constexpr int kRanks = 3;
 
@@ -108,5 +108,5 @@ TEST_F(PresenceTest, AForkedChildTakesNobodysPlace) {
   for (Presence* presence : {&own, &peer, &third}) presence->Close();
 }
 
-}  // namespace
+}  // namespace presence_test
 }  // namespace horovod_opt

@@ -8,7 +8,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace ready_queue_test {
 
 constexpr int kIds = ReadyQueue::kNumbers;
 constexpr std::uint64_t kEntries = ReadyQueue::kEntries;
@@ -325,5 +325,5 @@ TEST_F(ReadyQueueTest, AllRanksPerformTheSameOrder) {
   }
 }
 
-}  // namespace
+}  // namespace ready_queue_test
 }  // namespace horovod_opt

@@ -20,7 +20,7 @@
 #include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
-namespace {
+namespace segment_handover_test {
 
 constexpr std::size_t kBytes = 10000;
 
@@ -289,5 +289,5 @@ TEST(SegmentHandover, ProcessesShareMemory) {
   for (int i = 1; i <= kTakers; ++i) EXPECT_EQ(static_cast<char*>(segment.data())[i], i);
 }
 
-}  // namespace
+}  // namespace segment_handover_test
 }  // namespace horovod_opt

@@ -24,7 +24,7 @@
 #include "tests/native/shared_memory/child.h"
 
 namespace horovod_opt {
-namespace {
+namespace shared_segment_test {
 
 constexpr std::size_t kBytes = 10000;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -234,5 +234,5 @@ TEST(SharedSegment, NoMemfdIsAnErrorThatSaysSo) {
   EXPECT_EQ(Child([] { return WithoutMemfd(EPERM); }).Status(), 0);
 }
 
-}  // namespace
+}  // namespace shared_segment_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include <thread>
 
 namespace horovod_opt {
-namespace {
+namespace backoff_poll_test {
 
 using namespace std::chrono_literals;
 
@@ -60,5 +60,5 @@ TEST(PollUntil, PassesOnWhatTheTestThrows) {
                std::runtime_error);
 }
 
-}  // namespace
+}  // namespace backoff_poll_test
 }  // namespace horovod_opt

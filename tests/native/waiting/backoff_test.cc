@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace backoff_test {
 
 using namespace std::chrono_literals;
 using std::chrono::microseconds;
@@ -63,5 +63,5 @@ TEST(Backoff, HugeMaximumDoesNotOverflow) {
   EXPECT_EQ(Pauses(backoff, 5), (std::vector<microseconds>{1us, 2us, 4us, 8us, 16us}));
 }
 
-}  // namespace
+}  // namespace backoff_test
 }  // namespace horovod_opt

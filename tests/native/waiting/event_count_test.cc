@@ -3,7 +3,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace event_count_test {
 
 using namespace std::chrono_literals;
 
@@ -72,5 +72,5 @@ TEST_F(EventCountTest, EndsAtTheDeadline) {
   EXPECT_EQ(counts_.waits, 1);
 }
 
-}  // namespace
+}  // namespace event_count_test
 }  // namespace horovod_opt

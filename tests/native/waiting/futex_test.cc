@@ -10,7 +10,7 @@
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {
-namespace {
+namespace futex_test {
 
 using namespace std::chrono_literals;
 
@@ -96,5 +96,5 @@ TEST(Futex, RefusesATimeoutThatIsNone) {
   EXPECT_THROW(futex::Wait(word, 0, -1ns), std::system_error);
 }
 
-}  // namespace
+}  // namespace futex_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace {
+namespace global_sleep_test {
 
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
@@ -85,5 +85,5 @@ TEST(GlobalSleep, OneOversleepEndsWithTheNextGlobalCycle) {
   }
 }
 
-}  // namespace
+}  // namespace global_sleep_test
 }  // namespace horovod_opt

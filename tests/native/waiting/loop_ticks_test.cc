@@ -12,7 +12,7 @@
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
 
 namespace horovod_opt {
-namespace {
+namespace loop_ticks_test {
 
 // As early as it can: before the thread that waits for it sleeps. No other would come.
 TEST(LoopTicksTest, ATickDuringTheWakeUpIsNotLost) {
@@ -87,5 +87,5 @@ TEST(LoopTicksTest, SeveralThreadsWait) {
   second.join();
 }
 
-}  // namespace
+}  // namespace loop_ticks_test
 }  // namespace horovod_opt

@@ -7,7 +7,7 @@
 #include <atomic>
 
 namespace horovod_opt {
-namespace {
+namespace sleep_test {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -53,5 +53,5 @@ TEST(SleepFor, SignalsNeitherShortenNorStretchIt) {
   EXPECT_LT(slept, 1s);
 }
 
-}  // namespace
+}  // namespace sleep_test
 }  // namespace horovod_opt

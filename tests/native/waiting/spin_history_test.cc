@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace horovod_opt {
-namespace {
+namespace spin_history_test {
 
 // Waits until it spins again.
 int WithoutSpin(SpinHistory& history) {
@@ -38,5 +38,5 @@ TEST(SpinHistory, OneThatWasNotInVainMakesUpForAll) {
   EXPECT_EQ(WithoutSpin(history), 1);
 }
 
-}  // namespace
+}  // namespace spin_history_test
 }  // namespace horovod_opt
