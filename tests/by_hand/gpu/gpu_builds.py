@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[3]
 PLAIN, NCCL = "plain", "nccl"
 NAMES = {PLAIN: "build without GPU operations", NCCL: "build with NCCL"}
 # Of the repository's root: what was made there, beside virtual environments.
-NOT_COPIED = {".git", "build", "dist", "bench", "profile", "report", "simulation"}
+NOT_COPIED = {".git", ".hypothesis", ".pytest_cache", ".ruff_cache", "build", "dist", "bench",
+              "profile", "report", "simulation"}
 TIMEOUT = 124  # what `timeout` ends with
 # The first of these that is found.
 ERRORS = [re.compile(mark) for mark in (

@@ -26,7 +26,10 @@ HOROVODRUN = HERE / "horovodrun.py"
 MARKER = "UPSTREAM_SUITES_JOB"
 TAIL_LINES = 40
 STACKS_SECONDS = 80  # a test that takes longer writes the stacks of its threads
-STILL_SECONDS = 90  # without a test that begins or ends: many times what one takes
+LOOK_SECONDS = 0.5
+# Looks in a row, at ranks that all have begun, in which no test begins or ends: many times what one
+# takes. Looks are counted, and not seconds, as a machine that stands for a while stops all alike.
+STILL_LOOKS = 180
 STOOD_STILL = "all ranks stood still"
 
 
@@ -79,7 +82,7 @@ class Job:
     def run(self, folder: Path, seconds: float, tick: Callable[[int], None]) -> Run:
         """Runs the suite; `folder` is emptied and keeps the ranks' output.
 
-        Calls `tick` twice a second with the number of outcomes that rank 0 has so far.
+        Calls `tick` at each look with the number of outcomes that rank 0 has so far.
         """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -91,8 +94,7 @@ class Job:
             (part / "done.json").write_text(json.dumps([*tests]))
             cut = self._execute(
                 part, seconds, lambda more, before=len(tests): tick(before + more))
-            logs = [RankLog.read(part / f"rank-{rank}.jsonl")
-                    for rank in range(self.column.ranks if self.suite.launched else 1)]
+            logs = [RankLog.read(path) for path in self._log_files(part)]
             if not cut and not all(log.ended for log in logs):
                 cut = "the job ended early"
             if tests and not cut and not any(log.outcomes for log in logs):
@@ -101,6 +103,10 @@ class Job:
             if cut != STOOD_STILL or not any(log.running for log in logs):
                 break
         return Run(tests, round(time.monotonic() - started, 1), cut, _tail(part) if cut else "")
+
+    def _log_files(self, folder: Path) -> list[Path]:
+        return [folder / f"rank-{rank}.jsonl"
+                for rank in range(self.column.ranks if self.suite.launched else 1)]
 
     def _execute(self, folder: Path, seconds: float, tick: Callable[[int], None]) -> str:
         marker = uuid.uuid4().hex
@@ -111,23 +117,26 @@ class Job:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True)
             try:
-                begun = moved = time.monotonic()
-                written = 0
+                begun = time.monotonic()
+                written, still = [0], 0
                 while process.poll() is None:
-                    now = time.monotonic()
-                    if now >= begun + seconds:
+                    if time.monotonic() >= begun + seconds:
                         return f"no end after {seconds:g} s"
-                    before, written = written, sum(
-                        path.stat().st_size for path in folder.glob("*.jsonl"))
-                    moved = now if written != before else moved
-                    if self.suite.launched and written and now >= moved + STILL_SECONDS:
+                    before, written = written, list(map(_size, self._log_files(folder)))
+                    still = still + 1 if written == before and all(written) else 0
+                    if self.suite.launched and still == STILL_LOOKS:
                         return STOOD_STILL
                     tick(len(RankLog.read(folder / "rank-0.jsonl").outcomes))
-                    time.sleep(0.5)
+                    time.sleep(LOOK_SECONDS)
                 return f"the job ended with exit code {process.poll()}" if process.poll() else ""
             finally:
                 kill_marked(marker)
                 process.wait()
+
+
+def _size(path: Path) -> int:
+    """Bytes; 0 where there is no file yet."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def kill_marked(marker: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import gpu_machine
 import pytest
 import run_command
+from events import MINUTE
 from gpu_builds import NCCL, PLAIN, Build, make, variables
 from gpu_machine import Machine, check, why_not_nccl
 from gpu_table import FAILED, NOT_RUN, PASSED, Row
@@ -159,24 +160,23 @@ def installer(tmp_path):
 def test_a_build_that_fails_says_why(installer, tmp_path):
     folder, site = installer
     build = Build(NCCL, tmp_path / NCCL)
-    row = make(build, replace(MACHINE, sites=[site]), folder, MANIFEST, 1, 60)
+    row = make(build, replace(MACHINE, sites=[site]), folder, MANIFEST, 1, 10 * MINUTE)
     assert row == Row("", "build with NCCL", "horovod-opt: error: it is NCCL; see "
                       f"{build.log}", FAILED)
     for needed in ("tests/by_hand/gpu/part_runner.py", "horovod_lab/bench/__init__.py",
                    "patches/ports/series"):
         assert (build.source / needed).is_file()
-    for name in (".git", ".venv", "build"):
+    for name in (".git", ".hypothesis", ".pytest_cache", ".venv", "build"):
         assert not (build.source / name).exists()
 
 
 def test_a_build_without_an_end(installer, tmp_path):
+    """It is ended: by itself it would end well, and not so soon."""
     folder, site = installer
-    (folder / "pip-1.whl" / "pip" / "__main__.py").write_text("import time; time.sleep(60)\n")
-    start = time.monotonic()
+    (folder / "pip-1.whl" / "pip" / "__main__.py").write_text("import time; time.sleep(1000)\n")
     row = make(Build(PLAIN, tmp_path / PLAIN), replace(MACHINE, sites=[site]), folder, MANIFEST, 1,
-               5)
+               1)
     assert (row.outcome, row.value.partition(";")[0]) == (FAILED, "no end")
-    assert time.monotonic() - start < 30
 
 
 # The run
@@ -192,7 +192,7 @@ class FakePart:
         (self.build.source / "tests" / "by_hand" / "gpu").mkdir(parents=True)
         (self.build.source / "tests" / "by_hand" / "gpu" / "part_runner.py").write_text(program)
 
-    def rows(self, seconds: float = 60, **options: object) -> list[Row]:
+    def rows(self, seconds: float = 2 * MINUTE, **options: object) -> list[Row]:
         rows: list[Row] = []
         arguments = parse_arguments(["folder"])
         vars(arguments).update(options)

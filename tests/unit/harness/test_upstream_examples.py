@@ -10,6 +10,7 @@ import examples_command
 import numpy as np
 import pytest
 from environment import Unusable, examine
+from events import MINUTE
 from example_job import ENDED, FAILED, STOPPED, TrainingRun, of_rank_0, run, why_failed
 from example_scripts import EXAMPLES, IMAGES, KERAS, PROGRESS_BAR, SAMPLES, STEPS, Example
 from launch import Column
@@ -65,11 +66,12 @@ def train(tmp_path, monkeypatch):
                         "sys.exit(job.wait())\n")
     monkeypatch.setattr(example_job, "HOROVODRUN", launcher)
 
-    def train(text: str, rate=STEPS, patience: float = 60) -> TrainingRun:
+    def train(text: str, rate=STEPS, seconds: float = MINUTE, patience: float = 2 * MINUTE
+              ) -> TrainingRun:
         monkeypatch.setattr(example_job, "PATIENCE", patience)
         (tmp_path / "script.py").write_text(text)
         return run(Example("script", "script.py", rate), Column("off", sys.executable, "off", 2),
-                   tmp_path, tmp_path, tmp_path / "kept", seconds=1)
+                   tmp_path, tmp_path, tmp_path / "kept", seconds)
 
     return train
 
@@ -95,9 +97,9 @@ def test_a_progress_bar_tells(train):
 
 
 def test_a_script_that_goes_on_is_ended_once_it_has_told(train):
-    assert train(COUNT + "time.sleep(600)").status == STOPPED
-    silent = train("import time; time.sleep(600)", patience=2)
-    assert (silent.status, silent.why) == (FAILED, "no end after 2 s")
+    assert train(COUNT + "time.sleep(600)", seconds=0).status == STOPPED
+    silent = train("import time; time.sleep(600)", seconds=0, patience=1)
+    assert (silent.status, silent.why) == (FAILED, "no end after 1 s")
 
 
 def test_a_script_that_fails(train):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -218,34 +220,75 @@ def test_a_suite_that_cannot_be_imported_fails(checkout, tmp_path):
 
 
 def test_a_hang_is_a_failure_with_its_last_words(checkout, tmp_path):
-    run = run_suite(checkout, "def test_never(): pass\n", tmp_path, 0)
+    run = run_suite(checkout, "import time\ntime.sleep(1000)\n", tmp_path, 0)
     assert run.tests == {JOB: Outcome("failed", "no end after 0 s")}
     assert run.cut == "no end after 0 s" and "--- job.txt" in run.tail
 
 
-def test_the_tests_after_one_in_which_all_ranks_stand_still_run_as_well(
-        checkout, tmp_path, monkeypatch):
-    launcher = tmp_path / "launcher.py"
-    launcher.write_text("""
-import os, subprocess, sys
+# In place of horovodrun. Rank 1 begins when the file `late` is gone, or was never there.
+LAUNCHER = """
+import os, subprocess, sys, time
 at = sys.argv.index("-np")
-ranks = [subprocess.Popen(sys.argv[at + 2:], env={**os.environ, "HOROVOD_RANK": str(rank)})
-         for rank in range(int(sys.argv[at + 1]))]
+ranks = []
+for rank in map(str, range(int(sys.argv[at + 1]))):
+    while rank == "1" and os.path.exists({late!r}):
+        time.sleep(0.01)
+    ranks.append(subprocess.Popen(sys.argv[at + 2:], env={{**os.environ, "HOROVOD_RANK": rank}}))
 sys.exit(max(rank.wait() for rank in ranks))
-""")
-    monkeypatch.setattr(launch, "HOROVODRUN", launcher)
-    monkeypatch.setattr(launch, "STILL_SECONDS", 1)
+"""
+
+
+@pytest.fixture
+def between_looks(tmp_path, monkeypatch):
+    """Sets whether the next look at the ranks is at once, by the logs that they have now. Returns
+    the file that keeps rank 1 from its begin."""
+    late = tmp_path / "late"
+    (tmp_path / "launcher.py").write_text(LAUNCHER.format(late=str(late)))
+    monkeypatch.setattr(launch, "HOROVODRUN", tmp_path / "launcher.py")
+
+    def between_looks(is_at_once: Callable[[list[RankLog]], bool]) -> Path:
+        def sleep(seconds: float) -> None:
+            part = max((tmp_path / "out").glob("part-*"), key=lambda path: path.stat().st_mtime_ns)
+            if not is_at_once([RankLog.read(part / f"rank-{rank}.jsonl") for rank in range(2)]):
+                time.sleep(seconds)
+
+        monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+        return late
+
+    return between_looks
+
+
+def test_the_tests_after_one_in_which_all_ranks_stand_still_run_as_well(
+        checkout, tmp_path, between_looks):
+    between_looks(lambda logs: all(log.running.startswith("test_waits") for log in logs))
     run = run_suite(checkout, """
 import os, time
 def test_first(): pass
 def test_waits(): time.sleep(1000)
 def test_second(): assert os.environ["HOROVOD_RANK"] == "0", "not here"
 def test_waits_again(): time.sleep(1000)
-""", tmp_path, 100, launched=True)
+""", tmp_path, 300, launched=True)
     waited = Outcome("failed", "all ranks stood still")
     assert run.tests == {"test_first": PASSED, "test_waits": waited, "test_waits_again": waited,
                          "test_second": Outcome("failed", "rank 1: AssertionError: not here")}
     assert run.cut == ""
+
+
+def test_a_rank_that_begins_late_does_not_stand_still(checkout, tmp_path, between_looks):
+    looks = 0
+
+    def is_at_once(logs: list[RankLog]) -> bool:
+        nonlocal looks
+        looks += logs[0].ended  # what it has written is all
+        if looks > 2 * launch.STILL_LOOKS:
+            late.unlink(missing_ok=True)
+        return logs[0].ended and late.exists()
+
+    late = between_looks(is_at_once)
+    late.touch()
+    run = run_suite(checkout, "def test_it(): pass\n", tmp_path, 300, launched=True)
+    assert (run.tests, run.cut) == ({"test_it": PASSED}, "")
+    assert looks > 2 * launch.STILL_LOOKS
 
 
 @pytest.mark.parametrize("environ", [None, {}], ids=["marked", "without an environment"])

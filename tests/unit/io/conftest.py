@@ -91,4 +91,7 @@ def failing_reader(monkeypatch) -> str:
 def library(compiled, monkeypatch):
     """What native.library() loads, also in processes that a test starts."""
     monkeypatch.setenv(native.PATH, str(compiled))
+    if native.library()._name != str(compiled):  # a test elsewhere has loaded an installed one
+        for function in (native.library, native.with_lock, native._checksums):
+            function.cache_clear()
     return native.library()

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from events import MINUTE, wait_until
 
 from horovod_opt.launcher import rank_end
 
@@ -37,10 +37,21 @@ if fault:
 codes = [rank.wait() for rank in ranks]
 sys.exit(int(status) if status else max(codes))
 """
-HOROVODRUN = """
+# What starts the program of a rank, and has a minute for each word.
+RANK_END = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("rank_end", {rank_end.__file__!r})
+rank_end = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(rank_end)
+rank_end.SECONDS = {MINUTE}
+sys.exit(rank_end.main(sys.argv[1:]))
+"""
+HOROVODRUN = f"""
 import os, sys
 from horovod_opt.launcher import job_end
-job_end.LAST_WORDS_SECONDS = 0.5
+job_end.LAST_WORDS_SECONDS = 0.5  # of a rank that was killed none will come
+job_end._Listener.timeout = {MINUTE}
+job_end.rank_end.__file__ = os.path.abspath("../rank_end.py")
 end = job_end.JobEnd()
 mpirun, fault, status, *command = sys.argv[1:]
 sys.exit(end.run([sys.executable, mpirun, fault, status, *end.watched(command)],
@@ -54,6 +65,7 @@ def job(tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "mpirun.py").write_text(MPIRUN)
     (tmp_path / "horovodrun.py").write_text(HOROVODRUN)
+    (tmp_path / "rank_end.py").write_text(RANK_END)
     started = []
 
     def job(program: str, fault: str = "", status: str = "") -> subprocess.Popen:
@@ -88,7 +100,7 @@ def test_status_of_mpirun(job):
 
 def test_a_rank_that_mpirun_lost(job):
     """It says 0 for a rank that was killed with all that belongs to it."""
-    ended = job(STARTED + "time.sleep(60 * rank)", fault="kill", status="0")
+    ended = job(STARTED + "time.sleep(600 * rank)", fault="kill", status="0")
     _, err = ended.communicate()
     assert ended.returncode == 1
     assert f"rank 1 on {os.uname().nodename} was killed, or its host was lost" in err
@@ -109,15 +121,14 @@ def test_a_rank_that_mpirun_does_not_mind(job, program, message):
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_end_of_horovodrun_is_that_of_mpirun(job, tmp_path, end):
-    running = job(STARTED + "time.sleep(60)")
-    while len(os.listdir(tmp_path / "files")) < 3:
-        time.sleep(0.01)
+    running = job(STARTED + "time.sleep(600)")
+    wait_until(lambda: len(os.listdir(tmp_path / "files")) == 3)
     mpirun, = (int(pid) for pid in
                Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split())
     process = psutil.Process(mpirun)
     running.send_signal(end)
-    assert running.wait() != 0
-    process.wait()
+    assert running.wait(MINUTE) != 0
+    process.wait(MINUTE)
 
 
 # What starts the program of a rank

@@ -220,9 +220,10 @@ def test_damaged_records_are_warned_about_and_indexed(tmp_path):
 
 
 def test_a_file_that_cannot_be_read():
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as place:
         root = Path(name)
         root.chmod(0o755)
+        os.chmod(place, 0o777)
         paths = {"t.tfrecord": data_sets.tfrecord(root / "t.tfrecord", [b"x"]),
                  "a.tar": data_sets.tar(root / "a.tar", [("1.jpg", b"")]),
                  "f": data_sets.files(root / "f", {"1": b"x"}) / "1",
@@ -233,9 +234,7 @@ def test_a_file_that_cannot_be_read():
             for pattern, path in paths.items():
                 with pytest.raises(DataError, match=rf"{path}: cannot be read for user id \d+: "
                                                     "Permission denied; remedy"):
-                    index.build(root / pattern, place=f"/tmp/{os.getpid()}-{pattern}.hoi")
-        for path in Path("/tmp").glob(f"{os.getpid()}-*.hoi*"):
-            path.unlink()
+                    index.build(root / pattern, place=Path(place, f"{pattern}.hoi"))
 
 
 def test_an_error_of_the_disk(tmp_path, monkeypatch):

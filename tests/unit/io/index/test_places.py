@@ -8,11 +8,11 @@ import multiprocessing
 import os
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import data_sets
 import pytest
+from events import MINUTE
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import DataError, Missing
@@ -157,25 +157,29 @@ def test_what_a_killed_writer_left_is_removed(data):
 
 
 def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
-    scans, scan = [], builder.tfrecord.scan
+    scans, scan, lock = [], builder.tfrecord.scan, fcntl.flock
     scanning, go_on = threading.Event(), threading.Event()
 
     def slow(*args):
         scans.append(args)
         scanning.set()
-        assert go_on.wait(30)
+        assert go_on.wait(MINUTE)
         return scan(*args)
 
+    def flock(*args):
+        if scanning.is_set():  # this is the second one, which now waits
+            go_on.set()
+        lock(*args)
+
     monkeypatch.setattr(builder.tfrecord, "scan", slow)
+    monkeypatch.setattr(places, "flock", flock)
     built = []
     jobs = [threading.Thread(target=lambda: built.append(index.build(data))) for _ in range(2)]
     jobs[0].start()
-    assert scanning.wait(30)
+    assert scanning.wait(MINUTE)
     jobs[1].start()
-    time.sleep(0.2)
-    go_on.set()
     for job in jobs:
-        job.join(30)
+        job.join(MINUTE)
     assert len(built) == 2 and len(scans) == 1
     assert built[0].digest == built[1].digest
 

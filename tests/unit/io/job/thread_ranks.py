@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from events import MINUTE
+
 import horovod_opt.io as hio
 from horovod_opt.io.job.communication import Communication
 
@@ -21,9 +23,9 @@ def on_ranks(size: int, function: Callable[[Communication], Any]) -> list[Any]:
     def communication(rank: int) -> Communication:
         def allgather(data: bytes) -> list[bytes]:
             gathered[rank] = data
-            barrier.wait(60)
+            barrier.wait(MINUTE)
             all_ranks = list(gathered)
-            barrier.wait(60)
+            barrier.wait(MINUTE)
             return all_ranks
 
         return Communication(rank, size, allgather)

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
+from events import MINUTE, wait_until
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import DataError, ReaderEnded
@@ -26,7 +28,6 @@ from horovod_opt.io.node_reader.records import StepRecords
 
 FORK = multiprocessing.get_context("fork")
 SAMPLES, CHUNK, BATCH = 96, 4, 8
-HIT = 1.0  # second in which a death must be seen
 
 
 class Other:
@@ -45,13 +46,17 @@ class Other:
             self._say.send(traceback.format_exc())
             raise
 
-    def hear(self, seconds: float = 20) -> object:
+    def hear(self) -> object:
         """The next thing that it says."""
-        assert self.heard.poll(seconds), "nothing heard"
+        assert self.heard.poll(MINUTE), "nothing heard"
         return self.heard.recv()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.process.pid, number)
+
+    def wait_for(self, status: str) -> None:
+        """Until it is stopped, or asleep."""
+        wait_until(lambda: psutil.Process(self.process.pid).status() == status)
 
     def end(self) -> None:
         if self.process.is_alive():
@@ -96,16 +101,18 @@ def lead(say: Callable, data: Data, ranks: int, memory: int = 1 << 20) -> None:
     reader = Reader(data, CHUNK, memory, ranks)
     reader.feed(loads(ranks))
     say(reader.address)
-    say(reader.wait(60))
+    say(reader.wait(10 * MINUTE))
 
 
 def rank(say: Callable, data: Data, address: str, number: int, ranks: int,
-         pauses: dict[int, float] | None = None) -> None:
-    """A rank that takes all of its samples."""
+         pauses: dict[int, float] | None = None, stop: int | None = None) -> None:
+    """A rank that takes all of its samples; stopped, as by Ctrl-Z, before a step."""
     member = Member(data, CHUNK, address, number)
     member.feed(loads(ranks))
     for step, parts in enumerate(steps_of(ranks)):
         time.sleep((pauses or {}).get(step, 0))
+        if step == stop:
+            os.kill(os.getpid(), signal.SIGSTOP)
         records = member.take(step, parts[number])
         assert records.good.all()
         assert [bytes(records.part(i)) for i in range(len(records))] == [
@@ -121,11 +128,12 @@ def hold(say: Callable, data: Data, address: str, number: int, ranks: int) -> No
     member.feed(loads(ranks))
     member.take(0, steps_of(ranks)[0][number])
     say("holds")
-    time.sleep(60)
+    time.sleep(10 * MINUTE)
 
 
 def wait_for_ever(say: Callable, data: Data, address: str, number: int, step: int) -> None:
-    """A rank that waits for what is never read; says why it does not go on."""
+    """A rank that waits for what is never read; says why it does not go on, and nothing while it
+    sees no death."""
     member = Member(data, CHUNK, address, number)
     member.feed(Loads.of([(0, step, step)]), number=step)
     say("waits")
@@ -170,10 +178,9 @@ def test_the_same_bytes_in_every_rank(data, start, ranks):
 def test_a_slow_rank_and_a_stopped_one(data, start):
     address = start(lead, data, 3, 200_000).hear()
     slow = start(rank, data, address, 0, 3, {2: 0.5, 5: 0.5})
-    stopped = start(rank, data, address, 1, 3, {1: 0.3})
+    stopped = start(rank, data, address, 1, 3, None, 1)
     fast = start(rank, data, address, 2, 3)
-    time.sleep(0.2)
-    stopped.kill(signal.SIGSTOP)
+    stopped.wait_for(psutil.STATUS_STOPPED)
     assert not fast.heard.poll(0.5)  # it cannot run ahead of the memory
     stopped.kill(signal.SIGCONT)
     assert [process.hear() for process in (slow, stopped, fast)] == ["all"] * 3
@@ -184,11 +191,12 @@ def test_a_dead_rank_ends_the_others(data, start):
     dying = start(hold, data, address, 1, 3)
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in (0, 2)]
     assert dying.hear() == "holds"
-    assert [process.hear() for process in waiting] == ["waits"] * 2
-    time.sleep(0.1)
+    for process in waiting:
+        assert process.hear() == "waits"
+        process.wait_for(psutil.STATUS_SLEEPING)
     dying.kill()
     for process in waiting:
-        assert "rank 1 of this node has ended without closing" in process.hear(HIT)
+        assert "rank 1 of this node has ended without closing" in process.hear()
 
 
 def test_a_dead_reader_ends_all(data, start):
@@ -197,11 +205,12 @@ def test_a_dead_reader_ends_all(data, start):
     memory = memory_of(str(reader.process.pid))
     assert memory
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
-    assert [process.hear() for process in waiting] == ["waits"] * 2
-    time.sleep(0.1)
+    for process in waiting:
+        assert process.hear() == "waits"
+        process.wait_for(psutil.STATUS_SLEEPING)
     reader.kill()
     for process in waiting:
-        assert "reader, which reads for this rank, has ended" in process.hear(HIT)
+        assert "reader, which reads for this rank, has ended" in process.hear()
         process.process.join()
     assert not memory & everyones_memory()
     with pytest.raises(ReaderEnded, match="cannot connect to the node's reader"):
@@ -217,7 +226,7 @@ def lead_until(say: Callable, data: Data, ranks: int, error: Exception) -> None:
     reader = Reader(data, CHUNK, 1 << 20, ranks)
     say(reader.address)
     reader.feed_pieces(pieces())
-    say(reader.wait(60))
+    say(reader.wait(10 * MINUTE))
 
 
 @pytest.mark.parametrize("error, reason", [
@@ -229,7 +238,7 @@ def test_what_the_reader_cannot_do_every_rank_hears_of(data, start, error, reaso
     waiting = [start(wait_for_ever, data, address, number, 1000) for number in range(2)]
     for number, other in enumerate(waiting):
         assert other.hear() == "waits"
-        text = other.hear(HIT)
+        text = other.hear()
         assert re.match(f"step 1000 of rank {number}: the node's reader, which reads for this rank",
                         text)
         assert re.search(reason, text)
@@ -240,9 +249,10 @@ def lead_with_child(say: Callable, data: Data) -> None:
     reader = Reader(data, CHUNK, 1 << 20, 1)
     child = os.fork()
     if child == 0:
-        time.sleep(60)
+        time.sleep(10 * MINUTE)
+        os._exit(0)
     say((reader.address, child))
-    time.sleep(60)
+    time.sleep(10 * MINUTE)
 
 
 def test_a_child_of_the_reader_does_not_hide_its_death(data, start):
@@ -251,9 +261,9 @@ def test_a_child_of_the_reader_does_not_hide_its_death(data, start):
     try:
         waiting = start(wait_for_ever, data, address, 0, 1000)
         assert waiting.hear() == "waits"
-        time.sleep(0.1)
+        waiting.wait_for(psutil.STATUS_SLEEPING)
         reader.kill()
-        assert "reader, which reads for this rank, has ended" in waiting.hear(HIT)
+        assert "reader, which reads for this rank, has ended" in waiting.hear()
         waiting.process.join()
         maps = Path(f"/proc/{child}/maps").read_text()
         links = [os.readlink(path) for path in Path(f"/proc/{child}/fd").iterdir()]
@@ -277,7 +287,7 @@ def work(say: Callable, member: Member, located: dict[int, tuple]) -> None:
 def hold_step(say: Callable, member: Member, step: int) -> None:
     """A worker that does not come to the end of a step."""
     say(message_of(member.take(step, steps_of(1)[step][0])))
-    time.sleep(60)
+    time.sleep(10 * MINUTE)
 
 
 def located(member: Member, steps: range) -> dict[int, tuple]:
@@ -309,7 +319,7 @@ def test_workers_attach_by_themselves_and_end_steps_out_of_order(data, start, co
     assert member.stats().records == SAMPLES
     member.close()
     own_reader.close()
-    assert own_reader.wait(5)
+    assert own_reader.wait(MINUTE)
 
 
 def test_a_dead_worker_ends_nothing(data, start):
@@ -403,7 +413,7 @@ def test_another_user_is_refused(data):
         os.setuid(65534)
         name, question, _ = reader.address.split(" ")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        connection.settimeout(10)
+        connection.settimeout(MINUTE)
         try:
             connection.connect(b"\0" + name.encode())
             connection.send(f"{question} rank 0".encode())

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from events import MINUTE, keep_cached, wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.node_reader import node_cache
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.node_reader.record_request import LocatedSteps
@@ -23,7 +25,7 @@ from horovod_opt.io.node_reader.records import CHANGED, CHECKSUM, GOOD, TRUNCATE
 
 PAGE = os.sysconf("SC_PAGESIZE")
 SLOW = settings(max_examples=25, deadline=None,
-                suppress_health_check=[HealthCheck.function_scoped_fixture])
+                suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def live_bytes(loads: Loads, sizes: np.ndarray) -> int:
@@ -92,14 +94,15 @@ def test_each_rank_gets_its_bytes_in_the_least_memory(tmp_path, program, threads
             batches_of[member.rank].append([bytes(batch.part(i)) for i in range(len(batch))])
             member.done(step)
 
-    with Node(data, chunk_samples, needed, ranks, threads=threads) as node:
+    with keep_cached(tmp_path / "data"), Node(data, chunk_samples, needed, ranks,
+                                              threads=threads) as node:
         node.feed(loads)
         threads_ = [threading.Thread(target=run, args=(member,), daemon=True)
                     for member in node.members]
         for thread in threads_:
             thread.start()
         for thread in threads_:
-            thread.join(30)
+            thread.join(MINUTE)
             assert not thread.is_alive()
         stats = node.reader.stats()
     for rank in range(ranks):
@@ -140,16 +143,17 @@ def test_nothing_of_a_later_step_is_read_before_all_of_an_earlier_one(tmp_path):
         ahead, slow = node.members
         ahead.take(0, np.array([0]))
         ahead.done(0)
+        before = ahead.stats().wait_seconds
         waiting = threading.Thread(target=ahead.take, args=(1, np.array([2])))
         waiting.start()
-        waiting.join(0.3)
+        wait_until(lambda: node.reader.stats().loads == 2)
+        wait_until(lambda: ahead.stats().wait_seconds > before + 0.2)
         assert waiting.is_alive()
         assert node.reader.stats().loads == 2
         slow.take(0, np.array([1]))
         slow.done(0)
-        waiting.join(10)
+        waiting.join(MINUTE)
         assert not waiting.is_alive()
-        assert node.members[0].stats().wait_seconds > 0.2
 
 
 def test_steps_end_in_any_order(tmp_path):
@@ -301,8 +305,9 @@ def test_a_file_that_is_gone(tmp_path):
 # The end
 
 
-def test_closing_wakes_who_waits(tmp_path):
+def test_closing_wakes_who_waits(tmp_path, monkeypatch):
     """Nobody has fed what the rank waits for; or memory is full."""
+    monkeypatch.setattr(node_cache, "PATIENCE_MS", int(MINUTE * 1000))  # one call is one wait
     data = one_file(tmp_path, [4096] * 4, gap=0)
     with Node(data, 1, 4096, ranks=2) as node:
         loads = Loads.of([(0, 0, 0), (1, 1, 1)])
@@ -317,12 +322,12 @@ def test_closing_wakes_who_waits(tmp_path):
         waiting = [threading.Thread(target=wait, args=(member,)) for member in node.members]
         for thread in waiting:
             thread.start()
-        time.sleep(0.1)
+        wait_until(lambda: all(member._cache._calls for member in node.members))
         node.members[0].close()
-        waiting[0].join(60)
+        waiting[0].join(MINUTE)
         assert raised == ["step 1 of rank 0: the reader is closed"]
         node.reader.stop()
-        waiting[1].join(60)
+        waiting[1].join(MINUTE)
         assert len(raised) == 2
         with pytest.raises(ReaderEnded, match="rank 0 has closed its reader"):
             node.members[0].take(1, np.array([1]))
@@ -342,7 +347,7 @@ def test_a_reader_that_closes_serves_ranks_that_are_a_step_behind(tmp_path):
             behind.done(step)
         assert not node.reader.wait(0)
         behind.close()
-        assert node.reader.wait(5)
+        assert node.reader.wait(MINUTE)
 
 
 def test_threads_and_descriptors_are_given_back(tmp_path):
@@ -367,10 +372,8 @@ def test_threads_and_descriptors_are_given_back(tmp_path):
             node.members[0].take(0, np.array([0]))
             more = resources() - before
             assert more["a mapping"] >= 1 and more.total() > 10
-    deadline = time.monotonic() + 5  # a thread is seen for a moment after it was joined
-    while resources() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert resources() - before == Counter()
+    # A thread is seen for a moment after it was joined.
+    wait_until(lambda: resources() - before == Counter())
 
 
 def test_steps_of_several_pieces_are_located_together(tmp_path):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from events import MINUTE
 from node_data import Data, loads_of, one_file
 
 from horovod_opt.io import native, native_table
@@ -21,7 +22,7 @@ from horovod_opt.io.node_reader.step_queue import BatchInfos, StepQueue
 
 INT64 = ctypes.c_int64
 CHUNK_SAMPLES = 4
-LONG_MS = 20_000
+LONG_MS = int(MINUTE * 1000)
 
 
 def numbers_at(address: int, count: int, kind: type = INT64) -> list[int]:
@@ -156,7 +157,7 @@ def test_a_bad_record_is_asked_about(tmp_path):
             taker.hand_out()
         taker.close()
         node.queue.stop()
-        thread.join(20)
+        thread.join(MINUTE)
         assert not thread.is_alive() and answers == [1]
 
 
@@ -178,7 +179,7 @@ def test_the_node_cache_goes_while_a_taker_waits_for_it(tmp_path):
         time.sleep(0.2)
         assert not codes
         node.member.close()
-        thread.join(10)
+        thread.join(MINUTE)
         assert codes == [Code.CLOSED]
         assert taker.take()[0] == Code.CLOSED  # there is no node cache any more
         with pytest.raises(ReaderEnded, match="has closed its reader"):

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 from data_sets import environment, files, tar, tfrecord
+from events import MINUTE, wait_until
 from thread_ranks import in_job, on_ranks, succeeded
 
 tf = pytest.importorskip("tensorflow")
@@ -227,7 +228,7 @@ def test_ranks_share_an_epoch(tfrecords, monkeypatch, ranks):
 
 
 def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
-    """Rank 0 is as far ahead of rank 1 as the node's memory lets it."""
+    """Rank 0 is as far ahead of rank 1 as the node's memory lets it: 6 chunks, of a step each."""
     tfrecord(tmp_path / "a.tfrecord", [bytes(1000)] * 400)
     is_over = threading.Event()
 
@@ -235,11 +236,19 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
         data = open_data(tmp_path / "a.tfrecord", chunk_samples=8, shards=1, window=1, memory=50000)
         ds = hio.tensorflow.dataset(data, 4)
         taken = 0
+
+        def close() -> None:
+            try:
+                wait_until(lambda: taken >= 6)
+                time.sleep(0.2)  # closed before the wait or in it: both are heard of
+            finally:
+                data.close()
+
         try:
             if rank == 1:
-                assert is_over.wait(60)
+                assert is_over.wait(MINUTE)
                 return taken
-            threading.Timer(1.5, data.close).start()
+            threading.Thread(target=close).start()
             with pytest.raises(tf.errors.OpError, match="closed"):
                 for _ in ds:
                     taken += 1
@@ -258,10 +267,7 @@ def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
                 if thread.name in ("hio-decode", "hio-steps")]
 
     def have_ended() -> bool:
-        deadline = time.monotonic() + 20
-        while threads() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return not threads()
+        return wait_until(lambda: not threads())
 
     gc.collect()  # errors of other tests hold iterators, whose threads TensorFlow ends later
     assert have_ended()

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from data_sets import files, tfrecord
+from events import MINUTE, wait_until
 from thread_ranks import in_job, succeeded
 
 tf = pytest.importorskip("tensorflow")
@@ -66,8 +67,8 @@ def damage(path) -> None:
 
 
 def test_an_iterator_that_waits_is_cancelled(tmp_path, kernel):
-    """Rank 0 is as far ahead of rank 1 as memory lets it; dropping its iterator joins the thread
-    that prefetches."""
+    """Rank 0 is as far ahead of rank 1 as memory lets it: 6 chunks, of a step each. Dropping its
+    iterator joins the thread that prefetches."""
     tfrecord(tmp_path / "a.tfrecord", [bytes(1000)] * 400)
     is_over = threading.Event()
 
@@ -76,12 +77,13 @@ def test_an_iterator_that_waits_is_cancelled(tmp_path, kernel):
                        memory=50000) as data:
             ds = hio.tensorflow.dataset(data, 4)
             if rank == 1:
-                assert is_over.wait(60)
+                assert is_over.wait(MINUTE)
                 return 0
             try:
                 batches = iter(ds.prefetch(100))
                 next(batches)
-                threading.Event().wait(1.5)  # until the prefetching waits for the node's reader
+                wait_until(lambda: data.stats()["samples"] == 6 * 4)
+                threading.Event().wait(0.2)  # then the prefetching waits for the node's reader
                 del batches
             finally:
                 is_over.set()
@@ -163,7 +165,7 @@ def test_no_thread_stays_behind_a_pass(tmp_path, kernel, is_left):
         if not is_left:
             assert sum(1 for _ in batches) == 999
         del batches
-        feeder.join(60)
+        feeder.join(MINUTE)
         assert not feeder.is_alive()
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from glob import glob
 
 import numpy as np
 import pytest
 import torch
 from data_sets import environment, files, tar, tfrecord
+from events import MINUTE, keep_cached
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
@@ -70,9 +73,9 @@ def test_an_error_of_the_reader_reaches_the_training_of_every_rank(tfrecords, fa
 
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_samples_are_counted_by_where_they_come_from(tfrecords, monkeypatch, is_cached):
-    """Files that were just written are in the page cache: what tmp_path is on can tell."""
+    """What tmp_path is on can tell what is in the page cache."""
     monkeypatch.setattr(reader_process, "LEAVE_CACHED", is_cached)
-    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+    with keep_cached(*glob(tfrecords)), hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         loader = hio.torch.loader(data, 32, decode=number, epochs=1)
         assert sorted(sum(taken(loader), [])) == list(range(300))
         stats = data.stats()
@@ -315,10 +318,13 @@ def test_an_lmdb_gives_its_values(tmp_path):
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_ranks_share_an_epoch(tfrecords, size):
+    through = threading.Barrier(size)
+
     def run(open_data, rank):
         data = open_data(tfrecords, seed=5, chunk_samples=16)
         loader = hio.torch.loader(data, 16, decode=number, epochs=2)
         epochs = [[(batch.tolist(), batch.info.weight) for batch in loader] for _ in range(2)]
+        through.wait(MINUTE)  # what another rank still takes is perhaps not read yet
         stats = data.stats()
         data.close()
         return epochs, stats

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from data_sets import environment, tfrecord
+from events import keep_cached
 
 import horovod_opt.io as hio
 from horovod_opt.io import native
@@ -66,13 +67,13 @@ def read(compiled, tmp_path_factory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("faults")
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", folder / "faults.so",
                     Path(__file__).with_name("faults.c"), "-ldl"], check=True)
-    for i in range(len(CASES)):
-        tfrecord(folder / f"{i}.tfrecord", RECORDS)
-    process = subprocess.run(
-        [sys.executable, "-c", READS, folder, json.dumps(CASES)], check=True,
-        stdout=subprocess.PIPE, text=True, timeout=300,
-        env={**os.environ, native.PATH: str(compiled), "PYTHONPATH": str(ROOT),
-             "LD_PRELOAD": str(folder / "faults.so"), "FAULTS": str(folder / "faults")})
+    paths = [tfrecord(folder / f"{i}.tfrecord", RECORDS) for i in range(len(CASES))]
+    with keep_cached(*paths):
+        process = subprocess.run(
+            [sys.executable, "-c", READS, folder, json.dumps(CASES)], check=True,
+            stdout=subprocess.PIPE, text=True, timeout=300,
+            env={**os.environ, native.PATH: str(compiled), "PYTHONPATH": str(ROOT),
+                 "LD_PRELOAD": str(folder / "faults.so"), "FAULTS": str(folder / "faults")})
     return json.loads(process.stdout)
 
 

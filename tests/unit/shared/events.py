@@ -1,0 +1,48 @@
+"""What tests wait for: events, and never so many seconds.
+
+On a machine that is slow, or busy with something else, a process stands for seconds now and then,
+and the kernel takes the page cache away. No verdict of a test depends on that: a wait is for
+something that comes, MINUTE is for what never does, and a file that has to be in the page cache is
+kept there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+Value = TypeVar("Value")
+MINUTE = 60.0  # seconds, in which comes what an idle machine has at once
+
+
+def wait_until(condition: Callable[[], Value]) -> Value:
+    """What `condition` returns as soon as that is true. Fails the test after a minute."""
+    deadline = time.monotonic() + MINUTE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "a minute has passed, and it has not come"
+        time.sleep(0.01)
+    return value
+
+
+@contextmanager
+def keep_cached(*paths: str | os.PathLike) -> Iterator[None]:
+    """Meanwhile these files stay in the page cache: mlock(2) keeps their pages. Skips the test
+    where so much memory may not be locked."""
+    libc, locked = ctypes.CDLL(None, use_errno=True), []
+    for path in filter(os.path.getsize, paths):
+        with open(path, "rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        address = np.frombuffer(pages, np.uint8).ctypes.data
+        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(pages))):
+            pytest.skip(f"cannot lock {len(pages)} bytes of memory: "
+                        f"{os.strerror(ctypes.get_errno())}")
+        locked.append(pages)  # until the end
+    yield
