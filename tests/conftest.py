@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+with suppress(ImportError):  # not where only jobs are tried
+    from hypothesis import HealthCheck, settings
+
+    # How long an example takes, or its choice, is the machine's.
+    settings.register_profile("any machine", settings.default, deadline=None,
+                              suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
