@@ -21,8 +21,8 @@ from lab_time import until
 LAUNCHER = (str(BIN / "horovodrun"), "-np", "2")
 WORKER = (sys.executable, str(worker_file("profile_work")))
 # The command, behind three arguments: a file that it touches when it has seen enough of a job, of
-# how many ranks, and whether that includes their `cycles`. It does include most of what background
-# threads have used until then, in mode off.
+# how many ranks, and whether that includes their `cycles`, and most of what background threads have
+# used until then in mode off.
 COMMAND = """
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def is_enough(profile):
     for rank, described in zip(ranks.ranks, document["ranks"]):
         usage = described["classes"][BACKGROUND]
         used = sum([*thread.series.values()][-1].cpu for thread in ranks.of_class(rank, BACKGROUND))
-        least = 0.5 * used if described["mode"] == "off" else 0
+        least = 0.5 * used if looks_for == "cycles" and described["mode"] == "off" else 0
         if usage["user_seconds"] + usage["system_seconds"] <= least:
             return False
     return looks_for != "cycles" or has_cycles(document["cycles"])

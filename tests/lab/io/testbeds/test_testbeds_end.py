@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from jobs import HANG_SECONDS
 from lab_time import SECONDS, until
 
 pytest.importorskip("matplotlib")
@@ -58,7 +59,8 @@ def benchmark(request, tmp_path):
         # A shell has a program that it starts in the background ignore SIGINT, and so its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
-        until(lambda: process.poll() is not None or (tmp_path / "measures").exists())
+        until(lambda: process.poll() is not None or (tmp_path / "measures").exists(),
+              HANG_SECONDS)
         assert process.poll() is None and len(ranks_of(process)) == int(ranks[1])
         yield name, process, psutil.Process(process.pid).children(recursive=True)
     finally:
