@@ -16,7 +16,7 @@ from horovod_lab.io.testbeds.testbed import NoTestbed
 
 PREFIX = "horovod-opt-stand-"
 UNLIMITED = "-1"
-REMOVED_WITHIN = 10.0  # seconds
+REMOVED_WITHIN = 60.0  # seconds
 _numbers = itertools.count()  # of this process's groups
 
 

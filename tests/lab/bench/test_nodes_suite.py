@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+from events import MINUTE, wait_until
 from selection import hosts_or_skip
 
 pytest.importorskip("matplotlib")
@@ -40,6 +41,7 @@ from horovod_lab.bench.worker_job import LIMIT, WORKERS, YIELDING
 from horovod_lab.measuring import documents, launch
 from horovod_lab.measuring.present import save_pictures
 from horovod_lab.measuring.virtual_hosts import (
+    SEARCH,
     NoHosts,
     VirtualHosts,
     namespaces,
@@ -275,7 +277,7 @@ def test_virtual_hosts_know_and_reach_each_other(hosts):
     assert hosts.names == ["h1", "h2", "h3"]
     process = hosts.on_first(
         subprocess.run, ["ssh", "-o", "StrictHostKeyChecking=no", "h3", "hostname"],
-        env={"PATH": hosts.path}, capture_output=True, text=True, timeout=60)
+        env={"PATH": hosts.path}, capture_output=True, text=True, timeout=MINUTE)
     assert process.stdout.strip() == "h3", process.stderr
     assert hosts.received()["h3"] > 0
 
@@ -296,21 +298,38 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_virtual_hosts_of_a_killed_process_end_when_others_begin(hosts, tmp_path):
+@pytest.fixture
+def other_space():
+    """A namespace that somebody else has made."""
+    space, environ = f"other-{os.getpid()}", {**os.environ, "PATH": SEARCH}
+    subprocess.run(["ip", "netns", "add", space], check=True, env=environ)
+    yield space
+    subprocess.run(["ip", "netns", "delete", space], check=True, env=environ)
+
+
+def has_ended(process: subprocess.Popen) -> bool:
+    """It is there still, as nobody has waited for it."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def test_virtual_hosts_of_a_killed_process_end_when_others_begin(hosts, other_space, tmp_path):
     folder = tmp_path / "killed"
     folder.mkdir()
     killed = subprocess.Popen([sys.executable, "-c", KILLED, folder])
-    assert killed.wait(60) == -signal.SIGKILL
     of_this, of_killed = f"-{os.getpid()}", f"-{killed.pid}"
-    spaces = namespaces()
-    assert sum(space.endswith(of_killed) for space in spaces) == 3
-    processes = [process for space in spaces if space.endswith(of_killed)
-                 for process in processes_in(space)]
-    assert len(processes) == 2
+    # Until it is waited for, other tests leave its hosts alone, too.
+    wait_until(lambda: has_ended(killed))
+    spaces = [space for space in namespaces() if space.endswith(of_killed)]
+    processes = [process for space in spaces for process in processes_in(space)]
+    assert (len(spaces), len(processes)) == (3, 2)
     remove_leftovers()
-    assert not any(process.is_running() for process in processes)
-    assert [space for space in spaces if not space.endswith(of_killed)] == namespaces()
-    assert sum(space.endswith(of_this) for space in namespaces()) == 4
+    assert set(spaces) < set(namespaces()) and all(process.is_running() for process in processes)
+    assert killed.wait() == -signal.SIGKILL
+    remove_leftovers()
+    wait_until(lambda: not any(process.is_running() for process in processes))
+    wait_until(lambda: not any(space.endswith(of_killed) for space in namespaces()))
+    spaces = [space for space in namespaces() if space.endswith(of_this)]
+    assert len(spaces) == 5 and other_space in spaces
 
 
 @pytest.mark.parametrize("number", [0, 255])

@@ -238,7 +238,8 @@ def test_the_cis_window_of_a_real_run(tmp_path):
     document, = study.read(tmp_path / "cis_window")
     row, = document["networks"]
     assert 0 < row["window"] < 0.9 and row["nodes"] > 16 and sum(row["buckets"]) > 1
-    assert 0 < row["analyse_seconds"] < row["plan_seconds"] < 30
+    assert 0 < row["analyse_seconds"] < row["plan_seconds"]
+    assert row["plan_seconds"] == pytest.approx(row["analyse_seconds"] + row["read_seconds"])
 
 
 def test_of_the_cis_window_too_few_pixels_are_refused(tmp_path, capsys):

@@ -150,7 +150,8 @@ def test_an_interruption_is_left_to_the_tool(launches):
 
 def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):
     tool = tmp_path / "horovod-opt"
-    tool.write_text("#!/bin/sh\ntrap 'exit 130' TERM\nkill -TERM $PPID\nsleep 60 &\nwait\n")
+    tool.write_text("#!/bin/sh\ntrap 'exit 130' TERM\nkill -TERM $PPID\n"
+                    "while :; do sleep 0.05; done\n")
     tool.chmod(0o755)
     monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
     assert tools.horovod_opt("simulate") == 130

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
+from jobs import HANG_SECONDS
 
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 from horovod_lab.io.testbeds.testbed import NoTestbed, Testbed
@@ -42,6 +45,22 @@ def run_on() -> Callable[..., str]:
     def run(testbed: Testbed, *command: object, node: int = 0) -> str:
         return subprocess.run(testbed.command(node, [*map(str, command)]), check=True, cwd="/",
                               stdout=subprocess.PIPE, text=True, errors="replace",
-                              timeout=120).stdout
+                              timeout=HANG_SECONDS).stdout
 
     return run
+
+
+MAP_LOCKED = 0x2000
+
+
+@pytest.fixture
+def hold() -> Callable[[Path], AbstractContextManager]:
+    """Keeps a file in the page cache: a kernel may take back what is not locked."""
+
+    @contextmanager
+    def hold(path: Path) -> Iterator[None]:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | MAP_LOCKED,
+                                                mmap.PROT_READ):
+            yield
+
+    return hold

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
 
@@ -17,7 +18,7 @@ from horovod_opt import cli
 from horovod_opt.arguments import Refusal
 
 SMALL = ("--ranks", 2, "--rounds", 1, "--seconds", 0.3, "--records", 400, "--record-bytes", 200,
-         "--batch", 20, "--timeout", 120)
+         "--batch", 20, "--timeout", HANG_SECONDS)
 
 
 def bench(*arguments: object) -> int:
@@ -74,8 +75,9 @@ def test_a_small_run_on_the_parallel_file_system(tmp_path, capfd):
     except NoTestbed as refusal:
         pytest.skip(str(refusal))
     arguments = ("--stand", "parallel", "--nodes", 2, "--only", "hio-lmdb,py-lmdb-strided",
-                 "--rounds", 1, "--seconds", 60, "--records", 4000, "--record-bytes", 3072,
-                 "--batch", 20, "--ranks", 4, "--share", 4, "--targets")
+                 "--rounds", 1, "--seconds", HANG_SECONDS, "--records", 4000,
+                 "--record-bytes", 3072, "--batch", 20, "--ranks", 4, "--share", 4, "--targets",
+                 "--timeout", HANG_SECONDS)
     assert bench(*arguments) == 0, capfd.readouterr().err
     document = documents.load(tmp_path / "bench" / "io-records-parallel.json", "io-records")
     assert (document["settings"]["stand"], document["settings"]["nodes"]) == ("parallel", 2)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from jobs import HANG_SECONDS
 
 from horovod_lab.bench import worker_job
 from horovod_lab.bench.steps import kinds, steps_suite
@@ -15,7 +16,7 @@ from horovod_lab.bench.training.run_job import Setup, measure
 from horovod_lab.bench.worker_job import WORKERS, Series
 from horovod_lab.measuring.launch import JobFailed
 
-SETUP = Setup(seconds=0.2, threads=1, timeout=300.0, images=Path())
+SETUP = Setup(seconds=0.2, threads=1, timeout=HANG_SECONDS, images=Path())
 PARAMETERS = 11_689_512  # of ResNet18
 
 
@@ -64,7 +65,7 @@ def test_a_model_that_does_not_fit():
 
 def step(name: str, series: Series) -> dict:
     """What one job of the suite steps has measured, with two ranks."""
-    return steps_suite.measure(kinds.Job(0, kinds.KINDS[name], 2, series), 0.2, 300.0)
+    return steps_suite.measure(kinds.Job(0, kinds.KINDS[name], 2, series), 0.2, HANG_SECONDS)
 
 
 DENSE = 24 * (256 * 256 + 256)  # parameters of steps.DENSE_WIDTHS
@@ -74,8 +75,10 @@ def test_groups_of_gradients_are_planned_and_steps_do_not_negotiate():
     pytest.importorskip("torch")
     measurement = step("groups_torch", Series("topo", "topo"))
     assert measurement["steps_per_second"] == pytest.approx(1 / measurement["step_seconds"])
-    assert measurement["rounds"] == 0 and len(measurement["stats"]) == 2
+    assert len(measurement["stats"]) == 2
     for stats in measurement["stats"]:
+        # A vote that is late is a round, after which they are counted anew.
+        assert stats["steady_rounds"] <= 0
         assert stats["planned_iterations"] == measurement["steps"]
         assert stats["data_bytes"] == 4 * DENSE * measurement["steps"]
 
@@ -92,7 +95,7 @@ def test_one_allreduce_of_each_size_is_planned():
     pytest.importorskip("tensorflow")
     result = worker_job.run(
         Series("topo", "topo"), ["allreduces.py", "sizes", "--seconds", "0.2", "--bytes", "1024",
-                                 "400000"], 2, 300.0)
+                                 "400000"], 2, HANG_SECONDS)
     assert set(result["metrics"]["microseconds"]) == {"1024", "400000"}
     assert min(result["metrics"]["microseconds"].values()) > 0
     for timings in result["per_rank"]["counters"]:

@@ -8,9 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from events import Clock
 
+from horovod_lab.profile import bursts as bursts_module
 from horovod_lab.profile import sampler as sampler_module
-from horovod_lab.profile.bursts import LENGTH, Bursts
+from horovod_lab.profile.bursts import LENGTH, RESOLUTION, Bursts
 from horovod_lab.profile.classes import (
     BACKGROUND,
     CLASSES,
@@ -356,7 +358,8 @@ def test_cycle_time(text, seconds):
     assert cycle_time({} if text is None else {"HOROVOD_CYCLE_TIME": text}) == seconds
 
 
-def test_a_burst_of_threads_that_are_there_and_that_are_not(tree):
+def test_a_burst_of_threads_that_are_there_and_that_are_not(tree, monkeypatch):
+    monkeypatch.setattr(bursts_module, "time", Clock())
     tree.process(10)
     tree.thread(10, 11, "hvd-background", cpu=2.0, delay=0.5, wakeups=7)
     bursts = Bursts(tree.proc)
@@ -369,4 +372,4 @@ def test_a_burst_of_threads_that_are_there_and_that_are_not(tree):
     assert set(burst.threads) == {10} and not thread.runs_at_end
     first, last = thread.readings
     assert first[1:] == last[1:] == (2.0, 0.5, 7)
-    assert last.time - first.time >= LENGTH / 2
+    assert last.time - first.time == pytest.approx(LENGTH, abs=2 * RESOLUTION)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -18,8 +19,6 @@ from horovod_lab.measuring.present import Grid
 from horovod_lab.report.page import machines, numbers
 from horovod_lab.report.source import beside_the_source
 from horovod_opt import cli
-
-BROWSER_SECONDS = 120
 
 
 def entry(series: str, images: float, switches: int, kind: str = "synthetic") -> dict:
@@ -188,7 +187,7 @@ def test_it_fits_a_phone_and_a_desk(chromium, bench_json, tmp_path, width):
         [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
          f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=10000", "--dump-dom",
          (tmp_path / "frame.html").as_uri()],
-        capture_output=True, text=True, timeout=BROWSER_SECONDS)
+        capture_output=True, text=True, timeout=HANG_SECONDS)
     title = process.stdout.partition("<title>")[2].partition("</title>")[0]
     assert title.startswith("{"), process.stdout + process.stderr
     sizes = json.loads(title)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import lmdb
 import numpy as np
 import pytest
+from events import MINUTE
 
 from horovod_lab.io.ladder.links import Links
 from horovod_lab.io.ladder.place import Place
 from horovod_lab.io.ladder.storage_requests import StorageRequests
 from horovod_lab.io.strategies import RUNGS
 
-WAIT_SECONDS = 60
 FORK = multiprocessing.get_context("fork")
 
 
@@ -51,7 +51,7 @@ def fork(ranks: int, action: Callable[[Links], Any]) -> list[Any]:
         for process in processes:
             process.start()
         try:
-            by_rank = dict(results.get(timeout=WAIT_SECONDS) for _ in processes)
+            by_rank = dict(results.get(timeout=MINUTE) for _ in processes)
         finally:
             for process in processes:
                 process.join(timeout=5)

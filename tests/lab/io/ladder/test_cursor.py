@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import random
@@ -76,8 +77,6 @@ def test_to_skip_a_record_is_to_look_at_its_first_page(tmp_path):
 
 def resident(path) -> set[int]:
     """Pages of the file in the page cache."""
-    import ctypes
-
     libc = ctypes.CDLL(None)
     size = os.path.getsize(path)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as mapping:
@@ -87,6 +86,16 @@ def resident(path) -> set[int]:
         pages = {page for page, flags in enumerate(vector) if flags & 1}
         del whole
     return pages
+
+
+def lock_on_fault(path) -> None:
+    """This process's mapping of the file keeps the pages that are looked at: the kernel could take
+    back others."""
+    line, = (line for line in open("/proc/self/maps") if line.rstrip().endswith(str(path)))
+    begin, end = (int(address, 16) for address in line.split()[0].split("-"))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlock2(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 1):  # MLOCK_ONFAULT
+        raise OSError(ctypes.get_errno(), "memory cannot be locked")
 
 
 def test_lmdb_looks_at_the_same_pages(tmp_path):
@@ -99,12 +108,13 @@ def test_lmdb_looks_at_the_same_pages(tmp_path):
     if resident(file):
         pytest.skip("a file system that keeps what it should drop")
     with lmdb.open(str(path), readonly=True, lock=False, readahead=False) as environment:
+        lock_on_fault(file)
         before = resident(file)  # LMDB reads the meta pages, and the kernel what follows
         with environment.begin() as transaction, transaction.cursor() as cursor:
             cursor.first()
             for _ in range(99):
                 cursor.next()
-    pages = resident(file) - before
+        pages = resident(file) - before
     database = Database(file)
     database.cursor.take(100)
     assert len(pages) > 80 and set(database.visits) - before == pages

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 
 import pytest
+from jobs import HANG_SECONDS
 
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.ladder import job
@@ -40,20 +41,20 @@ def test_ranks_that_were_killed_for_their_memory(tmp_path):
     with pytest.raises(JobFailed, match="2 ranks were killed: their node may hold 4096 bytes more "
                                         "than when they began; remedy: more --records, or a "
                                         "larger --share. ended with exit code 1"):
-        job.run("lmdb", shape(), Killed(tmp_path), RECORDS, 60)
+        job.run("lmdb", shape(), Killed(tmp_path), RECORDS, HANG_SECONDS)
 
 
 def test_mpi_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "find_mpirun", lambda: "")
     with pytest.raises(JobFailed, match="--window mpi: no mpirun here; remedy: pip install"):
-        job.run("lmm", shape(shared_buffer="mpi"), WarmCache(tmp_path), RECORDS, 60)
+        job.run("lmm", shape(shared_buffer="mpi"), WarmCache(tmp_path), RECORDS, HANG_SECONDS)
 
 
 def test_a_rank_says_what_is_wrong_with_the_data(tmp_path, ladder):
     folder = ladder.write(tmp_path / "db", [bytes(100)] * 100)  # without numbers and checksums
     with pytest.raises(JobFailed, match="lmdb, rank 0: a record that says it is number 0 of 100 "
                                         "has a wrong checksum"):
-        job.run("lmdb", shape(ranks=1), WarmCache(folder), RECORDS, 60)
+        job.run("lmdb", shape(ranks=1), WarmCache(folder), RECORDS, HANG_SECONDS)
 
 
 def test_a_rank_ends_when_the_benchmark_is_gone(tmp_path):
@@ -62,5 +63,6 @@ def test_a_rank_ends_when_the_benchmark_is_gone(tmp_path):
     process = subprocess.run(
         [sys.executable, "-m", "horovod_lab.io.ladder.rank", "--strategy", "lmdb",
          "--rendezvous", str(tmp_path), "--place", json.dumps(asdict(place)), "--records", "100",
-         "--record-bytes", "100", "--parent", "1"], capture_output=True, text=True, timeout=60)
+         "--record-bytes", "100", "--parent", "1"], capture_output=True, text=True,
+        timeout=HANG_SECONDS)
     assert process.returncode == 1 and "has ended" in process.stderr

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import time
+from pathlib import Path
 
 import lmdb
 import numpy as np
 import pytest
+from events import wait_until
 
 from horovod_lab.io.ladder import provenance
 from horovod_lab.io.ladder.storage_requests import inversions
 from horovod_lab.io.strategies import RUNGS
-from horovod_lab.io.strategies.coalescing import Coal
+from horovod_lab.io.strategies.coalescing import Coal, Stag
 from horovod_opt import io as hio
 
 COUNT, SIZE, BATCH = 480, 3072, 5
@@ -135,20 +137,36 @@ def test_coal_has_a_20th_of_the_requests(rungs):
 
 
 def test_stag_has_a_10th_of_the_inversions(tmp_path, records, ladder, monkeypatch):
-    """Whatever happens between the readers: here those whose records come first are the slowest."""
+    """Whatever happens between the readers: here those whose records come first are the last. With
+    coal they fetch when the others have, with stag when the others would."""
     folder = ladder.write(tmp_path / "db", records)  # one transaction: no page is used again
     provenance.write(folder)
-    fetch = Coal.fetch
+    fetch, fetch_by_token = Coal.fetch, Stag.fetch
+    reads, tokens = itertools.count(), itertools.count()  # of a process, which is one reader
 
-    def delay(self, offset):
-        time.sleep(0.004 * (self.place.nodes - 1 - self.place.node))
-        return fetch(self, offset)
+    def mark(self, name: str, read: int, node: int) -> Path:
+        return tmp_path / f"{type(self).__name__}.{name}.{read}.{node}"
 
-    monkeypatch.setattr(Coal, "fetch", delay)
+    def fetch_last(self, offset):
+        read, node = next(reads), self.place.node
+        name = "would" if isinstance(self, Stag) else "has"
+        for other in range(node + 1, self.place.nodes):
+            wait_until(mark(self, name, read, other).exists)
+        found = fetch(self, offset)
+        mark(self, "has", read, node).touch()
+        return found
+
+    def wait_for_token(self, offset):
+        mark(self, "would", next(tokens), self.place.node).touch()
+        return fetch_by_token(self, offset)
+
+    monkeypatch.setattr(Coal, "fetch", fetch_last)
+    monkeypatch.setattr(Stag, "fetch", wait_for_token)
     steps_back = {name: inversions(ladder.run(name, folder, 4, 4, 2, COUNT // 8, SIZE,
                                               iterations_per_read=4).logs)
                   for name in ("coal", "stag")}
-    assert steps_back["coal"] >= 30 and steps_back["stag"] == 0, steps_back
+    # Of each read three readers are before one that has fetched.
+    assert steps_back["coal"] == 3 * COUNT // 8 // 4 and steps_back["stag"] == 0, steps_back
 
 
 def test_pages_count_when_a_process_first_looks_at_them(rungs):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
 
+from horovod_lab.io.data import data_folder
+from horovod_lab.io.data.records import Records
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.testbeds.parallel import ParallelFileSystem
 from horovod_lab.io.testbeds.testbed import NoTestbed
@@ -13,7 +16,7 @@ from horovod_lab.measuring import documents
 from horovod_opt import cli
 
 SMALL = ("--suite", "lmdb", "--ranks", 4, "--nodes", 2, "--rounds", 1, "--records", 400,
-         "--record-bytes", 3000, "--coalesce-bytes", 1 << 18, "--timeout", 60)
+         "--record-bytes", 3000, "--coalesce-bytes", 1 << 18, "--timeout", HANG_SECONDS)
 
 
 def bench(*arguments: object) -> int:
@@ -25,8 +28,12 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_small_run_of_all_strategies(tmp_path, capfd):
-    assert bench(*SMALL, "--targets") == 0
+def test_a_small_run_of_all_strategies(tmp_path, capfd, hold):
+    records = Records(400, 3000)
+    folder = data_folder.folder_of(tmp_path / "bench" / "io-data", "lmdb", records)
+    data_folder.write("lmdb", folder, records)
+    with hold(folder / "data.mdb"):
+        assert bench(*SMALL, "--targets") == 0
     document = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
     by_series = {result["series"]: result for result in document["measurements"]}
     assert list(by_series) == list(RUNGS)
@@ -36,8 +43,7 @@ def test_a_small_run_of_all_strategies(tmp_path, capfd):
     assert by_series["prov"]["seeking_bytes"] == 0 < by_series["lmm"]["seeking_bytes"]
     assert by_series["coal"]["requests"] <= 400 / 20
     assert by_series["stag"]["inversions"] == 0
-    # Of its records a node needs four, and not the next four. They are in the page cache, unless
-    # the kernel has taken them back since.
+    # Of its records a node needs four, and not the next four. They are in the page cache.
     hio = by_series["hio"]
     assert hio["node_cached_bytes"] > 0
     assert 400 * 3000 <= hio["node_cached_bytes"] + hio["node_bytes_read"] < 400 * 4096
@@ -91,7 +97,7 @@ def test_what_reaches_the_storage_of_several_nodes(tmp_path):
         pytest.skip(str(refusal))
     assert bench("--suite", "lmdb", "--stand", "parallel", "--share", 4, "--only",
                  "lmm,prov,coal,stag", "--ranks", 4, "--nodes", 4, "--batch", 4, "--rounds", 1,
-                 "--records", 2000, "--coalesce-bytes", 1 << 19, "--timeout", 60) == 0
+                 "--records", 2000, "--coalesce-bytes", 1 << 19, "--timeout", HANG_SECONDS) == 0
     document = documents.load(tmp_path / "bench" / "io-lmdb-parallel.json", "io-lmdb")
     sizes = {result["series"]: result["stand"] for result in document["measurements"]}
     size = 2000 * 4096

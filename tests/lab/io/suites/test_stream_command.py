@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tensorflow")
@@ -14,7 +15,8 @@ from horovod_lab.measuring import documents
 from horovod_opt import cli
 
 SMALL = ("--suite", "stream", "--rounds", 2, "--seconds", 0.01, "--files", 24, "--file-bytes", 5000,
-         "--batch", 8, "--threads", 2, 1, "--prefetch", 1, "--pixels", 16, "--timeout", 120)
+         "--batch", 8, "--threads", 2, 1, "--prefetch", 1, "--pixels", 16,
+         "--timeout", HANG_SECONDS)
 
 
 def bench(*arguments: object) -> int:

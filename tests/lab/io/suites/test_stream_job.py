@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobs import HANG_SECONDS
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
@@ -32,7 +33,7 @@ def jpeg_folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("series", PIPELINES)
 @pytest.mark.parametrize("testbed", [Disk, ParallelFileSystem])
 def test_every_run_on_slow_storage_is_cold(open_testbed, jpeg_folder, testbed, series):
-    results = job.run(open_testbed(testbed(jpeg_folder)), series, SHAPES, 0.01, 0.0, 120)
+    results = job.run(open_testbed(testbed(jpeg_folder)), series, SHAPES, 0.01, 0.0, HANG_SECONDS)
     size = sum(path.stat().st_size for path in jpeg_folder.glob("*.jpg"))
     assert [{name: result[name] for name in SHAPES[0]} for result in results] == SHAPES
     for result in results:
@@ -48,6 +49,6 @@ def test_a_job_that_fails_says_why(jpeg_folder, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "x.jpg").write_bytes(b"no JPEG")
     with WarmCache(tmp_path) as testbed, pytest.raises(launch.JobFailed) as failure:
-        job.run(testbed, "tf-data", SHAPES[2:], 0.01, 0.0, 120)
+        job.run(testbed, "tf-data", SHAPES[2:], 0.01, 0.0, HANG_SECONDS)
     assert f"tf-data: {COUNT} images of {COUNT + 1} files; remedy: remove {tmp_path}" in str(
         failure.value)

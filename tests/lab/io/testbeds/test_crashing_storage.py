@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from events import MINUTE
 
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 
@@ -331,7 +332,7 @@ def test_a_crash_amid_reads_and_writes_is_an_error_for_both(open_testbed, tmp_pa
             pass
         storage.crash()
         for process in processes:
-            assert int(process.communicate(timeout=30)[0]) in (errno.EIO, errno.ESTALE)
+            assert int(process.communicate(timeout=MINUTE)[0]) in (errno.EIO, errno.ESTALE)
     finally:
         for process in processes:
             process.kill()

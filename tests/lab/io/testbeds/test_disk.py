@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from events import wait_until
 
 from horovod_lab.io.testbeds import disk
 from horovod_lab.io.testbeds.disk import Disk, image_of
@@ -34,9 +35,16 @@ def data(tmp_path) -> Path:
     return folder
 
 
-def loop_devices(image: Path) -> list[str]:
-    return [str(path) for path in Path("/sys/block").glob("loop*/loop/backing_file")
-            if path.read_text().strip() == str(image)]
+def loop_devices(image: Path) -> list[Path]:
+    return [path for path in Path("/sys/block").glob("loop*/loop/backing_file")
+            if file_of(path) == str(image)]
+
+
+def file_of(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # it has just been detached
+        return ""
 
 
 def test_it_does_no_more_requests_a_second_than_it_should(open_testbed, run_on, data):
@@ -50,10 +58,17 @@ def test_it_does_no_more_requests_a_second_than_it_should(open_testbed, run_on, 
     assert 500 <= counters.requests < 600 and 500 * 4096 <= counters.bytes < 3 * MIB
     # The kernel counts in slices of time, so a few may be ahead.
     assert counters.requests <= disk.REQUESTS * (seconds + 0.5)
+    assert rules_of(testbed) == [str(disk.REQUESTS)] * 2
     testbed.release()
-    start = time.monotonic()
-    run_on(testbed, "cat", data / "file")
-    assert time.monotonic() - start < 30
+    assert rules_of(testbed) == []
+    assert run_on(testbed, "wc", "--bytes", data / "file").split()[0] == str(16 * MIB)
+
+
+def rules_of(testbed: Disk) -> list[str]:
+    """The limits of the testbed's device, of its group and of all processes."""
+    rules = [line.split() for folder in testbed._folders()
+             for line in (folder / disk.RULES).read_text().splitlines()]
+    return [limit for number, limit in rules if number == testbed._number()]
 
 
 def test_the_files_are_those_of_the_folder(open_testbed, run_on, data):
@@ -69,10 +84,7 @@ def test_nothing_is_left_but_the_image(open_testbed, data):
     testbed = open_testbed(Disk(data))
     assert len(loop_devices(data.with_name("data.ext4"))) == 1
     testbed.__exit__()
-    deadline = time.monotonic() + 10
-    while loop_devices(data.with_name("data.ext4")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not loop_devices(data.with_name("data.ext4"))
+    wait_until(lambda: not loop_devices(data.with_name("data.ext4")))
     assert sorted(path.name for path in data.parent.iterdir()) == ["data", "data.ext4"]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+from pathlib import Path
 
 import pytest
+from events import Clock, wait_until
+from jobs import HANG_SECONDS
 
 from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records, WrongRecord
@@ -38,30 +40,37 @@ print(json.dumps(nodes.find(Communication(rank, 4, allgather)).ranks))
 
 
 class Slow(Stream):
-    """Batches of 10, one each 0.1 s."""
+    """Batches of 10, one each 0.125 s of a clock."""
+
+    def __init__(self, clock: Clock):
+        self._clock = clock
 
     def epoch(self, number):
         records = list(RECORDS)
         for first in range(0, 40, 10):
-            time.sleep(0.1)
+            self._clock.sleep(0.125)
             yield records[first:first + 10]
 
 
-@pytest.mark.parametrize("seconds, samples, is_over", [(0.05, 10, False), (5, 40, True)])
-def test_a_rank_counts_until_its_time_is_over_and_takes_the_rest(tmp_path, seconds, samples,
-                                                                 is_over):
+@pytest.mark.parametrize("seconds, samples, is_over", [
+    (0.0625, 10, False), (0.25, 20, False), (5, 40, True)])
+def test_a_rank_counts_until_its_time_is_over_and_takes_the_rest(tmp_path, monkeypatch, seconds,
+                                                                 samples, is_over):
+    clock = Clock()
+    monkeypatch.setattr(first_epoch_rank, "time", clock)
     rendezvous = Rendezvous(tmp_path, os.getppid())
-    start = time.monotonic() + 0.05
-    first_epoch_rank.take(Slow(), RECORDS, rendezvous, 0, start, start + seconds)
+    start = clock.now + 0.5
+    first_epoch_rank.take(Slow(clock), RECORDS, rendezvous, 0, start, start + seconds)
     counts, done = rendezvous.wait_for("counted.0"), rendezvous.wait_for("done.0")
     assert (counts["samples"], counts["is_over"]) == (samples, is_over)
-    assert counts["seconds"] >= samples / 100
+    assert counts["seconds"] == samples / 80
     assert done == {"numbers": list(range(40)), "sizes": [10] * 4}
 
 
 def test_every_record_is_looked_at(tmp_path):
     with pytest.raises(WrongRecord, match="number 20 of 20"):
-        first_epoch_rank.take(Slow(), Records(20, 100), Rendezvous(tmp_path, None), 0, 0.0, 0.0)
+        first_epoch_rank.take(Slow(Clock()), Records(20, 100), Rendezvous(tmp_path, None), 0, 0.0,
+                              0.0)
 
 
 def test_ranks_that_are_through_wait_for_the_others():
@@ -74,19 +83,25 @@ def test_ranks_that_are_through_wait_for_the_others():
 
 
 def test_what_goes_on_beside_a_job_ends_it_by_an_error(tmp_path):
-    """Until then it is taken a step of now and then."""
-    program = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    """Until then it is taken a step of now and then. The job does not end by itself."""
+    program = """
+import os, pathlib, signal, sys
+pathlib.Path(sys.argv[1], "draft").write_text(str(os.getpid()))
+pathlib.Path(sys.argv[1], "draft").rename(pathlib.Path(sys.argv[1], "begun"))
+while True:
+    signal.pause()
+"""
 
     def meanwhile():
         while not (tmp_path / "begun").exists():
             yield
         raise OSError("the storage has ended")
 
-    start = time.monotonic()
     with pytest.raises(OSError, match="the storage has ended"):
-        launch.execute([[sys.executable, "-c", program, str(tmp_path / "begun")]], os.environ, 300,
+        launch.execute([[sys.executable, "-c", program, str(tmp_path)]], os.environ, HANG_SECONDS,
                        meanwhile=meanwhile())
-    assert time.monotonic() - start < 60
+    pid = (tmp_path / "begun").read_text()
+    wait_until(lambda: not Path("/proc", pid).exists())
 
 
 @pytest.fixture
@@ -96,11 +111,40 @@ def data(tmp_path):
     return tmp_path / "lmdb", records
 
 
-def test_strided_ranks_read_nearly_everything_on_every_node(open_testbed, data):
+def rank_program(folder: Path, first: str) -> str:
+    """In place of a Python: one that does something `first` and then is a rank."""
+    program, python = folder / "program.py", folder / "python"
+    program.write_text(f"{first}\nfrom horovod_lab.io.testbeds import first_epoch_rank\n"
+                       "first_epoch_rank.main()\n")
+    python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {program} "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
+# The page cache keeps what the rank has looked at: a kernel may take back what is not locked.
+KEEPING = """
+import ctypes, sys
+CURRENT, FUTURE, ONFAULT = 1, 2, 4
+if ctypes.CDLL(None, use_errno=True).mlockall(CURRENT | FUTURE | ONFAULT):
+    sys.exit(f"memory cannot be locked: errno {ctypes.get_errno()}")
+"""
+# The rank keeps what it gets.
+GREEDY = """
+from horovod_lab.io.data.records import Records
+numbers = Records.numbers
+kept = []
+def keeping(self, batch):
+    kept.append(bytearray(b"x" * (1 << 20)))
+    return numbers(self, batch)
+Records.numbers = keeping
+"""
+
+
+def test_strided_ranks_read_nearly_everything_on_every_node(open_testbed, data, tmp_path):
     folder, records = data
     testbed = open_testbed(ParallelFileSystem(folder, 2, share=4))
-    result = first_epoch.run(testbed, PEERS["py-lmdb-strided"], 4, records, 10, 60, sys.executable,
-                             120)
+    result = first_epoch.run(testbed, PEERS["py-lmdb-strided"], 4, records, 10, HANG_SECONDS,
+                             rank_program(tmp_path, KEEPING), HANG_SECONDS)
     assert result["samples"] == 1500 and result["by_rank"] == [375] * 4 and result["is_over"]
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] < 0.5
     size = (folder / "data.mdb").stat().st_size
@@ -113,31 +157,18 @@ def test_strided_ranks_read_nearly_everything_on_every_node(open_testbed, data):
 def test_what_is_not_measured_is_read_all_the_same(open_testbed, data):
     folder, records = data
     testbed = open_testbed(ParallelFileSystem(folder, share=4))
-    result = first_epoch.run(testbed, PEERS["py-lmdb"], 2, records, 10, 0.01, sys.executable, 120)
+    result = first_epoch.run(testbed, PEERS["py-lmdb"], 2, records, 10, 0.01, sys.executable,
+                             HANG_SECONDS)
     assert result["samples"] < 1500 and not result["is_over"]
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] > 0.9
 
 
 def test_who_needs_more_memory_than_a_node_has_is_told_so(open_testbed, data, tmp_path):
-    """A rank that keeps what it gets."""
     folder, records = data
     testbed = open_testbed(ParallelFileSystem(folder, share=0.1))
-    greedy = tmp_path / "greedy.py"
-    greedy.write_text("import sys\n"
-                      "from horovod_lab.io.data.records import Records\n"
-                      "numbers = Records.numbers\n"
-                      "kept = []\n"
-                      "def keeping(self, batch):\n"
-                      "    kept.append(bytearray(b'x' * (1 << 20)))\n"
-                      "    return numbers(self, batch)\n"
-                      "Records.numbers = keeping\n"
-                      "from horovod_lab.io.testbeds import first_epoch_rank\n"
-                      "first_epoch_rank.main()\n")
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {greedy} "$@"\n')
-    python.chmod(0o755)
     with pytest.raises(launch.JobFailed, match="1 processes were killed: their node may hold"):
-        first_epoch.run(testbed, PEERS["py-lmdb"], 1, records, 10, 60, str(python), 60)
+        first_epoch.run(testbed, PEERS["py-lmdb"], 1, records, 10, HANG_SECONDS,
+                        rank_program(tmp_path, GREEDY), HANG_SECONDS)
 
 
 def test_ranks_of_a_simulated_node_share_its_reader_and_no_others(open_testbed, data, tmp_path):
@@ -146,5 +177,5 @@ def test_ranks_of_a_simulated_node_share_its_reader_and_no_others(open_testbed, 
     rendezvous.mkdir()
     output = launch.execute(
         [testbed.command(rank // 2, [sys.executable, "-c", NODE, str(rank), str(rendezvous)])
-         for rank in range(4)], os.environ, 60, "/")
+         for rank in range(4)], os.environ, HANG_SECONDS, "/")
     assert sorted(map(json.loads, output.splitlines())) == [[0, 1], [0, 1], [2, 3], [2, 3]]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from events import MINUTE
 
 from horovod_lab.io.testbeds.control_groups import PREFIX, hierarchy
 from horovod_lab.io.testbeds.parallel import ParallelFileSystem
@@ -37,7 +39,7 @@ if sys.argv[1] == "serve":
         peer, _ = server.accept()
         print(peer.recv(100).decode())
 else:
-    with socket.create_connection((sys.argv[2], 5000), timeout=30) as peer:
+    with socket.create_connection((sys.argv[2], 5000), timeout=float(sys.argv[3])) as peer:
         peer.sendall(b"hello")
 """
 
@@ -56,6 +58,7 @@ def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(open_
     testbed = open_testbed(ParallelFileSystem(data, 2, share=4))
     (data / "later").write_text("only in the folder itself")
     for node in (0, 1):
+        start = time.monotonic()
         testbed.begin()
         assert run_on(testbed, "cat", data / "sub" / "small", node=node) == "here"
         holder = subprocess.Popen(
@@ -68,7 +71,7 @@ def test_every_node_sees_the_data_in_its_own_place_and_reads_it_for_itself(open_
             # The second node begins where the first one was before.
             assert (counters.bytes, counters.inversions) == (4 * MIB + 4, node)
             assert 32 < counters.requests <= 64 and counters.metadata_requests > 0
-            assert 0 < counters.server_cpu_seconds < 30
+            assert 0 < counters.server_cpu_seconds < time.monotonic() - start  # of one thread
             testbed.begin()
             run_on(testbed, "cat", data / "file", node=node)
             assert testbed.counters().bytes == 0  # it is in this node's page cache
@@ -108,11 +111,12 @@ def test_nodes_have_a_network_and_shared_memory_of_their_own(open_testbed, run_o
         stdout=subprocess.PIPE, text=True, cwd="/")
     with server:
         assert server.stdout.readline() == "ready\n"
-        run_on(testbed, sys.executable, "-c", TALK, "ask", "10.214.0.2", node=2)
+        run_on(testbed, sys.executable, "-c", TALK, "ask", "10.214.0.2", MINUTE, node=2)
         assert server.stdout.read() == "hello\n"
-    run_on(testbed, "touch", "/dev/shm/horovod-opt-test", node=0)
+    name = Path(f"/dev/shm/horovod-opt-test-{os.getpid()}")
+    run_on(testbed, "touch", name, node=0)
     assert run_on(testbed, "ls", "/dev/shm", node=1) == ""
-    assert not Path("/dev/shm/horovod-opt-test").exists()
+    assert not name.exists()
     command = ["readlink", "/proc/self/ns/net"]
     here = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     assert run_on(testbed, *command) != here
@@ -127,5 +131,5 @@ def test_two_testbeds_of_a_process_are_apart(open_testbed, run_on, data, tmp_pat
     (second_folder / "file").write_bytes(b"1")
     second = open_testbed(ParallelFileSystem(second_folder, share=4))
     first.begin(), second.begin()
-    run_on(first, "cat", data / "file")
-    assert (first.counters().bytes, second.counters().bytes) == (4 * MIB, 0)
+    run_on(first, sys.executable, "-c", READ, data / "file", *range(0, 100, 5))
+    assert (first.counters().bytes, second.counters().bytes) == (20 * 4096, 0)

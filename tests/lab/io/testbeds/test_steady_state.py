@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ import lmdb
 import numpy as np
 import psutil
 import pytest
+from events import Clock, wait_until
+from jobs import HANG_SECONDS
 
 from horovod_lab.io.data import data_folder
 from horovod_lab.io.data.records import Records, WrongRecord
@@ -32,7 +35,8 @@ def data(tmp_path):
     return tmp_path / "lmdb"
 
 
-def run(folder: Path, python: str = sys.executable, timeout: float = 60, records=RECORDS):
+def run(folder: Path, python: str = sys.executable, timeout: float = HANG_SECONDS,
+        records=RECORDS):
     return steady_state.run(PEERS["py-lmdb"], 2, folder, records, 10, 0.3, python, timeout)
 
 
@@ -40,11 +44,38 @@ def test_ranks_take_batches_for_the_time_that_is_given(data):
     result = run(data)
     assert result["samples"] == sum(result["by_rank"]) and min(result["by_rank"]) > 0
     assert result["samples"] % 10 == 0
-    assert result["samples_per_second"] == pytest.approx(result["samples"] / 0.3, rel=0.3)
+    # No rank stops before its time is over, but one may be late.
+    assert 0 < result["samples_per_second"] <= 1.001 * result["samples"] / 0.3
     assert (result["missing"], result["repeated"]) == (0, 0) and result["rl"] > 0.95
     assert result["processes"] == 2
     assert 2 * MIB < result["pss_file_bytes"] < result["pss_bytes"] < 1000 * MIB
-    assert 0 < result["cpu_seconds_per_million"] * result["samples"] / 1e6 < 2 * 0.3 + 0.3
+    assert result["cpu_seconds_per_million"] >= 0
+
+
+def test_what_ranks_and_the_observer_count_is_added_up(tmp_path, monkeypatch):
+    """The samples of each rank by its own seconds, and CPU time of the interval by all samples."""
+    clock, calls = Clock(), []
+
+    def cpu_seconds(pids):
+        calls.append((pids, clock.now))
+        return 6.0 + 4.0 * len(calls)
+
+    monkeypatch.setattr(observer, "time", clock)
+    monkeypatch.setattr(observer, "cpu_seconds", cpu_seconds)
+    monkeypatch.setattr(observer, "memory",
+                        lambda pids: {"processes": len(pids), "Pss": 7, "Pss_File": 3})
+    rendezvous = Rendezvous(tmp_path, None)
+    rendezvous.publish("done.0", {"samples": 30, "seconds": 0.5})
+    rendezvous.publish("done.1", {"samples": 10, "seconds": 1.0})
+    assert observer._observe(rendezvous, [11, 12], 0.25, 2) == {
+        "samples": 40, "samples_per_second": 60.0 + 10.0, "by_rank": [30, 10],
+        "cpu_seconds_per_million": 4.0 / 40 * 1e6, "processes": 2, "pss_bytes": 7,
+        "pss_file_bytes": 3}
+    interval = rendezvous.wait_for("go")
+    assert interval["end"] - interval["start"] == pytest.approx(0.25)
+    assert calls == [([11, 12], pytest.approx(interval["start"])),
+                     ([11, 12], pytest.approx(interval["end"]))]
+    assert rendezvous.has("stop")
 
 
 def test_packages_of_the_folder_that_it_is_run_in_are_not_taken(data, tmp_path, monkeypatch):
@@ -71,19 +102,18 @@ def test_a_pipeline_that_delivers_damaged_records_fails(data):
 
 def test_a_series_that_hangs_is_ended(data, tmp_path):
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'import time; time.sleep(600)' \"$@\"")
+    program = "import signal\nwhile True: signal.pause()"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{program}' \"$@\"")
     python.chmod(0o755)
-    start = time.monotonic()
-    with pytest.raises(launch.JobFailed, match="killed: not finished after 2 s"):
-        run(data, str(python), timeout=2)
-    assert time.monotonic() - start < 30
+    with pytest.raises(launch.JobFailed, match="killed: not finished after 0.5 s"):
+        run(data, str(python), timeout=0.5)
     assert_nothing_is_left(tmp_path)
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    survivors = [process for process in psutil.process_iter(["cmdline"])
-                 if any(str(folder) in part for part in process.info["cmdline"] or ())]
-    assert not survivors
+    """Who was killed may need a moment to end."""
+    wait_until(lambda: not any(str(folder) in part for process in psutil.process_iter(["cmdline"])
+                          for part in process.info["cmdline"] or ()))
 
 
 def test_a_rank_ends_when_the_benchmark_is_gone(data, tmp_path):
@@ -92,7 +122,7 @@ def test_a_rank_ends_when_the_benchmark_is_gone(data, tmp_path):
         [sys.executable, "-m", "horovod_lab.io.testbeds.steady_state_rank", "--peer", "py-lmdb",
          "--data", str(data), "--rendezvous", str(tmp_path), "--records", "1000", "--record-bytes",
          "100", "--batch", "10", "--rank", "0", "--ranks", "1", "--parent", "1"],
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=HANG_SECONDS)
     assert process.returncode == 1 and "has ended" in process.stderr
 
 
@@ -136,16 +166,21 @@ def test_epochs_follow_each_other_and_an_empty_one_is_an_error():
         next(batches)
 
 
-def test_only_batches_in_the_interval_count():
+@pytest.mark.parametrize("lead, samples, seconds", [
+    (0.5, 15, 1.125), (0, 15, 1.125), (-0.5, 10, 1.25)])
+def test_only_batches_in_the_interval_count(monkeypatch, lead, samples, seconds):
+    """Of a second; a rank may be late."""
+    clock = Clock()
+    monkeypatch.setattr(steady_state_rank, "time", clock)
+
     def slow():
         while True:
-            time.sleep(0.02)
+            clock.sleep(0.375)
             yield [b""] * 5
 
-    start = time.monotonic() + 0.1
-    counts = steady_state_rank.count(slow(), start, start + 0.3)
-    assert 0.3 <= counts["seconds"] < 2
-    assert 5 <= counts["samples"] <= 5 * counts["seconds"] / 0.02
+    start = clock.now + lead
+    counts = steady_state_rank.count(slow(), start, start + 1)
+    assert counts == {"samples": samples, "seconds": seconds}
 
 
 def test_batches_of_ranks_follow_each_other_round_robin():
@@ -176,14 +211,22 @@ def burn(seconds: float) -> None:
         pass
 
 
+def cpu_seconds_of_this() -> float:
+    """With that of children that have ended, in the kernel's words."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def test_cpu_time_is_that_of_children_too_also_of_those_that_ended():
+    begin = cpu_seconds_of_this()
     before = processes.cpu_seconds([os.getpid()])
     child = multiprocessing.get_context("fork").Process(target=burn, args=(0.3,))
     child.start()
     child.join()
     burn(0.2)
     seconds = processes.cpu_seconds([os.getpid()]) - before
-    assert 0.45 <= seconds < 5
+    ticks = 4 / os.sysconf("SC_CLK_TCK")  # four sums are rounded
+    assert 0.5 - ticks <= seconds <= cpu_seconds_of_this() - begin + ticks
 
 
 def test_memory_that_processes_share_counts_once():

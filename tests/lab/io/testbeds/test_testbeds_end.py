@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from events import MINUTE, wait_until
+from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
 
@@ -21,9 +21,24 @@ from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 from horovod_lab.io.testbeds.testbed import NoTestbed
 from horovod_opt import cli
 
-# So long that none ends by itself; --timeout would end it before the test does.
-LONG = ("--seconds", "300", "--records", "40000", "--record-bytes", "1000", "--rounds", "1",
-        "--batch", "10", "--timeout", "400")
+# The command, of which no rank has ever counted enough: it measures until it is ended. A file
+# `measures` says that it does.
+COMMAND = """
+import sys
+from pathlib import Path
+from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_opt import cli
+has_all = Rendezvous.has_all
+def have_all(self, name, ranks):
+    if name != "counted":
+        return has_all(self, name, ranks)
+    Path("measures").touch()
+    return False
+Rendezvous.has_all = have_all
+sys.exit(cli.main())
+"""
+LONG = ("--seconds", "1000000", "--records", "10000", "--record-bytes", "1000", "--rounds", "1",
+        "--batch", "10", "--share", "4", "--timeout", "1000000")
 PEER = {"disk": ("py-lmdb", "--ranks", "2"), "parallel": ("py-lmdb-strided", "--ranks", "4")}
 
 
@@ -38,14 +53,15 @@ def benchmark(request, tmp_path):
         pytest.skip(str(refusal))
     peer, *ranks = PEER[name]
     process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from horovod_opt import cli; sys.exit(cli.main())",
-         "io", "bench", "--stand", name, "--nodes", str(nodes), "--only", peer, *ranks, *LONG],
+        [sys.executable, "-c", COMMAND, "io", "bench", "--stand", name, "--nodes", str(nodes),
+         "--only", peer, *ranks, *LONG],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         # A shell has a program that it starts in the background ignore SIGINT, and so its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
-        until(lambda: process.poll() is not None or len(ranks_of(process)) == int(ranks[1]))
-        assert process.poll() is None
+        wait_until(lambda: process.poll() is not None or (tmp_path / "measures").exists(),
+              HANG_SECONDS)
+        assert process.poll() is None and len(ranks_of(process)) == int(ranks[1])
         yield name, process, psutil.Process(process.pid).children(recursive=True)
     finally:
         process.kill()
@@ -65,13 +81,6 @@ def is_rank(process: psutil.Process) -> bool:
                 and any("first_epoch_rank" in part for part in process.cmdline()))
     except psutil.Error:  # it has just ended
         return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.05)
 
 
 def groups() -> list[Path]:
@@ -96,7 +105,14 @@ def mounts(folder: Path) -> list[str]:
 
 def devices(folder: Path) -> list[Path]:
     return [device for device in Path("/sys/block").glob("loop*/loop/backing_file")
-            if str(folder) in device.read_text()]
+            if str(folder) in file_of(device)]
+
+
+def file_of(device: Path) -> str:
+    try:
+        return device.read_text()
+    except OSError:  # it has just been detached
+        return ""
 
 
 def is_gone(processes: list[psutil.Process], folder: Path) -> bool:
@@ -104,7 +120,10 @@ def is_gone(processes: list[psutil.Process], folder: Path) -> bool:
 
 
 def runs(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it has just ended
+        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -112,16 +131,16 @@ def test_nothing_is_left_of_one_that_is_ended(benchmark, tmp_path, number):
     _, process, family = benchmark
     assert mounts(tmp_path)
     process.send_signal(number)
-    assert process.wait(60) == 130
+    assert process.wait(MINUTE) == 130
     assert not groups_of(process.pid)
-    until(lambda: is_gone(family, tmp_path), 10)
+    wait_until(lambda: is_gone(family, tmp_path))
 
 
 def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path):
     name, process, family = benchmark
     process.kill()
     process.wait()
-    until(lambda: is_gone(family, tmp_path), 20)
+    wait_until(lambda: is_gone(family, tmp_path))
     # Its groups are there still, unless another test has made a testbed meanwhile.
     data = tmp_path / "next"
     data.mkdir()
@@ -135,7 +154,7 @@ def test_what_a_killed_one_leaves_ends_or_goes_with_the_next(benchmark, tmp_path
 
 # Has a storage, and a process on each node that writes to it for ever.
 OWNER = """
-import subprocess, sys, time
+import signal, subprocess, sys
 from pathlib import Path
 from horovod_lab.io.testbeds.crashing_storage import CrashingStorage
 with CrashingStorage(Path(sys.argv[1]), 2) as storage:
@@ -145,7 +164,7 @@ with CrashingStorage(Path(sys.argv[1]), 2) as storage:
     while storage.counters().written_bytes < 100:
         pass
     print("ready", flush=True)
-    time.sleep(300)
+    signal.pause()
 """
 
 
@@ -164,8 +183,8 @@ def test_nothing_is_left_of_a_storage_that_crashes(tmp_path, number):
         family = psutil.Process(process.pid).children(recursive=True)
         assert len(family) >= 5 and mounts(tmp_path)
         process.send_signal(number)
-        process.wait(60)
-    until(lambda: is_gone(family, tmp_path), 20)
+        process.wait(MINUTE)
+    wait_until(lambda: is_gone(family, tmp_path))
     assert not list(tmp_path.iterdir())
 
 
