@@ -37,8 +37,8 @@ def shared_job(need, servers, tmp_path_factory):
 
 @pytest.fixture
 def job(need, servers, tmp_path):
-    """Runs a job of workers, of PyTorch unless it is told, in the test's own folder. `started`: each
-    rank is a process of the launcher, as users' are, for tests of how processes end."""
+    """Runs a job of workers, of PyTorch unless it is told, in the test's own folder. `started`:
+    each rank is a process of the launcher, as users' are, for tests of how processes end."""
 
     def job(worker: str | Path, *arguments: object, framework: str = "torch", started: bool = False,
             **how: object) -> Job:

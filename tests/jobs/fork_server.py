@@ -1,10 +1,10 @@
-"""Forks the ranks of jobs from processes that have imported their framework: TensorFlow takes longer
-to import than most jobs to run.
+"""Forks the ranks of jobs from processes that have imported their framework: TensorFlow takes
+longer to import than most jobs to run.
 
 For each framework there are two, with hashes of their own: what ranks 0 and 1 keep in sets comes in
 different orders, as in processes that were started apart. horovodrun starts forked_rank.py in the
-place of Python, which has its process forked here, with its arguments, environment, folder, CPUs and
-standard files, and ends as that does.
+place of Python, which has its process forked here, with its arguments, environment, folder, CPUs
+and standard files, and ends as that does.
 """
 
 from __future__ import annotations

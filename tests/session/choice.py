@@ -1,8 +1,8 @@
-"""Which tests `make test` leaves to `make test-rest`: those get the mark `full`. Unit tests that took
-no time when durations were recorded get the mark `quick`.
+"""Which tests `make test` leaves to `make test-rest`: those get the mark `full`. Unit tests that
+took no time when durations were recorded get the mark `quick`.
 
-What is left are jobs of a kind that others have: each controller, framework and number of ranks, one
-node and nodes of one rank, each mode and each fault stay in `make test` once.
+What is left are jobs of a kind that others have: each controller, framework and number of ranks,
+one node and nodes of one rank, each mode and each fault stay in `make test` once.
 """
 
 from __future__ import annotations

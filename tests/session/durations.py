@@ -1,7 +1,7 @@
 """Files in order of time, the longest first, so that no worker is left with a long one at the end.
 
-`durations.json` has the seconds of each test that took more than a moment when it was recorded, with
-its share of what its file or session sets up: a job that several tests look at is the first one's.
+`durations.json` has the seconds of each test that took more than a moment when it was recorded,
+with what its file or session sets up for it: a job that several tests look at is the first one's.
     pytest --record-durations     writes it anew, for the tests that ran
     pytest --shuffle 7            files, and the tests of each, in a random order of that seed
 """
@@ -22,7 +22,8 @@ MOMENT = 0.3  # seconds, from which a test is listed
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true",
                      help=f"write the seconds of the tests that ran to {FILE.name}")
-    parser.addoption("--shuffle", metavar="SEED", help="files, and tests of a file, in random order")
+    parser.addoption("--shuffle", metavar="SEED",
+                     help="files, and the tests of each, in random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -49,7 +49,8 @@ def rank(servers, tmp_path):
         (tmp_path / "program.py").write_text(program)
         command = [sys.executable, "-S", "-E", FORKED_RANK, servers, tmp_path / "program.py"]
         return subprocess.Popen(
-            [*command, *arguments], cwd=tmp_path, env={**ENVIRONMENT, "HOROVOD_RANK": str(number), **environment},
+            [*command, *arguments], cwd=tmp_path,
+            env={**ENVIRONMENT, "HOROVOD_RANK": str(number), **environment},
             preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

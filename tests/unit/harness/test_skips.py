@@ -40,7 +40,8 @@ def run(request, tmp_path):
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "skips", "-p", "no:cacheprovider",
              *request.param, *arguments],
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SESSION)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SESSION)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     return run
 
