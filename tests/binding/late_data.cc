@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <future>
 #include <string>
 #include <thread>
@@ -60,9 +61,14 @@ class ReadTensor : public FakeTensor {
 struct LateTensor {
   explicit LateTensor(std::int64_t elements) : tensor(std::make_shared<ReadTensor>(elements)) {}
 
-  void Write(const float* values, std::chrono::microseconds late) {
-    const auto end = Clock::now() + late;
-    for (float garbage = -1e6f; Clock::now() < end; garbage -= 1.0f) {
+  // The values are not there before all tensors are handed over; if that hangs, after a minute.
+  void Write(const float* values, std::chrono::microseconds late,
+             const std::atomic<bool>& handed_over) {
+    const auto begin = Clock::now(), end = begin + late, hang = begin + std::chrono::minutes(1);
+    const auto is_late = [&] {
+      return Clock::now() < end || (!handed_over && Clock::now() < hang);
+    };
+    for (float garbage = -1e6f; is_late(); garbage -= 1.0f) {
       for (volatile float& value : tensor->values()) value = garbage;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -88,13 +94,14 @@ extern "C" const char* late_data_sum(LateCall* call) {
   static std::string error;
   error.clear();
   std::atomic<int> called_back{0};
+  std::atomic<bool> handed_over{false};
   std::deque<LateTensor> all;
   const float* values = call->values;
   for (int i = 0; i < call->tensors; ++i) {
     if (i == call->dies_after) kill(getpid(), SIGKILL);
     LateTensor& late = all.emplace_back(call->elements[i]);
-    late.writer =
-        std::thread(&LateTensor::Write, &late, values, std::chrono::microseconds(call->late_us[i]));
+    late.writer = std::thread(&LateTensor::Write, &late, values,
+                              std::chrono::microseconds(call->late_us[i]), std::cref(handed_over));
     values += call->elements[i];
     horovod::common::ReadyEventList events;
     events.AddReadyEvent(late.event);
@@ -110,6 +117,7 @@ extern "C" const char* late_data_sum(LateCall* call) {
     if (!enqueued.ok()) late.done.set_value(enqueued);
   }
   call->returned_early = !all.back().event->opt_ready_now();
+  handed_over = true;
   float* sums = call->sums;
   for (int i = 0; i < call->tensors; ++i) {
     LateTensor& late = all[i];

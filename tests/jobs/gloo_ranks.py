@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -11,6 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs import HANG_SECONDS, PYTHONPATH, worker_file
+
+
+def free_port() -> int:
+    """None that the kernel gives to connections, which may come before it is used."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(first // 2, first)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @dataclass(frozen=True)
@@ -31,8 +42,7 @@ class GlooRanks:
 
     def __init__(self, folder: Path, worker: str | Path, *arguments: object, ranks: int,
                  **environment: str):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
         self.processes = [subprocess.Popen(
             [sys.executable, worker_file(worker), folder, *map(str, arguments)], cwd=folder,

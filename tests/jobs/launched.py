@@ -14,9 +14,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs import BIN
-
-SECONDS = 120
+from jobs import BIN, HANG_SECONDS
 
 RANK_VARIABLES = ["HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"]
 SIZE_VARIABLES = ["HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"]
@@ -72,7 +70,7 @@ class Job:
             start_new_session=True,
         )
         try:
-            self.output, _ = process.communicate(timeout=SECONDS)
+            self.output, _ = process.communicate(timeout=HANG_SECONDS)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -10,8 +10,8 @@ from selection import by_hand
 
 JOBS = {"mpi": ("off", "gs", "nbcs", "gs+nbcs", "topo"), "gloo": ("off", "gs", "nbcs", "topo")}
 EACH = [(controller, mode) for controller, modes in JOBS.items() for mode in modes]
-STEPS, LATE_SECONDS = 4, 0.3
-GLOO_SECONDS = 5  # so many that a busy machine is not taken for a lost rank
+STEPS, LATE_SECONDS = 4, 0.3  # as in workers/ends/late_rank.py
+GLOO_SECONDS = 10  # so many that a busy machine is not taken for a lost rank
 CYCLE_MS = "10"  # on a machine with other things to do, no cycle is over within the usual 1 ms
 
 
@@ -28,8 +28,9 @@ def late(shared_job):
 @pytest.mark.parametrize("how", ["busy", "stopped"])
 @pytest.mark.parametrize("controller, mode", EACH)
 def test_result(late, controller, mode, how):
-    right = [[2.0 * step + 1] * 3 for step in range(STEPS)]
-    assert [rank["sums"] for rank in late(controller, mode, how)] == [right] * 2
+    first, second = (rank["sums"] for rank in late(controller, mode, how))
+    assert first == second == [[2.0 * step + 1] * 3 for step in range(len(first))]
+    assert len(first) >= STEPS
 
 
 @pytest.mark.parametrize("controller, mode", EACH)
@@ -55,7 +56,7 @@ def test_waits_for_a_stopped_rank(late, controller, mode):
 def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, messages):
     """Rank 1 waits for a rank of another node that does something else for a while."""
     need("torch")
-    reports = job("late_rank", "pause", 3 * GLOO_SECONDS, controller=controller,
+    reports = job("late_rank", "pause", 1.5 * GLOO_SECONDS, controller=controller,
                   HOROVOD_OPT_MODE="topo", HOROVOD_OPT_NODE_RANKS="1",
                   HOROVOD_GLOO_TIMEOUT_SECONDS=str(GLOO_SECONDS),
                   HOROVOD_OPT_TCP_MESSAGES=str(int(messages == "tcp"))).expect_success().of_ranks(2)
@@ -73,10 +74,8 @@ def test_a_pause_longer_than_gloos_timeout_ends_nothing(job, need, controller, m
     (controller, mode) for controller, mode in EACH if "gs" in mode
 ])
 def test_all_ranks_sleep_alike_in_gs(late, controller, mode):
-    """In the same cycles."""
-    slept = [
-        rank["after"]["cycles_slept"] / rank["after"]["cycles"]
-        for rank in late(controller, mode, "busy")
-    ]
+    """In the same cycles, which end together."""
+    ends = [rank["end"] for rank in late(controller, mode, "busy")]
+    slept = [end["cycles_slept"] / end["cycles"] for end in ends]
     assert min(slept) > 0
     assert slept[0] == pytest.approx(slept[1], abs=0.05)

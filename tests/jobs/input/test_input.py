@@ -110,7 +110,7 @@ def test_torch_distributed_needs_no_horovod(need, data, tmp_path):
 
 
 DIES = """
-import os, signal, sys, time
+import os, signal, sys
 import torch
 import horovod_opt.io as hio
 folder, dies = sys.argv[2:]
@@ -118,11 +118,10 @@ torch.distributed.init_process_group("gloo")
 rank = torch.distributed.get_rank()
 loader = hio.torch.loader(hio.open(folder + "/train-*.tfrecord", seed=1, chunk_samples=8), 2)
 try:
-    for batch in loader:
-        if batch.info.step == 5:
-            if rank == int(dies):
+    while True:  # one epoch after the other: it is not known when this rank is told
+        for batch in loader:
+            if batch.info.step == 5 and rank == int(dies):
                 os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(1)
 except hio.ReaderEnded as ended:
     print(ended)
     os._exit(5)

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from jobs import BIN
-from launched import RANK_VARIABLES, SECONDS, Job
+from jobs import BIN, HANG_SECONDS
+from launched import RANK_VARIABLES, Job
 
 VIRTUAL = sys.prefix != sys.base_prefix
 
@@ -88,7 +88,7 @@ def test_exit_code_of_a_failing_rank_under_mpi(job):
 
 def test_failing_rank_ends_the_job_under_gloo(job, need):
     need("gloo")
-    job.run("--gloo", "-np", 2, "python", "-c", FAIL, 10 * SECONDS)
+    job.run("--gloo", "-np", 2, "python", "-c", FAIL, 3 * HANG_SECONDS)
     assert job.code == 1
     assert "Exit code: 7" in job.output
 
@@ -201,6 +201,6 @@ def test_a_signal_to_the_launcher_is_no_success(need, tmp_path):
     script = tmp_path / "launch.py"
     script.write_text(ENDED_BY_A_SIGNAL)
     result = subprocess.run([sys.executable, script], capture_output=True, text=True,
-                            timeout=SECONDS)
+                            timeout=HANG_SECONDS)
     assert result.returncode == 1
     assert "A signal to horovodrun has ended the job." in result.stderr

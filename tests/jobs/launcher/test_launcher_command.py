@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import SECONDS
+from jobs import HANG_SECONDS
 
 LAUNCH = """
 import json, os, sys
@@ -47,7 +47,7 @@ def command_line(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=SECONDS,
+            timeout=HANG_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         ssh, *arguments = done.stdout.splitlines()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from jobs import HANG_SECONDS
 from launched import Job
 
 
@@ -111,7 +112,7 @@ def test_it_is_said_once(need, ranks, environment, says):
     need("torch", "mpi")
     inherited = {name: text for name, text in os.environ.items() if "SLURM" not in name}
     result = subprocess.run([sys.executable, "-c", INIT.format(ranks)], capture_output=True,
-                            text=True, env={**inherited, **environment}, timeout=120)
+                            text=True, env={**inherited, **environment}, timeout=HANG_SECONDS)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "1\n"
     assert ("srun has started 4 tasks, but Horovod has 1 rank" in result.stderr) == says

@@ -136,6 +136,9 @@ TEST_F(Affinity, LaterThreadsInheritTheRest) {
   for (pid_t tid : AllTids()) EXPECT_EQ(AllowedCpus(tid), cpus_.rest);
 }
 
+// A thread that is to sleep may wait long for its CPU before.
+constexpr std::chrono::minutes kPatience(5);
+
 // Each thread creates the next one, so the only thread that still creates any is always the
 // youngest: the one that a single walk over the threads misses.
 TEST_F(Affinity, ThreadsCreatedMeanwhileGetTheirPart) {
@@ -150,7 +153,7 @@ TEST_F(Affinity, ThreadsCreatedMeanwhileGetTheirPart) {
     };
     crowd.Add(create_next);
     while (to_create > kThreads - 5) std::this_thread::yield();
-    PinProcess(Tid(), cpus_);
+    PinProcess(Tid(), cpus_, kPatience);
     crowd.WaitForParked(kThreads);
     ExpectPinned(Tid());
     if (HasFailure()) return;
@@ -170,7 +173,7 @@ TEST_F(Affinity, WaitsUntilEveryThreadHasBeenAsleep) {
     about_to_sleep = true;
   });
   while (!running) std::this_thread::yield();
-  PinProcess(Tid(), cpus_, std::chrono::minutes(5));  // the thread may wait long for its CPU
+  PinProcess(Tid(), cpus_, kPatience);
   EXPECT_TRUE(about_to_sleep);
 }
 

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/native/counters/core_switches.h"
+
 namespace horovod_opt {
 namespace path_counters_test {
 
@@ -46,7 +48,7 @@ TEST(PathCounters, ResetStartsAgain) {
     counters.AddIteration();
     counters.AddWakeups(1);
     counters.AddAgreement();
-    for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
+    GiveUpCore(20);
     counters.EndThread();
   }).join();
   EXPECT_GE(counters.Usage().voluntary_switches, 20);
@@ -64,7 +66,7 @@ TEST(PathCounters, UsageBeforeWhileAndAfterTheThread) {
   ThreadUsage own;
   std::thread thread([&] {
     counters.BeginThread();
-    for (int i = 0; i < 20; ++i) std::this_thread::sleep_for(1ms);
+    GiveUpCore(20);
     slept.set_value();
     leave.get_future().wait();
     counters.EndThread();
@@ -87,7 +89,7 @@ TEST(PathCounters, UsageIsThatOfAllThreads) {
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
       counters.BeginThread();
-      for (int sleeps = 0; sleeps < 20; ++sleeps) std::this_thread::sleep_for(1ms);
+      GiveUpCore(20);
       begun[i].set_value();
       leave[i].get_future().wait();
       counters.EndThread();

@@ -12,6 +12,8 @@
 #include "horovod_opt/csrc/io/files/crc32c.h"
 #include "horovod_opt/csrc/io/node_cache/gather.h"
 #include "tests/native/io/test_files.h"
+#include "tests/native/reduction/node_ranks.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace io {
@@ -40,7 +42,7 @@ class LoaderTest : public testing::Test {
 
   // Takes the chunk of a load and compares it.
   GatherResult Take(std::int64_t rank, std::int64_t step, std::int64_t load, std::int64_t chunk,
-                    std::chrono::nanoseconds longest = 20s) {
+                    std::chrono::nanoseconds longest = kHang) {
     const std::string expected =
         data_.contents[0].substr(static_cast<std::size_t>(chunk * kChunk), kChunk);
     const std::uint32_t checksum = Crc32c(0, expected.data(), kChunk);
@@ -62,7 +64,7 @@ class LoaderTest : public testing::Test {
 
   // Takes steps `from` to count - 1, step i being load and chunk i, two records of each.
   GatherResult TakeSteps(std::int64_t count, HioProgress& progress, std::string& out,
-                     std::chrono::nanoseconds longest = 20s) {
+                     std::chrono::nanoseconds longest = kHang) {
     std::vector<std::int64_t> ends, loads, places, sizes, out_places;
     std::vector<std::uint32_t> checksums;
     for (std::int64_t step = 0; step < count; ++step) {
@@ -91,8 +93,8 @@ class LoaderTest : public testing::Test {
   std::int64_t Loaded() { return cache_->memory().header().counters.loads; }
 
   void ExpectLoaded(std::int64_t loads) {
-    for (int i = 0; i < 2000 && Loaded() < loads; ++i) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(20ms);
+    EXPECT_TRUE(Await([&] { return Loaded() >= loads; }));
+    std::this_thread::sleep_for(20ms);  // time to load more all the same
     EXPECT_EQ(Loaded(), loads);
   }
 
@@ -321,22 +323,23 @@ TEST_F(LoaderTest, WrongLoadsAreRefusedAndTheRestGoesOn) {
 
 TEST_F(LoaderTest, TheEndIsSoonWhoeverWaits) {
   Start(1, 1);
-  std::thread feeder([this] {
-    std::int64_t step = 0;
-    while (loader_->Add({ChunkLoad(0, step, step)})) ++step;  // until its queue is full
-    EXPECT_GT(step, 100);
+  std::atomic<std::int64_t> added{0};
+  Sleeper feeder([&] {
+    for (std::int64_t step = 0; loader_->Add({ChunkLoad(0, step, step)}); ++step) ++added;
   });
-  std::thread rank([this] {
+  Sleeper rank([this] {
     EXPECT_EQ(Take(0, 0, 100, 0), GatherResult::kEnded);
     EXPECT_EQ(cache_->end(), End::kRankDied);
   });
-  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(Await([&] { return added > 100; }));
+  feeder.AwaitSleep();  // its queue is full
+  rank.AwaitSleep();
   cache_->EndForAll(End::kRankDied, 0);
-  feeder.join();
-  rank.join();
+  feeder.Join();
+  rank.Join();
   const auto began = EventCount::Clock::now();
   loader_.reset();
-  EXPECT_LT(EventCount::Clock::now() - began, 5s);
+  EXPECT_LT(EventCount::Clock::now() - began, kHang);
 }
 
 }  // namespace loader_test

@@ -11,13 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/native/reduction/node_ranks.h"
+#include "tests/native/waiting/await.h"
+
 namespace horovod_opt {
 namespace io {
 namespace node_cache_test {
 
 using namespace std::chrono_literals;
-
-constexpr auto kLong = std::chrono::seconds(20);
 
 EventCount::Clock::time_point After(std::chrono::nanoseconds time) {
   return EventCount::Clock::now() + time;
@@ -89,23 +90,27 @@ TEST_F(NodeCacheTest, ALoadIsNotYetThereThereAndOver) {
 }
 
 TEST_F(NodeCacheTest, WhoWaitsIsWokenByItsLoad) {
-  std::thread rank([this] {
-    EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kThere);
+  std::atomic<bool> begins{false};
+  Sleeper rank([&] {
+    begins = true;
+    EXPECT_EQ(cache_.Await(7, 1, After(kHang)), NodeCache::Arrival::kThere);
     EXPECT_EQ(cache_.Await(39, 1, After(20ms)), NodeCache::Arrival::kTimeout);
   });
+  while (!begins) std::this_thread::yield();
+  rank.AwaitSleep();
   std::this_thread::sleep_for(30ms);
   cache_.Publish(6, 0);
   cache_.Publish(7, 1);
-  rank.join();
+  rank.Join();
   EXPECT_GT(cache_.memory().rank(1).wait_ns, 40000000);
 }
 
 TEST_F(NodeCacheTest, TheEndWakesWhoWaits) {
-  std::thread rank(
-      [this] { EXPECT_EQ(cache_.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
-  std::this_thread::sleep_for(20ms);
+  Sleeper rank(
+      [this] { EXPECT_EQ(cache_.Await(7, 1, After(kHang)), NodeCache::Arrival::kEnded); });
+  rank.AwaitSleep();
   cache_.EndForAll(End::kRankDied, 2);
-  rank.join();
+  rank.Join();
   cache_.EndForAll(End::kClosed, 0);
   EXPECT_EQ(cache_.end(), End::kRankDied);  // the first reason
 }
@@ -153,11 +158,11 @@ TEST_F(NodeCacheTest, AFailureAfterTheEndIsNotItsReason) {
 
 TEST_F(NodeCacheTest, TheEndOfOneProcessIsNotThatOfOthers) {
   NodeCache second(NodeCacheMemory::Attach(Descriptor(dup(cache_.memory().file().number()))));
-  std::thread waits(
-      [&] { EXPECT_EQ(second.Await(7, 1, After(kLong)), NodeCache::Arrival::kEnded); });
-  std::this_thread::sleep_for(20ms);
+  Sleeper waits(
+      [&] { EXPECT_EQ(second.Await(7, 1, After(kHang)), NodeCache::Arrival::kEnded); });
+  waits.AwaitSleep();
   second.EndHere(End::kReaderDied);
-  waits.join();
+  waits.Join();
   EXPECT_EQ(second.end(), End::kReaderDied);
   EXPECT_EQ(cache_.end(), End::kNone);
   cache_.Publish(3, 2);

@@ -81,18 +81,19 @@ TEST(OpenFiles, WhatIsNotAskedForIsNotRead) {
   ASSERT_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
   void* const mapped = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file, 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  const auto cached = [&] {
+  const auto cached_from = [&](std::size_t begin) {
     std::vector<unsigned char> pages(kBytes / static_cast<std::size_t>(PageBytes()));
     EXPECT_EQ(mincore(mapped, kBytes, pages.data()), 0);
-    return std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; });
+    return std::count_if(pages.begin() + static_cast<std::ptrdiff_t>(begin) / PageBytes(),
+                         pages.end(), [](unsigned char page) { return page & 1; });
   };
-  if (cached() > 0) GTEST_SKIP() << "/tmp keeps all of its files in memory";
+  if (cached_from(0) > 0) GTEST_SKIP() << "/tmp keeps all of its files in memory";
   std::string read(kAsked, '\0');
   for (const std::size_t begin : {std::size_t{0}, kAsked}) {  // in order
     ASSERT_EQ(pread(file, read.data(), kAsked, static_cast<off_t>(begin)),
               static_cast<ssize_t>(kAsked));
   }
-  EXPECT_EQ(cached(), static_cast<std::ptrdiff_t>(2 * kAsked) / PageBytes());
+  EXPECT_EQ(cached_from(2 * kAsked), 0);  // of the others the kernel may have dropped some
   munmap(mapped, kBytes);
 }
 

@@ -8,17 +8,13 @@
 #include <thread>
 
 #include "tests/native/shared_memory/child.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace io {
 namespace peer_watch_test {
 
 using namespace std::chrono_literals;
-
-bool Soon(const std::atomic<int>& ended) {
-  for (int i = 0; i < 1000 && ended == 0; ++i) std::this_thread::sleep_for(1ms);
-  return ended == 1;
-}
 
 TEST(PeerWatch, SeesThatAProcessWasKilled) {
   int ends[2];
@@ -35,7 +31,7 @@ TEST(PeerWatch, SeesThatAProcessWasKilled) {
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(ended, 0);
   peer.Kill();
-  EXPECT_TRUE(Soon(ended));
+  EXPECT_TRUE(Await([&] { return ended == 1; }));
 }
 
 TEST(PeerWatch, EndsBeforeItsPeer) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "horovod_opt_io_abi.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace io {
@@ -107,8 +108,8 @@ TEST(StepQueueTest, ThereIsRoomForFewGroups) {
     }
   });
   const auto settle = [&](int expected) {
-    for (int i = 0; i < 2000 && rooms < expected; ++i) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(20ms);
+    EXPECT_TRUE(Await([&] { return rooms >= expected; }));
+    std::this_thread::sleep_for(20ms);  // time for more all the same
     EXPECT_EQ(rooms, expected);
   };
   settle(StepQueue::kGroups);

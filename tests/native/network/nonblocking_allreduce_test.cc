@@ -14,6 +14,7 @@
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace nonblocking_allreduce_test {
@@ -158,13 +159,12 @@ std::vector<std::unique_ptr<TcpTransport>> ConnectedByTcp(int members) {
     meeting.push_back(std::make_unique<TcpRendezvous>("127.0.0.1"));
     addresses.push_back(meeting[self]->address());
   }
-  const auto patience = std::chrono::seconds(20);
   for (int self = 0; self < members; ++self) {
-    meeting[self]->Call(self, Neighbours(members, self), addresses, "secret", patience);
+    meeting[self]->Call(self, Neighbours(members, self), addresses, "secret", kHang);
   }
   std::vector<std::unique_ptr<TcpTransport>> transports;
   for (int self = 0; self < members; ++self) {
-    meeting[self]->Answer(self, Neighbours(members, self), "secret", patience);
+    meeting[self]->Answer(self, Neighbours(members, self), "secret", kHang);
     transports.push_back(std::make_unique<TcpTransport>(meeting[self]->TakeSockets()));
   }
   return transports;

@@ -17,8 +17,12 @@ using namespace std::chrono_literals;
 // ThreadSanitizer notices a look at the data before.
 struct Late : Arrival {
   bool DataReady() override {
-    ++looks;
+    looks.fetch_add(1, std::memory_order_relaxed);
     return ready.load(std::memory_order_acquire);
+  }
+
+  void AwaitLooks(int least) const {
+    while (looks.load(std::memory_order_relaxed) < least) std::this_thread::yield();
   }
 
   // What a copy would do, from another thread.
@@ -31,7 +35,7 @@ struct Late : Arrival {
     ready.store(true, std::memory_order_release);
   }
 
-  int looks = 0;
+  std::atomic<int> looks{0};
   int data = 0;
   std::atomic<bool> ready{false};
 };
@@ -54,6 +58,7 @@ TEST_F(AwaitDataTest, ReturnsWhenTheLastIsReady) {
   Late& second = Add();
   std::thread copies([&] {
     second.Fill(20);
+    first.AwaitLooks(1);
     first.Fill(30);
   });
   EXPECT_TRUE(AwaitData(arrivals_, stop_));
@@ -79,7 +84,7 @@ TEST_F(AwaitDataTest, ZerosAndTensorsWithoutAnEventAreReady) {
 TEST_F(AwaitDataTest, EndsWhenToldToStop) {
   Late& never = Add();
   std::thread stopper([&] {
-    std::this_thread::sleep_for(10ms);
+    never.AwaitLooks(2);
     stop_ = true;
   });
   EXPECT_FALSE(AwaitData(arrivals_, stop_));

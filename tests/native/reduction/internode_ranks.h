@@ -22,6 +22,7 @@
 #include "tests/native/network/loopback.h"
 #include "tests/native/plan/sample_plans.h"
 #include "tests/native/reduction/node_ranks.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace internode_ranks {
@@ -347,11 +348,7 @@ class Rank {
     world_.meetings.Gather(rank_, "");
     const auto rows = world_.meetings.Gather(rank_, plans_.CompletionRow());
     const auto untaken = plans_.UntakenBuckets(rows);
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (plans_.AnyUntaken(untaken) && std::chrono::steady_clock::now() < until) {
-      std::this_thread::yield();
-    }
-    return !plans_.AnyUntaken(untaken);
+    return Await([&] { return !plans_.AnyUntaken(untaken); });
   }
 
  private:

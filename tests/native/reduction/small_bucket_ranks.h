@@ -36,6 +36,12 @@ struct NumberArrival : Arrival {
 // The memory of a group.
 struct SmallBucketNode {
   explicit SmallBucketNode(int ranks) : places(BucketPlaces::Bytes(ranks)) {}
+
+  // Until so many buckets are ready on all ranks.
+  void AwaitEntries(std::uint64_t least) const {
+    while (queue.As<ReadyQueue>().Size() < least) std::this_thread::yield();
+  }
+
   Zeros queue{ReadyQueue::Bytes()};
   Zeros places;
 };

@@ -43,15 +43,21 @@ TEST(PollUntil, EveryWaitStartsAfreshAndCountsItsOwnSleep) {
 
 TEST(PollUntil, SeesWhatAnotherThreadDid) {
   Backoff backoff(0, 20us, 500us);
+  constexpr int kLooks = 30;
   std::atomic<bool> arrived{false};
+  std::atomic<int> looks{0};
   std::thread peer([&] {
-    std::this_thread::sleep_for(20ms);
+    while (looks < kLooks) std::this_thread::yield();
     arrived = true;
   });
-  const PollResult result = PollUntil([&] { return arrived.load(); }, backoff);
+  const auto look = [&] {
+    ++looks;
+    return arrived.load();
+  };
+  const PollResult result = PollUntil(look, backoff);
   peer.join();
-  EXPECT_GT(result.tests, 1);
-  EXPECT_GE(result.slept, 10ms);
+  EXPECT_GE(result.tests, kLooks);
+  EXPECT_GE(result.slept, 10ms);  // 29 pauses: 20 + 40 + 80 + 160 + 320 us, and 24 of 500 us
 }
 
 TEST(PollUntil, PassesOnWhatTheTestThrows) {

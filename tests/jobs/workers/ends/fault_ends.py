@@ -10,7 +10,7 @@ import sys
 import horovod.torch as hvd
 import psutil
 import torch
-from common import report, report_in_any_case
+from common import meet, report, report_in_any_case
 from fault_common import STEPS, fail, train
 
 
@@ -54,6 +54,7 @@ torch.set_num_threads(1)
 how = sys.argv[2]
 if how in RANK_ENDS:
     report_in_any_case()
+meet("start")  # Gloo may be told not to wait long for a rank that still imports
 hvd.init()
 outcome = train(how, {**RANK_ENDS, **OTHERS_END}[how],
                 steps=STEPS if how in RANK_ENDS else math.inf)

@@ -9,17 +9,12 @@ import time
 
 import horovod.torch as hvd
 import torch
-from common import RANK, report, running, start_mpi
+from common import RANK, STALL_LIMITS, report, running, start_mpi, wait_until
 from fault_common import fail, network, train
 from horovod.torch.mpi_ops import _basics
 
 MIB = 1 << 20
 STOPPED_SECONDS = 5
-STALL_SECONDS = 2
-STALLS = {
-    "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
-    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(STALL_SECONDS),
-}
 
 
 def be_stopped() -> None:
@@ -46,11 +41,7 @@ def run_out_of_memory() -> None:
 
 def call_alone() -> None:
     handle = hvd.allreduce_async(torch.ones(3), name="alone")
-    end = time.monotonic() + 4 * STALL_SECONDS
-    while not hvd.poll(handle):
-        if time.monotonic() > end:
-            raise TimeoutError("nobody has noticed the stall")
-        time.sleep(0.01)
+    wait_until(lambda: hvd.poll(handle), "the stall is noticed")
     hvd.synchronize(handle)
 
 
@@ -74,7 +65,7 @@ start_mpi(_basics.MPI_LIB_CTYPES)
 outcomes = {}
 for mode in sys.argv[2:]:
     for fault, how in FAULTS.items():
-        with running(hvd, mode, **(STALLS if fault == "alone" else {})):
+        with running(hvd, mode, **(STALL_LIMITS if fault == "alone" else {})):
             outcomes[f"{mode} {fault}"] = train(f"{mode} {fault}", **how)
     with running(hvd, mode):
         model = other_network() if RANK == hvd.size() - 1 else network()

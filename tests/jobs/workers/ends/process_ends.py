@@ -9,7 +9,7 @@ import time
 
 import horovod.torch as hvd
 import torch
-from common import FOLDER, RANK, graph_plans, report
+from common import FOLDER, RANK, graph_plans, report, report_in_any_case
 from fault_common import train
 
 CODE = 7
@@ -85,7 +85,9 @@ ACTS = {"exit": leave, "thread": leave_in_a_thread, "lock": leave_with_the_lock,
 
 faulthandler.enable()
 torch.set_num_threads(1)
-hvd.init()
 act = ACTS[sys.argv[2]]
+if act != fork:
+    report_in_any_case()
+hvd.init()
 outcome.update(train("training", act))
 report(**outcome)

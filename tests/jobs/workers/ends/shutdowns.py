@@ -15,7 +15,17 @@ from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
-from common import FOLDER, RANK, report, running, start_mpi
+from common import (
+    FOLDER,
+    RANK,
+    STALL_LIMITS,
+    report,
+    running,
+    start_mpi,
+    touch,
+    wait_for_ranks,
+    wait_until,
+)
 from horovod.torch.mpi_ops import _basics
 
 ONE = torch.ones(1)
@@ -59,6 +69,7 @@ def waiting(mode: str) -> dict:
     """Another thread of rank 0 shuts down while this one waits."""
     with running(hvd, mode):
         handle = hvd.allreduce_async(ONE, name=f"alone {RANK}")
+        hvd.allreduce(ONE, name="met")  # all have called it
         if RANK == 0:
             thread = threading.Timer(0.3, hvd.shutdown)
             thread.start()
@@ -105,17 +116,15 @@ def process_set(mode: str) -> dict:
 
 def stalled_set(mode: str) -> dict:
     """Rank 2 stays away from a tensor of its process set, to which rank 0 does not belong."""
-    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
     both = hvd.ProcessSet([1, 2])
-    ended = FOLDER / f"ended-{mode}"
-    with running(hvd, mode, [both], **limits):
+    ended = f"ended-{mode}"
+    with running(hvd, mode, [both], **STALL_LIMITS):
         hvd.allreduce(ONE, name="met")
         if RANK == 1:
             error = error_of(lambda: hvd.allreduce(ONE, name="in the set", process_set=both))
-            ended.touch()
+            touch(ended)
         else:
-            while not ended.exists():
-                time.sleep(0.05)
+            wait_for_ranks(ended, [1])
             error = until_error("in all")
     return {"error": error, "sum": begin_anew(mode)}
 
@@ -172,8 +181,14 @@ def restarts(mode: str) -> dict:
     for start in range(STARTS):
         with running(hvd, mode):
             sums.append(hvd.allreduce(torch.tensor([start]), op=hvd.Sum).item())
-        threads.append(len(os.listdir("/proc/self/task")))
-    return {"sums": sums, "threads": threads}
+        threads.append(count_threads())
+    # One that has ended may still be listed for a moment.
+    wait_until(lambda: count_threads() <= threads[4], f"no more than {threads[4]} threads")
+    return {"sums": sums, "threads": [*threads[:-1], count_threads()]}
+
+
+def count_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 CASES = (joined, waiting, handles, process_set, stalled_set, several_threads, settings)

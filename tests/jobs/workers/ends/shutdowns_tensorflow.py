@@ -8,9 +8,11 @@ from __future__ import annotations
 import faulthandler
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 from common import RANK, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
@@ -47,12 +49,26 @@ def joined(mode: str) -> dict:
 
 def waiting(mode: str) -> dict:
     """By another thread of rank 0 while this one waits."""
+    called = threading.Event()
+
+    def note(one: np.ndarray) -> np.ndarray:
+        called.set()
+        return one
+
+    def shut_down() -> None:
+        called.wait()
+        time.sleep(0.3)
+        hvd.shutdown()
+
     # In a graph: TensorFlow gives eager operations names of its own, the same on all ranks.
-    alone = tf.function(lambda: hvd.allreduce(ONE, op=hvd.Sum, name=f"alone.{RANK}"))
+    def call() -> tf.Tensor:
+        one = tf.ensure_shape(tf.numpy_function(note, [ONE], tf.float32), [1])
+        return hvd.allreduce(one, op=hvd.Sum, name=f"alone.{RANK}")
+
     with running(hvd, mode):
-        alone = alone.get_concrete_function()
+        alone = tf.function(call).get_concrete_function()
         if RANK == 0:
-            thread = threading.Timer(0.3, hvd.shutdown)
+            thread = threading.Thread(target=shut_down)
             thread.start()
         error = error_of(alone)
         if RANK == 0:

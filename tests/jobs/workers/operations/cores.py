@@ -6,7 +6,7 @@ import threading
 
 import horovod.torch as hvd
 import torch
-from common import graph_plans, report, running, start_mpi
+from common import graph_plans, report, running, start_mpi, wait_until
 from horovod.torch.mpi_ops import _basics
 
 
@@ -58,6 +58,8 @@ for mode in sys.argv[2:]:
         during, new = masks(), of_a_new_thread()
         states = [plan.state for plan in graph_plans()]
         hvd.barrier()  # the first that shuts down ends the background thread of all
+    # One that has ended may still be listed for a moment.
+    wait_until(lambda: not masks()["background"], "no thread of Horovod's is left")
     results[mode] = {
         "before": before,
         "during": during,

@@ -8,7 +8,6 @@ exact in any order.
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 from cases import values
-from common import RANK, running
+from common import RANK, SIZE, running
 
 import horovod_opt
 
@@ -25,9 +24,6 @@ STEPS = 12  # the last ones use rebuilt buckets
 
 Results = dict[str, object]
 Scenario = Callable[[], Results]
-
-_SIZE_VARIABLES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_SIZE = int(next(os.environ[name] for name in _SIZE_VARIABLES if name in os.environ))
 
 # Neighbours, which overlap; given to each hvd.init() of more than two ranks.
 process_sets: list[hvd.ProcessSet] = []
@@ -90,7 +86,7 @@ def number(name: str, *lists: list) -> Results:
 
 def _sets_of_pairs() -> list[hvd.ProcessSet]:
     """New ones for each life of Horovod, which the scenarios find in `process_sets`."""
-    pairs = [[rank, rank + 1] for rank in range(_SIZE - 1)] if _SIZE > 2 else []
+    pairs = [[rank, rank + 1] for rank in range(SIZE - 1)] if SIZE > 2 else []
     process_sets[:] = [hvd.ProcessSet(pair) for pair in pairs]
     return process_sets
 

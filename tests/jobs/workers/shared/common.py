@@ -7,9 +7,11 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import horovod_opt
@@ -18,6 +20,16 @@ FOLDER = Path(sys.argv[1])
 
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 RANK = int(next(os.environ[name] for name in RANK_VARIABLES if name in os.environ))
+
+SIZE_VARIABLES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+SIZE = int(next(os.environ[name] for name in SIZE_VARIABLES if name in os.environ))
+
+HANG_SECONDS = 60  # only a hang takes so long, on however slow and busy a machine
+
+# The stall inspector looks every second, and ends a job in which a tensor waits for so long: a rank
+# that is only slow comes before that.
+STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+                "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "5"}
 
 CONTROLLER = os.environ.get("HOROVOD_CONTROLLER", "mpi")  # which Gloo's launcher names
 
@@ -35,6 +47,37 @@ def report(**values: object) -> None:
 def report_in_any_case() -> None:
     """From now on the launcher cannot end this rank by SIGTERM before it has called report()."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def wait_until(happened: Callable[[], object], what: str) -> None:
+    """Raises TimeoutError if it hangs."""
+    until = time.monotonic() + HANG_SECONDS
+    while not happened():
+        if time.monotonic() > until:
+            raise TimeoutError(f"rank {RANK} has waited for {HANG_SECONDS} s: {what}")
+        time.sleep(0.01)
+
+
+def touch(name: str) -> None:
+    (FOLDER / f"{name}.{RANK}").touch()
+
+
+def wait_for_ranks(name: str, ranks: Sequence[int]) -> None:
+    """Until each of them has called touch()."""
+    files = [FOLDER / f"{name}.{rank}" for rank in ranks]
+    wait_until(lambda: all(file.exists() for file in files), name)
+
+
+def meet(name: str) -> None:
+    """All ranks, without Horovod; once for each name."""
+    touch(name)
+    wait_for_ranks(name, range(SIZE))
+
+
+def wait_for_output(pattern: str) -> None:
+    """Until the job has printed it, on whichever rank."""
+    output = FOLDER / "output.txt"
+    wait_until(lambda: re.search(pattern, output.read_text(errors="replace")), pattern)
 
 
 def graph_plans() -> list[horovod_opt.PlanStatus]:

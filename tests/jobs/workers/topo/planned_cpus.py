@@ -2,10 +2,9 @@
 more than two ranks the first are a process set."""
 
 import os
-import time
 
 import horovod.torch as hvd
-from common import RANK, report, running, start_mpi
+from common import RANK, report, running, start_mpi, wait_until
 from horovod.torch.mpi_ops import _basics
 
 
@@ -27,12 +26,10 @@ def masks() -> dict[str, list[list[int]]]:
 
 
 def settled_masks(planned: int) -> dict[str, list[list[int]]]:
-    """masks() once there are so many threads hvd-planned, which are named after they have settled;
-    whatever is there after 30 s."""
-    until = time.monotonic() + 30
-    while len((cpus_by_kind := masks())["planned"]) < planned and time.monotonic() < until:
-        time.sleep(0.01)
-    return cpus_by_kind
+    """masks() once there are so many threads hvd-planned, which are named after they have
+    settled."""
+    wait_until(lambda: len(masks()["planned"]) >= planned, f"{planned} threads hvd-planned")
+    return masks()
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)

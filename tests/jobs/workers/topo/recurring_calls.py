@@ -6,11 +6,10 @@ Reports what was wrong (nothing), and how many rounds of negotiation the last st
 from __future__ import annotations
 
 import faulthandler
-import time
 
 import horovod.torch as hvd
 import torch
-from common import RANK, report, running, start_mpi
+from common import RANK, meet, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
@@ -142,6 +141,12 @@ def beside_a_join() -> str:
     return error
 
 
+def settle() -> None:
+    """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
+    for time in range(3):
+        hvd.allreduce(torch.zeros(1), name=f"settle {time}")
+
+
 faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
@@ -149,11 +154,11 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
     problems, before = [], 0
     for step in range(STEPS):
         if step == LEARNED:
-            time.sleep(0.5)  # the last round has been counted on every rank
+            settle()
             before = horovod_opt.stats().requested_rounds
         problems += one_step(step)
     rounds = horovod_opt.stats().requested_rounds - before
-    time.sleep(0.5)  # every rank has read it, before any asks for a round
+    meet("rounds")  # every rank has read it, before any asks for a round
     states = [plan.state for plan in horovod_opt.plans()]
     problems += another_shape()
     errors = mismatches()

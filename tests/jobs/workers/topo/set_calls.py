@@ -7,11 +7,10 @@ plans the sets had.
 from __future__ import annotations
 
 import faulthandler
-import time
 
 import horovod.torch as hvd
 import torch
-from common import RANK, report, running, start_mpi
+from common import RANK, meet, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
@@ -113,6 +112,12 @@ def after_removal(process_set: hvd.ProcessSet) -> list[str]:
     return problems
 
 
+def settle() -> None:
+    """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
+    for time in range(3):
+        hvd.allreduce(torch.zeros(1), name=f"settle {time}")
+
+
 faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
@@ -125,11 +130,11 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     problems, before = [], 0
     for step in range(STEPS):
         if step == LEARNED:
-            time.sleep(0.5)  # the last round has been counted on every rank
+            settle()
             before = horovod_opt.stats().requested_rounds
         problems += one_step(step, [hvd.global_process_set, *sets])
     rounds = horovod_opt.stats().requested_rounds - before
-    time.sleep(0.5)  # every rank has read it, before any asks for a round
+    meet("rounds")  # every rank has read it, before any asks for a round
     calls_planned = {plan.process_set: 0 for plan in horovod_opt.plans()}
     for plan in horovod_opt.plans():
         calls_planned[plan.process_set] += plan.state == "active"

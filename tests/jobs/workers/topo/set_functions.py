@@ -7,11 +7,10 @@ plans.
 from __future__ import annotations
 
 import faulthandler
-import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from common import RANK, report, running, start_mpi
+from common import RANK, meet, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
 
 import horovod_opt
@@ -47,9 +46,10 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     problems, before = [], 0
     for number in range(STEPS):
         if number == LEARNED:
-            time.sleep(0.5)  # the last round has been counted on every rank
+            # Whatever a rank has asked for is done in these rounds, or leads to one of the next.
+            for turn in range(3):
+                hvd.allreduce(tf.zeros([1]), name=f"settle {turn}")
             before = horovod_opt.stats().requested_rounds
-        time.sleep(0.02)  # the ranks vote meanwhile
         own = [float(rank + number) for rank in everyone]
         sums = [tensor.numpy().tolist() for tensor in step(tf.fill([4], own[RANK]))]
         first = total(own, everyone)
@@ -63,5 +63,5 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     rounds = horovod_opt.stats().requested_rounds - before
     plans = [(plan.process_set, plan.state, [list(names) for names in plan.buckets])
              for plan in horovod_opt.plans()]
-    time.sleep(0.5)  # every rank has read both, before any shuts Horovod down
+    meet("rounds")  # every rank has read both, before any shuts Horovod down
 report(wrong=problems, rounds=rounds, plans=plans, included=RANK in some)

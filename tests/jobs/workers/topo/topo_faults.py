@@ -8,22 +8,34 @@ and nothing else happens.
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import threading
-import time
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from common import FOLDER, RANK, graph_plans, report, report_in_any_case, running, start_mpi
+from common import (
+    FOLDER,
+    RANK,
+    SIZE,
+    STALL_LIMITS,
+    graph_plans,
+    report,
+    report_in_any_case,
+    running,
+    start_mpi,
+    touch,
+    wait_for_output,
+    wait_for_ranks,
+)
 from horovod.tensorflow.mpi_ops import _basics
 
 import horovod_opt
 
 STEPS, FAULT, AGAIN = 20, 12, 30
 CHECK = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}
-END = {**CHECK, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
 
 
 def training(name: str, between):
@@ -57,6 +69,7 @@ def outcome(name: str, between) -> dict:
         return ""
 
     error = next(filter(None, map(error_of, range(STEPS))), "")
+    touch(name)
     again = [error_of(STEPS) for _ in range(AGAIN)] if "has been shut down" in error else []
     states = [plan.state for plan in horovod_opt.plans() if plan.name == "trained"]
     return {"sums": [list(map(float, total)) for total in sums], "error": error, "again": again,
@@ -86,11 +99,13 @@ def outcomes(kind: str, settings: dict[str, str]) -> dict[str, dict]:
             life = outcome(f"{kind}.{name}", between)
         return {**life, "held": held()}
 
+    missing = re.escape(f"{kind}.late.second (plan trained, iteration {FAULT + 1}): missing")
     return {
         "raise": run("raise", fail),
         "shutdown": run("shutdown", shutdown),
-        "late": run("late", lambda: time.sleep(3), **CHECK),
-        "never": run("never", lambda: time.sleep(6), **END),  # far longer than is waited for it
+        "late": run("late", lambda: wait_for_output(missing), **CHECK),
+        "never": run("never", lambda: wait_for_ranks(f"{kind}.never", range(SIZE - 1)),
+                     **STALL_LIMITS),  # until they have the error
         "well": run("well", lambda: None, HOROVOD_TIMELINE=str(FOLDER / f"{kind}.json")),
     }
 

@@ -3,11 +3,10 @@ inspector and autotune; reports what the ranks got.
 """
 
 import sys
-import time
 
 import horovod.torch as hvd
 import torch
-from common import FOLDER, RANK, report, running, start_mpi
+from common import FOLDER, RANK, STALL_LIMITS, report, running, start_mpi, wait_for_output
 from horovod.torch.mpi_ops import _basics
 
 TRACED_STEPS, TUNED_STEPS = 20, 200
@@ -16,7 +15,6 @@ TIMELINE = {
     "HOROVOD_TIMELINE": str(FOLDER / "timeline.json"),
     "HOROVOD_TIMELINE_MARK_CYCLES": "1",
 }
-LATE_SECONDS = 8  # the inspector looks every second; a cached tensor is reported at the third look
 
 
 def sums(*names: str, size: int = 1) -> list[float]:
@@ -32,7 +30,8 @@ def late_sums() -> list[float]:
     """Rank 1 comes late with a tensor that is in the response cache and with one that is not."""
     sums("late.cached")
     if RANK == 1:
-        time.sleep(LATE_SECONDS)
+        for name in "cached", "new":
+            wait_for_output(rf"\b1!?: \[[^\]]*allreduce\.late\.{name}\b")
     return sums("late.cached", "late.new")
 
 
@@ -44,6 +43,7 @@ def joined_sums() -> list[float]:
 
 
 def deadlock() -> str:
+    sums("met")
     try:
         return f"summed {sums(f'only.rank.{RANK}')}"
     except hvd.HorovodInternalError as error:
@@ -56,8 +56,7 @@ with running(hvd, mode, **TIMELINE):
     traced = [sums("traced.0", "traced.1") for _ in range(TRACED_STEPS)]
 with running(hvd, mode, HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
     late = late_sums()
-limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-with running(hvd, mode, **limits):
+with running(hvd, mode, **STALL_LIMITS):
     ended = deadlock()
 with running(hvd, mode, **TUNING):
     # No call recurs: topo would plan it, and autotuning sees negotiated tensors only.
