@@ -41,7 +41,7 @@ JOBS = {
     "topo/test_contradictions.py": r"gloo",
     "topo/test_late_data.py": r"\[mpi|part",
     "topo/test_planned_cpus.py": r"gloo-2|mpi",
-    "topo/test_topo_calls.py": r"\[(mpi-2\b|mpi-4|gloo-3\b|gloo-4)[^o]*(on 2 nodes)?\]?",
+    "topo/test_topo_calls.py": r"\[(mpi-4|mpi-2 on|gloo-3(?! on)|gloo-4)",
     "topo/test_topo_differs.py": r"mpi",
     "topo/test_topo_faults.py": r"gloo",
     "topo/test_topo_scenarios.py": r"\[(mpi-1|mpi-2\b|mpi-4|gloo-3|mpi-2-nodes-of-2|xla)",
