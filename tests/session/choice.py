@@ -15,7 +15,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 # What users do not run: tools that measure, and those of developers.
-FOLDERS = ("lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness",
+FOLDERS = ("by_hand", "lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness",
            "unit/matrix")
 # By file below jobs/: a regular expression of names.
 JOBS = {
