@@ -51,9 +51,8 @@ demo-torch: $(VENV)/installed
 	HOROVOD_OPT_MODE=topo HOROVOD_OPT_STATS=1 \
 	  $(BIN)/horovodrun -np $(NP) python examples/pytorch_digits.py
 
-# Programs that tests start have the sources from PYTHONPATH.
 check: lint
-	PYTHONPATH=$(CURDIR) $(PYTEST) -m quick tests/unit $(PYTEST_ARGS)
+	$(PYTEST) -m quick tests/unit $(PYTEST_ARGS)
 
 test: $(VENV)/installed
 	$(PYTEST) -m "not full and not slow" $(PYTEST_ARGS)
