@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/native/counters/core_switches.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace path_counters_test {

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "horovod_opt/csrc/core/counters/thread_usage.h"
-#include "tests/native/counters/core_switches.h"
 #include "tests/native/waiting/await.h"
 
 namespace horovod_opt {

@@ -109,12 +109,15 @@ TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
   AllComeSoon small_buckets(plans, spun);
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(plans.Learn(CallPlan("p", 1, 1)));
+  // The other one may wait for this core, which a yield would give to other processes.
+  const auto await = [](const std::atomic<int>& count, int least) {
+    for (int looks = 1; count < least; ++looks) {
+      if (looks % 1024 == 0) std::this_thread::sleep_for(1us);
+    }
+  };
   std::thread planned([&] {
     for (int round = 1; round <= kRounds; ++round) {
-      // Now and then, as the other one may wait for this core.
-      for (int looks = 1; spun < round; ++looks) {
-        if (looks % 1024 == 0) std::this_thread::yield();
-      }
+      await(spun, round);
       const Work work = plans.Take(0);
       if (!work.slots.empty()) {
         ++takes;
@@ -126,7 +129,7 @@ TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
   for (int round = 1; round <= kRounds; ++round) {
     ArrivalPtr arrival = std::make_unique<NumberArrival>();
     ASSERT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
-    while (rounds < round) std::this_thread::yield();
+    await(rounds, round);
   }
   planned.join();
   EXPECT_EQ(takes + small_buckets.performed(), kRounds);

@@ -128,7 +128,8 @@ TEST_F(ReadyQueueTest, StopAndKickEndTheWaitAtAnyMoment) {
       WaitCounts counts;
       EXPECT_FALSE(queue_.Next(0, bucket_id, stop, counts));
     });
-    for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
+    // No yield, which takes a time slice where other processes are busy.
+    for (volatile int delay = round % 50 * 400; delay > 0;) delay = delay - 1;
     stop = true;
     queue_.Kick();
     waiter.join();
