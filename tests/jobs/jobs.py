@@ -178,8 +178,8 @@ def _processes(marker: str) -> list[psutil.Process]:
 
 
 def _wait_for_end(marker: str) -> list[str]:
-    """Command lines of the processes that outlive the launcher by more than a moment."""
-    deadline = time.monotonic() + 15
+    """Command lines of the processes that outlive the launcher by a minute."""
+    deadline = time.monotonic() + 60
     while (survivors := _processes(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     lines = []
