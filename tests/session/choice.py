@@ -7,6 +7,7 @@ one node and nodes of one rank, each mode and each fault stay in `make test` onc
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import durations
 import pytest
 
 TESTS = Path(__file__).parents[1]
+JOBS_FOLDER = TESTS / "jobs"
 # What users do not run: tools that measure, and those of developers.
 FOLDERS = ("by_hand", "lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness",
            "unit/matrix")
@@ -52,19 +54,25 @@ JOBS = {
 }
 
 
+@functools.lru_cache(maxsize=None)
+def left_of(file: Path) -> re.Pattern[str] | None:
+    """The names of the tests in `file` that are left; None: none."""
+    if any(TESTS / folder in file.parents for folder in FOLDERS):
+        return re.compile("")
+    names = JOBS.get(str(file.relative_to(JOBS_FOLDER))) if JOBS_FOLDER in file.parents else None
+    return re.compile(names) if names else None
+
+
 def is_left(item: pytest.Item) -> bool:
-    folders, file = item.path.parents, item.path
-    if any(TESTS / folder in folders for folder in FOLDERS):
-        return True
-    left = JOBS.get(str(file.relative_to(TESTS / "jobs"))) if TESTS / "jobs" in folders else None
-    return left is not None and re.search(left, item.nodeid.partition("::")[2]) is not None
+    left = left_of(item.path)
+    return left is not None and left.search(item.nodeid.partition("::")[2]) is not None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    slow = durations.recorded()
+    slow, unit = durations.recorded(), str(TESTS / "unit")
     for item in items:
         if is_left(item):
             item.add_marker("full")
-        if TESTS / "unit" in item.path.parents and item.nodeid not in slow:
+        if str(item.path).startswith(unit) and item.nodeid not in slow:
             item.add_marker("quick")
