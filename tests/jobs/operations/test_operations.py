@@ -34,8 +34,12 @@ def variants(kind: tuple[str, str, int]) -> list[str]:
     return [f"{mode}.{how}" for mode in JOBS[kind] for how in ("eager", "graph")]
 
 
+def name_of(kind: tuple[str, str, int]) -> str:
+    return "-".join(map(str, kind))
+
+
 EACH = [
-    pytest.param(kind, variant, id=f"{kind[0]}-{kind[1]}-{kind[2]}-{variant}")
+    pytest.param(kind, variant, id=f"{name_of(kind)}-{variant}")
     for kind in JOBS
     for variant in variants(kind)
 ]
@@ -103,7 +107,7 @@ def test_same_bits_as_off(results, kind, variant):
         assert not different, f"rank {rank}"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] > 1])
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] > 1], ids=name_of)
 def test_random_sum_is_the_same_on_all_ranks(results, kind):
     for variant in variants(kind):
         for name in cases.RANDOM.values():
@@ -111,7 +115,7 @@ def test_random_sum_is_the_same_on_all_ranks(results, kind):
             assert len(sums) == 1, (variant, name)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] == 2])
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[2] == 2], ids=name_of)
 def test_a_sum_of_two_in_bfloat16_is_rounded_once(results, kind):
     sent = [cases.bfloat16_bits(cases.random(rank)).astype(np.uint32) << 16 for rank in range(2)]
     first, second = (bits.view(np.float32) for bits in sent)
@@ -130,7 +134,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize("kind", JOBS, ids=name_of)
 def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
     ranks = kind[2]
     expected = {"mixed"} if ranks > 1 else set()
@@ -146,7 +150,7 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
             assert all(match[0] in errors[name] for errors in others), variant
 
 
-@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize("kind", JOBS, ids=name_of)
 def test_job_ends_well(job_of, kind):
     job_of(kind).expect_success()
 
