@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["skips", "durations", "choice"]
+pytest_plugins = ["skips", "durations", "choice", "io_library"]
 
 with suppress(ImportError):  # not where only jobs are tried
     from hypothesis import HealthCheck, settings

@@ -18,6 +18,7 @@ from horovod_lab.io.suites.stream import consumer
 from horovod_lab.io.suites.stream.consumer import WrongImages, measure
 from horovod_lab.io.suites.stream.pipelines import PIPELINES, Shape
 
+pytestmark = pytest.mark.usefixtures("library", "kernel")
 COUNT, SIZE, PIXELS = 20, 12_000, 16
 
 

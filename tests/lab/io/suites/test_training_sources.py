@@ -13,6 +13,7 @@ from horovod_lab.bench.worker_job import WORKERS
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
+pytestmark = pytest.mark.usefixtures("library", "kernel")
 PIXELS = 8
 
 
