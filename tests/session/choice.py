@@ -15,42 +15,48 @@ import durations
 import pytest
 
 TESTS = Path(__file__).parents[1]
-JOBS_FOLDER = TESTS / "jobs"
 # What users do not run: tools that measure, and those of developers.
 FOLDERS = ("by_hand", "lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu", "unit/harness",
            "unit/matrix")
-# By file below jobs/: a regular expression of names.
-JOBS = {
-    "ends/test_bad_settings.py": r"\[mpi",
-    "ends/test_elastic.py": r"\[topo\]|\[mpi-off",
-    "ends/test_faults.py":
+# By file: a regular expression of names.
+FILES = {
+    "binding/test_gloo_loop.py": r"\[thread\]",
+    "jobs/ends/test_bad_settings.py": r"\[mpi",
+    "jobs/ends/test_elastic.py": r"\[topo\]|\[mpi-off",
+    "jobs/ends/test_faults.py":
         r"(stopped|raises_and_shuts|sends|another_model|never_call|had_planned).*mpi"
         r"|(in_a_callback|in_a_graph|early).*gloo"
         r"|rank_ends\[(gloo-topo-kill|gloo-topo@1-raise|mpi-topo-raise|mpi-topo@1-exit)"
         r"|launcher_ends\[(mpi-topo-end|gloo-topo-kill)",
-    "ends/test_late_rank.py": r"\[(busy-|stopped-)?gloo-(?!tcp)",
-    "ends/test_process_ends.py": r"off|gloo-1|mpi-2-topo-states3|children\[gloo-2",
-    "ends/test_shutdowns.py": r"test_(?!tensorflow|fifty).*mpi|tensorflow.*gloo|fifty.*gloo",
-    "ends/test_troubled.py": r"\[mpi-",
-    "input/test_input.py": r"epochs\[(mpi-2|gloo-2)|example\[torch",
-    "input/test_input_refused.py": r"\[mpi",
-    "launcher/test_cores.py": r"mpi",
-    "launcher/test_hosts.py": r"demo\[mpi|drops_under_mpi|cores",
-    "operations/test_operations.py":
-        r"torch-(mpi-[134]|gloo-2)|\[mpi\]",
-    "operations/test_node_memory.py": r"\[mpi",
-    "operations/test_tensorflow_graphs.py": r"constants\[mpi|\[off",
-    "topo/test_contradictions.py": r"gloo",
-    "topo/test_late_data.py": r"\[mpi|part",
-    "topo/test_planned_cpus.py": r"gloo-2|mpi",
-    "topo/test_topo_calls.py": r"\[(mpi-4|mpi-2 on|gloo-3(?! on)|gloo-4)",
-    "topo/test_topo_differs.py": r"mpi",
-    "topo/test_topo_faults.py": r"gloo",
-    "topo/test_topo_scenarios.py": r"\[(mpi-1|mpi-2\b|mpi-4|gloo-3|mpi-2-nodes-of-2|xla)",
-    "topo/test_topo_sets.py": r"mpi",
-    "topo/test_topo_torch.py": r"mpi-2|many",
-    "training/test_features.py": r"\[gs|\[nbcs",
-    "training/test_training.py": r"gloo-(off|nbcs)|mpi-gs|mpi-nbcs",
+    "jobs/ends/test_late_rank.py": r"\[(busy-|stopped-)?gloo|pause",
+    "jobs/ends/test_process_ends.py":
+        r"off|gloo-1|mpi-2-topo-states3|children\[gloo-2|memory\[tensorflow",
+    "jobs/ends/test_shutdowns.py": r"test_(?!tensorflow|fifty).*mpi|tensorflow.*gloo|fifty.*gloo",
+    "jobs/ends/test_troubled.py": r"\[mpi-",
+    "jobs/input/test_input.py": r"epochs\[(mpi-2|gloo-2)|example",
+    "jobs/input/test_input_elastic.py": r"twice\[(tensorflow|torch-\{\"global)|hosts|examples",
+    "jobs/input/test_input_refused.py": r"\[mpi",
+    "jobs/launcher/test_cores.py": r"mpi",
+    "jobs/launcher/test_hosts.py": r"demo|drops_under_mpi|cores",
+    "jobs/operations/test_operations.py": r"torch-(mpi-[134]|gloo-2)|\[mpi\]",
+    "jobs/operations/test_node_memory.py": r"\[mpi",
+    "jobs/operations/test_tensorflow_graphs.py": r"constants\[mpi|\[off",
+    "jobs/topo/test_contradictions.py": r"gloo",
+    "jobs/topo/test_late_data.py": r"\[mpi|part",
+    "jobs/topo/test_planned_cpus.py": r"gloo-2|mpi",
+    "jobs/topo/test_topo_calls.py": r"\[(mpi-4|mpi-2 on|gloo-3(?! on)|gloo-4)",
+    "jobs/topo/test_topo_differs.py": r"mpi",
+    "jobs/topo/test_topo_faults.py": r"gloo|nothing_behind|rank_joins|killed\[mpi-mpi-nodes",
+    "jobs/topo/test_topo_scenarios.py":
+        r"\[(mpi-2\b|mpi-4|gloo|mpi-2-nodes-of-2|xla|mpi-2-operations)",
+    "jobs/topo/test_topo_sets.py": r"mpi",
+    "jobs/topo/test_topo_torch.py": r"-2\]|each_is|forgotten",
+    "jobs/training/test_features.py": r"\[gs|\[nbcs",
+    "jobs/training/test_keras.py": r"\[(\w*-)?2[\]-]|other_backends",
+    "jobs/training/test_programs.py": r"tensorflow|delays",
+    "jobs/training/test_training.py": r"gloo-(off|nbcs)|mpi-gs|mpi-nbcs",
+    "unit/building/test_environment.py": r"without_horovod",
+    "unit/io/keras/test_resume.py": r"generator",
 }
 
 
@@ -59,7 +65,7 @@ def left_of(file: Path) -> re.Pattern[str] | None:
     """The names of the tests in `file` that are left; None: none."""
     if any(TESTS / folder in file.parents for folder in FOLDERS):
         return re.compile("")
-    names = JOBS.get(str(file.relative_to(JOBS_FOLDER))) if JOBS_FOLDER in file.parents else None
+    names = FILES.get(str(file.relative_to(TESTS))) if TESTS in file.parents else None
     return re.compile(names) if names else None
 
 

@@ -15,7 +15,7 @@ def is_left(file: str, name: str) -> bool:
 
 def test_folders_and_files_exist():
     assert [name for name in choice.FOLDERS if not (choice.TESTS / name).is_dir()] == []
-    assert [name for name in choice.JOBS if not (choice.TESTS / "jobs" / name).is_file()] == []
+    assert [name for name in choice.FILES if not (choice.TESTS / name).is_file()] == []
 
 
 @pytest.mark.parametrize("file, name, left", [
