@@ -17,8 +17,9 @@ TESTS = {"test_a.py": "def test_1(): pass\ndef test_2(): pass\n",
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
     """The order in which they ran."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     session = tmp_path / "session"
     session.mkdir()
     (session / "durations.py").write_text(open(durations.__file__).read())

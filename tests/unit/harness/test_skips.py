@@ -29,7 +29,8 @@ LISTED = ("test_one.py::test_skipped[a b]\tno GPU\ntest_one.py::test_skipped[2]\
 
 
 @pytest.fixture(params=[(), ("-n", "2")], ids=["one process", "several"])
-def run(request, tmp_path):
+def run(request, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     (tmp_path / "test_one.py").write_text(TESTS)
     (tmp_path / "test_two.py").write_text(MODULE)
 
