@@ -35,7 +35,8 @@ def allgather(data):
     rendezvous.publish(f"where.{rank}", data.decode())
     return [name.encode() for name in rendezvous.wait_for_all("where", 4)]
 
-print(json.dumps(nodes.find(Communication(rank, 4, allgather)).ranks))
+ranks = nodes.find(Communication(rank, 4, allgather)).ranks
+os.write(1, json.dumps(ranks).encode() + b"\\n")  # at once: all have one pipe
 """
 
 
