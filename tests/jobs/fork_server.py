@@ -25,7 +25,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 MORE_IMPORTS = {"tensorflow": ["keras"]}
 PER_FRAMEWORK = 2
-START_SECONDS = 120
 # Frameworks look at them when they are imported.
 READ_BY_IMPORTS = ("TF_", "KERAS_", "OMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_",
                    "TORCH_", "PYTHON")

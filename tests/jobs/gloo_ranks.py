@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import socket
@@ -12,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import HANG_SECONDS, PYTHONPATH, worker_file
+from jobs import HANG_SECONDS, PYTHONPATH, inherited, worker_file
 
 
 def free_port() -> int:
@@ -43,11 +42,10 @@ class GlooRanks:
     def __init__(self, folder: Path, worker: str | Path, *arguments: object, ranks: int,
                  **environment: str):
         port = free_port()
-        inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
         self.processes = [subprocess.Popen(
             [sys.executable, worker_file(worker), folder, *map(str, arguments)], cwd=folder,
             text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+            env={**inherited(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
                  "PYTHONPATH": PYTHONPATH, "RANK": str(rank), "WORLD_SIZE": str(ranks),
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment})
             for rank in range(ranks)]

@@ -56,6 +56,11 @@ class Job:
         return self
 
 
+def inherited() -> dict[str, str]:
+    """The variables that a job has of this process: no setting of Horovod's."""
+    return {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
+
+
 @dataclass(frozen=True)
 class ForkServers:
     """Of a framework, for all jobs of a run of tests; what they write lies in `folder`."""
@@ -68,9 +73,8 @@ class ForkServers:
         """The command to put before a program, for ranks of a job with these variables."""
         if not fork_server.suits(environment):
             return [sys.executable]
-        inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
         sockets = fork_server.start(self.folder, self.framework, self.owner,
-                                    {**inherited, **OF_IMPORTS})
+                                    {**inherited(), **OF_IMPORTS})
         return [sys.executable, "-S", "-E", WORKERS.with_name("forked_rank.py"),
                 ":".join(map(str, sockets))]
 
@@ -106,7 +110,6 @@ def run_job(
     longer than `seconds` hangs. With `servers` its ranks are forked, where they can be."""
     folder.mkdir(parents=True, exist_ok=True)
     marker = uuid.uuid4().hex
-    inherited = {name: text for name, text in os.environ.items() if "HOROVOD" not in name}
     launcher = options or (f"--{controller}", "-np", ranks)
     output = folder / "output.txt"
     with output.open("w") as file:
@@ -118,7 +121,7 @@ def run_job(
             ],
             cwd=folder,
             env={
-                **inherited,
+                **inherited(),
                 **OF_IMPORTS,
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "60",
                 # More ranks than cores, and another job beside this one: modes other than off

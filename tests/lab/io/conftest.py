@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from jobs import HANG_SECONDS
@@ -48,19 +46,3 @@ def run_on() -> Callable[..., str]:
                               timeout=HANG_SECONDS).stdout
 
     return run
-
-
-MAP_LOCKED = 0x2000
-
-
-@pytest.fixture
-def hold() -> Callable[[Path], AbstractContextManager]:
-    """Keeps a file in the page cache: a kernel may take back what is not locked."""
-
-    @contextmanager
-    def hold(path: Path) -> Iterator[None]:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | MAP_LOCKED,
-                                                mmap.PROT_READ):
-            yield
-
-    return hold

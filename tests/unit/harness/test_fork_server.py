@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import fork_server
 import psutil
 import pytest
+from events import MINUTE, wait_until
 
 FORKED_RANK = Path(fork_server.__file__).with_name("forked_rank.py")
 STATE = """
@@ -26,7 +26,6 @@ print(json.dumps(state), file=sys.stderr)
 atexit.register(print, "the end")
 """
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}  # Python adds to others
-MINUTE = 60
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +56,9 @@ def rank(servers, tmp_path):
     return rank
 
 
-def children(process: subprocess.Popen[str]) -> int:
+def forked_by(process: subprocess.Popen[str]) -> int:
     """The process that was forked for a rank, once it has written its number."""
     return int(process.stdout.readline())
-
-
-def assert_end(process: int) -> None:
-    deadline = time.monotonic() + MINUTE
-    while psutil.pid_exists(process) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not psutil.pid_exists(process)
 
 
 def test_has_what_it_was_started_with(rank, tmp_path):
@@ -103,17 +95,17 @@ def test_ends_as_the_forked_process_does(rank, program, code):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_both(rank, number):
     process = rank("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
-    forked = children(process)
+    forked = forked_by(process)
     process.send_signal(number)
     assert process.wait(MINUTE) == -number
-    assert_end(forked)
+    wait_until(lambda: not psutil.pid_exists(forked))
 
 
 def test_a_handler_has_the_signal(rank):
     process = rank("import os, signal, sys\n"
                    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
                    "print(os.getpid(), flush=True)\nsignal.pause()")
-    children(process)
+    forked_by(process)
     process.terminate()
     assert process.wait(MINUTE) == 5
 

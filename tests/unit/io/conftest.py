@@ -12,7 +12,7 @@ from horovod_opt.io.node_reader import layout, reader_process
 
 @pytest.fixture(autouse=True)
 def _of_this_checkout(library):
-    """No test takes the library that is installed."""
+    """Of the checkout, unless its process has loaded an installed one before."""
 
 
 @pytest.fixture(params=["kernel", "generator"])

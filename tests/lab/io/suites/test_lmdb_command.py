@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from events import keep_cached
 from jobs import HANG_SECONDS
 
 pytest.importorskip("matplotlib")
@@ -28,11 +29,11 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_small_run_of_all_strategies(tmp_path, capfd, hold):
+def test_a_small_run_of_all_strategies(tmp_path, capfd):
     records = Records(400, 3000)
     folder = data_folder.folder_of(tmp_path / "bench" / "io-data", "lmdb", records)
     data_folder.write("lmdb", folder, records)
-    with hold(folder / "data.mdb"):
+    with keep_cached(folder / "data.mdb"):
         assert bench(*SMALL, "--targets") == 0
     document = documents.load(tmp_path / "bench" / "io-lmdb.json", "io-lmdb")
     by_series = {result["series"]: result for result in document["measurements"]}
