@@ -229,7 +229,7 @@ TEST(ProgressEngineSignal, AMemberThatIsGoneIsNotTold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Members, AllreduceMembers, testing::Values(2, 3, 4, 5, 8, 9));
+INSTANTIATE_TEST_SUITE_P(Members, AllreduceMembers, testing::Values(2, 3, 4, 5, 8, 17));
 
 class TwoMembers : public testing::Test {
  protected:

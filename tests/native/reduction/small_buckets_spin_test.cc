@@ -103,7 +103,7 @@ class AllComeSoon : public SmallBucketPath {
 
 // Invariant 5: the thread finds the entry just when the one that has spun takes the bucket.
 TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
-  constexpr int kRounds = 4000;
+  constexpr int kRounds = 20000;
   std::atomic<int> spun{0}, takes{0}, rounds{0};
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
   AllComeSoon small_buckets(plans, spun);
