@@ -25,6 +25,7 @@ from horovod_opt.planning.planner import Planner, bucket_bytes
 
 planner: Planner | None = None  # in mode topo
 _keys = itertools.count(1)
+_steps = itertools.count(1)
 
 Record = dict[str, Any]  # what graph_analysis.read_dict() calls a collective
 
@@ -36,6 +37,7 @@ class GradientPlan:
         self._native = native
         self._title = title
         self._keys: dict[str, int] = {}
+        self._step = 0  # none has begun
         self._add(gradients)
 
     def _add(self, gradients: Sequence[tuple[str, Record]]) -> None:
@@ -57,7 +59,12 @@ class GradientPlan:
     def before_allreduce(self, name: str) -> None:
         """This thread is about to have the gradient of `name` reduced."""
         if self._is_planned(name):
-            self._native.use_key(self._keys[name])
+            self._step = self._step or next(_steps)
+            self._native.use_key(self._keys[name], self._step)
+
+    def end_step(self) -> None:
+        """The next gradient belongs to another step, whether this one was complete or not."""
+        self._step = 0
 
     def before_allgathers(self, name: str) -> None:
         """The gradient of `name` is sparse: its values and indices are gathered."""

@@ -7,10 +7,11 @@ super() by upstream's methods.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -58,6 +59,24 @@ class Reducing:
             group.clear()
             group.update(source)
         self.param_groups = groups
+        self._end_step()
+
+    def _end_step(self) -> None:
+        if self._opt_plan:
+            self._opt_plan.end_step()
+
+    def _abandon_step(self) -> None:
+        """After a reduction that has failed: the next backward pass begins another step."""
+        from horovod.torch import mpi_ops
+
+        for handle, _ in list(self._handles.values()):
+            with contextlib.suppress(Exception):  # the first error is the one that is raised
+                if handle is not None:
+                    handle() if callable(handle) else mpi_ops.synchronize(handle)
+            mpi_ops._handle_map.pop(handle, None)
+        self._handles.clear()
+        self._group_counts = dict.fromkeys(self._group_counts, 0)
+        self._allreduce_delay = dict.fromkeys(self._allreduce_delay, self.backward_passes_per_step)
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
@@ -89,7 +108,8 @@ class Reducing:
                 name = optimizer._parameter_names[parameter]
                 raise RuntimeError(f"two hvd.DistributedOptimizer reduce the gradient of {name}:"
                                    " delete the one that is not needed any more")
-            optimizer._make_hook(parameter)()
+            with _ending_step(optimizer, on_success=False):
+                optimizer._make_hook(parameter)()
 
         return hook
 
@@ -205,6 +225,9 @@ class ReducingAdasum(Reducing):
     def register_step_pre_hook(self, hook: Any) -> Any:
         raise ValueError(NO_PRE_HOOKS)
 
+    def _abandon_step(self) -> None:
+        """Parameters that hold an update instead of their values: nothing can be taken back."""
+
     def step_of_one(self) -> None:
         """The step of the optimizer that was wrapped, for the one parameter in its groups."""
         step = _class_of(self).step
@@ -229,13 +252,38 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     _install()
     parameters = inspect.signature(methods.__init__).parameters
     mixin = ReducingAdasum if "op" not in parameters else Reducing
-    cls = type(type(optimizer).__name__, (mixin, type(optimizer)), dict(vars(methods)))
+    cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
+               {**vars(methods), "synchronize": _ends_step(methods.synchronize)})
     options = {name: value for name, value in arguments.items() if name in parameters}
     distributed = cls(optimizer, **options)
     distributed._arguments = {name: value for name, value in arguments.items()
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
     return distributed
+
+
+@contextlib.contextmanager
+def _ending_step(optimizer: Reducing, on_success: bool) -> Iterator[None]:
+    from horovod.common.exceptions import HorovodInternalError
+
+    try:
+        yield
+    except HorovodInternalError:
+        optimizer._abandon_step()
+        on_success = True
+        raise
+    finally:
+        if on_success:
+            optimizer._end_step()
+
+
+def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(synchronize)
+    def wrapper(optimizer: Reducing) -> None:
+        with _ending_step(optimizer, on_success=True):
+            synchronize(optimizer)
+
+    return wrapper
 
 
 def _wrap_again(wrap: Callable, optimizer: torch.optim.Optimizer, arguments: dict

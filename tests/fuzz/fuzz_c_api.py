@@ -79,7 +79,7 @@ def _reject(draw: Draw) -> None:
 
 
 def _use_key(draw: Draw) -> None:
-    planner.use_key(draw.choice(KEYS))
+    planner.use_key(draw.choice(KEYS), draw.below(3))
     assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [1, 1, 1]
 
 

@@ -43,7 +43,10 @@ TEST(Vote, RowsKeepEveryField) {
        true,
        true,
        false,
-       77},
+       77,
+       true,
+       true,
+       {1, 3}},
       {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
       {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
   };
@@ -61,6 +64,9 @@ TEST(Vote, RowsKeepEveryField) {
     EXPECT_EQ(read[i].under_way, votes[i].under_way);
     EXPECT_EQ(read[i].whole, votes[i].whole);
     EXPECT_EQ(read[i].idle_ms, votes[i].idle_ms);
+    EXPECT_EQ(read[i].goes_on, votes[i].goes_on);
+    EXPECT_EQ(read[i].left, votes[i].left);
+    EXPECT_EQ(read[i].missing, votes[i].missing);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -73,6 +79,55 @@ TEST(Vote, CommitsOnceAllAreReadyFromTheIterationAfterTheLastBegun) {
       Decided({Says(PlanState::kReady, 3), Says(PlanState::kReady, 7), Says(PlanState::kReady, 5)});
   EXPECT_EQ(decision.kind, Decision::kCommit);
   EXPECT_EQ(decision.from_iteration, 8u);
+}
+
+// Invariant 6: of iteration 9.
+Vote HasAll() { return Says(PlanState::kActive, 9); }
+Vote IsBefore() { return Says(PlanState::kActive, 8); }
+Vote IsWithin() {
+  Vote vote = HasAll();
+  vote.whole = false;
+  return vote;
+}
+Vote HasLeft(bool goes_on) {
+  Vote vote = IsWithin();
+  vote.left = true;
+  vote.goes_on = goes_on;
+  vote.missing = {2, 5};
+  return vote;
+}
+Vote HasAllAndGoesOn() {
+  Vote vote = HasAll();
+  vote.goes_on = true;
+  return vote;
+}
+
+TEST(Vote, AbandonsAStepOnceItIsKnownOfEveryRankWhetherItHasLeft) {
+  for (const Vote& open : {IsBefore(), IsWithin()}) {
+    const Decision decision = Decided({HasLeft(true), open, HasAll()});
+    EXPECT_EQ(decision.kind, Decision::kWait);
+    EXPECT_TRUE(decision.any_has_left) << "to vote again when that rank knows";
+  }
+  const Decision known = Decided({HasLeft(true), HasLeft(true), HasAll()});
+  EXPECT_EQ(known.kind, Decision::kAbandon);
+  EXPECT_EQ(known.missing, (std::map<int, std::vector<int>>{{0, {2, 5}}, {1, {2, 5}}}));
+  EXPECT_FALSE(Decided({HasAll(), HasAllAndGoesOn()}).any_has_left) << "it will be reduced";
+}
+
+TEST(Vote, AStepFailsIfAnyRankHasNotLeftIt) {
+  EXPECT_FALSE(Decided({HasLeft(true), HasLeft(true)}).fails_step);
+  EXPECT_FALSE(Decided({HasLeft(true), HasAllAndGoesOn()}).fails_step);
+  EXPECT_TRUE(Decided({HasLeft(true), HasAll()}).fails_step);
+  EXPECT_TRUE(Decided({HasLeft(true), HasLeft(false)}).fails_step);
+}
+
+TEST(Vote, AStepThatAllHaveLeftIsAbandonedOnceSomebodyGoesOn) {
+  EXPECT_EQ(Decided({HasLeft(false), HasLeft(false)}).kind, Decision::kWait);
+  EXPECT_EQ(Decided({HasLeft(false), HasAll()}).kind, Decision::kAbandon);
+}
+
+TEST(Vote, APlanThatEndsAbandonsNoStep) {
+  EXPECT_EQ(Decided({HasLeft(true), Says(PlanState::kEnding, 9)}).kind, Decision::kEnd);
 }
 
 TEST(Vote, WaitsForFirstIterations) {

@@ -188,5 +188,105 @@ TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsBucketIdsAway) {
   EXPECT_TRUE(vote.whole);
 }
 
+// Invariant 8. The others' votes are in simulation/abandoned_steps_test.cc.
+class StepTest : public PlanRunTest {
+ protected:
+  PlanRun::ArrivalResult Send(int slot, std::int64_t step) {
+    ArrivalPtr arrival = std::make_unique<Numbered>(++sent_);
+    arrival->step = step;
+    return run_.Arrive(slot, "", arrival, now_);
+  }
+
+  PlanRun::Effects Abandon(bool fails_step) {
+    const Vote vote = CastVote();
+    Decision decision = Decided(Decision::kAbandon, 0, "");
+    decision.everywhere = decision.anywhere = decision.in_group = vote.completions;
+    decision.missing[1] = {0, 1, 2, 0, 1};
+    decision.fails_step = fails_step;
+    return run_.Apply(decision, {}, {});
+  }
+};
+
+TEST_F(StepTest, TheNextStepIsHeldUntilTheOneBeforeIsReduced) {
+  Commit(kLast + 1);
+  for (int slot : {0, 1, 2}) EXPECT_EQ(Send(slot, 7).route, Route::kPlanned);
+  const auto arrived = Send(2, 8);
+  EXPECT_EQ(arrived.route, Route::kDeferred);
+  EXPECT_FALSE(arrived.news) << "nothing is missing";
+  Take(kBase + 1);
+  EXPECT_FALSE(run_.HeldStepMayBegin());
+  Take(kBase);
+  EXPECT_TRUE(run_.HeldStepMayBegin());
+  CastVote();
+  EXPECT_EQ(Apply(Decision::kWait).bucket_ids, std::vector<int>{kBase + 1});
+}
+
+TEST_F(StepTest, WhatIsHeldGoesOnAfterAStepThatAllHaveLeft) {
+  Commit(kLast + 1);
+  Send(0, 7);
+  EXPECT_TRUE(Send(1, 8).news);
+  EXPECT_EQ(CastVote().missing, (std::vector<int>{1, 2}));
+  Apply(Decision::kWait);
+  const auto effects = Abandon(false);
+  ASSERT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
+  EXPECT_NE(effects.to_negotiate[0]->failure, "");
+  EXPECT_EQ(effects.to_negotiate[1]->failure, "") << "negotiated, as the plan warms up again";
+  EXPECT_EQ(Send(2, 7).route, Route::kAbandoned) << "late";
+}
+
+TEST_F(StepTest, AllOfAStepFailsThatBeganAfterOneThatOthersWaitFor) {
+  Commit(kLast + 1);
+  Send(0, 7);
+  Send(1, 8);
+  const auto effects = Abandon(true);
+  for (const ArrivalPtr& arrival : effects.to_negotiate) {
+    EXPECT_EQ(arrival->failure, run_.abandoned());
+  }
+  EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
+  EXPECT_NE(run_.abandoned().find("a step of p was abandoned: rank 1 has left it without 'a', 'b', "
+                                  "'c' and 2 more tensors."),
+            std::string::npos)
+      << run_.abandoned();
+  EXPECT_EQ(Send(2, 8).route, Route::kAbandoned);
+  EXPECT_EQ(Send(2, 9).route, Route::kNegotiated);
+}
+
+TEST_F(StepTest, AStepOfWhichNothingComesIsLeftAfterTheStallChecksTime) {
+  Commit(kLast + 1);
+  const auto left = [&](Clock::duration patience) {
+    const bool is_left = run_.CastVote(false, false, now_, patience).left;
+    Apply(Decision::kWait);
+    return is_left;
+  };
+  EXPECT_FALSE(left(1s)) << "none has begun";
+  Send(0, 7);
+  now_ += 5s;
+  EXPECT_FALSE(left(Clock::duration::zero())) << "nobody waits";
+  EXPECT_FALSE(left(6s));
+  EXPECT_TRUE(left(5s));
+  Send(1, 7);
+  EXPECT_FALSE(left(5s)) << "it goes on";
+  Send(2, 7);
+  now_ += 5s;
+  EXPECT_FALSE(left(5s)) << "it is whole";
+}
+
+TEST_F(StepTest, AStepOfTheWarmUpThatWasLeftBeginsTheWarmUpAnew) {
+  PlanRun run(MakePlan("p", 2, {{0, 1}}));
+  const auto send = [&](int slot, std::int64_t step) {
+    ArrivalPtr arrival = std::make_unique<Numbered>(0);
+    arrival->step = step;
+    EXPECT_EQ(run.Arrive(slot, "", arrival, now_).route, Route::kNegotiated);
+  };
+  send(0, 1);
+  for (std::int64_t step : {2, 3}) {
+    EXPECT_EQ(run.state(), PlanState::kCaptured);
+    send(0, step);
+    send(1, step);
+  }
+  EXPECT_EQ(run.state(), PlanState::kReady);
+  EXPECT_EQ(run.last_iteration(), 3u) << "as on ranks that have sent more of the first step";
+}
+
 }  // namespace plan_run_end_test
 }  // namespace horovod_opt

@@ -17,6 +17,7 @@ class Native:
         self.added: list[str] = []
         self.removed: list[str] = []
         self.used: list[int] = []
+        self.steps: list[int] = []
         self.left_out: list[tuple[int, str]] = []
 
     def add(self, text: str) -> None:
@@ -25,8 +26,9 @@ class Native:
     def remove(self, text: str) -> None:
         self.removed.append(text)
 
-    def use_key(self, key: int) -> None:
+    def use_key(self, key: int, step: int) -> None:
         self.used.append(key)
+        self.steps.append(step)
 
     def leave_out(self, key: int, reason: str) -> None:
         self.left_out.append((key, reason))
@@ -62,6 +64,20 @@ def test_every_allreduce_carries_its_key(native):
     for name in ("a", "b", "another"):
         plan.before_allreduce(name)
     assert native.used == [keys["allreduce.a"], keys["allreduce.b"]]
+
+
+def test_steps_have_numbers_of_their_own_in_all_plans(native):
+    plans = [make_plan(native, a=record(4), b=record(3)) for _ in range(2)]
+    for plan in plans:
+        for name in ("a", "b"):
+            plan.before_allreduce(name)
+    plans[1].end_step()
+    for plan in plans:
+        plan.before_allreduce("a")
+    first, again, other, other_again, still_first, next_of_other = native.steps
+    assert first == again == still_first != 0
+    assert other == other_again != 0
+    assert len({first, other, next_of_other, 0}) == 4
 
 
 def test_a_sparse_gradient_is_left_out_in_every_step(native):

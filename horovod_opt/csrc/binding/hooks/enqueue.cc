@@ -15,7 +15,7 @@
 namespace horovod_opt {
 namespace {
 
-thread_local std::int64_t next_key = 0;
+thread_local PlannedKey next_key;
 
 using horovod::common::ProcessSet;
 using horovod::common::ReduceOp;
@@ -34,8 +34,9 @@ std::string Obstacle(std::int32_t process_set_id, int device, ReduceOp reduce_op
 }
 
 // The path has the tensor, or refuses it.
-Status StatusOf(Route route, Topo& topo) {
+Status StatusOf(Route route, Topo& topo, const PlanTable& plans, std::int64_t key) {
   if (route == Route::kOverlaps) return horovod::common::DUPLICATE_NAME_ERROR;
+  if (route == Route::kAbandoned) return Status::PreconditionError(plans.Abandoned(key));
   if (route == Route::kDeferred) topo.RequestRound();
   return Status::OK();
 }
@@ -65,7 +66,8 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
       negotiated.push_back(std::move(TensorOf(arrival).entry));
       negotiated_requests.push_back(requests[i]);
       negotiated_names.push_back(names[i]);
-    } else if (const Status status = StatusOf(route, topo); !status.ok()) {
+    } else if (const Status status = StatusOf(route, topo, plans, group.keys[i]);
+               !status.ok()) {
       return status;
     }
   }
@@ -79,13 +81,15 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
 
 }  // namespace
 
-Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common::OpContext> context,
+Status EnqueueTensorAllreduce(PlannedKey planned_key,
+                              std::shared_ptr<horovod::common::OpContext> context,
                               std::shared_ptr<horovod::common::Tensor> tensor,
                               std::shared_ptr<horovod::common::Tensor> output,
                               horovod::common::ReadyEventList ready_event_list, std::string name,
                               int device, horovod::common::StatusCallback callback,
                               ReduceOp reduce_op, double prescale_factor, double postscale_factor,
                               std::int32_t process_set_id) {
+  const std::int64_t key = planned_key.key;
   Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(process_set_id);
   if (plans != nullptr) {
@@ -102,11 +106,12 @@ Status EnqueueTensorAllreduce(std::int64_t key, std::shared_ptr<horovod::common:
     entry.process_set_id = process_set_id;
     const Reduction reduction = planned->reduction;
     planned->shape = entry.tensor->shape().to_vector();
+    planned->step = planned_key.step;
     const std::int64_t bytes = entry.tensor->size();
     ArrivalPtr arrival = std::move(planned);
     const Route route =
         plans->Arrive(key, bytes, reduction, Obstacle(process_set_id, device, reduce_op), arrival);
-    if (route != Route::kNegotiated) return StatusOf(route, *topo);
+    if (route != Route::kNegotiated) return StatusOf(route, *topo, *plans, key);
     auto& unplanned = TensorOf(arrival).entry;
     name = std::move(unplanned.tensor_name);
     context = std::move(unplanned.context);
@@ -160,9 +165,9 @@ Status EnqueueJoin(ProcessSet& process_set, TensorTableEntry& entry, Request& re
   return process_set.tensor_queue.AddToTensorQueue(entry, request);
 }
 
-void UseKey(std::int64_t key) { next_key = key; }
+void UseKey(PlannedKey key) { next_key = key; }
 
-std::int64_t TakeKey() { return std::exchange(next_key, 0); }
+PlannedKey TakeKey() { return std::exchange(next_key, PlannedKey()); }
 
 bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 

@@ -16,10 +16,16 @@ class Request;
 
 namespace horovod_opt {
 
-// Upstream's function of this name, with the same arguments after the first. `key` names the
-// collective in this process' graphs; 0: it has none.
+// Names a collective in this process' graphs; 0: it has no name there.
+struct PlannedKey {
+  PlannedKey(std::int64_t key_of = 0, std::int64_t step_of = 0) : key(key_of), step(step_of) {}
+  std::int64_t key;
+  std::int64_t step;  // see Arrival
+};
+
+// Upstream's function of this name, with the same arguments after the first.
 horovod::common::Status EnqueueTensorAllreduce(
-    std::int64_t key, std::shared_ptr<horovod::common::OpContext> context,
+    PlannedKey planned_key, std::shared_ptr<horovod::common::OpContext> context,
     std::shared_ptr<horovod::common::Tensor> tensor,
     std::shared_ptr<horovod::common::Tensor> output,
     horovod::common::ReadyEventList ready_event_list, std::string name, int device,
@@ -46,9 +52,9 @@ horovod::common::Status EnqueueJoin(horovod::common::ProcessSet& process_set,
                                     horovod::common::Request& request);
 
 // Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
-// thread sets it first, and its next operation takes it; 0 if none was set.
-void UseKey(std::int64_t key);
-std::int64_t TakeKey();
+// thread sets it first, and its next operation takes it; none if none was set.
+void UseKey(PlannedKey key);
+PlannedKey TakeKey();
 
 // Whether a thread of the framework that waits for a tensor sleeps: in any mode but off.
 bool WaitsAsleep();

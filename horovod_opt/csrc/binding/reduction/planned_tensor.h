@@ -33,13 +33,17 @@ inline horovod::common::Status ReductionFailed(const std::string& why) {
 }
 
 // Hands a tensor to upstream that a plan had deferred or has given back in a vote, as if the plan
-// had never had it. One that a graph had planned may be a call that is planned (recurring_calls.h).
+// had never had it, unless it is to fail. One that a graph had planned may be a call that is planned (recurring_calls.h).
 // One that is not planned when it arrives goes to upstream at once: hooks/enqueue.h.
 inline void BackToNegotiation(horovod::common::HorovodGlobalState& horovod, ArrivalPtr arrival) {
   using horovod::common::Status;
   PlannedTensor& tensor = TensorOf(arrival);
   auto& entry = tensor.entry;
   const auto callback = entry.callback;
+  if (!arrival->failure.empty()) {
+    entry.FinishWithCallback(Status::PreconditionError(arrival->failure));
+    return;
+  }
   if (tensor.request) {
     auto& queue = horovod.process_set_table.Get(entry.process_set_id).tensor_queue;
     const Status status = queue.AddToTensorQueue(entry, *tensor.request);

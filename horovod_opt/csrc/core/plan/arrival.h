@@ -17,6 +17,10 @@ struct Arrival {
   virtual ~Arrival() = default;
   virtual std::string Name() const { return ""; }
   std::vector<std::int64_t> shape;
+  // The step of an optimizer on this rank that sends it, counted by the process; 0: unknown.
+  std::int64_t step = 0;
+  // Once it is back from a plan: why it fails, for users; empty: it is negotiated.
+  std::string failure;
   std::chrono::steady_clock::time_point since;  // it is in a bucket
   // Its data may be read; from then on always. Waits for nothing.
   virtual bool DataReady() { return true; }

@@ -87,6 +87,32 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& vote
   return by_slot;
 }
 
+// Invariant 6.
+bool AbandonsStep(const VoteByRank& votes, Decision& decision) {
+  std::uint64_t iteration = 0;
+  for (const auto& [rank, vote] : votes) {
+    if (!vote.left) continue;
+    decision.any_has_left = true;
+    iteration = vote.last_iteration;
+  }
+  if (!decision.any_has_left) return false;
+  const auto has_all = [&](const Vote& vote) {
+    return vote.whole && vote.last_iteration >= iteration;
+  };
+  const auto goes_on = [](const Vote& vote) { return vote.goes_on; };
+  const auto is_known = [&](const Vote& vote) {
+    return vote.left || goes_on(vote) || has_all(vote);
+  };
+  const auto waits = [&](const auto& vote) { return goes_on(vote.second) || has_all(vote.second); };
+  if (!All(votes, is_known) || std::none_of(votes.begin(), votes.end(), waits)) return false;
+  decision.kind = Decision::kAbandon;
+  decision.fails_step = !All(votes, goes_on);
+  for (const auto& [rank, vote] : votes) {
+    if (vote.left) decision.missing[rank] = vote.missing;
+  }
+  return true;
+}
+
 Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const TextByRank& rows,
                     const std::set<int>& group) {
   Decision decision;
@@ -98,21 +124,21 @@ Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const Text
     decision.kind = Decision::kForget;
     return decision;
   }
-  const struct {
-    PlanState state;
-    Decision::Kind kind;
-  } vetoes[] = {{PlanState::kFailed, Decision::kEnd},
-                {PlanState::kEnding, Decision::kEnd},
-                {PlanState::kPausing, Decision::kPause}};
-  for (const auto& veto : vetoes) {
+  const auto any_vetoes = [&](PlanState state, Decision::Kind kind) {
     for (const auto& [rank, vote] : votes) {
-      if (vote.state != veto.state) continue;
-      decision.kind = veto.kind;
+      if (vote.state != state) continue;
+      decision.kind = kind;
       decision.reason = On(rank, vote.reason);
-      if (veto.kind == Decision::kEnd) Combine(votes, group, decision);
-      return decision;
+      return true;
     }
+    return false;
+  };
+  if (any_vetoes(PlanState::kFailed, Decision::kEnd) ||
+      any_vetoes(PlanState::kEnding, Decision::kEnd) || AbandonsStep(votes, decision)) {
+    Combine(votes, group, decision);
+    return decision;
   }
+  if (any_vetoes(PlanState::kPausing, Decision::kPause)) return decision;
   if (!All(votes, [](const Vote& vote) { return vote.state < PlanState::kEnded; })) {
     if (All(votes, IsQuiet)) decision.kind = Decision::kFree;
     return decision;
@@ -179,11 +205,13 @@ std::string ToRow(const std::vector<Vote>& votes) {
     std::string reason = vote.reason;
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     row << vote.hash << ' ' << static_cast<int>(vote.state) << ' ' << vote.last_iteration << ' '
-        << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.idle_ms;
+        << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.goes_on << ' '
+        << vote.left << ' ' << vote.idle_ms;
     Write(row, vote.times);
     Write(row, vote.devices);
     Write(row, vote.completions);
     Write(row, vote.left_out);
+    Write(row, vote.missing);
     row << ' ' << reason << '\n';
   }
   return row.str();
@@ -197,12 +225,13 @@ std::vector<Vote> FromRow(const std::string& row) {
     Vote vote;
     int state = 0;
     fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
-        vote.whole >> vote.idle_ms;
+        vote.whole >> vote.goes_on >> vote.left >> vote.idle_ms;
     vote.state = static_cast<PlanState>(state);
     Read(fields, vote.times);
     Read(fields, vote.devices);
     Read(fields, vote.completions);
     Read(fields, vote.left_out);
+    Read(fields, vote.missing);
     fields.get();
     std::getline(fields, vote.reason);
     votes.push_back(vote);

@@ -20,6 +20,10 @@
 //    (What is complete in one group only may be on its way to the others: plan_run.h, invariant 6.)
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
 //    is under way on any rank.
+// 6. A step is abandoned once every rank has all of it, has gone on to the next, or has sent nothing
+//    of it for the stall check's time: while some rank may be about to do the same, it is waited
+//    for. If all have gone on, nobody waits for a sum, and their next steps go on; otherwise the
+//    steps of all ranks fail, so that none goes on alone.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +66,10 @@ struct Vote {
   bool under_way = false;     // a tensor has arrived and is not reduced
   bool whole = true;          // all slots have arrived equally often
   std::int64_t idle_ms = 0;   // since a tensor has arrived; of rank 0 alone
+  // Of plans whose ranks tell steps apart (plan_run.h, invariant 8):
+  bool goes_on = false;      // a tensor of the next step has arrived, and is held
+  bool left = false;         // the step is not whole, and as far as known never will be
+  std::vector<int> missing;  // slots that have not arrived in the step that was left
 };
 
 // What all ranks do about one plan.
@@ -73,6 +81,7 @@ struct Decision {
     kPause,
     kRest,  // gives its bucket IDs back until it is used again
     kEnd,
+    kAbandon,  // of a step: it cannot be complete on every rank; the plan starts anew
     kFree,    // it has ended, and its bucket IDs can be used for others
     kForget,  // no rank has a graph of it any more
   };
@@ -87,7 +96,14 @@ struct Decision {
   std::vector<std::shared_ptr<const Devices>> devices;
   // Of kCommit: slots that any rank leaves out.
   std::set<int> left_out;
-  // Of kEnd: how often each bucket was complete on every rank, how often on any, and how often on
+  // A rank has left its step, and others may be about to.
+  bool any_has_left = false;
+  // Of kAbandon: the slots that are missing, by the rank that has left its step without them; and
+  // whether some rank has not left it. Then that rank's step fails, and with it those that the
+  // others have begun since.
+  std::map<int, std::vector<int>> missing;
+  bool fails_step = false;
+  // Of kEnd and kAbandon: how often each bucket was complete on every rank, how often on any, and how often on
   // every rank of the group.
   std::vector<std::uint64_t> everywhere, anywhere, in_group;
   // Of kWait: the plan can rest instead, and for how long rank 0 has not needed it.

@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -22,6 +23,16 @@ std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& 
 PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                                        Clock::time_point now) {
   ArrivalResult result;
+  if (const std::int64_t step = arrival->step; step != 0 && step != step_) {
+    if (step == abandoned_step_) {
+      result.route = Route::kAbandoned;
+      return result;
+    }
+    last_arrival_ = now;
+    if (deferring_ || !held_.empty() || !StepIsOver()) return Hold(slot, difference, arrival);
+    BeginStep(step);
+    result.news = starts_anew_;
+  }
   const std::uint64_t iteration = arrivals_[slot] + 1;
   if (filling_.IsBusy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
     result.route = Route::kOverlaps;
@@ -33,7 +44,7 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     Differs(slot, difference);
     result.news = true;
   }
-  if (state_ == PlanState::kCaptured) result.news = WarmUp(slot, iteration, difference);
+  if (state_ == PlanState::kCaptured && WarmUp(slot, iteration, difference)) result.news = true;
   if (state_ == PlanState::kReady && iteration == kPatientIterations && last_iteration_ < iteration)
     result.news = true;
   if (state_ == PlanState::kResting) {
@@ -46,6 +57,7 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     return result;
   }
   Begin(slot, iteration);
+  if (any_has_left_ && IsWhole()) result.news = true;
   if (!IsPlanned(slot, iteration)) return result;
   result.route = Route::kPlanned;
   result.bucket_id = Put(slot, iteration, std::move(arrival), now);
@@ -59,7 +71,8 @@ bool PlanRun::LeaveOut(int slot, const std::string& reason) {
     End("'" + plan_.slots[slot].name + "': " + reason);
     return true;
   }
-  if (state_ != PlanState::kCaptured || arrivals_[slot] >= kWarmUpIterations) return false;
+  if (state_ != PlanState::kCaptured || arrivals_[slot] >= warm_up_from_ + kWarmUpIterations)
+    return false;
   if (--unseen_ > 0) return false;
   BecomeReady();
   return true;
@@ -73,14 +86,15 @@ void PlanRun::Differs(int slot, const std::string& difference) {
 
 bool PlanRun::WarmUp(int slot, std::uint64_t iteration, const std::string& difference) {
   if (leaves_out_.count(slot) > 0) return false;
+  const std::uint64_t last = warm_up_from_ + kWarmUpIterations;
   if (!difference.empty()) {
     Fail("'" + plan_.slots[slot].name + "': " + difference);
-  } else if (iteration == kWarmUpIterations) {
+  } else if (iteration == last) {
     if (--unseen_ > 0) return false;
     BecomeReady();
-  } else if (iteration > kWarmUpIterations && unseen_ > 0) {
+  } else if (iteration > last && unseen_ > 0) {
     int absent = 0;
-    while (arrivals_[absent] >= kWarmUpIterations || leaves_out_.count(absent) > 0) ++absent;
+    while (arrivals_[absent] >= last || leaves_out_.count(absent) > 0) ++absent;
     Fail("'" + plan_.slots[absent].name + "' is not executed in every iteration");
   } else {
     return false;
@@ -140,6 +154,14 @@ void PlanRun::Activate(const std::vector<int>& bucket_ids) {
   filling_.Add(0, bucket_ids, plan_.buckets);
 }
 
+std::vector<ArrivalPtr> PlanRun::GiveBack(int bucket_id) {
+  std::vector<ArrivalPtr> arrivals = filling_.GiveBack(bucket_id);
+  for (ArrivalPtr& arrival : arrivals) {
+    if (starts_anew_) arrival->failure = abandoned_;
+  }
+  return arrivals;
+}
+
 std::vector<int> PlanRun::SupplyZeros() {
   zeros_ = planned_until_ != kNever;
   std::vector<int> bucket_ids;
@@ -155,14 +177,46 @@ std::vector<int> PlanRun::SupplyZeros() {
 }
 
 bool PlanRun::IsWhole() const {
-  std::set<std::uint64_t> different;
+  const std::uint64_t* first = nullptr;
   for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
-    if (left_out_.count(static_cast<int>(slot)) == 0) different.insert(arrivals_[slot]);
+    if (IsLeftOut(static_cast<int>(slot))) continue;
+    if (first == nullptr) first = &arrivals_[slot];
+    if (arrivals_[slot] != *first) return false;
   }
-  return different.size() <= 1;
+  return true;
 }
 
-Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
+bool PlanRun::StepIsOver() const {
+  if (planned_from_ == kNever) return true;
+  if (filling_.AnyBusy()) return false;
+  return last_iteration_ >= planned_until_ || IsWhole();
+}
+
+// A step in the negotiated path that was left counts as whole. What it has shown of the plan does
+// not.
+void PlanRun::BeginStep(std::int64_t step) {
+  step_ = step;
+  if (IsWhole()) return;
+  for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
+    if (!IsLeftOut(static_cast<int>(slot))) arrivals_[slot] = last_iteration_;
+  }
+  if (state_ == PlanState::kCaptured) WarmUpAgain();
+}
+
+void PlanRun::WarmUpAgain() {
+  warm_up_from_ = last_iteration_;
+  unseen_ = static_cast<int>(arrivals_.size() - leaves_out_.size());
+}
+
+PlanRun::ArrivalResult PlanRun::Hold(int slot, const std::string& difference, ArrivalPtr& arrival) {
+  ArrivalResult result;
+  result.route = Route::kDeferred;
+  result.news = held_.empty() && !deferring_ && (any_has_left_ || !IsWhole());
+  held_.push_back({slot, 0, difference, std::move(arrival)});
+  return result;
+}
+
+Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::duration patience) {
   deferring_ = true;
   Vote vote;
   vote.hash = plan_.hash;
@@ -171,8 +225,17 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
   vote.reason = reason_;
   vote.devices = DevicesOf(plan_);
   vote.completions = filling_.Completions();
-  vote.under_way = filling_.IsUnderWay() || !deferrals_.empty();
+  vote.under_way = filling_.IsUnderWay() || !deferrals_.empty() || !held_.empty();
   vote.whole = IsWhole();
+  vote.goes_on = !held_.empty();
+  vote.left = !vote.whole && (vote.goes_on || (patience > patience.zero() && step_ != 0 &&
+                                               planned_from_ != kNever &&
+                                               now - last_arrival_ >= patience));
+  for (std::size_t slot = 0; vote.left && slot < arrivals_.size(); ++slot) {
+    if (arrivals_[slot] < last_iteration_ && !IsLeftOut(static_cast<int>(slot)))
+      vote.missing.push_back(static_cast<int>(slot));
+  }
+  voted_end_of_ = vote.whole || vote.goes_on ? last_iteration_ : kNever;
   for (const auto& [slot, reason] : leaves_out_) vote.left_out.push_back(slot);
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && state_ == PlanState::kActive) {
@@ -188,6 +251,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now) {
 PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>& bucket_ids,
                                 Buckets buckets) {
   Effects effects;
+  any_has_left_ = decision.any_has_left;
   switch (decision.kind) {
     case Decision::kWait:
       if (state_ < PlanState::kActive && state_ != PlanState::kResting) reason_ = decision.reason;
@@ -220,14 +284,25 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
       zeros_ = false;
       TakeBack(decision, effects);
       break;
+    case Decision::kAbandon:
+      Abandon(decision, effects);
+      break;
     case Decision::kFree:
+      if (starts_anew_) rested_ = Buckets(this->buckets());
       effects.free_ids = filling_.Free();
+      if (std::exchange(starts_anew_, false)) {
+        state_ = PlanState::kCaptured;
+        WarmUpAgain();
+      }
       break;
     case Decision::kForget:
       Forget(effects);
       break;
   }
   Release(effects);
+  ReleaseHeld(effects);
+  const bool at_step_end = !held_.empty() || (any_has_left_ && IsWhole());
+  if (at_step_end && voted_end_of_ != last_iteration_ && !deferring_) effects.news = true;
   return effects;
 }
 
@@ -255,11 +330,59 @@ void PlanRun::TakeBack(const Decision& decision, Effects& effects) {
   effects.news = !effects.debts.empty();
 }
 
+// As an end, but what was taken back fails, and the plan starts anew. All ranks count again from
+// here: their next step is the first.
+void PlanRun::Abandon(const Decision& decision, Effects& effects) {
+  abandoned_ = DescribeAbandoned(decision);
+  reason_ = "a step was abandoned; planned again after a warm-up";
+  state_ = PlanState::kEnded;
+  starts_anew_ = true;
+  planned_from_ = planned_until_ = kNever;
+  zeros_ = false;
+  TakeBack(decision, effects);
+  effects.news = true;
+  const auto take_back = [&](std::vector<DeferredArrival>& deferrals) {
+    for (DeferredArrival& deferral : deferrals)
+      effects.to_negotiate.push_back(std::move(deferral.arrival));
+    deferrals.clear();
+  };
+  take_back(deferrals_);
+  abandoned_step_ = step_;
+  if (decision.fails_step && !held_.empty()) {
+    abandoned_step_ = held_.back().arrival->step;
+    take_back(held_);
+  }
+  for (ArrivalPtr& arrival : effects.to_negotiate) arrival->failure = abandoned_;
+  step_ = 0;
+  last_iteration_ = 0;
+  std::fill(arrivals_.begin(), arrivals_.end(), 0);
+  times_.Restart();
+}
+
+std::string PlanRun::DescribeAbandoned(const Decision& decision) const {
+  constexpr std::size_t kNames = 3;
+  std::string text = "Horovod: a step of " + plan_.name;
+  if (plan_.process_set != 0) text += " in process set " + std::to_string(plan_.process_set);
+  text += " was abandoned:";
+  for (const auto& [rank, missing] : decision.missing) {
+    text += (rank == decision.missing.begin()->first ? " rank " : "; rank ") +
+            std::to_string(rank) + " has left it without ";
+    for (std::size_t i = 0; i < std::min(missing.size(), kNames); ++i) {
+      text += (i == 0 ? "'" : ", '") + plan_.slots[missing[i]].name + "'";
+    }
+    if (missing.size() > kNames)
+      text += " and " + std::to_string(missing.size() - kNames) + " more tensors";
+  }
+  return text + ". All ranks get this error. An exception, or a batch that was left out, on only " +
+         "some ranks leads to it; a script that catches it can go on, on all ranks with the same step";
+}
+
 // Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
 // the first that counts.
 void PlanRun::Forget(Effects& effects) {
   effects.free_ids = filling_.Free();
   std::vector<DeferredArrival> deferrals = std::move(deferrals_);
+  std::move(held_.begin(), held_.end(), std::back_inserter(deferrals));
   *this = PlanRun(std::move(plan_));
   for (DeferredArrival& deferral : deferrals) {
     See(deferral.slot, plan_.slots[deferral.slot].reduction.device, deferral.arrival->shape);
@@ -294,15 +417,38 @@ void PlanRun::Release(Effects& effects) {
   deferrals_.clear();
 }
 
+// Of steps that were held: one may begin now.
+void PlanRun::ReleaseHeld(Effects& effects) {
+  while (HeldStepMayBegin()) {
+    BeginStep(held_.front().arrival->step);
+    const auto end = std::find_if(held_.begin(), held_.end(), [&](const DeferredArrival& deferral) {
+      return deferral.arrival->step != step_;
+    });
+    std::vector<DeferredArrival> arrivals(std::make_move_iterator(held_.begin()),
+                                          std::make_move_iterator(end));
+    held_.erase(held_.begin(), end);
+    for (DeferredArrival& deferral : arrivals) {
+      const auto arrived = Arrive(deferral.slot, deferral.difference, deferral.arrival, Clock::now());
+      if (arrived.news) effects.news = true;
+      if (arrived.bucket_id != kNoBucket) effects.bucket_ids.push_back(arrived.bucket_id);
+      if (arrived.route == Route::kNegotiated)
+        effects.to_negotiate.push_back(std::move(deferral.arrival));
+      if (arrived.route == Route::kOverlaps)
+        effects.to_refuse.push_back(std::move(deferral.arrival));
+    }
+  }
+}
+
 void PlanRun::Restart() {
   // Buckets that are complete may still be on their way to other nodes.
-  const bool under_way = filling_.AnyIncomplete() || (filling_.AnyBusy() && !IsWhole());
+  const bool under_way =
+      filling_.AnyIncomplete() || (filling_.AnyBusy() && !IsWhole()) || !held_.empty();
   std::fill(arrivals_.begin(), arrivals_.end(), 0);
   last_iteration_ = 0;
   times_.Restart();
   zeros_ = false;
   planned_from_ = planned_until_ = kNever;
-  unseen_ = static_cast<int>(arrivals_.size() - leaves_out_.size());
+  WarmUpAgain();
   if (under_way) {
     if (state_ != PlanState::kEnded) Fail("an iteration was under way when all ranks had joined");
     return;
@@ -338,8 +484,10 @@ std::string PlanRun::reason() const {
 
 std::vector<ArrivalPtr> PlanRun::Close() {
   std::vector<ArrivalPtr> arrivals = filling_.Close();
-  for (DeferredArrival& deferral : deferrals_) arrivals.push_back(std::move(deferral.arrival));
-  deferrals_.clear();
+  for (auto* waiting : {&deferrals_, &held_}) {
+    for (DeferredArrival& deferral : *waiting) arrivals.push_back(std::move(deferral.arrival));
+    waiting->clear();
+  }
   return arrivals;
 }
 

@@ -18,6 +18,10 @@
 //    other groups: it stays until they answer that they have taken it back, and is given back then.
 // 7. A slot that any rank leaves out is in no bucket, on any rank, and always negotiated: decided
 //    with the commit that makes the buckets. A rank that leaves one out later ends the plan.
+// 8. Where arrivals say which step of the rank they belong to, an iteration is one step on each
+//    rank. What arrives of another step is held as long as the one before is under way. If that one
+//    can never be complete, because a rank has left it (by an exception, say), the ranks abandon it
+//    together: no bucket ever holds tensors of two steps, and no rank goes on alone.
 #pragma once
 
 #include <chrono>
@@ -42,6 +46,7 @@ enum class Route {
   kPlanned,
   kDeferred,  // until the ranks have voted
   kOverlaps,  // refused: the slot's previous arrival is not reduced yet
+  kAbandoned,  // refused: the ranks have abandoned the step that sends it
 };
 
 // The first iterations are negotiated: one shows the tensors, the other that each comes again.
@@ -85,16 +90,18 @@ class PlanRun {
   // The bucket is reduced.
   Progress MarkReduced(const Work& work);
   // It is not: see BucketFilling.
-  std::vector<ArrivalPtr> GiveBack(int bucket_id) { return filling_.GiveBack(bucket_id); }
+  std::vector<ArrivalPtr> GiveBack(int bucket_id);
   bool Owe(int bucket_id) { return filling_.Owe(bucket_id); }
   // A call that recurs (recurring_calls.h): the plan is active from its first iteration on. Every
   // rank does this at the same time and before a tensor of that iteration arrives anywhere.
   void Activate(const std::vector<int>& bucket_ids);
 
   // --- votes ---
-  Vote CastVote(bool joined, bool times, Clock::time_point now);
+  // `patience`: a step of which nothing has come for so long counts as left; zero: none does.
+  Vote CastVote(bool joined, bool times, Clock::time_point now,
+                Clock::duration patience = Clock::duration::zero());
   struct Effects {
-    std::vector<ArrivalPtr> to_negotiate;
+    std::vector<ArrivalPtr> to_negotiate;  // or to fail, as they say themselves
     std::vector<ArrivalPtr> to_refuse;  // refused, see Route::kOverlaps
     std::vector<int> bucket_ids;
     std::vector<int> debts;     // to be announced in the next vote, invariant 6
@@ -105,6 +112,8 @@ class PlanRun {
   // CastVote(), they stay deferred until the next vote. `buckets`, with their IDs: for kRebuild,
   // and for kCommit of a plan that has none.
   Effects Apply(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
+  // Tensors of a later step are held, and the one before is over.
+  bool HeldStepMayBegin() const { return !held_.empty() && !deferring_ && StepIsOver(); }
   // This rank has joined: puts zeros into the planned iterations that others have begun, once it is
   // decided which iteration is the last. Returns the IDs of the buckets that they complete.
   std::vector<int> SupplyZeros();
@@ -132,12 +141,23 @@ class PlanRun {
   const BucketFilling& filling() const { return filling_; }
   // Why it is not active, or not as a whole.
   std::string reason() const;
+  // Why the ranks have last abandoned a step; empty: none.
+  const std::string& abandoned() const { return abandoned_; }
   std::uint64_t last_iteration() const { return last_iteration_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
 
  private:
   // All slots have arrived equally often.
   bool IsWhole() const;
+  bool IsLeftOut(int slot) const { return left_out_.count(slot) + leaves_out_.count(slot) > 0; }
+  // A tensor of the next step may be let through.
+  bool StepIsOver() const;
+  void BeginStep(std::int64_t step);
+  void WarmUpAgain();  // from the next iteration on
+  ArrivalResult Hold(int slot, const std::string& difference, ArrivalPtr& arrival);
+  void Abandon(const Decision& decision, Effects& effects);
+  std::string DescribeAbandoned(const Decision& decision) const;
+  void ReleaseHeld(Effects& effects);
 
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
@@ -175,6 +195,14 @@ class PlanRun {
   std::uint64_t planned_from_ = kNever, planned_until_ = kNever;
   bool deferring_ = false, zeros_ = false;
   std::vector<DeferredArrival> deferrals_;
+  std::vector<DeferredArrival> held_;    // of later steps, invariant 8
+  std::int64_t step_ = 0;                // the last that has begun
+  std::int64_t abandoned_step_ = 0;      // what still comes of it is refused
+  std::string abandoned_;
+  std::uint64_t warm_up_from_ = 0;  // the iteration before the first of the warm-up
+  bool starts_anew_ = false;        // it has ended, and warms up again once nothing is under way
+  bool any_has_left_ = false;       // a rank has left its step, and it is open what others do
+  std::uint64_t voted_end_of_ = kNever;  // the iteration at whose end this rank was in a vote
   Clock::time_point last_arrival_;
 
   FirstShapes shapes_;

@@ -224,8 +224,17 @@ std::vector<ArrivalPtr> PlanTable::GiveBack(int bucket_id) {
 
 Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed) {
   Work work = entry.run.Take(bucket_id, completed);
+  if (entry.run.HeldStepMayBegin()) WantVote();
   work.turn = ids_.TurnOf(bucket_id, work.turn.count);
   return work;
+}
+
+std::string PlanTable::Abandoned(std::int64_t key) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto binding = bindings_.find(key);
+  if (binding == bindings_.end()) return "";
+  std::lock_guard<std::mutex> guard(binding->second.entry->mutex);
+  return binding->second.entry->run.abandoned();
 }
 
 PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {

@@ -75,6 +75,8 @@ class PlanTable {
   // and then has called back for it when it returns.
   Route Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
                const std::string& problem, ArrivalPtr& arrival);
+  // Why the tensor with this key is refused as kAbandoned.
+  std::string Abandoned(std::int64_t key) const;
   // A bucket that is announced and not taken, of which the caller has been told: the same until
   // it takes it or gives it back.
   CompleteBucket Look(int bucket_id);
@@ -92,9 +94,11 @@ class PlanTable {
   void Restart();  // all ranks have joined
   // `first`: of the ranks that vote; it alone says how long plans have not been used, so that the
   // others' rows are mostly the same. `times`: it also says when tensors arrive, for a rebuild.
-  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now());
+  // `patience`: of a stall check, see PlanRun.
+  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now(),
+                      Clock::duration patience = Clock::duration::zero());
   struct Outcome {
-    std::vector<ArrivalPtr> to_negotiate;  // were deferred, and take the negotiated path
+    std::vector<ArrivalPtr> to_negotiate;  // take the negotiated path, or fail (Arrival)
     std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused
     std::vector<std::string> rejections;   // lines for the user
   };

@@ -32,13 +32,14 @@ void PlanTable::Restart() {
   }
 }
 
-std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now) {
+std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now,
+                               Clock::duration patience) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   wants_vote_.store(false, std::memory_order_release);
   std::vector<Vote> votes;
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    votes.push_back(entry->run.CastVote(joined_, times, now));
+    votes.push_back(entry->run.CastVote(joined_, times, now, patience));
     votes.back().bound = entry->graphs > 0;
     if (!first) votes.back().idle_ms = 0;
   }

@@ -75,7 +75,7 @@ WaitingTensor Waiting(int process_set, const std::string& name, Request::Request
 
 int SetRoundWork::Wants() {
   int wants = plans_.WantsVote() ? want::kVote : 0;
-  if (stall_.Due(plans_)) wants |= want::kStall;
+  if (stall_.Due(plans_)) wants |= want::kStall | want::kVote;
   const int waits = mismatch_.Look(plans_, [this](PlanTable::Clock::time_point since) {
     std::set<std::string> names;
     process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
@@ -92,14 +92,18 @@ int SetRoundWork::Wants() {
 void SetRoundWork::Meet(int wants) {
   const bool both = (wants & want::kLateNegotiated) && (wants & want::kLatePlanned);
   if (both || (wants & want::kLateCall)) RejectMismatches();
-  if (wants & want::kVote) HoldVote();
+  if (wants & want::kVote) HoldVote((wants & want::kStall) != 0);
   if (wants & want::kStall) ReportStall();
 }
 
-void SetRoundWork::HoldVote() {
+// Ranks that wait for each other have not begun at the same time: half of the patience of the first
+// is long enough for the others.
+void SetRoundWork::HoldVote(bool after_stall) {
   auto& controller = *process_set_.controller;
   const bool first = controller.GetRank() == 0;
-  const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0);
+  const auto patience = after_stall ? stall_.Warning() / 2 : PlanTable::Clock::duration::zero();
+  const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0,
+                                         PlanTable::Clock::now(), patience);
   auto outcome = plans_.Apply(GatherByRank(controller, row));
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.to_refuse) {

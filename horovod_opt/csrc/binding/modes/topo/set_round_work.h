@@ -69,7 +69,7 @@ class SetRoundWork {
              const std::function<bool(Collective)>& can_be_planned);
 
  private:
-  void HoldVote();
+  void HoldVote(bool after_stall);
   void RejectMismatches();
   void ReportStall();
 
