@@ -47,13 +47,11 @@ def test_what_would_stop_off_does_not_stop_topo(reports, mode, case):
 
 @each_planned_mode
 @pytest.mark.parametrize("case", ONE_LEAVES)
-def test_all_ranks_hear_who_has_left_without_what(reports, mode, case):
+def test_ranks_that_wait_hear_who_has_left_without_what(reports, mode, case):
     *others, last = (report[f"{mode} {case}"]["errors"] for report in reports)
-    texts = {error for (error,) in others} | set(last[1:])
-    (text,) = texts
-    assert f"abandoned: rank {len(reports) - 1} has left it without '" in text
-    assert "allreduce.1.0.weight" in text or "more tensors" in text
-    assert last[0] == "left" and len(last) == (1 if case == "one stays away" else 2)
+    assert last == ["left"]
+    (text,) = {error for (error,) in others}
+    assert f"abandoned: rank {len(reports) - 1} has left it without 'allreduce.1." in text
 
 
 @each_planned_mode
@@ -61,3 +59,37 @@ def test_plans_are_active_again(reports, mode):
     for report in reports:
         for case in ("nothing", *ALL_LEAVE, "at different layers", *ONE_LEAVES):
             assert report[f"{mode} {case}"]["states"] == ["active"], case
+
+
+# Steps of a function of TensorFlow.
+@pytest.fixture(params=["mpi-3", "gloo-2"])
+def of_functions(request, shared_job) -> list[dict]:
+    controller, ranks = request.param[:-2], int(request.param[-1])
+    job = shared_job("abandoned_functions", *MODES, framework="tensorflow", controller=controller,
+                     ranks=ranks)
+    return job.expect_success().of_ranks(ranks)
+
+
+@pytest.mark.parametrize("case", [f"{mode} all fail {function}" for mode in MODES
+                                  for function in ("chain", "fork")
+                                  if (mode, function) != ("off", "fork")])
+def test_all_ranks_go_on_after_steps_that_all_fail(of_functions, case):
+    for report in of_functions:
+        assert report[case]["wrong"] == []
+        assert len(report[case]["errors"]) == 2
+        if not case.startswith("off"):
+            assert report[case]["states"] == ["active"]
+
+
+@each_planned_mode
+@pytest.mark.parametrize("function", ["chain", "fork"])
+def test_ranks_that_wait_for_a_failed_step_hear_of_it(of_functions, mode, function):
+    *others, last = (report[f"{mode} one fails {function}"] for report in of_functions)
+    missing = f"rank {len(of_functions) - 1} has left it without '"
+    assert len(last["errors"]) == 2
+    for outcome in others:
+        assert len(outcome["errors"]) == 2
+        assert all(missing in error for error in outcome["errors"])
+    for outcome in (*others, last):
+        assert outcome["wrong"] == []
+        assert outcome["states"] == ["active"]

@@ -36,7 +36,17 @@ def of_each_rank(job, kind: str, fault: str) -> list[dict]:
     return [report[kind][fault] for report in job.of_ranks(RANKS)]
 
 
-@pytest.mark.parametrize("fault", ["raise", "shutdown", "never"])
+@pytest.mark.parametrize("controller, kind", KINDS)
+def test_ranks_that_wait_for_a_failed_step_hear_who_has_left_it(faults, controller, kind):
+    *others, culprit = of_each_rank(faults(controller), kind, "raise")
+    for outcome in (*others, culprit):
+        assert outcome["sums"] == SUMS[:FAULT]
+    for outcome in others:
+        assert f"rank {RANKS - 1} has left it without '{kind}.raise.second'." in outcome["error"]
+    assert "a bug in the training script" in culprit["error"]
+
+
+@pytest.mark.parametrize("fault", ["shutdown", "never"])
 @pytest.mark.parametrize("controller, kind", KINDS)
 def test_error_everywhere(faults, controller, kind, fault):
     *others, culprit = of_each_rank(faults(controller), kind, fault)
@@ -46,7 +56,7 @@ def test_error_everywhere(faults, controller, kind, fault):
     for outcome in others:
         assert SHUT_DOWN in outcome["error"]
         assert [SHUT_DOWN in error for error in outcome["again"]] == [True] * AGAIN
-    own = {"raise": "a bug in the training script", "shutdown": "Horovod", "never": SHUT_DOWN}
+    own = {"shutdown": "Horovod", "never": SHUT_DOWN}
     assert own[fault] in culprit["error"]
 
 

@@ -46,6 +46,7 @@ TEST(Vote, RowsKeepEveryField) {
        77,
        true,
        true,
+       true,
        {1, 3}},
       {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
       {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
@@ -66,6 +67,7 @@ TEST(Vote, RowsKeepEveryField) {
     EXPECT_EQ(read[i].idle_ms, votes[i].idle_ms);
     EXPECT_EQ(read[i].goes_on, votes[i].goes_on);
     EXPECT_EQ(read[i].left, votes[i].left);
+    EXPECT_EQ(read[i].step_over, votes[i].step_over);
     EXPECT_EQ(read[i].missing, votes[i].missing);
   }
   EXPECT_EQ(read[0].reason, "");
@@ -124,6 +126,16 @@ TEST(Vote, AStepFailsIfAnyRankHasNotLeftIt) {
 TEST(Vote, AStepThatAllHaveLeftIsAbandonedOnceSomebodyGoesOn) {
   EXPECT_EQ(Decided({HasLeft(false), HasLeft(false)}).kind, Decision::kWait);
   EXPECT_EQ(Decided({HasLeft(false), HasAll()}).kind, Decision::kAbandon);
+}
+
+TEST(Vote, AStepThatIsOverIsAbandonedOnceAllHaveBegunIt) {
+  Vote over = HasLeft(false);
+  over.step_over = true;
+  EXPECT_EQ(Decided({over, IsWithin(), IsBefore()}).kind, Decision::kWait);
+  const Decision begun = Decided({over, IsWithin(), HasAll()});
+  EXPECT_EQ(begun.kind, Decision::kAbandon);
+  EXPECT_EQ(begun.missing.size(), 1u);
+  EXPECT_EQ(Decided({over, over}).kind, Decision::kAbandon);
 }
 
 TEST(Vote, APlanThatEndsAbandonsNoStep) {

@@ -194,15 +194,17 @@ class StepTest : public PlanRunTest {
   PlanRun::ArrivalResult Send(int slot, std::int64_t step) {
     ArrivalPtr arrival = std::make_unique<Numbered>(++sent_);
     arrival->step = step;
+    arrival->in_turn = in_turn_;
     return run_.Arrive(slot, "", arrival, now_);
   }
 
-  PlanRun::Effects Abandon(bool fails_step) {
+  bool in_turn_ = true;
+
+  PlanRun::Effects Abandon() {
     const Vote vote = CastVote();
     Decision decision = Decided(Decision::kAbandon, 0, "");
     decision.everywhere = decision.anywhere = decision.in_group = vote.completions;
     decision.missing[1] = {0, 1, 2, 0, 1};
-    decision.fails_step = fails_step;
     return run_.Apply(decision, {}, {});
   }
 };
@@ -227,28 +229,55 @@ TEST_F(StepTest, WhatIsHeldGoesOnAfterAStepThatAllHaveLeft) {
   EXPECT_TRUE(Send(1, 8).news);
   EXPECT_EQ(CastVote().missing, (std::vector<int>{1, 2}));
   Apply(Decision::kWait);
-  const auto effects = Abandon(false);
+  const auto effects = Abandon();
   ASSERT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
   EXPECT_NE(effects.to_negotiate[0]->failure, "");
   EXPECT_EQ(effects.to_negotiate[1]->failure, "") << "negotiated, as the plan warms up again";
   EXPECT_EQ(Send(2, 7).route, Route::kAbandoned) << "late";
 }
 
-TEST_F(StepTest, AllOfAStepFailsThatBeganAfterOneThatOthersWaitFor) {
+TEST_F(StepTest, AStepThatIsAbandonedFailsWithAllThatComesOfIt) {
   Commit(kLast + 1);
   Send(0, 7);
-  Send(1, 8);
-  const auto effects = Abandon(true);
-  for (const ArrivalPtr& arrival : effects.to_negotiate) {
-    EXPECT_EQ(arrival->failure, run_.abandoned());
-  }
-  EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{1, 2}));
+  const auto effects = Abandon();
+  ASSERT_EQ(NumbersOf(effects.to_negotiate), std::vector<int>{1});
+  EXPECT_EQ(effects.to_negotiate[0]->failure, run_.abandoned());
   EXPECT_NE(run_.abandoned().find("a step of p was abandoned: rank 1 has left it without 'a', 'b', "
                                   "'c' and 2 more tensors."),
             std::string::npos)
       << run_.abandoned();
-  EXPECT_EQ(Send(2, 8).route, Route::kAbandoned);
-  EXPECT_EQ(Send(2, 9).route, Route::kNegotiated);
+  EXPECT_EQ(Send(2, 7).route, Route::kAbandoned);
+  EXPECT_EQ(Send(2, 8).route, Route::kNegotiated);
+}
+
+TEST_F(StepTest, AStepThatTheFrameworkSaysIsOverIsLeftUnlessItIsWhole) {
+  in_turn_ = false;
+  Commit(kLast + 1);
+  Send(0, 7);
+  EXPECT_TRUE(run_.StepOver(7));
+  EXPECT_EQ(CastVote().missing, (std::vector<int>{1, 2}));
+  Apply(Decision::kWait);
+  EXPECT_EQ(Send(1, 7).route, Route::kPlanned) << "late";
+  Send(2, 7);
+  EXPECT_FALSE(CastVote().left);
+  Apply(Decision::kWait);
+  EXPECT_FALSE(run_.StepOver(7));
+}
+
+TEST_F(StepTest, AStepMayBeOverBeforeItsFirstTensorArrives) {
+  in_turn_ = false;
+  Commit(kLast + 1);
+  EXPECT_FALSE(run_.StepOver(7));
+  EXPECT_TRUE(Send(0, 7).news);
+  EXPECT_TRUE(CastVote().left);
+}
+
+TEST_F(StepTest, StepsThatDoNotComeInTurnAreNotHeld) {
+  in_turn_ = false;
+  Commit(kLast + 1);
+  Send(2, 7);
+  Take(kBase + 1);
+  EXPECT_EQ(Send(2, 8).route, Route::kPlanned) << "of a loop, or of another thread";
 }
 
 TEST_F(StepTest, AStepOfWhichNothingComesIsLeftAfterTheStallChecksTime) {
@@ -276,6 +305,7 @@ TEST_F(StepTest, AStepOfTheWarmUpThatWasLeftBeginsTheWarmUpAnew) {
   const auto send = [&](int slot, std::int64_t step) {
     ArrivalPtr arrival = std::make_unique<Numbered>(0);
     arrival->step = step;
+    arrival->in_turn = true;
     EXPECT_EQ(run.Arrive(slot, "", arrival, now_).route, Route::kNegotiated);
   };
   send(0, 1);

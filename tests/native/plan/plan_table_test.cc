@@ -92,18 +92,33 @@ TEST_F(PlanTableTest, WithoutWhatOnlyAnotherRankLeavesOut) {
 }
 
 // Its other tensors may never arrive.
-TEST_F(PlanTableTest, AFailedStepEndsItsPlan) {
+TEST_F(PlanTableTest, AStepThatIsOverIsAbandoned) {
   Activate(MakePlan("p", 2, {{0, 1}}));
-  plans_.StepFailed(99);
+  const auto send = [&](std::int64_t key, std::int64_t step) {
+    ArrivalPtr arrival = std::make_unique<Arrival>();
+    arrival->step = step;
+    return plans_.Arrive(key, 4, {}, "", arrival);
+  };
+  EXPECT_EQ(send(1, 7), Route::kPlanned);
+  plans_.StepOver({99}, 7);
+  plans_.StepOver({1, 2}, 6);
   EXPECT_FALSE(plans_.WantsVote());
-  EXPECT_EQ(Arrive(1), Route::kPlanned);
-  plans_.StepFailed(1);
+  plans_.StepOver({99, 1, 2}, 7);
   EXPECT_TRUE(plans_.WantsVote());
   const auto outcome = HoldVote();
-  EXPECT_EQ(outcome.to_negotiate.size(), 1u);
-  const std::string why = "plan p (p): rank 0: the step that 'a' belongs to has failed";
-  EXPECT_EQ(outcome.rejections, std::vector<std::string>{why});
-  EXPECT_EQ(Arrive(2), Route::kNegotiated);
+  ASSERT_EQ(outcome.to_negotiate.size(), 1u);
+  EXPECT_NE(outcome.to_negotiate[0]->failure.find("rank 0 has left it without 'b'."),
+            std::string::npos);
+  EXPECT_EQ(outcome.failures, std::vector<std::string>{outcome.to_negotiate[0]->failure});
+  EXPECT_TRUE(outcome.rejections.empty());
+  EXPECT_EQ(send(2, 7), Route::kAbandoned);
+  EXPECT_EQ(plans_.Abandoned(2), outcome.to_negotiate[0]->failure);
+  HoldVote();
+  for (std::int64_t step = 8; step < 8 + kWarmUpIterations; ++step) {
+    for (int key : {1, 2}) EXPECT_EQ(send(key, step), Route::kNegotiated);
+  }
+  HoldVote();
+  EXPECT_EQ(send(1, 20), Route::kPlanned);
 }
 
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {

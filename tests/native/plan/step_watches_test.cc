@@ -14,22 +14,17 @@
 namespace horovod_opt {
 namespace step_watches_test {
 
-// As TensorFlow's: callbacks run without its lock, and deregistering does not wait for them.
+// As TensorFlow's: callbacks run without its lock, when it is cancelled or else destroyed.
 class Manager {
  public:
-  ~Manager() { EXPECT_TRUE(callbacks_.empty()) << "nobody may call back any more"; }
+  ~Manager() { Cancel(); }
 
   int get_cancellation_token() { return tokens_++; }
   bool RegisterCallback(int token, std::function<void()> callback) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (is_cancelled_) return false;
-    ++registered_;
     callbacks_[token] = std::move(callback);
     return true;
-  }
-  bool TryDeregisterCallback(int token) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return callbacks_.erase(token) > 0;
   }
   void Cancel() {
     std::map<int, std::function<void()>> callbacks;
@@ -40,87 +35,92 @@ class Manager {
     }
     for (const auto& [token, callback] : callbacks) callback();
   }
-  int registered() const { return registered_; }
+  int registered() const { return tokens_; }
 
  private:
   std::atomic<int> tokens_{0};
   std::mutex mutex_;
   bool is_cancelled_ = false;
-  int registered_ = 0;
   std::map<int, std::function<void()>> callbacks_;
 };
 
-std::mutex failed_mutex;
-std::multiset<std::int64_t> failed;
-
-void Fail(std::int64_t key) {
-  std::lock_guard<std::mutex> lock(failed_mutex);
-  failed.insert(key);
-}
-
 using Keys = std::multiset<std::int64_t>;
+
+std::mutex over_mutex;
+std::map<std::int64_t, Keys> over;  // by step
+
+void Tell(const std::vector<std::int64_t>& keys, std::int64_t step) {
+  std::lock_guard<std::mutex> lock(over_mutex);
+  over[step].insert(keys.begin(), keys.end());
+}
 
 class StepWatchesTest : public testing::Test {
  protected:
-  void SetUp() override { failed.clear(); }
+  void SetUp() override { over.clear(); }
 
-  StepWatches<Manager> watches_{&Fail};
+  StepWatches<Manager> watches_{&Tell};
 };
 
-TEST_F(StepWatchesTest, OneRegistrationForAllTensorsThatAreUnderWayTogether) {
-  Manager step;
-  for (int key = 1; key <= 160; ++key) ASSERT_TRUE(watches_.Begin(&step, key));
-  for (int key = 1; key <= 160; ++key) watches_.End(&step);
-  EXPECT_EQ(step.registered(), 1);
-  step.Cancel();
-  EXPECT_TRUE(failed.empty()) << "nothing is under way";
+TEST_F(StepWatchesTest, AStepIsToldOnceOfAllItsTensorsWhenItEnds) {
+  {
+    Manager step;
+    for (int key = 1; key <= 160; ++key) watches_.Add(&step, key, 7);
+    for (int key = 1; key <= 160; ++key) watches_.Add(&step, key, 7);  // a loop's, twice
+    EXPECT_EQ(step.registered(), 1);
+    EXPECT_TRUE(over.empty()) << "it goes on";
+  }
+  EXPECT_EQ(over.size(), 1u);
+  EXPECT_EQ(over[7].size(), 160u);
 }
 
-TEST_F(StepWatchesTest, AFailedStepIsToldOfEachOfItsTensorsOnly) {
+TEST_F(StepWatchesTest, ACancelledStepIsToldOfItsTensorsOnly) {
   Manager step, second;
-  for (const int key : {1, 2, 2}) ASSERT_TRUE(watches_.Begin(&step, key));  // a loop's, twice
-  ASSERT_TRUE(watches_.Begin(&second, 3));
+  for (const int key : {1, 2}) watches_.Add(&step, key, 7);
+  watches_.Add(&second, 3, 8);
   step.Cancel();
-  EXPECT_EQ(failed, (Keys{1, 2}));
-  for (int i = 0; i < 3; ++i) watches_.End(&step);
-  watches_.End(&second);
-  second.Cancel();
-  EXPECT_EQ(failed, (Keys{1, 2}));
+  EXPECT_EQ(over, (std::map<std::int64_t, Keys>{{7, {1, 2}}}));
 }
 
-TEST_F(StepWatchesTest, WhatBeginsInAFailedStepIsToldAtOnce) {
+TEST_F(StepWatchesTest, WhatBeginsInACancelledStepIsToldAtOnce) {
   Manager step;
-  ASSERT_TRUE(watches_.Begin(&step, 1));
+  watches_.Add(&step, 1, 7);
   step.Cancel();
-  EXPECT_FALSE(watches_.Begin(&step, 2));
-  EXPECT_EQ(failed, (Keys{1, 2}));
-  watches_.End(&step);
-  EXPECT_FALSE(watches_.Begin(&step, 3)) << "none is under way";
-  EXPECT_EQ(failed, (Keys{1, 2, 3}));
+  watches_.Add(&step, 2, 7);
+  EXPECT_EQ(over[7], (Keys{1, 2}));
 }
 
-// Threads of a step, which fails at any moment. The last tensor of each does not end before.
-TEST_F(StepWatchesTest, WhatIsUnderWayOrBeginsIsToldExactlyOnce) {
+TEST_F(StepWatchesTest, AManagerOfSeveralStepsHasOneAfterTheOther) {
+  Manager steps;
+  watches_.Add(&steps, 1, 7);
+  watches_.Add(&steps, 1, 8);
+  EXPECT_EQ(over, (std::map<std::int64_t, Keys>{{7, {1}}}));
+  watches_.Add(&steps, 2, 8);
+  steps.Cancel();
+  EXPECT_EQ(over[8], (Keys{1, 2}));
+}
+
+// Threads of a step, which is cancelled at any moment.
+TEST_F(StepWatchesTest, WhatBeginsIsToldExactlyOnce) {
   constexpr int kSteps = 300, kThreads = 3, kTensors = 20;
   for (int round = 0; round < kSteps; ++round) {
-    failed.clear();
-    Manager step;
-    std::atomic<int> begun{0}, remaining{0};
-    std::vector<std::thread> threads;
-    for (int thread = 0; thread < kThreads; ++thread) {
-      threads.emplace_back([&, thread] {
-        for (int i = 1; i < kTensors; ++i) {
-          ++begun;
-          if (watches_.Begin(&step, 1000 + i)) watches_.End(&step);
-        }
-        if (watches_.Begin(&step, thread)) ++remaining;
-      });
+    over.clear();
+    std::atomic<int> begun{0};
+    {
+      Manager step;
+      std::vector<std::thread> threads;
+      for (int thread = 0; thread < kThreads; ++thread) {
+        threads.emplace_back([&, thread] {
+          for (int i = 0; i < kTensors; ++i) {
+            ++begun;
+            watches_.Add(&step, kTensors * thread + i, round);
+          }
+        });
+      }
+      while (begun < round % (kThreads * (kTensors - 1))) std::this_thread::yield();
+      step.Cancel();
+      for (std::thread& thread : threads) thread.join();
     }
-    while (begun < round % (kThreads * (kTensors - 1))) std::this_thread::yield();
-    step.Cancel();
-    for (std::thread& thread : threads) thread.join();
-    for (int thread = 0; thread < kThreads; ++thread) ASSERT_EQ(failed.count(thread), 1u);
-    for (; remaining > 0; --remaining) watches_.End(&step);
+    ASSERT_EQ(over[round].size(), static_cast<std::size_t>(kThreads * kTensors));
   }
 }
 

@@ -107,6 +107,7 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
     const Reduction reduction = planned->reduction;
     planned->shape = entry.tensor->shape().to_vector();
     planned->step = planned_key.step;
+    planned->in_turn = planned_key.in_turn;
     const std::int64_t bytes = entry.tensor->size();
     ArrivalPtr arrival = std::move(planned);
     const Route route =
@@ -126,10 +127,10 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
       process_set_id);
 }
 
-void StepFailed(std::int64_t key) {
+void StepOver(const std::vector<std::int64_t>& keys, std::int64_t step) {
   Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
   if (topo == nullptr) return;
-  for (const auto& [process_set, plans] : topo->AllPlans()) plans->StepFailed(key);
+  for (const auto& [process_set, plans] : topo->AllPlans()) plans->StepOver(keys, step);
 }
 
 void LeaveOut(std::int64_t key, const std::string& reason) {

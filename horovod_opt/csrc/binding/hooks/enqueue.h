@@ -18,9 +18,11 @@ namespace horovod_opt {
 
 // Names a collective in this process' graphs; 0: it has no name there.
 struct PlannedKey {
-  PlannedKey(std::int64_t key_of = 0, std::int64_t step_of = 0) : key(key_of), step(step_of) {}
+  PlannedKey(std::int64_t key_of = 0, std::int64_t step_of = 0, bool is_in_turn = false)
+      : key(key_of), step(step_of), in_turn(is_in_turn) {}
   std::int64_t key;
-  std::int64_t step;  // see Arrival
+  std::int64_t step;  // this and the next: see Arrival
+  bool in_turn;
 };
 
 // Upstream's function of this name, with the same arguments after the first.
@@ -32,8 +34,8 @@ horovod::common::Status EnqueueTensorAllreduce(
     horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
 
-// The step that has handed over the tensor with this key has failed; others of it may never arrive.
-void StepFailed(std::int64_t key);
+// A step that has handed over the tensors with these keys is over; others of it hardly ever arrive.
+void StepOver(const std::vector<std::int64_t>& keys, std::int64_t step);
 
 // The tensor with this key does not come on this rank; `reason`: for users.
 void LeaveOut(std::int64_t key, const std::string& reason);

@@ -1,5 +1,4 @@
-// Cancellation callback of TensorFlow's steps: notices that a step has failed while a planned
-// tensor of it is under way.
+// End of TensorFlow's steps: a plan hears that a step is over whose planned tensors it has.
 //
 // TensorFlow waits for the collectives that a failed step has begun. Without a word to the plan,
 // one of them could be in a bucket with another that will never arrive, and then nobody would ever
@@ -14,33 +13,17 @@
 
 namespace horovod_opt {
 
-// `Context`: tensorflow::OpKernelContext, which lives until the operation is done.
+// Before a tensor is handed over: its key with the step of `context`, a
+// tensorflow::OpKernelContext.
 template <class Context>
-class StepWatch {
- public:
-  // `key` as for EnqueueTensorAllreduce().
-  StepWatch(Context* context, std::int64_t key)
-      : manager_(key == 0 ? nullptr : context->cancellation_manager()) {
-    if (manager_ != nullptr && !Watches().Begin(manager_, key)) manager_ = nullptr;
-  }
-
-  // The tensor is reduced, or was not taken. A watch that did not end would be mistaken for one of
-  // a later step, whose manager has the same address.
-  void End() const {
-    if (manager_ != nullptr) Watches().End(manager_);
-  }
-
- private:
-  using Manager =
-      std::remove_pointer_t<decltype(static_cast<Context*>(nullptr)->cancellation_manager())>;
-
+PlannedKey KeyInStep(Context* context, std::int64_t key) {
+  using Manager = std::remove_pointer_t<decltype(context->cancellation_manager())>;
   // Never destroyed: threads of TensorFlow may outlive main().
-  static StepWatches<Manager>& Watches() {
-    static auto& watches = *new StepWatches<Manager>(&StepFailed);
-    return watches;
-  }
-
-  Manager* manager_;
-};
+  static auto& watches = *new StepWatches<Manager>(&StepOver);
+  Manager* const manager = context->cancellation_manager();
+  if (key == 0 || manager == nullptr) return key;
+  watches.Add(manager, key, context->step_id());
+  return {key, context->step_id()};
+}
 
 }  // namespace horovod_opt

@@ -17,8 +17,11 @@ struct Arrival {
   virtual ~Arrival() = default;
   virtual std::string Name() const { return ""; }
   std::vector<std::int64_t> shape;
-  // The step of an optimizer on this rank that sends it, counted by the process; 0: unknown.
+  // The step on this rank that sends it, by a number that no other step of the process has; 0:
+  // unknown.
   std::int64_t step = 0;
+  // Steps come one after the other: the next one begins only when this one is complete or left.
+  bool in_turn = false;
   // Once it is back from a plan: why it fails, for users; empty: it is negotiated.
   std::string failure;
   std::chrono::steady_clock::time_point since;  // it is in a bucket

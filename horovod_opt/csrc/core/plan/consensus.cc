@@ -90,10 +90,12 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& vote
 // Invariant 6.
 bool AbandonsStep(const VoteByRank& votes, Decision& decision) {
   std::uint64_t iteration = 0;
+  bool is_over = false;
   for (const auto& [rank, vote] : votes) {
     if (!vote.left) continue;
     decision.any_has_left = true;
     iteration = vote.last_iteration;
+    is_over = is_over || vote.step_over;
   }
   if (!decision.any_has_left) return false;
   const auto has_all = [&](const Vote& vote) {
@@ -101,10 +103,12 @@ bool AbandonsStep(const VoteByRank& votes, Decision& decision) {
   };
   const auto goes_on = [](const Vote& vote) { return vote.goes_on; };
   const auto is_known = [&](const Vote& vote) {
-    return vote.left || goes_on(vote) || has_all(vote);
+    return vote.left || goes_on(vote) || has_all(vote) ||
+           (is_over && vote.last_iteration >= iteration);
   };
   const auto waits = [&](const auto& vote) { return goes_on(vote.second) || has_all(vote.second); };
-  if (!All(votes, is_known) || std::none_of(votes.begin(), votes.end(), waits)) return false;
+  if (!All(votes, is_known)) return false;
+  if (!is_over && std::none_of(votes.begin(), votes.end(), waits)) return false;
   decision.kind = Decision::kAbandon;
   decision.fails_step = !All(votes, goes_on);
   for (const auto& [rank, vote] : votes) {
@@ -206,7 +210,7 @@ std::string ToRow(const std::vector<Vote>& votes) {
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     row << vote.hash << ' ' << static_cast<int>(vote.state) << ' ' << vote.last_iteration << ' '
         << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.goes_on << ' '
-        << vote.left << ' ' << vote.idle_ms;
+        << vote.left << ' ' << vote.step_over << ' ' << vote.idle_ms;
     Write(row, vote.times);
     Write(row, vote.devices);
     Write(row, vote.completions);
@@ -225,7 +229,8 @@ std::vector<Vote> FromRow(const std::string& row) {
     Vote vote;
     int state = 0;
     fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
-        vote.whole >> vote.goes_on >> vote.left >> vote.idle_ms;
+        vote.whole >> vote.goes_on >> vote.left >>
+        vote.step_over >> vote.idle_ms;
     vote.state = static_cast<PlanState>(state);
     Read(fields, vote.times);
     Read(fields, vote.devices);

@@ -20,10 +20,11 @@
 //    (What is complete in one group only may be on its way to the others: plan_run.h, invariant 6.)
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
 //    is under way on any rank.
-// 6. A step is abandoned once every rank has all of it, has gone on to the next, or has sent nothing
-//    of it for the stall check's time: while some rank may be about to do the same, it is waited
-//    for. If all have gone on, nobody waits for a sum, and their next steps go on; otherwise the
-//    steps of all ranks fail, so that none goes on alone.
+// 6. A step that a rank has left is abandoned once every rank has all of it, has gone on to the next,
+//    or has sent nothing of it for the stall check's time: while some rank may be about to leave it
+//    as well, it is waited for. It fails on the ranks that have not left it, so that the next step of
+//    all is the same one. Where the framework says that a step is over, it waits for its tensors
+//    itself: then it is enough that every rank has begun it, so that all count alike afterwards.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +70,7 @@ struct Vote {
   // Of plans whose ranks tell steps apart (plan_run.h, invariant 8):
   bool goes_on = false;      // a tensor of the next step has arrived, and is held
   bool left = false;         // the step is not whole, and as far as known never will be
+  bool step_over = false;    // it is known, as the framework says so
   std::vector<int> missing;  // slots that have not arrived in the step that was left
 };
 
@@ -99,8 +101,7 @@ struct Decision {
   // A rank has left its step, and others may be about to.
   bool any_has_left = false;
   // Of kAbandon: the slots that are missing, by the rank that has left its step without them; and
-  // whether some rank has not left it. Then that rank's step fails, and with it those that the
-  // others have begun since.
+  // whether some rank has not left it, whose step fails.
   std::map<int, std::vector<int>> missing;
   bool fails_step = false;
   // Of kEnd and kAbandon: how often each bucket was complete on every rank, how often on any, and how often on

@@ -29,9 +29,12 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
       return result;
     }
     last_arrival_ = now;
-    if (deferring_ || !held_.empty() || !StepIsOver()) return Hold(slot, difference, arrival);
-    BeginStep(step);
-    result.news = starts_anew_;
+    if (arrival->in_turn) {
+      if (deferring_ || !held_.empty() || !StepIsOver()) return Hold(slot, difference, arrival);
+      if (!IsWhole()) CatchUp();
+    }
+    step_ = step;
+    result.news = starts_anew_ || step == step_over_;
   }
   const std::uint64_t iteration = arrivals_[slot] + 1;
   if (filling_.IsBusy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
@@ -56,8 +59,9 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     result.route = Route::kDeferred;
     return result;
   }
+  const bool begins = iteration > last_iteration_;
   Begin(slot, iteration);
-  if (any_has_left_ && IsWhole()) result.news = true;
+  if (any_has_left_ && (begins || IsWhole())) result.news = true;
   if (!IsPlanned(slot, iteration)) return result;
   result.route = Route::kPlanned;
   result.bucket_id = Put(slot, iteration, std::move(arrival), now);
@@ -192,11 +196,8 @@ bool PlanRun::StepIsOver() const {
   return last_iteration_ >= planned_until_ || IsWhole();
 }
 
-// A step in the negotiated path that was left counts as whole. What it has shown of the plan does
-// not.
-void PlanRun::BeginStep(std::int64_t step) {
-  step_ = step;
-  if (IsWhole()) return;
+// After a step that was left in the negotiated path. What it has shown of the plan does not count.
+void PlanRun::CatchUp() {
   for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
     if (!IsLeftOut(static_cast<int>(slot))) arrivals_[slot] = last_iteration_;
   }
@@ -206,6 +207,25 @@ void PlanRun::BeginStep(std::int64_t step) {
 void PlanRun::WarmUpAgain() {
   warm_up_from_ = last_iteration_;
   unseen_ = static_cast<int>(arrivals_.size() - leaves_out_.size());
+}
+
+bool PlanRun::StepOver(std::int64_t step) {
+  step_over_ = step;
+  if (step != step_ || IsWhole()) return false;
+  if (planned_from_ != kNever) return true;
+  if (state_ == PlanState::kReady) CatchUp();
+  return false;
+}
+
+bool PlanRun::StepIsLeft() const {
+  return step_ != 0 && step_ == step_over_ && planned_from_ != kNever && !IsWhole();
+}
+
+bool PlanRun::HasNews() const {
+  if (deferring_) return false;
+  if (!held_.empty() && !voted_goes_on_ && (any_has_left_ || !IsWhole())) return true;
+  return any_has_left_ &&
+         (last_iteration_ != voted_iteration_ || (IsWhole() && !voted_whole_));
 }
 
 PlanRun::ArrivalResult PlanRun::Hold(int slot, const std::string& difference, ArrivalPtr& arrival) {
@@ -228,14 +248,17 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   vote.under_way = filling_.IsUnderWay() || !deferrals_.empty() || !held_.empty();
   vote.whole = IsWhole();
   vote.goes_on = !held_.empty();
-  vote.left = !vote.whole && (vote.goes_on || (patience > patience.zero() && step_ != 0 &&
+  vote.step_over = StepIsLeft();
+  vote.left = !vote.whole && (vote.goes_on || vote.step_over || (patience > patience.zero() && step_ != 0 &&
                                                planned_from_ != kNever &&
                                                now - last_arrival_ >= patience));
   for (std::size_t slot = 0; vote.left && slot < arrivals_.size(); ++slot) {
     if (arrivals_[slot] < last_iteration_ && !IsLeftOut(static_cast<int>(slot)))
       vote.missing.push_back(static_cast<int>(slot));
   }
-  voted_end_of_ = vote.whole || vote.goes_on ? last_iteration_ : kNever;
+  voted_iteration_ = last_iteration_;
+  voted_whole_ = vote.whole;
+  voted_goes_on_ = vote.goes_on;
   for (const auto& [slot, reason] : leaves_out_) vote.left_out.push_back(slot);
   vote.idle_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_arrival_).count();
   if (joined && state_ == PlanState::kActive) {
@@ -301,8 +324,7 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
   }
   Release(effects);
   ReleaseHeld(effects);
-  const bool at_step_end = !held_.empty() || (any_has_left_ && IsWhole());
-  if (at_step_end && voted_end_of_ != last_iteration_ && !deferring_) effects.news = true;
+  if (HasNews()) effects.news = true;
   return effects;
 }
 
@@ -341,17 +363,10 @@ void PlanRun::Abandon(const Decision& decision, Effects& effects) {
   zeros_ = false;
   TakeBack(decision, effects);
   effects.news = true;
-  const auto take_back = [&](std::vector<DeferredArrival>& deferrals) {
-    for (DeferredArrival& deferral : deferrals)
-      effects.to_negotiate.push_back(std::move(deferral.arrival));
-    deferrals.clear();
-  };
-  take_back(deferrals_);
+  for (DeferredArrival& deferral : deferrals_)
+    effects.to_negotiate.push_back(std::move(deferral.arrival));
+  deferrals_.clear();
   abandoned_step_ = step_;
-  if (decision.fails_step && !held_.empty()) {
-    abandoned_step_ = held_.back().arrival->step;
-    take_back(held_);
-  }
   for (ArrivalPtr& arrival : effects.to_negotiate) arrival->failure = abandoned_;
   step_ = 0;
   last_iteration_ = 0;
@@ -373,8 +388,8 @@ std::string PlanRun::DescribeAbandoned(const Decision& decision) const {
     if (missing.size() > kNames)
       text += " and " + std::to_string(missing.size() - kNames) + " more tensors";
   }
-  return text + ". All ranks get this error. An exception, or a batch that was left out, on only " +
-         "some ranks leads to it; a script that catches it can go on, on all ranks with the same step";
+  return text + ". It may have caught an exception, or left out a batch. Ranks that have not left the " +
+         "step get this error; a script that catches it can go on with the next step, as on the others";
 }
 
 // Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
@@ -420,7 +435,8 @@ void PlanRun::Release(Effects& effects) {
 // Of steps that were held: one may begin now.
 void PlanRun::ReleaseHeld(Effects& effects) {
   while (HeldStepMayBegin()) {
-    BeginStep(held_.front().arrival->step);
+    if (!IsWhole()) CatchUp();
+    step_ = held_.front().arrival->step;
     const auto end = std::find_if(held_.begin(), held_.end(), [&](const DeferredArrival& deferral) {
       return deferral.arrival->step != step_;
     });

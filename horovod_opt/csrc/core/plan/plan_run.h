@@ -18,10 +18,10 @@
 //    other groups: it stays until they answer that they have taken it back, and is given back then.
 // 7. A slot that any rank leaves out is in no bucket, on any rank, and always negotiated: decided
 //    with the commit that makes the buckets. A rank that leaves one out later ends the plan.
-// 8. Where arrivals say which step of the rank they belong to, an iteration is one step on each
-//    rank. What arrives of another step is held as long as the one before is under way. If that one
-//    can never be complete, because a rank has left it (by an exception, say), the ranks abandon it
-//    together: no bucket ever holds tensors of two steps, and no rank goes on alone.
+// 8. A step that can never be complete, because a rank has left it (by an exception, say), is
+//    abandoned by all ranks together: none waits for it, or goes on alone. Where steps come in turn,
+//    an iteration is one step on each rank: what arrives of the next is held while the one before is
+//    under way, so that no bucket ever holds tensors of two steps.
 #pragma once
 
 #include <chrono>
@@ -74,6 +74,9 @@ class PlanRun {
   // The tensor of `slot` does not come: other calls come in its place. `reason`: for users. May be
   // said in every iteration. Returns whether there is something to vote on.
   bool LeaveOut(int slot, const std::string& reason);
+  // Nothing more comes of this step, or hardly anything. Returns whether there is something to vote
+  // on.
+  bool StepOver(std::int64_t step);
   // Takes `arrival` if the route is kPlanned or kDeferred. `difference`: see plan.h. A tensor that
   // is not the planned one ends a plan that is active.
   ArrivalResult Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
@@ -152,8 +155,10 @@ class PlanRun {
   bool IsLeftOut(int slot) const { return left_out_.count(slot) + leaves_out_.count(slot) > 0; }
   // A tensor of the next step may be let through.
   bool StepIsOver() const;
-  void BeginStep(std::int64_t step);
   void WarmUpAgain();  // from the next iteration on
+  void CatchUp();      // what has not arrived in this iteration counts as if it had
+  bool StepIsLeft() const;
+  bool HasNews() const;  // since CastVote()
   ArrivalResult Hold(int slot, const std::string& difference, ArrivalPtr& arrival);
   void Abandon(const Decision& decision, Effects& effects);
   std::string DescribeAbandoned(const Decision& decision) const;
@@ -197,12 +202,15 @@ class PlanRun {
   std::vector<DeferredArrival> deferrals_;
   std::vector<DeferredArrival> held_;    // of later steps, invariant 8
   std::int64_t step_ = 0;                // the last that has begun
+  std::int64_t step_over_ = 0;           // the last of which StepOver() was told
   std::int64_t abandoned_step_ = 0;      // what still comes of it is refused
   std::string abandoned_;
   std::uint64_t warm_up_from_ = 0;  // the iteration before the first of the warm-up
   bool starts_anew_ = false;        // it has ended, and warms up again once nothing is under way
   bool any_has_left_ = false;       // a rank has left its step, and it is open what others do
-  std::uint64_t voted_end_of_ = kNever;  // the iteration at whose end this rank was in a vote
+  // What CastVote() has said last.
+  std::uint64_t voted_iteration_ = 0;
+  bool voted_whole_ = true, voted_goes_on_ = false;
   Clock::time_point last_arrival_;
 
   FirstShapes shapes_;

@@ -104,13 +104,17 @@ void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   if (known != plans_.end()) End(*known->second, reason);
 }
 
-void PlanTable::StepFailed(std::int64_t key) {
+void PlanTable::StepOver(const std::vector<std::int64_t>& keys, std::int64_t step) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto binding = bindings_.find(key);
-  if (binding == bindings_.end()) return;
-  Entry& entry = *binding->second.entry;
-  const std::string& name = entry.run.plan().slots[binding->second.slot].name;
-  End(entry, "the step that '" + name + "' belongs to has failed");
+  const Entry* last = nullptr;
+  for (std::int64_t key : keys) {
+    const auto binding = bindings_.find(key);
+    if (binding == bindings_.end() || binding->second.entry == last) continue;
+    Entry& entry = *binding->second.entry;
+    last = &entry;
+    std::lock_guard<std::mutex> guard(entry.mutex);
+    if (entry.run.StepOver(step)) WantVote();
+  }
 }
 
 void PlanTable::LeaveOut(std::int64_t key, const std::string& reason) {

@@ -25,7 +25,7 @@
 
 namespace horovod_opt {
 
-// Threads: Arrive(), LeaveOut() and StepFailed() from any framework thread; Add(), Remove() and
+// Threads: Arrive(), LeaveOut() and StepOver() from any framework thread; Add(), Remove() and
 // Reject() from any Python thread, Reject() also from the background thread; VoteRow(), Apply() and
 // Restart() from the background thread; Take() and MarkReduced() from the planned path's thread;
 // reports from any.
@@ -59,9 +59,9 @@ class PlanTable {
   // room; then calls that were not used for the longest time may be forgotten in a vote.
   bool Learn(const Plan& call);
   void Reject(const std::string& hash, const std::string& reason);
-  // A step on this rank ends without all tensors of this plan: it ends, too, so that none of those
-  // that have arrived waits for them.
-  void StepFailed(std::int64_t key);
+  // Nothing more comes of this step on this rank, or hardly anything: the tensors that have arrived
+  // of a plan wait for no other. `keys`: of those.
+  void StepOver(const std::vector<std::int64_t>& keys, std::int64_t step);
   // The tensor with this key does not come on this rank: as long as the plan is not active, it goes
   // on without it, on every rank. May be said in every step.
   void LeaveOut(std::int64_t key, const std::string& reason);
@@ -100,7 +100,8 @@ class PlanTable {
   struct Outcome {
     std::vector<ArrivalPtr> to_negotiate;  // take the negotiated path, or fail (Arrival)
     std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused
-    std::vector<std::string> rejections;   // lines for the user
+    std::vector<std::string> rejections;   // lines for the user, of plans that are negotiated
+    std::vector<std::string> failures;     // of steps that fail on some rank
   };
   Outcome Apply(const TextByRank& rows);  // by rank
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same

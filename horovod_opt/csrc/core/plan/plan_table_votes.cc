@@ -175,6 +175,8 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
     const bool has_ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
     if (decision.kind == Decision::kEnd && !has_ended) AddRejection(entry, decision, outcome);
     CarryOut(entry, decision, {}, {}, outcome);
+    if (decision.kind == Decision::kAbandon && decision.fails_step && entry != nullptr)
+      outcome.failures.push_back(entry->run.abandoned());
   }
   for (Decision& decision : decisions) {
     if (!needs_ids(decision)) continue;

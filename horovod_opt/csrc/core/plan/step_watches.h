@@ -1,81 +1,71 @@
-// Cancellation callbacks: which steps of TensorFlow have planned tensors under way, so that a plan
-// hears when one of them fails. A step's cancellation is asked once for all its tensors that are
-// under way together: it keeps a table, and takes as long as an arrival for each entry.
+// Cancellation callbacks: which steps of TensorFlow have sent planned tensors, so that their plans
+// hear when a step is over: at its cancellation, or its end.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace horovod_opt {
 
-// `Manager`: tensorflow::CancellationManager, one for each step, which lives until all tensors of
-// the step have come to End(). It calls back without locks of its own.
+// `Manager`: tensorflow::CancellationManager, mostly one for each step. It calls back once, without
+// locks of its own: when it is cancelled, else when it is destroyed.
 template <class Manager>
 class StepWatches {
  public:
-  using Failed = void (*)(std::int64_t key);
+  using Over = void (*)(const std::vector<std::int64_t>& keys, std::int64_t step);
 
-  // `failed` is told the key of each tensor that was under way, or begins, in a step that fails.
-  explicit StepWatches(Failed failed) : failed_(failed) {}
+  // `over` is told each step that is over, and which of its tensors had been sent.
+  explicit StepWatches(Over over) : over_(over) {}
 
-  // False: the step has failed, and End() does not follow.
-  bool Begin(Manager* manager, std::int64_t key) {
-    if (Add(manager, key)) return true;
-    failed_(key);
-    return false;
-  }
-
-  void End(Manager* manager) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto step = steps_.find(manager);
-    if (--step->second.under_way > 0) return;
-    manager->TryDeregisterCallback(step->second.token);
-    steps_.erase(step);
+  // A tensor of this step is about to be sent.
+  void Add(Manager* manager, std::int64_t key, std::int64_t step) {
+    const Step over = AddTo(manager, key, step);
+    if (!over.keys.empty()) Tell(over);
   }
 
  private:
-  using Token = decltype(static_cast<Manager*>(nullptr)->get_cancellation_token());
-
   struct Step {
-    Token token{};
-    int under_way = 0;
-    bool has_failed = false;
-    std::unordered_set<std::int64_t> keys;
+    std::int64_t number = 0;
+    std::unordered_set<std::int64_t> keys;  // a loop sends its tensors again and again
   };
 
-  bool Add(Manager* manager, std::int64_t key) {
+  void Tell(const Step& step) const { over_({step.keys.begin(), step.keys.end()}, step.number); }
+
+  // Returns what is over already.
+  Step AddTo(Manager* manager, std::int64_t key, std::int64_t number) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto [entry, is_new] = steps_.try_emplace(manager);
     Step& step = entry->second;
     if (is_new) {
-      step.token = manager->get_cancellation_token();
-      if (!manager->RegisterCallback(step.token, [this, manager] { Fail(manager); })) {
+      step.number = number;
+      if (!manager->RegisterCallback(manager->get_cancellation_token(),
+                                     [this, manager] { Finish(manager); })) {
         steps_.erase(entry);
-        return false;
+        return {number, {key}};
       }
     }
-    if (step.has_failed) return false;
+    Step before;
+    if (step.number != number) before = std::exchange(step, {number, {}});
     step.keys.insert(key);
-    ++step.under_way;
-    return true;
+    return before;
   }
 
-  void Fail(Manager* manager) {
-    std::vector<std::int64_t> keys;
+  void Finish(Manager* manager) {
+    Step step;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      const auto step = steps_.find(manager);
-      if (step == steps_.end()) return;  // the last one has just ended
-      step->second.has_failed = true;
-      keys.assign(step->second.keys.begin(), step->second.keys.end());
+      const auto entry = steps_.find(manager);
+      step = std::move(entry->second);
+      steps_.erase(entry);
     }
-    for (const std::int64_t key : keys) failed_(key);
+    Tell(step);
   }
 
-  const Failed failed_;
+  const Over over_;
   std::mutex mutex_;
   std::unordered_map<Manager*, Step> steps_;
 };

@@ -132,27 +132,21 @@ def with_the_same_optimizer(leave: Callable) -> tuple[list[str], Weights]:
 
 
 def on_the_last_rank(goes_on: bool, same: bool) -> tuple[list[str], Weights]:
-    """Which goes on with its next training at once, or comes back when the others have an error."""
+    """Which goes on with its next training at once, or when the others have an error."""
     training = Training()
     last = hvd.size() - 1 == RANK
     errors = [error_of(lambda: training.run(leave_at_one_layer if last else None))]
     if not goes_on:
         on_the_last_rank.meetings += 1
         meet(f"meeting-{on_the_last_rank.meetings}")
-    elif last:
-        training = again(training, same)
-        errors.append(error_of(training.run))
-    return errors, again(training, same).run()
+    if not same:
+        training = Training()
+    else:
+        training.restore()
+    return errors, training.run()
 
 
 on_the_last_rank.meetings = 0
-
-
-def again(training: Training, same: bool) -> Training:
-    if not same:
-        return Training()
-    training.restore()
-    return training
 
 
 CASES: dict[str, Callable[[], tuple[list[str], Weights]]] = {

@@ -20,7 +20,10 @@ namespace horovod_opt {
 namespace abandoned_steps_test {
 
 struct Gradient : Arrival {
-  Gradient(int slot_of, std::int64_t step_of) : slot(slot_of) { step = step_of; }
+  Gradient(int slot_of, std::int64_t step_of) : slot(slot_of) {
+    step = step_of;
+    in_turn = true;
+  }
   const int slot;
 };
 
@@ -296,8 +299,8 @@ TEST(AbandonedSteps, NobodyHearsOfAStepThatAllHaveLeft) {
   EXPECT_GT(planned, static_cast<int>(kSeeds) * 60);
 }
 
-// Some ranks leave a step that others wait for: all get an error, and go on together.
-TEST(AbandonedSteps, AllRanksGetAnErrorIfSomeHaveLeft) {
+// Some ranks leave a step that others wait for. All go on together with the next one.
+TEST(AbandonedSteps, RanksThatWaitGetAnError) {
   for (std::uint32_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -311,7 +314,7 @@ TEST(AbandonedSteps, AllRanksGetAnErrorIfSomeHaveLeft) {
     StepsSimulation job(plan, leaves, 40, seed);
     job.Run();
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(job.errors(rank), 1);
+      EXPECT_EQ(job.errors(rank), leaves[rank].empty()) << "the others have errors of their own";
       EXPECT_EQ(job.report(rank).state, "active");
     }
     ASSERT_EQ(job.failures().size(), 1u);
@@ -341,7 +344,7 @@ TEST(AbandonedSteps, LeftAtAnyPlace) {
     job.Run();
     errors += job.errors(0);
   }
-  EXPECT_GT(errors, static_cast<int>(kSeeds) / 2);
+  EXPECT_GT(errors, static_cast<int>(kSeeds) / 5);
 }
 
 // An error in the first steps, before the plan is active: what has been sent everywhere is reduced,

@@ -112,6 +112,7 @@ void SetRoundWork::HoldVote(bool after_stall) {
   for (const std::string& line : outcome.rejections) {
     SayOnce(controller, line + "; it stays negotiated");
   }
+  for (const std::string& line : outcome.failures) SayOnce(controller, line);
 }
 
 void SetRoundWork::RejectMismatches() {
