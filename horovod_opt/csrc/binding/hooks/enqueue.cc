@@ -16,6 +16,7 @@ namespace horovod_opt {
 namespace {
 
 thread_local PlannedKey next_key;
+thread_local bool calls_are_planned = true;
 
 using horovod::common::ProcessSet;
 using horovod::common::ReduceOp;
@@ -113,13 +114,7 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
     const Route route =
         plans->Arrive(key, bytes, reduction, Obstacle(process_set_id, device, reduce_op), arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo, *plans, key);
-    auto& unplanned = TensorOf(arrival).entry;
-    name = std::move(unplanned.tensor_name);
-    context = std::move(unplanned.context);
-    tensor = std::move(unplanned.tensor);
-    output = std::move(unplanned.output);
-    ready_event_list = std::move(unplanned.ready_event_list);
-    callback = std::move(unplanned.callback);
+    return EnqueueNegotiated(std::move(arrival));
   }
   return horovod::common::EnqueueTensorAllreduce(
       std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),
@@ -139,9 +134,21 @@ void LeaveOut(std::int64_t key, const std::string& reason) {
   for (const auto& [process_set, plans] : topo->AllPlans()) plans->LeaveOut(key, reason);
 }
 
+Status EnqueueNegotiated(ArrivalPtr arrival) {
+  PlannedTensor& tensor = TensorOf(arrival);
+  auto& entry = tensor.entry;
+  calls_are_planned = arrival->may_be_call;
+  const Status status = horovod::common::EnqueueTensorAllreduce(
+      entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
+      entry.device, entry.callback, static_cast<ReduceOp>(tensor.reduction.reduce_op),
+      tensor.reduction.prescale, tensor.reduction.postscale, entry.process_set_id);
+  calls_are_planned = true;
+  return status;
+}
+
 Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
-  Topo* topo = GlobalState().topo.load(std::memory_order_acquire);
+  Topo* topo = !calls_are_planned ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(entries[0].process_set_id);
   if (plans != nullptr) {
     const auto group = CallsOf(requests);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "horovod/common/common.h"
+#include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod {
 namespace common {
@@ -33,6 +34,9 @@ horovod::common::Status EnqueueTensorAllreduce(
     horovod::common::ReadyEventList ready_event_list, std::string name, int device,
     horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
+
+// To upstream's queue: a tensor that a plan has not taken, or has given back.
+horovod::common::Status EnqueueNegotiated(ArrivalPtr arrival);
 
 // A step that has handed over the tensors with these keys is over; others of it hardly ever arrive.
 void StepOver(const std::vector<std::int64_t>& keys, std::int64_t step);

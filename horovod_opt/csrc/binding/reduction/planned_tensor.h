@@ -8,6 +8,7 @@
 #include "horovod/common/global_state.h"
 #include "horovod/common/message.h"
 #include "horovod/common/operations.h"
+#include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/core/plan/arrival.h"
 
 namespace horovod_opt {
@@ -50,10 +51,7 @@ inline void BackToNegotiation(horovod::common::HorovodGlobalState& horovod, Arri
     if (!status.ok()) callback(status);
     return;
   }
-  const Status status = horovod::common::EnqueueTensorAllreduce(
-      entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
-      entry.device, callback, static_cast<horovod::common::ReduceOp>(tensor.reduction.reduce_op),
-      tensor.reduction.prescale, tensor.reduction.postscale, entry.process_set_id);
+  const Status status = EnqueueNegotiated(std::move(arrival));
   if (!status.ok()) callback(status);
 }
 

@@ -22,8 +22,11 @@ struct Arrival {
   std::int64_t step = 0;
   // Steps come one after the other: the next one begins only when this one is complete or left.
   bool in_turn = false;
-  // Once it is back from a plan: why it fails, for users; empty: it is negotiated.
+  // Once it is back from a plan, or was not taken: why it fails, for users; empty: it is negotiated.
+  // Then it may go as a call that recurs (recurring_calls.h) unless its plan warms up again after a
+  // step that was abandoned: a call that waits in vain would not be told from one that is late.
   std::string failure;
+  bool may_be_call = true;
   std::chrono::steady_clock::time_point since;  // it is in a bucket
   // Its data may be read; from then on always. Waits for nothing.
   virtual bool DataReady() { return true; }

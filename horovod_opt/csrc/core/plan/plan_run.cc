@@ -23,6 +23,7 @@ std::string PlanRun::See(int slot, int device, const std::vector<std::int64_t>& 
 PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                                        Clock::time_point now) {
   ArrivalResult result;
+  arrival->may_be_call = abandoned_.empty();
   if (const std::int64_t step = arrival->step; step != 0 && step != step_) {
     if (step == abandoned_step_) {
       result.route = Route::kAbandoned;

@@ -146,6 +146,8 @@ class PlanRun {
   std::string reason() const;
   // Why the ranks have last abandoned a step; empty: none.
   const std::string& abandoned() const { return abandoned_; }
+  // After a step that was abandoned, until nothing of it is under way.
+  bool starts_anew() const { return starts_anew_; }
   std::uint64_t last_iteration() const { return last_iteration_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
 

@@ -30,7 +30,7 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
     Report report;
     report.hash = hash;
     report.name = run.plan().name;
-    report.state = StateName(run.state());
+    report.state = run.starts_anew() ? "warming up" : StateName(run.state());
     report.reason = run.reason();
     report.iterations = run.iterations_done();
     report.buckets = run.buckets();
