@@ -150,7 +150,7 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
   Work own_work;
   const auto turn = Announce(entry, result.bucket_id, &own_work);
   lock.unlock();  // its callbacks may send other tensors
-  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work));
+  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work), false);
   if (turn) SpinFor(*turn);
   return result.route;
 }
@@ -159,9 +159,8 @@ void PlanTable::SpinFor(const Turn& turn) {
   const bool all_there = small_buckets_->Spin(turn);
   Work work;
   if (all_there) work = TakeIfUntaken(turn);
-  const bool is_untaken = work.plan != nullptr;
-  if (is_untaken) small_buckets_->Perform(std::move(work));
-  small_buckets_->EndSpin(turn, !all_there, is_untaken);
+  if (work.plan == nullptr) return small_buckets_->EndSpin(turn, !all_there);
+  small_buckets_->Perform(std::move(work), true);
 }
 
 Work PlanTable::TakeIfUntaken(const Turn& turn) {
