@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
+
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 namespace horovod_opt {
 namespace {
@@ -17,7 +20,13 @@ PlanTable::PlanTable(int capacity, std::function<void(const CompleteBucket&)> re
       meet_(std::move(meet)),
       owners_(capacity, nullptr),
       ids_(capacity),
-      performed_(capacity) {}
+      performed_(capacity) {
+  if (capacity > ReadyQueue::kBuckets) {
+    throw std::invalid_argument("a table of " + std::to_string(capacity) +
+                                " buckets: the ready queue has IDs for " +
+                                std::to_string(ReadyQueue::kBuckets));
+  }
+}
 
 void PlanTable::UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t memory) {
   std::lock_guard<std::shared_mutex> lock(mutex_);

@@ -33,8 +33,9 @@ class PlanTable {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `capacity`: how many buckets all active plans together may have; if one more needs some, those
-  // that have not been used for the longest time rest. `ready` is told of each bucket that is
+  // `capacity`: how many buckets all active plans together may have, ReadyQueue::kBuckets at most,
+  // or std::invalid_argument; if one more needs some, those that have not been used for the longest
+  // time rest. `ready` is told of each bucket that is
   // complete, by the thread that completed it and under locks; not after Finish() has returned, if
   // no vote follows. `meet` is called when there is something to vote on: by any thread, under
   // locks.

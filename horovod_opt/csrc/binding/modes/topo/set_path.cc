@@ -33,7 +33,7 @@ SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
                  std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
-          ReadyQueue::kIds, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
+          ReadyQueue::kBuckets, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           std::move(request_round)),
       round_work_(state, horovod, id, *process_set_, plans_) {
   auto& controller = *process_set_->controller;
