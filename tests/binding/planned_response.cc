@@ -160,7 +160,7 @@ void PerformPlanned(HorovodGlobalState& horovod, const Case& scenario) {
     const auto complete = [rank, &ready](const CompleteBucket& bucket) {
       if (rank == 0) ready.push_back(bucket.turn.bucket_id);
     };
-    tables.push_back(std::make_unique<PlanTable>(kRoundId, complete, [] {}));
+    tables.push_back(std::make_unique<PlanTable>(ReadyQueue::kBuckets, complete, [] {}));
     tables[rank]->Add(PlanOf(scenario));
   }
   for (int iteration = 1; iteration <= kIterations; ++iteration) {

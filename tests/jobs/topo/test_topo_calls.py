@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from workers.shared import special_values
 
 PLANNED = 24  # calls in the worker, different ones
 # Controller, ranks, and at most how many of them form a group; 0: all.
@@ -28,6 +30,40 @@ def test_steady_steps_ask_for_no_round(reports):
     assert [report["rounds"] for report in reports] == [0] * len(reports)
     for report in reports:
         assert report["states"] == ["active"] * PLANNED
+
+
+def bits_of(report: dict, mode: str, name: str) -> np.ndarray:
+    return np.frombuffer(bytes.fromhex(report["specials"][mode][name]),
+                         special_values.word(name.split()[-1]))
+
+
+@pytest.mark.parametrize("name", special_values.NAMES)
+def test_special_values(reports, name):
+    """All ranks get the same bits, and the right ones; in mode off where no NaN comes in."""
+    dtype = name.split()[-1]
+    known, nans, right = special_values.expected(name, len(reports))
+    planned = bits_of(reports[0], "topo", name)
+    for report in reports[1:]:
+        np.testing.assert_array_equal(bits_of(report, "topo", name), planned)
+    np.testing.assert_array_equal(special_values.is_nan(planned, dtype)[known], nans[known])
+    numbers = known & ~nans
+    np.testing.assert_array_equal(planned[numbers], right[numbers])
+    if name.split()[0] in ("Min", "Max"):
+        return
+    negotiated = [bits_of(report, "off", name) for report in reports]
+    for bits in negotiated:
+        np.testing.assert_array_equal(bits[numbers], right[numbers])
+    if len(reports) == 2 and dtype in ("float32", "float64"):
+        # A NaN is handed on; of two, mode off takes one or the other, by place and controller.
+        alike = special_values.nans_given(name, 2) < 2
+        np.testing.assert_array_equal(planned[alike], negotiated[0][alike])
+
+
+@pytest.mark.parametrize("name", [name for name in special_values.NAMES if "bfloat16" in name])
+def test_special_bfloat16s_in_mode_off(reports, name):
+    """Its operations are horovod-opt's, under MPI and Gloo."""
+    for report in reports[1:]:
+        np.testing.assert_array_equal(bits_of(report, "off", name), bits_of(reports[0], "off", name))
 
 
 def test_a_broadcast_that_a_joined_rank_cannot_be_part_of(reports):

@@ -2,10 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "tests/native/plan/plan_table_case.h"
 
 namespace horovod_opt {
 namespace plan_table_test {
+
+Plan CallPlanOf(std::int64_t key) {
+  Plan plan = MakePlan("call-" + std::to_string(key), 1, {{0}}, key);
+  plan.is_call = true;
+  return plan;
+}
 
 TEST_F(PlanTableTest, WhatIsInNoPlanIsNegotiated) {
   Activate(MakePlan("p", 1, {{0}}, 7));
@@ -135,6 +148,49 @@ TEST_F(PlanTableTest, WhereNothingCanBePlanned) {
   EXPECT_EQ(ReportOf("p").reason, "no memory");
   HoldVote({ToRow({Says(PlanState::kReady, 2)})});
   EXPECT_EQ(ReportOf("p").reason, "rank 0: no memory");
+}
+
+// What a plan needs cannot be made on some rank, as all find out before they carry out their vote.
+TEST_F(PlanTableTest, WhereNothingCanBePlannedAfterAllAPlanThatWasVotedForEnds) {
+  plans_.Add(MakePlan("p", 2, {{0, 1}}));
+  for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
+    const auto rows = ByRank({plans_.VoteRow(true, false)});
+    EXPECT_FALSE(plans_.Activates(rows));
+    EXPECT_TRUE(plans_.Apply(rows).to_negotiate.empty());
+    for (std::int64_t key : {1, 2}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
+  }
+  const auto rows = ByRank({plans_.VoteRow(true, false)});
+  EXPECT_TRUE(plans_.Activates(rows));
+  plans_.Disable("no memory");
+  EXPECT_EQ(plans_.Apply(rows).rejections, std::vector<std::string>{"plan p (p): no memory"});
+  for (std::int64_t key : {1, 2}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
+  EXPECT_EQ(ReportOf("p").state, "negotiated");
+  EXPECT_EQ(ReportOf("p").reason, "no memory");
+  EXPECT_TRUE(announced_.empty());
+  EXPECT_FALSE(plans_.Learn(CallPlanOf(9)));
+}
+
+// With as many buckets as there may be, in a set as among all ranks: none has the number that
+// stands for a round of negotiation in the queue.
+TEST(PlanTableCapacity, EveryBucketHasAnIdOfItsOwnAndNoOtherEntryIsTakenForOne) {
+  EXPECT_THROW(PlanTable(ReadyQueue::kBuckets + 1, [](const auto&) {}, [] {}),
+               std::invalid_argument);
+  std::vector<int> announced;
+  PlanTable plans(
+      ReadyQueue::kBuckets,
+      [&](const auto& bucket) { announced.push_back(bucket.turn.bucket_id); }, [] {});
+  std::set<int> bucket_ids;
+  for (std::int64_t key = 1; key <= ReadyQueue::kBuckets; ++key) {
+    ASSERT_TRUE(plans.Learn(CallPlanOf(key))) << key;
+    ArrivalPtr arrival = std::make_unique<Arrival>();
+    ASSERT_EQ(plans.Arrive(key, 4, {}, "", arrival), Route::kPlanned);
+    bucket_ids.insert(announced.back());
+  }
+  EXPECT_EQ(bucket_ids.size(), static_cast<std::size_t>(ReadyQueue::kBuckets));
+  EXPECT_GE(*bucket_ids.begin(), 0);
+  EXPECT_LT(*bucket_ids.rbegin(), ReadyQueue::kRoundId);
+  EXPECT_FALSE(plans.Learn(CallPlanOf(ReadyQueue::kBuckets + 1)));
+  for (int bucket_id : announced) plans.MarkReduced(plans.Take(bucket_id));
 }
 
 // Invariant 6 of plan_run.h.

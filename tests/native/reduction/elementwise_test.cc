@@ -15,7 +15,7 @@ using Values = std::vector<Bfloat16>;
 using Reduction = void (*)(void*, const void* const*, int, std::int64_t);
 
 constexpr Reduction kPairs = elementwise::Reduce<Bfloat16, elementwise::Sum>;
-constexpr Reduction kOnce = elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum, float>;
+constexpr Reduction kOnce = elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum>;
 
 Values Reduced(Reduction reduce, const std::vector<Values>& inputs) {
   std::vector<const void*> pointers;
@@ -89,9 +89,9 @@ TEST(Elementwise, TheResultMayTakeThePlaceOfOneOfTheFirstTwo) {
 TEST(Elementwise, EveryOperation) {
   const std::vector<Values> inputs{{2.0f, -3.0f}, {5.0f, 1.5f}, {4.0f, -8.0f}};
   using elementwise::ReduceRoundingOnce;
-  const Values least = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Min, float>, inputs);
-  const Values most = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Max, float>, inputs);
-  const Values product = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Product, float>, inputs);
+  const Values least = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Min>, inputs);
+  const Values most = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Max>, inputs);
+  const Values product = Reduced(ReduceRoundingOnce<Bfloat16, elementwise::Product>, inputs);
   EXPECT_EQ(least, (Values{2.0f, -8.0f}));
   EXPECT_EQ(most, (Values{5.0f, 1.5f}));
   EXPECT_EQ(product, (Values{40.0f, 36.0f}));

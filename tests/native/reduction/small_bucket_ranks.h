@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,16 @@ struct SmallBucketNode {
     while (queue.As<ReadyQueue>().Size() < least) std::this_thread::yield();
   }
 
+  // All that is in it.
+  std::vector<char> Bytes() const {
+    std::vector<char> bytes;
+    for (const Zeros* memory : {&queue, &places}) {
+      const char* const data = static_cast<const char*>(memory->data());
+      bytes.insert(bytes.end(), data, data + memory->size());
+    }
+    return bytes;
+  }
+
   Zeros queue{ReadyQueue::Bytes()};
   Zeros places;
 };
@@ -53,16 +64,18 @@ class SmallBucketRank {
       : queue_(node.queue.As<ReadyQueue>()),
         places_(node.places.data(), rank, ranks),
         rank_(rank),
-        small_buckets_(queue_, places_, rank, ranks,
-                       {&SmallBucketRank::ReductionOf, &SmallBucketRank::TagOf,
-                        [this](Work work, const auto& done) {
-                          ++performed_;
-                          Reduce(work);
-                          done();
-                          CallBack(work);
-                        }},
-                       spin) {
-    plans_.UseSmallBucketPath(small_buckets_, BucketPlaces::kMemory);
+        small_buckets_(std::make_unique<SmallBuckets>(
+            queue_, places_, rank, ranks,
+            SmallBuckets::Binding{&SmallBucketRank::ReductionOf, &SmallBucketRank::TagOf,
+                                  [this](Work work, const auto& done) {
+                                    ++performed_;
+                                    Reduce(work);
+                                    done();
+                                    CallBack(work);
+                                    if (after_callback_) after_callback_();
+                                  }},
+            spin)) {
+    plans_.UseSmallBucketPath(*small_buckets_, BucketPlaces::kMemory);
   }
 
   PlanTable& plans() { return plans_; }
@@ -75,7 +88,7 @@ class SmallBucketRank {
       WaitCounts waits;
       int bucket_id = 0;
       for (std::uint64_t position = 0; queue_.Next(position, bucket_id, end_, waits, rank_);) {
-        small_buckets_.CameTo(++position);
+        small_buckets_->CameTo(++position);
         Work work = plans_.Take(bucket_id);
         if (work.slots.empty()) continue;
         ++takes_;
@@ -88,9 +101,19 @@ class SmallBucketRank {
     });
   }
 
+  // Called by the framework's thread that has performed a bucket.
+  void AfterCallback(std::function<void()> call) { after_callback_ = std::move(call); }
+
+  // As a shutdown does, without a thread of the planned path.
+  void Close() {
+    plans_.Finish();
+    small_buckets_->Close();
+    small_buckets_.reset();
+  }
+
   void Finish() {
     plans_.Finish();
-    small_buckets_.Close();
+    small_buckets_->Close();
     end_ = true;
     queue_.Kick();
     thread_.join();
@@ -139,7 +162,7 @@ class SmallBucketRank {
 
   void Reduce(const Work& work) {
     WaitCounts waits;
-    ASSERT_TRUE(small_buckets_.Reduce(
+    ASSERT_TRUE(small_buckets_->Reduce(
         work, TagOf(*work.plan, work.bucket_id, work.iteration, work.slots), never_, waits));
     plans_.MarkReduced(work);
   }
@@ -170,7 +193,8 @@ class SmallBucketRank {
   std::array<std::atomic<int>, 64> sums_{};   // by key
   PlanTable plans_{kBucketIds, [](const auto&) { ADD_FAILURE() << "a bucket without a place"; },
                    [] {}};
-  SmallBuckets small_buckets_;
+  std::unique_ptr<SmallBuckets> small_buckets_;
+  std::function<void()> after_callback_;
   std::thread thread_;
 };
 

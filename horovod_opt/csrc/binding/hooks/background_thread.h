@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/core/base/float_environment.h"
 
 namespace horovod {
 namespace common {
@@ -18,13 +19,17 @@ class Response;
 
 namespace horovod_opt {
 
-// Lives as long as the background thread does.
+// Lives as long as the background thread does. What upstream and MPI compute there, and whichever
+// threads it starts, keeps denormals, whatever the thread does that has called hvd.init().
 class BackgroundThread {
  public:
   BackgroundThread();
   ~BackgroundThread();
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
+
+ private:
+  const FloatEnvironment environment_;
 };
 
 // Once the ranks can talk and before the first cycle: agrees on the settings and applies them.

@@ -4,12 +4,10 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <type_traits>
 
-#include "horovod/common/half.h"
 #include "horovod/common/message.h"
-#include "horovod/common/ops/collective_operations.h"
 #include "horovod_opt/csrc/core/base/bfloat16.h"
+#include "horovod_opt/csrc/core/base/float16.h"
 #include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt_abi.h"
@@ -34,44 +32,21 @@ HOROVOD_OPT_DTYPES(HOROVOD_OPT_CHECK)
 HOROVOD_OPT_REDUCE_OPS(HOROVOD_OPT_CHECK)
 #undef HOROVOD_OPT_CHECK
 
-// Wide: of what is between the inputs and the result.
-template <class T, class Factor, class Wide = T>
+// Factor: what an element is scaled by, as in upstream. kRoundsOnce: not after each two.
+template <class T, class Factor, bool kRoundsOnce = false>
 struct Elements {
   static constexpr std::size_t kBytes = sizeof(T);
 
   template <class Op>
   static constexpr auto Reduction() {
-    if constexpr (std::is_same_v<T, Wide>) {
-      return elementwise::Reduce<T, Op>;
+    if constexpr (kRoundsOnce) {
+      return elementwise::ReduceRoundingOnce<T, Op>;
     } else {
-      return elementwise::ReduceRoundingOnce<T, Op, Wide>;
+      return elementwise::Reduce<T, Op>;
     }
   }
 
-  static void Scale(void* data, std::int64_t count, double factor) {
-    T* values = static_cast<T*>(data);
-    horovod::common::ScaleBufferCPUImpl(static_cast<const T*>(values), values, count,
-                                        static_cast<Factor>(factor));
-  }
-};
-
-// A float16, for which upstream has functions and no type. Each sum of two is rounded, as
-// upstream's.
-class HalfBits {
- public:
-  HalfBits(float value) { horovod::common::Float2HalfBits(&value, &bits_); }
-  operator float() const {
-    float value;
-    horovod::common::HalfBits2Float(&bits_, &value);
-    return value;
-  }
-
- private:
-  unsigned short bits_;
-};
-
-struct Half : Elements<HalfBits, float> {
-  static constexpr auto Scale = Elements<unsigned short, float>::Scale;
+  static constexpr auto Scale = elementwise::Scale<T, Factor>;
 };
 
 template <class Element>
@@ -107,13 +82,13 @@ inline Arithmetic ArithmeticOf(horovod::common::DataType dtype,
     case DataType::HOROVOD_INT64:
       return Of<Elements<std::int64_t, double>>(reduce_op);
     case DataType::HOROVOD_FLOAT16:
-      return Of<Half>(reduce_op);
+      return Of<Elements<Float16, float>>(reduce_op);  // rounded after each two, as upstream's
     case DataType::HOROVOD_FLOAT32:
       return Of<Elements<float, float>>(reduce_op);
     case DataType::HOROVOD_FLOAT64:
       return Of<Elements<double, double>>(reduce_op);
     case DataType::HOROVOD_BFLOAT16:
-      return Of<Elements<Bfloat16, float, float>>(reduce_op);
+      return Of<Elements<Bfloat16, float, true>>(reduce_op);
     default:
       throw std::logic_error("no arithmetic for this data type");
   }

@@ -29,9 +29,6 @@ class Response;
 
 namespace horovod_opt {
 
-// Stands in the ready queue for a round of negotiation. Any rank of a group appends it.
-constexpr int kRoundId = ReadyQueue::kIds - 1;
-
 // Upstream's function that performs a response.
 using PerformOperation = void (*)(horovod::common::Response response,
                                   horovod::common::ProcessSet& process_set);

@@ -14,7 +14,7 @@ HorovodOpsOrderThread::HorovodOpsOrderThread(NodeMemory& node, ProgressEngine& e
                                              const Groups& groups, PathCounters& counters)
     : engine_(engine),
       and_(engine, static_cast<int>(groups.cross.size()), groups.group,
-           kRoundId * NonblockingAllreduce::kChannels),
+           ReadyQueue::kRoundId * NonblockingAllreduce::kChannels),
       counters_(counters),
       order_(node.ready(), node.order(),
              [this](std::vector<std::uint64_t>& words) {

@@ -191,7 +191,7 @@ void PlannedPath::Settle() const {
 }
 
 bool PlannedPath::Take(int entry, WaitCounts& waits) {
-  if (entry == kRoundId) {
+  if (entry == ReadyQueue::kRoundId) {
     horovod_ops_->HandRound();
     return true;
   }

@@ -17,7 +17,10 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain(100);
 
 struct And {
-  std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a & b; }
+  template <class T>
+  static T Of(T a, T b) {
+    return a & b;
+  }
 };
 
 constexpr std::size_t kFewWords = 128, kManyWords = 1 << 17;

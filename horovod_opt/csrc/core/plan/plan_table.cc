@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
+
+#include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 namespace horovod_opt {
 namespace {
@@ -17,7 +20,13 @@ PlanTable::PlanTable(int capacity, std::function<void(const CompleteBucket&)> re
       meet_(std::move(meet)),
       owners_(capacity, nullptr),
       ids_(capacity),
-      performed_(capacity) {}
+      performed_(capacity) {
+  if (capacity > ReadyQueue::kBuckets) {
+    throw std::invalid_argument("a table of " + std::to_string(capacity) +
+                                " buckets: the ready queue has IDs for " +
+                                std::to_string(ReadyQueue::kBuckets));
+  }
+}
 
 void PlanTable::UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t memory) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
@@ -154,7 +163,7 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
   Work own_work;
   const auto turn = Announce(entry, result.bucket_id, &own_work);
   lock.unlock();  // its callbacks may send other tensors
-  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work));
+  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work), false);
   if (turn) SpinFor(*turn);
   return result.route;
 }
@@ -163,9 +172,8 @@ void PlanTable::SpinFor(const Turn& turn) {
   const bool all_there = small_buckets_->Spin(turn);
   Work work;
   if (all_there) work = TakeIfUntaken(turn);
-  const bool is_untaken = work.plan != nullptr;
-  if (is_untaken) small_buckets_->Perform(std::move(work));
-  small_buckets_->EndSpin(turn, !all_there, is_untaken);
+  if (work.plan == nullptr) return small_buckets_->EndSpin(turn, !all_there);
+  small_buckets_->Perform(std::move(work), true);
 }
 
 Work PlanTable::TakeIfUntaken(const Turn& turn) {

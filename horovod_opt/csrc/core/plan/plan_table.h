@@ -33,8 +33,9 @@ class PlanTable {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `capacity`: how many buckets all active plans together may have; if one more needs some, those
-  // that have not been used for the longest time rest. `ready` is told of each bucket that is
+  // `capacity`: how many buckets all active plans together may have, ReadyQueue::kBuckets at most,
+  // or std::invalid_argument; if one more needs some, those that have not been used for the longest
+  // time rest. `ready` is told of each bucket that is
   // complete, by the thread that completed it and under locks; not after Finish() has returned, if
   // no vote follows. `meet` is called when there is something to vote on: by any thread, under
   // locks.
@@ -42,8 +43,8 @@ class PlanTable {
             std::function<void()> meet);
   // The ranks that this one shares memory with. Before the first vote; as if there were no others.
   void SetGroup(const std::vector<int>& ranks) { group_ = {ranks.begin(), ranks.end()}; }
-  // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan; not
-  // used any more after Finish().
+  // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan
+  // becomes active; not used any more after Finish().
   void UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t memory);
 
   // --- plans ---
@@ -65,7 +66,9 @@ class PlanTable {
   // The tensor with this key does not come on this rank: as long as the plan is not active, it goes
   // on without it, on every rank. May be said in every step.
   void LeaveOut(std::int64_t key, const std::string& reason);
-  // Why nothing can be planned in this job; empty: it can. Applies to plans added from now on.
+  // Why nothing can be planned in this job, on every rank at the same place among the responses and
+  // votes, and before any plan is active. Plans added from now on fail; one that the ranks have just
+  // voted for ends.
   void Disable(const std::string& reason);
 
   // --- arrivals ---
@@ -103,6 +106,8 @@ class PlanTable {
     std::vector<std::string> rejections;   // lines for the user, of plans that are negotiated
     std::vector<std::string> failures;     // of steps that fail on some rank
   };
+  // Whether Apply() may make a plan active that is not: the same on every rank.
+  bool Activates(const TextByRank& rows) const;
   Outcome Apply(const TextByRank& rows);  // by rank
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
   // on every rank between two votes.

@@ -151,6 +151,14 @@ void PlanTable::PayDebts() {
   }
 }
 
+bool PlanTable::Activates(const TextByRank& rows) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto decisions = Decide(rows, group_);
+  return std::any_of(decisions.begin(), decisions.end(), [](const Decision& decision) {
+    return decision.kind == Decision::kCommit;
+  });
+}
+
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
 // those that free some, then those that need some, which may let others rest.
 PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
@@ -158,6 +166,11 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   PayDebts();
   std::vector<Decision> decisions = Decide(rows, group_);
+  for (Decision& decision : decisions) {
+    if (disabled_.empty() || decision.kind != Decision::kCommit) continue;
+    decision.kind = Decision::kEnd;
+    decision.reason = disabled_;
+  }
   const auto entry_of = [&](const Decision& decision) {
     const auto known = plans_.find(decision.hash);
     return known == plans_.end() ? nullptr : known->second.get();

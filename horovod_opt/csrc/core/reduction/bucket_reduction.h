@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/float_environment.h"
 #include "horovod_opt/csrc/core/reduction/tensor_view.h"
 
 namespace horovod_opt {
 
-// What is done to elements, for one element type and reduction. `count` is in elements.
+// What is done to elements, for one element type and reduction: the same on whichever thread
+// (FloatEnvironment). `count` is in elements.
 struct Arithmetic {
   std::size_t element;  // bytes
   // out = ((inputs[0] op inputs[1]) op inputs[2]) ..., of two inputs at least; `out` may be one of
@@ -90,6 +92,7 @@ class BucketReduction {
 
   // Adds up all of it into the outputs, from what each rank has contributed. `block`: kBlock bytes.
   void AddUp(const std::vector<const char*>& rows, char* block) const {
+    const FloatEnvironment environment;  // once, not for each block
     std::vector<const void*> inputs(rows.size());
     ForEachBlock(0, Bytes(), [&](std::int64_t begin, std::int64_t end) {
       for (std::size_t rank = 0; rank < rows.size(); ++rank) inputs[rank] = rows[rank] + begin;

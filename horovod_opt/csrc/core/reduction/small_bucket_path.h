@@ -31,7 +31,8 @@ class SmallBucketPath {
   enum class Readiness {
     kLast,    // this rank is the last one, and calls Append() next
     kOthers,  // others are to come, and the thread of the planned path will hear of it
-    kSoon,    // others come soon, by experience: Spin() and EndSpin() follow, without locks
+    kSoon,    // others come soon, by experience: Spin() follows, without locks, and then Perform(),
+              // if the caller has taken the bucket, or EndSpin()
   };
   // Contributes the bucket if that can be done at once, and counts it as complete. Never kSoon if
   // the caller cannot spin.
@@ -40,12 +41,14 @@ class SmallBucketPath {
   virtual bool MayPerform(const CompleteBucket& bucket) = 0;
   // The other ranks find it in the ready queue now. `here`: this rank performs it.
   virtual void Append(int bucket_id, bool here) = 0;
-  virtual void Perform(Work work) = 0;
+  // Adds up the bucket and calls back. `spun`: after Spin(). Whatever else there is to do in the
+  // memory of the group is done before it calls back.
+  virtual void Perform(Work work, bool spun) = 0;
   // True: all have contributed, so the bucket can be performed, if nobody has taken it meanwhile;
   // false: it has taken too long.
   virtual bool Spin(const Turn& turn) = 0;
-  // After Perform(), if `performed`.
-  virtual void EndSpin(const Turn& turn, bool in_vain, bool performed) = 0;
+  // Another thread performs the bucket, or nobody. `in_vain`: Spin() has taken too long.
+  virtual void EndSpin(const Turn& turn, bool in_vain) = 0;
 };
 
 }  // namespace horovod_opt

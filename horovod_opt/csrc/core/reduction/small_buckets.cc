@@ -72,9 +72,14 @@ void SmallBuckets::Append(int bucket_id, bool here) {
   queue_.Append(bucket_id, here ? rank_ : ReadyQueue::kNobody);
 }
 
-void SmallBuckets::Perform(Work work) {
+void SmallBuckets::Perform(Work work, bool spun) {
+  const Turn turn = work.turn;
+  const Turn* const spun_for = spun ? &turn : nullptr;
   within_callback = true;
-  binding_.perform(std::move(work), [this] { --performing_; });
+  binding_.perform(std::move(work), [this, spun_for] {
+    if (spun_for != nullptr) LeaveSpin(*spun_for, false, true);
+    --performing_;
+  });
   within_callback = false;
 }
 
@@ -87,11 +92,15 @@ bool SmallBuckets::Spin(const Turn& turn) {
   return true;
 }
 
-void SmallBuckets::EndSpin(const Turn& turn, bool in_vain, bool performed) {
+void SmallBuckets::EndSpin(const Turn& turn, bool in_vain) {
+  LeaveSpin(turn, in_vain, false);
+  --performing_;
+}
+
+void SmallBuckets::LeaveSpin(const Turn& turn, bool in_vain, bool performed) {
   history_[turn.bucket_id].Note(in_vain);
   queue_.EndSpin(turn.bucket_id, rank_, performed, position_);
   spinning_ = false;
-  if (!performed) --performing_;
 }
 
 bool SmallBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,

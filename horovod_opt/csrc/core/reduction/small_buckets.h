@@ -12,10 +12,13 @@
 // 2. The ready queue has an entry for it all the same, which the other ranks need. On this rank the
 //    thread of the planned path comes across it later, and passes it by (PlanTable::Take()). It may
 //    lag behind, but never so far that the queue overtakes it.
-// 3. When Close() has returned, no framework's thread is in the memory of the group. PlanTable has
-//    finished before, so none comes again.
+// 3. When Close() has returned, no framework's thread is in the memory of the group, which may be
+//    unmapped, or in this object, which may be deleted. PlanTable has finished before, so none comes
+//    again. A thread is counted in `performing_` from when it holds PlanTable's lock until there is
+//    nothing left that it does here; it calls back after that, since the framework may take any time
+//    for it, or wait for the shutdown.
 // 4. From Count() on, either the thread of the planned path is woken for the bucket, or a thread
-//    spins for it. One that spins in vain makes up for it (ready_queue.h, invariant 5). One thread
+//    spins for it, until it has added it up. One that spins in vain makes up for it (ready_queue.h, invariant 5). One thread
 //    of a rank spins at a time.
 // 5. Whoever spins holds no lock, so a vote may take the bucket back, or the thread of the planned
 //    path may perform it. A bucket is only performed if it is still the one of that turn; who takes
@@ -46,7 +49,8 @@ class SmallBuckets : public SmallBucketPath {
     std::function<std::uint64_t(const Plan& plan, int bucket_id, std::uint64_t iteration,
                                 const std::vector<int>& slots)>
         tag;
-    // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back.
+    // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back,
+    // and touches nothing that is gone after Close().
     std::function<void(Work work, const std::function<void()>& done)> perform;
   };
 
@@ -71,9 +75,9 @@ class SmallBuckets : public SmallBucketPath {
   Readiness Announce(const CompleteBucket& bucket, bool can_spin) override;
   bool MayPerform(const CompleteBucket& bucket) override;
   void Append(int bucket_id, bool here) override;
-  void Perform(Work work) override;
+  void Perform(Work work, bool spun) override;
   bool Spin(const Turn& turn) override;
-  void EndSpin(const Turn& turn, bool in_vain, bool performed) override;
+  void EndSpin(const Turn& turn, bool in_vain) override;
 
   // --- any thread ---
   // Adds up the bucket, to whose place all ranks contribute. Waits for those that have not yet;
@@ -92,6 +96,7 @@ class SmallBuckets : public SmallBucketPath {
 
  private:
   bool MaySpin(int bucket_id);
+  void LeaveSpin(const Turn& turn, bool in_vain, bool performed);
   // The thread of the planned path is not too far behind (invariant 2).
   bool KeepsUp() const { return queue_.Size() - position_ < kMostBehind; }
 
@@ -106,7 +111,7 @@ class SmallBuckets : public SmallBucketPath {
   const Binding binding_;
   const std::chrono::nanoseconds spin_;
   std::atomic<std::uint64_t> position_{0};
-  std::atomic<int> performing_{0};
+  std::atomic<int> performing_{0};  // threads that spin or perform: invariant 3
   std::atomic<bool> stopped_{false};
   std::atomic<bool> spinning_{false};
   std::vector<SpinHistory> history_;  // by bucket ID

@@ -33,6 +33,10 @@ namespace horovod_opt {
 class ReadyQueue {
  public:
   static constexpr int kIds = 4096;
+  // The last one is of no bucket: it stands for a round of negotiation, and any rank of a group
+  // appends it alone.
+  static constexpr int kRoundId = kIds - 1;
+  static constexpr int kBuckets = kRoundId;  // the bucket IDs before it
   static constexpr int kNumbers = 2 * kIds;
   static constexpr std::uint64_t kEntries = 2 * kNumbers;
 

@@ -1,6 +1,7 @@
 """Named calls of PyTorch that recur in every step, with the results that they must have.
 
-Reports what was wrong (nothing), and how many rounds of negotiation the last steps asked for.
+Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, and the
+bits of sums of special values.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 
 import horovod.torch as hvd
+import special_values
 import torch
 from common import RANK, meet, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
@@ -141,6 +143,23 @@ def beside_a_join() -> str:
     return error
 
 
+def special(name: str) -> torch.Tensor:
+    bits = special_values.drawn(name, RANK)
+    signed = torch.from_numpy(bits.view(bits.dtype.name[1:]))
+    return signed.view(getattr(torch, name.split()[-1]))
+
+
+def reduced_specials(times: int) -> dict[str, str]:
+    """The bits of the last results. Some ranks flush denormals, as the framework's threads may."""
+    given = {name: special(name) for name in special_values.NAMES}
+    for _ in range(times):
+        handles = {name: hvd.allreduce_async(tensor, op=getattr(hvd, name.split()[0]), name=name)
+                   for name, tensor in given.items()}
+        results = {name: hvd.synchronize(handle) for name, handle in handles.items()}
+    return {name: result.view(torch.uint8).numpy().tobytes().hex()
+            for name, result in results.items()}
+
+
 def settle() -> None:
     """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
     for time in range(3):
@@ -160,9 +179,17 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
     rounds = horovod_opt.stats().requested_rounds - before
     meet("rounds")  # every rank has read it, before any asks for a round
     states = [plan.state for plan in horovod_opt.plans()]
+    torch.set_flush_denormal(RANK % 2 == 1)
+    specials = {"topo": reduced_specials(8)}
+    torch.set_flush_denormal(False)
+    problems += [f"{plan.name} is {plan.state}" for plan in horovod_opt.plans()
+                 if " of " in plan.name and plan.state != "active"]
     problems += another_shape()
     errors = mismatches()
     joined = beside_a_join()
     for step in range(STEPS):
         problems += one_step(step)
-report(wrong=problems, rounds=rounds, states=states, errors=errors, joined=joined)
+torch.set_flush_denormal(RANK % 2 == 1)
+with running(hvd, "off"):
+    specials["off"] = reduced_specials(1)
+report(specials=specials, wrong=problems, rounds=rounds, states=states, errors=errors, joined=joined)

@@ -59,7 +59,7 @@ void Rounds::Hear(std::uint64_t round) {
 
 void Rounds::Request(std::uint64_t round) {
   if (!doorbell_->Signal(round)) return;
-  if (in_queue_) node_->ready().Ready(kRoundId, 1);
+  if (in_queue_) node_->ready().Ready(ReadyQueue::kRoundId, 1);
   NotifyGroups(round);
 }
 
@@ -111,7 +111,7 @@ void Rounds::ExpectMore() {
 void Rounds::EnterQueue() {
   in_queue_ = true;
   // Whoever has asked for the next round so far has put nothing into the queue.
-  if (leader_) node_->ready().Ready(kRoundId, 1);
+  if (leader_) node_->ready().Ready(ReadyQueue::kRoundId, 1);
 }
 
 void Rounds::Close() {

@@ -29,31 +29,35 @@ Groups OneGroup(int rank, int ranks) {
 }  // namespace
 
 SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
-                 std::shared_ptr<ProcessSet> process_set, std::string problem,
+                 std::shared_ptr<ProcessSet> process_set, const std::string& problem,
                  std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
-          ReadyQueue::kIds, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
+          ReadyQueue::kBuckets, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           std::move(request_round)),
-      round_work_(state, horovod, id, *process_set_, plans_) {
+      round_work_(state, horovod, id, *process_set_, plans_,
+                  problem.empty() ? [this] { Open(); } : std::function<void()>()),
+      state_(state),
+      timeline_(horovod.timeline) {
+  if (!problem.empty()) plans_.Disable(problem);
+}
+
+void SetPath::Open() {
   auto& controller = *process_set_->controller;
-  if (problem.empty()) {
-    const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());
-    node_ = NodeMemory::Share(controller, groups, problem);
-    if (node_ == nullptr) {
-      SayOnce(controller, "mode topo: the process set of rank " +
-                              std::to_string(controller.GetGlobalRanks()[0]) + " and " +
-                              std::to_string(controller.GetSize() - 1) +
-                              " more is negotiated: " + problem);
-    }
-  }
+  const Groups groups = OneGroup(controller.GetRank(), controller.GetSize());
+  std::string problem;
+  node_ = NodeMemory::Share(controller, groups, problem);
   if (node_ == nullptr) {
+    SayOnce(controller, "mode topo: the process set of rank " +
+                            std::to_string(controller.GetGlobalRanks()[0]) + " and " +
+                            std::to_string(controller.GetSize() - 1) +
+                            " more is negotiated: " + problem);
     plans_.Disable(problem);
     return;
   }
-  path_ = std::make_unique<PlannedPath>(controller, horovod.timeline, plans_, *node_,
-                                        PlannedPath::Network(), nullptr, state.path_counters,
-                                        state.settings.verify != 0, state.planned_cpus);
+  path_ = std::make_unique<PlannedPath>(controller, timeline_, plans_, *node_,
+                                        PlannedPath::Network(), nullptr, state_.path_counters,
+                                        state_.settings.verify != 0, state_.planned_cpus);
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {

@@ -1,5 +1,12 @@
 // Planned path of a subcommunicator, a process set other than that of all ranks: plans, memory and
 // thread of its own. Of sets whose ranks do not share memory everything is negotiated.
+//
+// Many sets never have a plan, as those of a grid of ranks that a library makes in advance. So
+// memory and thread come with the first plan that is to become active. To make them is collective,
+// and all ranks of the set are at the same place there: in a vote in which they all decide that a
+// plan is to become active, or at the same one of the responses that they all perform in the same
+// order. Nothing is announced before, so no other thread needs them earlier; what they find then
+// they see through the lock of the table of plans.
 #pragma once
 
 #include <chrono>
@@ -18,6 +25,7 @@ namespace common {
 struct HorovodGlobalState;
 struct ProcessSet;
 class Status;
+class Timeline;
 }  // namespace common
 }  // namespace horovod
 
@@ -28,9 +36,9 @@ namespace horovod_opt {
 class SetPath {
  public:
   // `id`: the number of the set. `problem`: why nothing of it can be planned; empty: it can.
-  // `request_round`: asks for a round. Collective over the set.
+  // `request_round`: asks for a round.
   SetPath(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-          std::shared_ptr<horovod::common::ProcessSet> process_set, std::string problem,
+          std::shared_ptr<horovod::common::ProcessSet> process_set, const std::string& problem,
           std::function<void()> request_round);
 
   PlanTable& plans() { return plans_; }
@@ -44,11 +52,17 @@ class SetPath {
   void Close(const horovod::common::Status& status);
 
  private:
+  // The first plan is about to become active: makes memory and thread. If they cannot be made, none
+  // becomes active. Collective over the set.
+  void Open();
+
   const std::shared_ptr<horovod::common::ProcessSet> process_set_;
   PlanTable plans_;
   SetRoundWork round_work_;
+  State& state_;
+  horovod::common::Timeline& timeline_;
   std::unique_ptr<NodeMemory> node_;
-  std::unique_ptr<PlannedPath> path_;  // none where nothing can be planned
+  std::unique_ptr<PlannedPath> path_;  // none before the first plan, or if nothing can be planned
 };
 
 }  // namespace horovod_opt

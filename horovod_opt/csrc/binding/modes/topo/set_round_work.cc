@@ -102,9 +102,11 @@ void SetRoundWork::HoldVote(bool after_stall) {
   auto& controller = *process_set_.controller;
   const bool first = controller.GetRank() == 0;
   const auto patience = after_stall ? stall_.Warning() / 2 : PlanTable::Clock::duration::zero();
-  const std::string row = plans_.VoteRow(first, first && state_.settings.recut != 0,
-                                         PlanTable::Clock::now(), patience);
-  auto outcome = plans_.Apply(GatherByRank(controller, row));
+  const auto rows = GatherByRank(
+      controller, plans_.VoteRow(first, first && state_.settings.recut != 0,
+                                 PlanTable::Clock::now(), patience));
+  if (before_plan_ && plans_.Activates(rows)) PrepareForPlan();
+  auto outcome = plans_.Apply(rows);
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
@@ -176,7 +178,9 @@ bool SetRoundWork::Learn(const horovod::common::Response& response,
   bool learned = false;
   for (const CallGroup& group : groups) {
     if (!can_be_planned(group.calls[0].collective)) continue;
-    if (calls_.Recurs(group.Key()) && plans_.Learn(group.AsPlan())) learned = true;
+    if (!calls_.Recurs(group.Key())) continue;
+    PrepareForPlan();
+    if (plans_.Learn(group.AsPlan())) learned = true;
   }
   return learned;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
@@ -41,10 +42,17 @@ enum Want {
 // For the background thread.
 class SetRoundWork {
  public:
-  // `id`: the number of the process set.
+  // `id`: the number of the process set. `before_plan`: called once, before the first plan may
+  // become active, on all ranks of the set at the same place; empty: nothing.
   SetRoundWork(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-               horovod::common::ProcessSet& process_set, PlanTable& plans)
-      : state_(state), horovod_(horovod), id_(id), process_set_(process_set), plans_(plans) {}
+               horovod::common::ProcessSet& process_set, PlanTable& plans,
+               std::function<void()> before_plan = {})
+      : state_(state),
+        horovod_(horovod),
+        id_(id),
+        process_set_(process_set),
+        plans_(plans),
+        before_plan_(std::move(before_plan)) {}
 
   // Bits, for this rank.
   int Wants();
@@ -70,6 +78,9 @@ class SetRoundWork {
 
  private:
   void HoldVote(bool after_stall);
+  void PrepareForPlan() {
+    if (before_plan_) std::exchange(before_plan_, nullptr)();
+  }
   void RejectMismatches();
   void ReportStall();
 
@@ -78,6 +89,7 @@ class SetRoundWork {
   const int id_;
   horovod::common::ProcessSet& process_set_;
   PlanTable& plans_;
+  std::function<void()> before_plan_;
   StallWatch stall_;
   MismatchWatch mismatch_;
   RecurringCalls calls_;

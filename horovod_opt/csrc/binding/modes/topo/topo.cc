@@ -34,8 +34,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     : state_(state),
       horovod_(horovod),
       plans_(
-          kRoundId,  // the bucket IDs before it
-          [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
+          ReadyQueue::kBuckets, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
           [this] { RequestRound(); }),
       horovod_ops_(horovod, perform, plans_, state.path_counters,
                    state.settings.shared_memory == 0 || state.settings.deterministic != 0,
