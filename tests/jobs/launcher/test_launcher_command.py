@@ -28,8 +28,8 @@ HYDRA = "HYDRA build details:\n    Version:    5.0.2\n    CC:    cc"
 
 
 @pytest.fixture
-def command_line(tmp_path):
-    """The arguments mpirun gets when its --version prints `version`."""
+def launch(tmp_path):
+    """Starts ranks with an mpirun whose --version prints `version`."""
     script = tmp_path / "launch.py"
     script.write_text(LAUNCH)
     mpirun = tmp_path / "mpirun"
@@ -39,9 +39,9 @@ def command_line(tmp_path):
     )
     mpirun.chmod(0o755)
 
-    def command_line(version: str, **settings: str) -> list[str]:
+    def launch(version: str, **settings: object) -> subprocess.CompletedProcess[str]:
         (tmp_path / "version").write_text(version)
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, str(script), json.dumps({"hosts": "localhost:4", **settings})],
             env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"},
             capture_output=True,
@@ -49,6 +49,16 @@ def command_line(tmp_path):
             check=False,
             timeout=HANG_SECONDS,
         )
+
+    return launch
+
+
+@pytest.fixture
+def command_line(launch):
+    """The arguments that it gets."""
+
+    def command_line(version: str, **settings: object) -> list[str]:
+        done = launch(version, **settings)
         assert done.returncode == 0, done.stderr
         ssh, *arguments = done.stdout.splitlines()
         return [ssh, *arguments] if ssh else arguments
@@ -113,3 +123,15 @@ def test_user_options_for_hydra(command_line):
     )
     assert ssh == "-p 22 -i key"
     assert " -bind-to core -launcher ssh -genv " in " ".join(arguments)
+
+
+@pytest.mark.parametrize("version, option", [(HYDRA, "-iface"), (OPEN_MPI_5, "btl_tcp_if_include")])
+def test_the_interface_of_the_user(command_line, version, option):
+    arguments = command_line(version, nics=["lo"])
+    assert arguments[arguments.index(option) + 1] == "lo"
+
+
+def test_several_interfaces_are_refused_for_hydra(launch):
+    done = launch(HYDRA, nics=["eth1", "eth0"])
+    assert done.returncode != 0
+    assert "use one network interface, not eth0, eth1: give one with" in done.stderr

@@ -22,7 +22,11 @@ STEPS = (
     "fp16", "bf16", "predivided", "one group", "two groups", "groups", "sum", "process set",
     "local, scaled", "local, unscaled", "passes, added", "passes, averaged", "passes, graph",
     "sparse", "sparse, as dense", "sparse, group", "sparse, passes",
-    "partial optimizer", "partial tape", "tape",
+    "partial optimizer", "partial tape", "tape", "partial optimizer, added",
+    "partial optimizer, averaged", "elastic optimizer of tf.compat.v1", "elastic passes, eager",
+    "elastic passes, graph",
+    *(f"elastic tape, {dtype}, {kind}" for dtype in ("float16", "bfloat16", "float32", "float64")
+      for kind in ("eager", "graph")),
     "allreduce", "allreduce fp16", "allreduce bf16", "broadcast, inplace=False",
     "broadcast, inplace=True", "keras.allreduce", "keras.allgather",
 )

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iomanip>
 #include <random>
 #include <sstream>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "horovod/common/controller.h"
+#include "horovod/common/utils/env_parser.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/network/group_transport.h"
 #include "horovod_opt/csrc/core/network/allreduce_schedules.h"
@@ -19,6 +21,9 @@
 
 namespace horovod_opt {
 namespace {
+
+// Gloo's own connections have the same patience.
+constexpr char kGlooTimeout[] = "HOROVOD_GLOO_TIMEOUT_SECONDS";
 
 std::string NewSecret() {
   std::random_device random;
@@ -51,7 +56,14 @@ std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controlle
       take_step([&] { rendezvous->Call(self, neighbours, addresses, secret, patience); }) &&
       take_step([&] { rendezvous->Answer(self, neighbours, secret, patience); });
   if (!connects) return nullptr;
-  return std::make_unique<TcpTransport>(rendezvous->TakeSockets());
+  TcpTransport::Options options;
+  options.silence = std::chrono::seconds(
+      std::max(0, horovod::common::GetIntEnvOrDefault(kGlooTimeout, 30)));
+  options.setting = kGlooTimeout;
+  options.name = [ranks = groups.cross](int member) {
+    return "rank " + std::to_string(ranks[member]);
+  };
+  return std::make_unique<TcpTransport>(rendezvous->TakeSockets(), std::move(options));
 }
 
 #if HAVE_GLOO

@@ -18,6 +18,9 @@ namespace horovod_opt {
 // machines of this one are behind). Throws std::runtime_error if there is none or several.
 std::string OwnAddress(const std::string& interfaces);
 
+// Of the other end of a connection: "10.0.0.1 port 40123".
+std::string PeerAddress(const Descriptor& socket);
+
 class TcpRendezvous {
  public:
   // Listens on this numeric address of the machine, IPv4 or IPv6. Throws std::system_error.
@@ -27,6 +30,7 @@ class TcpRendezvous {
   std::string address() const;
   // Connects with its neighbours, in two steps: no member begins the second one before all have
   // ended the first. `addresses` by member. `secret`: of the job, without which nobody is let in.
+  // Strangers, as port scanners, hold up nobody, and take no more than a few descriptors.
   // They throw std::system_error or std::runtime_error, after `patience` at the latest.
   void Call(int self, const std::vector<int>& neighbours, const std::vector<std::string>& addresses,
             const std::string& secret, std::chrono::milliseconds patience);

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/core/network/tcp_liveness.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 
 namespace horovod_opt {
 namespace {
@@ -26,6 +29,21 @@ constexpr int kEvents = 64;
 constexpr std::int64_t kMostAtOnce = 4 << 20;
 
 constexpr std::int64_t kSignal = -1;  // in the place of a channel
+// Of a message, far more than a chunk of a bucket: what says so is damaged, and gets no memory.
+constexpr std::int64_t kMostBytes = 1 << 30;
+// How often in the time of silence that is allowed.
+constexpr int kLooks = 4;
+
+Descriptor NewTimer(std::chrono::milliseconds period) {
+  Descriptor timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (timer.number() < 0) system_call::Fail("cannot make a timer");
+  itimerspec times{};
+  times.it_interval.tv_sec = period.count() / 1000;
+  times.it_interval.tv_nsec = period.count() % 1000 * 1000000;
+  times.it_value = times.it_interval;
+  if (timerfd_settime(timer.number(), 0, &times, nullptr) != 0) system_call::Fail("timerfd");
+  return timer;
+}
 
 }  // namespace
 
@@ -62,9 +80,10 @@ struct TcpTransport::Neighbour {
     incoming.operation->done = true;
   }
 
-  int member;
+  std::string name;  // with its address
   Descriptor socket;
   bool closed = false, wants_to_write = false;
+  std::string loss;  // why it is closed
   std::deque<Outgoing> outgoing;
   std::map<std::int64_t, Channel> channels;
   // The message that is being read: into memory that somebody wants it in, or has yet to want.
@@ -75,13 +94,20 @@ struct TcpTransport::Neighbour {
   std::vector<char> unexpected;
 };
 
-TcpTransport::TcpTransport(std::map<int, Descriptor> sockets)
-    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+TcpTransport::TcpTransport(std::map<int, Descriptor> sockets, Options options)
+    : options_(std::move(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_.number() < 0 || wake_.number() < 0) Fail("cannot make an epoll instance");
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = nullptr;
+  event.data.ptr = &wake_;
   if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, wake_.number(), &event) != 0) Fail("epoll_ctl");
+  if (options_.silence.count() > 0) {
+    timer_ = NewTimer(std::chrono::milliseconds(options_.silence) / kLooks);
+    event.data.ptr = &timer_;
+    if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, timer_.number(), &event) != 0) Fail("epoll_ctl");
+  }
   for (auto& [member, socket] : sockets) Add(member, std::move(socket));
 }
 
@@ -90,9 +116,9 @@ TcpTransport::~TcpTransport() = default;
 void TcpTransport::Add(int member, Descriptor socket) {
   const int yes = 1;
   setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  setsockopt(socket.number(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  if (options_.silence.count() > 0) KeepAlive(socket.number(), options_.silence);
   auto neighbour = std::make_unique<Neighbour>();
-  neighbour->member = member;
+  neighbour->name = options_.name(member) + " at " + PeerAddress(socket);
   neighbour->socket = std::move(socket);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -110,7 +136,7 @@ void TcpTransport::Send(int to, int channel, const void* data, std::int64_t byte
   Neighbour& neighbour = NeighbourOf(to);
   operation.done = false;
   neighbour.outgoing.push_back({{channel, bytes}, static_cast<const char*>(data), 0, &operation});
-  if (neighbour.closed) Lose(neighbour);
+  if (neighbour.closed) Lose(neighbour, "");
   if (neighbour.outgoing.size() == 1) Flush(neighbour);
 }
 
@@ -122,7 +148,7 @@ void TcpTransport::Receive(int from, int channel, void* data, std::int64_t capac
   const Neighbour::Incoming incoming{static_cast<char*>(data), capacity, &operation};
   if (queues.unexpected.empty()) {
     queues.receives.push_back(incoming);
-    if (neighbour.closed) Lose(neighbour);
+    if (neighbour.closed) Lose(neighbour, "");
     return;
   }
   Neighbour::Deliver(queues.unexpected.front(), incoming);
@@ -134,12 +160,16 @@ void TcpTransport::Progress(Clock::time_point deadline) {
   const int count = epoll_wait(epoll_.number(), events, kEvents, MillisecondsUntil(deadline));
   if (count < 0 && errno != EINTR) Fail("epoll_wait");
   for (int i = 0; i < count; ++i) {
-    auto* const neighbour = static_cast<Neighbour*>(events[i].data.ptr);
-    if (neighbour == nullptr) {
+    if (events[i].data.ptr == &wake_) {
       std::uint64_t times;
       if (read(wake_.number(), &times, sizeof(times)) < 0 && errno != EAGAIN) Fail("eventfd");
       continue;
     }
+    if (events[i].data.ptr == &timer_) {
+      FindSilent();
+      continue;
+    }
+    auto* const neighbour = static_cast<Neighbour*>(events[i].data.ptr);
     if (events[i].events & EPOLLOUT) Flush(*neighbour);
     if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) Read(*neighbour);
   }
@@ -165,7 +195,8 @@ void TcpTransport::Listen(std::function<void(std::uint64_t number)> on_signal) {
 }
 
 void TcpTransport::Flush(Neighbour& neighbour) {
-  while (!neighbour.outgoing.empty() && !neighbour.closed) {
+  if (neighbour.closed) return;
+  while (!neighbour.outgoing.empty()) {
     Neighbour::Outgoing& message = neighbour.outgoing.front();
     const auto frame = static_cast<std::int64_t>(sizeof(Frame));
     const std::int64_t of_frame = std::min(message.position, frame);
@@ -181,7 +212,7 @@ void TcpTransport::Flush(Neighbour& neighbour) {
     const ssize_t length = sendmsg(neighbour.socket.number(), &header, MSG_NOSIGNAL);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) break;
-    if (length < 0) return Lose(neighbour);
+    if (length < 0) return Lose(neighbour, errno == ETIMEDOUT ? Silence() : std::strerror(errno));
     message.position += length;
     if (message.position < frame + message.frame.DataBytes()) continue;
     if (message.operation != nullptr) message.operation->done = true;
@@ -209,7 +240,8 @@ void TcpTransport::Read(Neighbour& neighbour) {
         bytes == 0 ? 0 : recv(neighbour.socket.number(), to, static_cast<std::size_t>(bytes), 0);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
-    if (bytes > 0 && length <= 0) return Lose(neighbour);
+    if (length < 0) return Lose(neighbour, errno == ETIMEDOUT ? Silence() : std::strerror(errno));
+    if (bytes > 0 && length == 0) return Lose(neighbour, "has closed its connection");
     neighbour.read += length;
     budget -= length;
     if (neighbour.read < frame) continue;
@@ -218,7 +250,14 @@ void TcpTransport::Read(Neighbour& neighbour) {
       on_signal_(static_cast<std::uint64_t>(neighbour.frame.bytes));
       continue;
     }
-    if (in_frame) BeginMessage(neighbour);
+    if (in_frame) {
+      if (neighbour.frame.bytes < 0 || neighbour.frame.bytes > kMostBytes) {
+        throw std::runtime_error(neighbour.name + " has announced a message of " +
+                                 std::to_string(neighbour.frame.bytes) +
+                                 " bytes: its data is damaged");
+      }
+      BeginMessage(neighbour);
+    }
     if (neighbour.read == frame + neighbour.frame.bytes) EndMessage(neighbour);
   }
 }
@@ -253,9 +292,29 @@ void TcpTransport::EndMessage(Neighbour& neighbour) {
   neighbour.unexpected.clear();
 }
 
-void TcpTransport::Lose(Neighbour& neighbour) {
+void TcpTransport::FindSilent() {
+  std::uint64_t times;
+  if (read(timer_.number(), &times, sizeof(times)) < 0 && errno != EAGAIN) Fail("timerfd");
+  for (auto& [member, neighbour] : neighbours_) {
+    if (!neighbour->closed && IsSilent(neighbour->socket.number(), options_.silence)) {
+      Lose(*neighbour, Silence());
+    }
+  }
+}
+
+std::string TcpTransport::Silence() const {
+  std::string text = "has not answered";
+  if (options_.silence.count() > 0) {
+    text += " for " + std::to_string(options_.silence.count()) + " s";
+    if (!options_.setting.empty()) text += " (" + options_.setting + ")";
+  }
+  return text + "; look for what drops packets between the hosts";
+}
+
+void TcpTransport::Lose(Neighbour& neighbour, const std::string& why) {
   if (!neighbour.closed) {
     neighbour.closed = true;
+    neighbour.loss = why;
     epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, neighbour.socket.number(), nullptr);
   }
   auto& outgoing = neighbour.outgoing;
@@ -267,8 +326,7 @@ void TcpTransport::Lose(Neighbour& neighbour) {
       std::any_of(neighbour.channels.begin(), neighbour.channels.end(),
                   [](const auto& channel) { return !channel.second.receives.empty(); });
   if (!any && !is_awaited && outgoing.empty()) return;
-  throw std::runtime_error("group " + std::to_string(neighbour.member) +
-                           " has closed its connection");
+  throw std::runtime_error(neighbour.name + " " + neighbour.loss);
 }
 
 }  // namespace horovod_opt

@@ -3,11 +3,13 @@
 // no message waits behind another one that nobody has asked for yet.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
@@ -17,8 +19,20 @@ namespace horovod_opt {
 
 class TcpTransport : public Transport {
  public:
+  struct Options {
+    // How long a neighbour's machine may leave unanswered what it is sent before the neighbour
+    // counts as lost; zero: as long as the kernel waits. Its process may be late for any time.
+    std::chrono::seconds silence{30};
+    std::string setting;  // by which users choose it, for errors
+    std::function<std::string(int member)> name = [](int member) {
+      return "group " + std::to_string(member);
+    };
+  };
+
   // Connected ones, by neighbour, nonblocking. Throws std::system_error.
-  explicit TcpTransport(std::map<int, Descriptor> sockets);
+  TcpTransport(std::map<int, Descriptor> sockets, Options options);
+  explicit TcpTransport(std::map<int, Descriptor> sockets)
+      : TcpTransport(std::move(sockets), Options()) {}
   ~TcpTransport() override;
 
   void Send(int to, int channel, const void* data, std::int64_t bytes,
@@ -43,10 +57,14 @@ class TcpTransport : public Transport {
   // Finds a place for the message whose frame has come.
   void BeginMessage(Neighbour& neighbour);
   void EndMessage(Neighbour& neighbour);
-  // The connection has ended. Throws if somebody waits for it.
-  void Lose(Neighbour& neighbour);
+  // Loses those that have not answered for too long.
+  void FindSilent();
+  // The connection has ended; `why` counts the first time. Throws if somebody waits for it.
+  void Lose(Neighbour& neighbour, const std::string& why);
+  std::string Silence() const;
 
-  Descriptor epoll_, wake_;
+  const Options options_;
+  Descriptor epoll_, wake_, timer_;
   std::function<void(std::uint64_t number)> on_signal_ = [](std::uint64_t) {};
   std::map<int, std::unique_ptr<Neighbour>> neighbours_;
 };

@@ -195,7 +195,7 @@ std::vector<BucketFilling::LateBucket> BucketFilling::LateBuckets(Clock::time_po
   std::vector<LateBucket> late;
   ForEach([&](const Bucket& bucket) {
     if (bucket.Empty() || bucket.first_arrival > since) return;
-    LateBucket late_bucket{bucket.iteration, {}, {}};
+    LateBucket late_bucket{bucket.iteration, {}, {}, bucket.last_arrival};
     for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
       (bucket.filled[position] ? late_bucket.here : late_bucket.missing)
           .push_back(bucket.slots[position]);

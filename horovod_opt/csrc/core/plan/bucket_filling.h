@@ -91,6 +91,7 @@ class BucketFilling {
   struct LateBucket {
     std::uint64_t iteration;
     std::vector<int> here, missing;
+    Clock::time_point last_arrival;
   };
   std::vector<LateBucket> LateBuckets(Clock::time_point since) const;
   // What is in a bucket, complete or not, on its way to the sum.

@@ -140,6 +140,7 @@ class PlanTable {
     std::string plan;
     std::uint64_t iteration = 0;
     std::vector<std::string> here, missing;
+    Clock::time_point last_arrival;
   };
   std::vector<LateBucket> LateBuckets(Clock::time_point since) const;
   // The tensors that are in a bucket.

@@ -6,6 +6,7 @@ reduced ones. Reports pairs of that, by name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import horovod.keras as hvd_keras
@@ -232,6 +233,87 @@ def partial() -> None:
     pairs["tape"] = [lists(tape.gradient(loss, weights)), [[[mean]], [[mean]]]]
 
 
+def partial_passes() -> None:
+    """horovod.keras' optimizer with a local layer: two passes, then a sum."""
+    layers = [keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
+    model = keras.Sequential([keras.Input((1,)), *layers])
+    weights = model.trainable_weights
+    for average in False, True:
+        optimizer = hvd_keras.PartialDistributedOptimizer(
+            sgd(), local_layers=layers[:1], backward_passes_per_step=2,
+            average_aggregated_gradients=average)
+        for weight in weights:
+            weight.assign([[1.0]])
+        inputs = tf.constant([[RANK + 1.0]])
+        for _ in range(2):
+            optimizer.apply_gradients(
+                optimizer.compute_gradients(lambda: tf.reduce_sum(model(inputs)), weights))
+        total = 1.0 if average else 2.0
+        mean = sum(range(1, SIZE + 1)) / SIZE
+        pairs[f"partial optimizer, {'averaged' if average else 'added'}"] = [
+            lists(weights), [[[1 - total * (RANK + 1) / SIZE]], [[1 - total * mean]]]]
+
+
+def step_of(optimizer, variables: list) -> Callable:
+    """Each element's gradient is the rank's number, from one on."""
+    def loss():
+        return sum((RANK + 1.0) * tf.reduce_sum(tf.convert_to_tensor(v)) for v in variables)
+
+    return lambda: optimizer.apply_gradients(optimizer.compute_gradients(loss, variables))
+
+
+def elastic_sizes() -> None:
+    """Gradients that stay on their rank, of any type, divided by what elastic jobs ask for in every
+    step: the number of ranks as a tensor."""
+    os.environ["HOROVOD_ELASTIC"] = "1"
+    try:
+        for dtype in tf.float16, tf.bfloat16, tf.float32, tf.float64:
+            table = tf.Variable(np.ones((4, 2)), dtype=dtype)
+            dense = tf.Variable(np.ones(2), dtype=dtype)
+            shared = tf.Variable(np.ones(2), dtype=dtype)
+
+            def local_gradients(table=table, dense=dense, shared=shared):
+                with tf.GradientTape() as tape:
+                    loss = (RANK + 1) * sum(map(tf.reduce_sum, (tf.gather(table, [1, 3]), dense,
+                                                                shared)))
+                tape = hvd_tf.DistributedGradientTape(tape)
+                tape.register_local_source(table)
+                tape.register_local_source(dense)
+                return tape.gradient(loss, [table, dense, shared])
+
+            own = (RANK + 1) / SIZE
+            rows = [[0.0, 0.0], [own, own], [0.0, 0.0], [own, own]]
+            mean = sum(range(1, SIZE + 1)) / SIZE
+            for kind, of in {"eager": local_gradients,
+                             "graph": tf.function(local_gradients)}.items():
+                pairs[f"elastic tape, {dtype.name}, {kind}"] = [
+                    lists(tf.cast(tf.convert_to_tensor(g), tf.float32) for g in of()),
+                    [rows, [own, own], [mean, mean]]]
+
+        weight = tf.Variable([1.0, 2.0])
+        optimizer = hvd_tf.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+        optimizer.register_local_var(weight)
+        computed = optimizer.compute_gradients(
+            lambda: (RANK + 1.0) * tf.reduce_sum(weight), [weight])
+        pairs["elastic optimizer of tf.compat.v1"] = [lists([computed[0][0]]), [[own, own]]]
+
+        for kind, graph in {"eager": False, "graph": True}.items():
+            optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2)
+            variables = start()
+            optimizer.register_local_var(variables[1])
+
+            step = step_of(optimizer, variables)
+            step = tf.function(step) if graph else step
+            for _ in range(2):
+                step()
+            pairs[f"elastic passes, {kind}"] = [
+                lists(variables),
+                lists([np.full((3, 2), 1 - 2 * mean), np.full(2, 1 - 2 * own),
+                       np.full(2, 1 - 2 * mean)])]
+    finally:
+        del os.environ["HOROVOD_ELASTIC"]
+
+
 def operations() -> None:
     """Horovod's own operations on variables of Keras."""
     own = [float(RANK), 2.0]
@@ -274,6 +356,8 @@ def run() -> dict:
     several_passes()
     sparse()
     partial()
+    partial_passes()
+    elastic_sizes()
     operations()
     if not LEGACY:
         missing_gradients()

@@ -11,6 +11,7 @@
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
+#include "horovod_opt/csrc/core/agreement/stall_report.h"
 
 namespace horovod_opt {
 namespace {
@@ -124,10 +125,13 @@ void SetRoundWork::RejectMismatches() {
 
 void SetRoundWork::ReportStall() {
   auto& controller = *process_set_.controller;
-  const std::string text = StallWatch::Describe(GatherByRank(controller, StallWatch::Row(plans_)));
+  const auto now = PlanTable::Clock::now();
+  const std::string row = StallRow(plans_.LateBuckets(now), now);
+  const auto limit = std::chrono::duration_cast<std::chrono::seconds>(stall_.Warning());
+  const std::string text = DescribeStall(GatherByRank(controller, row), limit);
   if (text.empty()) return;
   SayOnce(controller, "planned tensors have waited for more than " + stall_.Limit() +
-                          " seconds for ranks on which they are missing:" + text);
+                          " seconds:" + text);
 }
 
 bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {

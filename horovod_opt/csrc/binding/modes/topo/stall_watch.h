@@ -1,11 +1,10 @@
-// Stall inspector of planned tensors: finds out, together with the other ranks, which are late and
-// who misses them, as upstream's does for negotiated ones and with its settings.
+// Stall inspector of planned tensors: when the ranks are to find out which wait and what for
+// (core/agreement/stall_report.h), as upstream's does for negotiated ones and with its settings.
 #pragma once
 
 #include <chrono>
 #include <string>
 
-#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
@@ -18,11 +17,6 @@ class StallWatch {
 
   // A tensor waits longer than allowed since the last time that this was asked and true.
   bool Due(const PlanTable& plans);
-  // What waits on this rank, for Describe().
-  static std::string Row(const PlanTable& plans);
-  // One line for each plan with late tensors, their names, and the ranks that miss them. `rows` by
-  // rank.
-  static std::string Describe(const TextByRank& rows);
   // A tensor waits so long that the job is to end.
   bool ShouldEnd(const PlanTable& plans) const;
 

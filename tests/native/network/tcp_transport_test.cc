@@ -1,0 +1,165 @@
+// Connections of which one end hears nothing any more, and what a damaged peer may send.
+#include "horovod_opt/csrc/core/network/tcp_transport.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "tests/native/waiting/await.h"
+
+namespace horovod_opt {
+namespace tcp_transport_test {
+
+using namespace std::chrono_literals;
+using Operation = Transport::Operation;
+
+constexpr std::chrono::seconds kSilence(1);
+
+// Members 0 and 1, connected.
+struct TcpPair {
+  TcpPair() {
+    TcpRendezvous first("127.0.0.1"), second("127.0.0.1");
+    second.Call(1, {0}, {first.address()}, "secret", kHang);
+    first.Answer(0, {1}, "secret", kHang);
+    sockets[0] = first.TakeSockets();
+    sockets[1] = second.TakeSockets();
+  }
+
+  // Its socket stays known.
+  std::unique_ptr<TcpTransport> Open(int self) {
+    numbers[self] = sockets[self].begin()->second.number();
+    TcpTransport::Options options;
+    options.silence = kSilence;
+    options.setting = "HOW_LONG";
+    return std::make_unique<TcpTransport>(std::move(sockets[self]), std::move(options));
+  }
+
+  // Drops all that comes to this end, acknowledgements as well; nobody is told.
+  void Deafen(int self) const {
+    sock_filter drop{BPF_RET | BPF_K, 0, 0, 0};
+    const sock_fprog program{1, &drop};
+    ASSERT_EQ(setsockopt(numbers[self], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)),
+              0);
+  }
+
+  std::map<int, Descriptor> sockets[2];
+  int numbers[2] = {-1, -1};
+};
+
+// What it throws; empty: it has done what is to be done, or hangs.
+std::string Finish(TcpTransport& transport, const Operation& operation) {
+  const auto deadline = Transport::Clock::now() + kHang;
+  try {
+    while (!operation.done && Transport::Clock::now() < deadline) transport.Progress(deadline);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void ExpectSilence(const std::string& error) {
+  EXPECT_EQ(error.find("group 1 at 127.0.0.1 port "), 0u) << error;
+  EXPECT_NE(error.find(" has not answered for 1 s (HOW_LONG); look for"), std::string::npos)
+      << error;
+}
+
+TEST(TcpTransport, SenderIsToldThatNobodyAnswers) {
+  TcpPair pair;
+  const auto first = pair.Open(0), second = pair.Open(1);
+  pair.Deafen(0);
+  pair.Deafen(1);
+  char data = 1, answer = 0;
+  Operation sent, received;
+  first->Send(1, 0, &data, 1, sent);
+  first->Receive(1, 0, &answer, 1, received);
+  ExpectSilence(Finish(*first, received));
+  Operation later;
+  EXPECT_THROW(first->Send(1, 0, &data, 1, later), std::runtime_error);
+}
+
+TEST(TcpTransport, WhoOnlyWaitsIsToldThatNobodyAnswers) {
+  TcpPair pair;
+  const auto first = pair.Open(0), second = pair.Open(1);
+  pair.Deafen(0);
+  char answer = 0;
+  Operation received;
+  first->Receive(1, 0, &answer, 1, received);
+  ExpectSilence(Finish(*first, received));
+}
+
+// Its kernel has answered that there is no room, and then nothing any more.
+TEST(TcpTransport, SenderIsToldThatNobodyAnswersWhereThereWasNoRoom) {
+  TcpPair pair;
+  const auto first = pair.Open(0), second = pair.Open(1);
+  const std::vector<char> data(64 << 20, 1);
+  Operation sent;
+  first->Send(1, 0, data.data(), static_cast<std::int64_t>(data.size()), sent);
+  first->Progress(Transport::Clock::now() + 500ms);
+  ASSERT_FALSE(sent.done);
+  pair.Deafen(0);
+  ExpectSilence(Finish(*first, sent));
+}
+
+// Neither end does anything for a while, as a process that is stopped, or that computes.
+TEST(TcpTransport, AStoppedProcessIsWaitedFor) {
+  TcpPair pair;
+  const auto first = pair.Open(0), second = pair.Open(1);
+  const std::vector<char> data(64 << 20, 1);
+  std::vector<char> copy(data.size());
+  Operation sent, received;
+  first->Send(1, 0, data.data(), static_cast<std::int64_t>(data.size()), sent);
+  const auto until = Transport::Clock::now() + 4 * kSilence;
+  while (Transport::Clock::now() < until) first->Progress(until);
+  ASSERT_FALSE(sent.done);
+  std::string error;
+  std::thread sending([&] { error = Finish(*first, sent); });
+  second->Receive(0, 0, copy.data(), static_cast<std::int64_t>(copy.size()), received);
+  EXPECT_EQ(Finish(*second, received), "");
+  sending.join();
+  EXPECT_EQ(error, "");
+  EXPECT_TRUE(sent.done && received.done);
+  EXPECT_EQ(copy, data);
+}
+
+TEST(TcpTransport, WhoIsGoneIsNamed) {
+  TcpPair pair;
+  const auto first = pair.Open(0);
+  char answer = 0;
+  Operation received;
+  first->Receive(1, 0, &answer, 1, received);
+  pair.sockets[1].clear();
+  const std::string error = Finish(*first, received);
+  EXPECT_EQ(error.find("group 1 at 127.0.0.1 port "), 0u) << error;
+  EXPECT_NE(error.find(" has closed its connection"), std::string::npos) << error;
+}
+
+// A header is a channel and a number of bytes.
+TEST(TcpTransport, AMessageOfAnImpossibleSizeIsRefused) {
+  for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{1} << 31, INT64_MIN, INT64_MAX}) {
+    TcpPair pair;
+    const auto first = pair.Open(0);
+    const std::int64_t header[] = {3, bytes};
+    const int peer = pair.sockets[1].begin()->second.number();
+    ASSERT_EQ(send(peer, header, sizeof(header), 0), static_cast<ssize_t>(sizeof(header)));
+    Operation received;
+    char answer = 0;
+    first->Receive(1, 0, &answer, 1, received);
+    const std::string error = Finish(*first, received);
+    EXPECT_NE(error.find(std::to_string(bytes) + " bytes: its data is damaged"), std::string::npos)
+        << error;
+  }
+}
+
+}  // namespace tcp_transport_test
+}  // namespace horovod_opt
