@@ -40,6 +40,12 @@ ERRORS = {
     "two_at_once": "two hvd.DistributedOptimizer reduce the gradient of allreduce.noname",
     "shallow_copy": "TypeError: hvd.DistributedOptimizer: a shallow copy",
     "adasum_scaler": "ValueError: GradScaler with op=hvd.Adasum",
+    "layouts_differ": "ValueError: hvd.DistributedOptimizer: parameter '1.weight' of shape "
+                      "[3, 4, 2, 2] has strides [16, 4, 2, 1] on rank 0 and [16, 1, 8, 4] on rank "
+                      "1",
+    "layouts_of_copies_differ": "ValueError: hvd.DistributedOptimizer: parameter 'weight' of shape "
+                                "[2, 2] has strides [2, 1] on rank 0 and [1, 2] on rank 1",
+    "step_in_a_hook": "before the gradient of 0.bias, 0.weight was there. Call it after backward()",
 }
 MODES = ("off", "topo")
 

@@ -13,16 +13,20 @@ from collections.abc import Iterator
 
 import horovod.torch as hvd
 import torch
+import torch_optimizer_layouts
 import torch_optimizer_methods
 import torch_optimizer_schedulers
 from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
-from torch_optimizer_errors import ERRORS, adasum_methods, error_of, last_rank, one_process_set
+from torch_optimizer_errors import ERRORS as ERRORS_OF_METHODS
+from torch_optimizer_errors import adasum_methods, error_of, last_rank, one_process_set
 from torch_optimizer_run import Program, Run, same
 
 import horovod_opt
 
-PROGRAMS = {**torch_optimizer_methods.PROGRAMS, **torch_optimizer_schedulers.PROGRAMS}
+PROGRAMS = {**torch_optimizer_methods.PROGRAMS, **torch_optimizer_schedulers.PROGRAMS,
+            **torch_optimizer_layouts.PROGRAMS}
+ERRORS = ERRORS_OF_METHODS + torch_optimizer_layouts.ERRORS
 
 
 def compare(name: str, program: Program) -> str:
