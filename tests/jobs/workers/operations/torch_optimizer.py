@@ -16,6 +16,7 @@ import torch
 import torch_optimizer_layouts
 import torch_optimizer_methods
 import torch_optimizer_schedulers
+import torch_optimizer_state
 from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 from torch_optimizer_errors import ERRORS as ERRORS_OF_METHODS
@@ -47,6 +48,7 @@ def compare(name: str, program: Program) -> str:
 def observe() -> dict:
     return {
         "programs": {name: compare(name, program) for name, program in PROGRAMS.items()},
+        "state": torch_optimizer_state.observe(),
         "errors": {program.__name__: error_of(program) for program in ERRORS},
         "adasum": adasum_methods(),
         "process set": one_process_set(),
