@@ -96,6 +96,13 @@ def test_state_of_the_root(reports):
             assert text.startswith(f"hvd.broadcast_optimizer_state: {REFUSED[name]}")
 
 
+def test_elastic_states(reports):
+    for report in reports:
+        assert report["elastic"]["wrong"] == {}
+        assert "the state's attribute 'lines', a generator, can be neither" in (
+            report["elastic"]["no copy"])
+
+
 def test_adasum(reports):
     for report in reports:
         assert report["adasum"]["same"]

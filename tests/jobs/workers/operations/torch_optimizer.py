@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import horovod.torch as hvd
 import torch
+import torch_elastic_states
 import torch_optimizer_layouts
 import torch_optimizer_methods
 import torch_optimizer_schedulers
@@ -49,6 +50,7 @@ def observe() -> dict:
     return {
         "programs": {name: compare(name, program) for name, program in PROGRAMS.items()},
         "state": torch_optimizer_state.observe(),
+        "elastic": torch_elastic_states.observe(),
         "errors": {program.__name__: error_of(program) for program in ERRORS},
         "adasum": adasum_methods(),
         "process set": one_process_set(),
