@@ -27,7 +27,8 @@ planner: Planner | None = None  # in mode topo
 _keys = itertools.count(1)
 _steps = itertools.count(1)
 
-Record = dict[str, Any]  # what graph_analysis.read_dict() calls a collective
+# What graph_analysis.read_dict() calls a collective, and "order": of the dimensions in memory.
+Record = dict[str, Any]
 
 
 class GradientPlan:
@@ -82,8 +83,12 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
     """Independent allreduces in that order."""
     nodes: list[dict] = [{"name": "backward", "op": "Placeholder"}]
     for name, record in gradients:
-        nodes.append({"name": f"allreduce.{name}", "op": "HorovodAllreduce",
-                      "inputs": ["backward"], "collective": record})
+        collective = dict(record)
+        order = collective.pop("order", None)
+        # In the name, of which the plan's hash is made: ranks with other orders have other plans.
+        stored = f" (order {','.join(map(str, order))})" if order else ""
+        nodes.append({"name": f"allreduce.{name}{stored}", "op": "HorovodAllreduce",
+                      "inputs": ["backward"], "collective": collective})
     graph = graph_analysis.read_dict({
         "name": title, "nodes": nodes, "args": ["backward"],
         "fetches": [node["name"] for node in nodes[1:]],
@@ -105,7 +110,10 @@ def of(optimizer: Any) -> GradientPlan | None:
 
 
 def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Record]]:
-    """As they are sent, compressed or not; the last parameter first."""
+    """As they are sent, compressed or not, in the memory order of the parameter; the last one
+    first."""
+    from horovod_opt.pytorch.memory_order import order_of
+
     scaling = (1.0, 1.0)
     if optimizer.op == AVERAGE:
         scaling = 1.0 / optimizer.gradient_predivide_factor, optimizer.gradient_predivide_factor
@@ -113,8 +121,11 @@ def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Rec
     for parameter in parameters:
         if parameter.requires_grad:
             payload, _ = optimizer._compression.compress(parameter.detach().flatten()[:0])
+            order = order_of(parameter)
             gradients.append((optimizer._parameter_names.get(parameter), {
-                "shape": list(parameter.shape), "dtype": str(payload.dtype).partition(".")[2],
+                "shape": [parameter.size(dim) for dim in order or range(parameter.dim())],
+                "dtype": str(payload.dtype).partition(".")[2],
+                "order": order,
                 "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
                 "process_set": optimizer.process_set.process_set_id,
             }))

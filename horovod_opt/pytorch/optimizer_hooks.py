@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
@@ -17,6 +18,8 @@ from typing import Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
+
+from horovod_opt.pytorch.memory_order import GradientOrders
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: those in use, a WeakSet
 
@@ -32,6 +35,7 @@ class Reducing:
         vars(self).update(vars(optimizer))
         vars(self).pop("step", None)  # a scheduler's, which calls the step of `optimizer`
         self.param_groups = list(optimizer.param_groups)
+        self._orders = GradientOrders()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
@@ -89,9 +93,18 @@ class Reducing:
                 self._p_to_group[parameter] = (parameter,)
                 self._group_counts[(parameter,)] = 0
             self._requires_update.add(parameter)
-            parameter.register_post_accumulate_grad_hook(self._gradient_hook(parameter))
+            self._register_gradient_hook(parameter)
         if self._opt_plan:
             self._opt_plan.extend(self, new)
+
+    def _register_gradient_hook(self, parameter: torch.Tensor) -> None:
+        """The first one of its hooks, as the script's may call step()."""
+        handle = parameter.register_post_accumulate_grad_hook(self._gradient_hook(parameter))
+        hooks = parameter._post_accumulate_grad_hooks
+        # Not move_to_end(): PyTorch goes through the dict, whose order that leaves as it was.
+        others = {key: hooks.pop(key) for key in list(hooks) if key != handle.id}
+        hooks.update(others)
+        self._orders.add([parameter])
 
     def _gradient_hook(self, parameter: torch.Tensor) -> Callable:
         """Runs when a gradient of `parameter` is there; does nothing once this optimizer is gone,
@@ -120,8 +133,26 @@ class Reducing:
         and have none afterwards: with zeros, momentum and weight decay would still change them.
         """
         self._watch(parameter for group in self.param_groups for parameter in group["params"])
+        self._agree_on_orders()
         return [parameter for parameter in self._requires_update
                 if not parameter.requires_grad and parameter.grad is None]
+
+    def _agree_on_orders(self) -> None:
+        """Raises ValueError on every rank if parameters have other memory orders on others."""
+        if self._reduces:
+            self._orders.agree(self._parameter_names, self.process_set)
+
+    def _refuse_in_backward(self, missing: set[torch.Tensor]) -> None:
+        """Their gradients are not there when a hook of another parameter calls step()."""
+        if missing and torch._C._current_graph_task_id() != -1:
+            names = sorted(map(self._parameter_names.__getitem__, missing))
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise RuntimeError(
+                "hvd.DistributedOptimizer: step() or synchronize() was called during the backward "
+                f"pass, before the gradient of {', '.join(names[:3])}{more} was there. Call it "
+                "after backward(), or make an hvd.DistributedOptimizer for each parameter, with "
+                "named_parameters=[(name, parameter)]: a hook of "
+                "register_post_accumulate_grad_hook() may call step() of that")
 
     def _step_with(self, closure: Callable[[], Any], **options: Any) -> Any:
         """A step that computes its gradients itself, once or several times (LBFGS).
@@ -153,7 +184,8 @@ class Reducing:
         from horovod.torch.mpi_ops import Sum, allgather
 
         scalar = isinstance(loss, Real) or torch.is_tensor(loss) and loss.numel() == 1
-        row = [float(loss) if scalar else 0.0, scalar, bool(self._handles), self._steps]
+        number = loss.detach() if torch.is_tensor(loss) else loss
+        row = [float(number) if scalar else 0.0, scalar, bool(self._handles), self._steps]
         rows = allgather(torch.tensor([row], dtype=torch.float64), process_set=self.process_set,
                          name="DistributedOptimizer.step.closure")
         losses, scalars, flags, steps = rows.T.tolist()
@@ -250,6 +282,9 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     if isinstance(optimizer, Reducing):
         raise ValueError("hvd.DistributedOptimizer: the optimizer is one already")
     _install()
+    # A copy, and the optimizer of a worker that comes to an elastic job, is made on one rank alone:
+    # they agree in their first step.
+    is_alone = vars(optimizer).pop("_is_copy", False) or os.environ.get("HOROVOD_ELASTIC") == "1"
     parameters = inspect.signature(methods.__init__).parameters
     mixin = ReducingAdasum if "op" not in parameters else Reducing
     cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
@@ -259,6 +294,8 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     distributed._arguments = {name: value for name, value in arguments.items()
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
+    if mixin is Reducing and not is_alone:
+        distributed._agree_on_orders()
     return distributed
 
 
@@ -288,6 +325,7 @@ def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _wrap_again(wrap: Callable, optimizer: torch.optim.Optimizer, arguments: dict
                 ) -> torch.optim.Optimizer:
+    optimizer._is_copy = True
     return wrap(optimizer, **arguments)
 
 

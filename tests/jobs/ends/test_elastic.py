@@ -54,4 +54,5 @@ def test_a_state_of_variables(job, controller, mode):
     result = job("tensorflow_elastic", "state", framework="tensorflow", controller=controller,
                  HOROVOD_OPT_MODE=mode).expect_success()
     for rank, report in enumerate(result.of_ranks(2)):
-        assert report == {"made": [rank + 1.0], "synced": [1.0], "restored": [1.0], "batch": 0}
+        assert report == {"made": [rank + 1.0], "synced": [1.0], "restored": [1.0], "batch": 0,
+                          "losses": [0], "seen": [0]}

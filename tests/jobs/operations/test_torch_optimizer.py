@@ -40,6 +40,19 @@ ERRORS = {
     "two_at_once": "two hvd.DistributedOptimizer reduce the gradient of allreduce.noname",
     "shallow_copy": "TypeError: hvd.DistributedOptimizer: a shallow copy",
     "adasum_scaler": "ValueError: GradScaler with op=hvd.Adasum",
+    "layouts_differ": "ValueError: hvd.DistributedOptimizer: parameter '1.weight' of shape "
+                      "[3, 4, 2, 2] has strides [16, 4, 2, 1] on rank 0 and [16, 1, 8, 4] on rank "
+                      "1",
+    "layouts_of_copies_differ": "ValueError: hvd.DistributedOptimizer: parameter 'weight' of shape "
+                                "[2, 2] has strides [2, 1] on rank 0 and [1, 2] on rank 1",
+    "step_in_a_hook": "before the gradient of 0.bias, 0.weight was there. Call it after backward()",
+}
+# What hvd.broadcast_optimizer_state() says, on every rank.
+REFUSED = {
+    "class": "rank 1: the optimizer is SGD, that of the root Adam",
+    "groups": "rank 1: the optimizer has groups of [3] parameters, that of the root of [2]",
+    "shapes": "rank 1: parameter 0 of group 0 has shape [2, 2], that of the root [2, 3]",
+    "pickle": "rank 0: the optimizer's state or param_groups cannot be pickled: TypeError: a lock",
 }
 MODES = ("off", "topo")
 
@@ -72,6 +85,22 @@ def test_says_why_not(reports, name):
         pytest.skip("PyTorch's optimizers take named parameters since 2.6")
     for report in reports:
         assert ERRORS[name] in report["errors"][name]
+
+
+def test_state_of_the_root(reports):
+    """After a checkpoint that rank 0 alone has loaded, and after anything else."""
+    for report in reports:
+        assert report["state"]["wrong"] == {}
+        assert report["state"]["refused"].keys() == REFUSED.keys()
+        for name, text in report["state"]["refused"].items():
+            assert text.startswith(f"hvd.broadcast_optimizer_state: {REFUSED[name]}")
+
+
+def test_elastic_states(reports):
+    for report in reports:
+        assert report["elastic"]["wrong"] == {}
+        assert "the state's attribute 'lines', a generator, can be neither" in (
+            report["elastic"]["no copy"])
 
 
 def test_adasum(reports):

@@ -217,6 +217,7 @@ def test_elastic_state(reports, version):
         assert_close(part["synced"][0], first["committed"][0])
         assert part["synced"][1:] == [20, 0]
         assert part["after failure"] == part["synced"]
+        assert part["losses"] == [0]
     weights = [np.concatenate(committed[0][0]) for committed in first["committed"]]
     assert np.abs(weights[0] - weights[1]).max() > 0.5
 

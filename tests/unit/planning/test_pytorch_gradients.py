@@ -193,3 +193,26 @@ def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch
     for name in ("weight", "late"):
         plan.before_allreduce(name)
     assert native.used == [int(slots(first)[1][0]), int(slots(second)[0][0])]
+
+
+def test_the_memory_order_is_part_of_the_plan(native, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(pytorch_gradients, "planner", native)
+    plans = {}
+    for order in ((0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)):
+        memory = torch.zeros([(2, 2, 3)[dim] for dim in order])
+        weight = torch.nn.Parameter(memory.permute([order.index(dim) for dim in range(3)]))
+        assert weight.shape == (2, 2, 3)
+        distributed = optimizer()
+        distributed.param_groups = [{"params": [weight]}]
+        distributed._parameter_names = {weight: "weight"}
+        pytorch_gradients.of(distributed)
+        pytorch_gradients.of(distributed)
+        first, second = native.added[-2:]
+        assert first.split("\t")[1] == second.split("\t")[1]
+        plans[first.split("\t")[1]] = slots(first)[0]
+    assert len(plans) == 4
+    assert [slot[-1] for slot in plans.values()] == [
+        "allreduce.weight", "allreduce.weight (order 0,2,1)", "allreduce.weight (order 2,1,0)",
+        "allreduce.weight (order 1,2,0)"]
+    assert {slot[1] for slot in plans.values()} == {"24"}  # bytes, as float16

@@ -16,7 +16,8 @@ died = FOLDER / "died"
 hvd.init()
 torch.set_num_threads(1)
 model = network()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+# One whose weights change without a gradient, and differ if its state does.
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, of_three=0)
 

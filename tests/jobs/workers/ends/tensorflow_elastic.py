@@ -48,7 +48,7 @@ def report_state() -> None:
     variable = tf.Variable([RANK + 1.0])
 
     def make() -> elastic.TensorFlowState:
-        return elastic.TensorFlowState([variable], batch=RANK)
+        return elastic.TensorFlowState([variable], batch=RANK, losses=[RANK], seen={"by": {RANK}})
 
     def meet() -> None:
         hvd.allreduce(tf.zeros([1]), name="meeting")
@@ -63,9 +63,13 @@ def report_state() -> None:
     at_first = variable.numpy().tolist()
     state.sync()
     synced = variable.numpy().tolist()
-    variable.assign([9.0])
-    state.restore()
-    report(made=at_first, synced=synced, restored=variable.numpy().tolist(), batch=state.batch)
+    for _ in range(2):  # what is handed out is not what is kept
+        variable.assign([9.0])
+        state.losses.append(9)
+        state.seen["by"].add(9)
+        state.restore()
+    report(made=at_first, synced=synced, restored=variable.numpy().tolist(), batch=state.batch,
+           losses=state.losses, seen=sorted(state.seen["by"]))
 
 
 {"errors": report_errors, "state": report_state}[sys.argv[2]]()

@@ -78,7 +78,7 @@ def elastic_state() -> dict:
     model.set_weights([weight + RANK for weight in model.get_weights()])
     if LEGACY:
         model.optimizer.build(model.trainable_variables)
-    own = hvd.elastic.KerasState(model, batch=20 + RANK, epoch=RANK)
+    own = hvd.elastic.KerasState(model, batch=20 + RANK, epoch=RANK, losses=[RANK])
     created = whole(model)
     model.train_on_batch(*batch(RANK, 0))
     own.restore()
@@ -92,6 +92,10 @@ def elastic_state() -> dict:
     own.batch = 5
     own.restore()
     part["after failure"] = [whole(model), own.batch, own.epoch]
+    for _ in range(2):  # what is handed out is not what is kept
+        own.losses.append(1.5)
+        own.restore()
+    part["losses"] = own.losses
     return {**part, "committed": on_all_ranks(committed)}
 
 

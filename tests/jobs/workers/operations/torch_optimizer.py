@@ -13,16 +13,22 @@ from collections.abc import Iterator
 
 import horovod.torch as hvd
 import torch
+import torch_elastic_states
+import torch_optimizer_layouts
 import torch_optimizer_methods
 import torch_optimizer_schedulers
+import torch_optimizer_state
 from common import RANK, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
-from torch_optimizer_errors import ERRORS, adasum_methods, error_of, last_rank, one_process_set
+from torch_optimizer_errors import ERRORS as ERRORS_OF_METHODS
+from torch_optimizer_errors import adasum_methods, error_of, last_rank, one_process_set
 from torch_optimizer_run import Program, Run, same
 
 import horovod_opt
 
-PROGRAMS = {**torch_optimizer_methods.PROGRAMS, **torch_optimizer_schedulers.PROGRAMS}
+PROGRAMS = {**torch_optimizer_methods.PROGRAMS, **torch_optimizer_schedulers.PROGRAMS,
+            **torch_optimizer_layouts.PROGRAMS}
+ERRORS = ERRORS_OF_METHODS + torch_optimizer_layouts.ERRORS
 
 
 def compare(name: str, program: Program) -> str:
@@ -43,6 +49,8 @@ def compare(name: str, program: Program) -> str:
 def observe() -> dict:
     return {
         "programs": {name: compare(name, program) for name, program in PROGRAMS.items()},
+        "state": torch_optimizer_state.observe(),
+        "elastic": torch_elastic_states.observe(),
         "errors": {program.__name__: error_of(program) for program in ERRORS},
         "adasum": adasum_methods(),
         "process set": one_process_set(),

@@ -37,14 +37,17 @@ class Run:
         return self.wrap(torch.optim.SGD(
             parameters, **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **how}))
 
-    def loss(self, step: int, net: Callable | None = None) -> torch.Tensor:
+    def loss(self, step: int, net: Callable | None = None, shape: tuple[int, ...] = (4, 3)
+             ) -> torch.Tensor:
         net = net or self.net
-        return sum(net(draw(step, rank)).square().mean() for rank in self.ranks) / len(self.ranks)
+        losses = [net(draw(step, rank, shape=shape)).square().mean() for rank in self.ranks]
+        return sum(losses) / len(losses)
 
-    def train(self, optimizer: torch.optim.Optimizer, steps: int = STEPS, first: int = 0) -> list:
+    def train(self, optimizer: torch.optim.Optimizer, steps: int = STEPS, first: int = 0,
+              shape: tuple[int, ...] = (4, 3)) -> list:
         for step in range(first, first + steps):
             optimizer.zero_grad()
-            self.loss(step).backward()
+            self.loss(step, shape=shape).backward()
             optimizer.step()
         return self.weights()
 
