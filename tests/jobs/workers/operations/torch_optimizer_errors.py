@@ -115,6 +115,7 @@ def adasum_methods() -> dict:
     weights = []
     for wrap in (True, False):
         run = Run(True)
+        run.net[2].weight.data = run.net[2].weight.data.t().contiguous().t()  # and sent as it reads
         sgd = torch.optim.SGD(run.net[0].parameters(), lr=0.1, momentum=0.9)
         optimizer = hvd.DistributedOptimizer(sgd, op=hvd.Adasum) if wrap else sgd
         calls: list[int] = []
