@@ -10,7 +10,7 @@ import pytest
 from against_horovod import HERE, compile_with_gloo
 
 SEED, ROUNDS = 20261128, 200
-OPTIONS = ("-fsanitize=address", "-fno-omit-frame-pointer", "-g1", "-O1")
+OPTIONS = ("-fsanitize=address", "-fno-omit-frame-pointer", "-g1", "-O0")
 
 
 @pytest.fixture(scope="module")
