@@ -1,18 +1,8 @@
-"""bfloat16 in PyTorch: the operations, and hvd.Compression.bf16."""
+"""bfloat16 in PyTorch: hvd.Compression.bf16."""
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import torch
-
-
-def add_operations(library: ModuleType) -> None:
-    """Upstream looks operations up by the type of the tensor; those of float16 take any type."""
-    for name in dir(library):
-        if name.endswith("_HalfTensor"):
-            of_bfloat16 = name[:-len("HalfTensor")] + "BFloat16Tensor"
-            setattr(library, of_bfloat16, getattr(library, name))
 
 
 class BF16Compressor:

@@ -50,6 +50,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/enqueue.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/mismatch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/process_end.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/hooks/refusal.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/scp.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/mismatch_watch.cc

@@ -155,16 +155,18 @@ def mode_settings(mode: str) -> dict[str, str]:
             **({"HOROVOD_OPT_NODE_RANKS": node_ranks} if node_ranks else {})}
 
 
-def elastic(folder: Path, hosts: str, most: int = 2, interface: str = "lo") -> tuple[object, ...]:
+def elastic(folder: Path, hosts: str, most: int = 2,
+            interface: str | None = "lo") -> tuple[object, ...]:
     """Options of an elastic job of 2 to `most` ranks. `hosts`, lines of name:slots, go to the file
-    `hosts` in `folder`, from which Horovod reads them every second: a worker may change it."""
+    `hosts` in `folder`, from which Horovod reads them every second: a worker may change it.
+    `interface`: None leaves it to Horovod."""
     file, script = folder / "hosts", folder / "hosts.sh"
     file.write_text(hosts)
     script.write_text(f"#!/bin/sh\ncat {file}\n")
     script.chmod(0o755)
     return (
         *("--gloo", "-np", 2, "--min-np", 2, "--max-np", most),
-        *("--network-interfaces", interface),
+        *(("--network-interfaces", interface) if interface else ()),
         *("--host-discovery-script", script),
     )
 

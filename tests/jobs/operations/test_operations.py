@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 from jobs import Job
-from workers.shared import cases
+from workers.shared import cases, edge_calls
 
 MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
 GLOO_MODES = ("off", "gs", "nbcs", "topo")
@@ -126,28 +126,65 @@ def test_a_sum_of_two_in_bfloat16_is_rounded_once(results, kind):
             np.testing.assert_array_equal(arrays[cases.RANDOM["bfloat16"]], rounded, variant)
 
 
-REFUSED = {
-    "mixed": r"Mismatched data types: .* Tensor '[^']+': rank 0: ALLREDUCE of bfloat16 \[4\], sum, "
-             r".*; ranks? 1.*: ALLREDUCE of float32 \[4\], sum,",
-    "adasum": r"Adasum cannot reduce bfloat16: convert it to float32, or use Sum or Average\. "
-              r"Tensor '[^']+': ranks? 0.*: ADASUM of bfloat16 \[4\]",
-}
+OF_ARGUMENT = {"torch": "ValueError", "tensorflow": "InvalidArgumentError"}
+OF_HOROVOD = {"torch": "HorovodInternalError", "tensorflow": "FailedPreconditionError"}
+
+
+def edge_reports(job_of, kind: tuple[str, str, int]) -> list[tuple[str, list[dict]]]:
+    """By mode, what the ranks have reported of calls at the edge."""
+    reports = job_of(kind).of_ranks(kind[2])
+    assert [set(report) for report in reports] == [set(edge_calls.MODES)] * kind[2]
+    return [(mode, [report[mode] for report in reports]) for mode in edge_calls.MODES]
 
 
 @pytest.mark.parametrize("kind", JOBS, ids=name_of)
-def test_what_cannot_be_reduced_is_refused_on_all_ranks(job_of, kind):
-    ranks = kind[2]
-    expected = {"mixed"} if ranks > 1 else set()
-    if ranks & (ranks - 1) == 0:
-        expected.add("adasum")
-    reports = job_of(kind).of_ranks(ranks)
-    for variant in JOBS[kind]:
-        first, *others = (report[variant] for report in reports)
-        assert first.keys() == expected
-        for name, error in first.items():
-            match = re.search(REFUSED[name], error)
-            assert match and name in error, error
-            assert all(match[0] in errors[name] for errors in others), variant
+def test_what_cannot_be_done_is_refused_on_all_ranks(job_of, kind):
+    """Sums of types that are only moved, ranks of other types, scalars, splits that do not fit."""
+    framework, _, ranks = kind
+    for mode, reports in edge_reports(job_of, kind):
+        for name, call in edge_calls.calls(ranks).items():
+            texts = set()
+            for rank, report in enumerate(reports):
+                error, text = report["errors"][name]
+                at_fault = call.unfit and rank == ranks - 1
+                assert error == (OF_ARGUMENT if at_fault else OF_HOROVOD)[framework], (mode, name)
+                assert [part for part in call.texts(ranks) if part not in text] == [], text
+                shown = re.search(rf"{re.escape(call.error)}.* Tensor '[^']+': .*\.", text)
+                # TensorFlow's grouped operations have no name.
+                nameless = framework == "tensorflow" and call.operation == "grouped_allreduce"
+                assert shown and (nameless or name in text), text
+                texts.add(shown[0])
+            assert len(texts) == 1, (mode, texts)
+
+
+@pytest.mark.parametrize("kind", JOBS, ids=name_of)
+def test_the_job_goes_on_after_it(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert {report["sum"] for report in reports} == {sum(range(1, kind[2] + 1))}, mode
+
+
+@pytest.mark.parametrize("kind", JOBS, ids=name_of)
+def test_no_rows_no_elements_and_scalars(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert [report["edges"] for report in reports] == [[]] * kind[2], mode
+
+
+@pytest.mark.parametrize("kind", JOBS, ids=name_of)
+def test_objects_whatever_their_classes(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert [report["objects"] for report in reports] == [[]] * kind[2], mode
+
+
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[0] == "tensorflow"], ids=name_of)
+def test_gradients_have_the_structure_of_their_sources(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert [report["gradients"] for report in reports] == [[]] * kind[2], mode
+
+
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[0] == "tensorflow"], ids=name_of)
+def test_a_session_of_tensorflow_1_begins_with_the_variables_of_rank_0(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert [report["session"] for report in reports] == [[1.0, 1.0]] * kind[2], mode
 
 
 @pytest.mark.parametrize("kind", JOBS, ids=name_of)

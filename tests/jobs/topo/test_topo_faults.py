@@ -134,8 +134,9 @@ def test_a_rank_is_killed(need, tmp_path, controller, kind):
 
 def test_plans_again_when_a_rank_joins(need, tmp_path):
     need("tensorflow", "gloo")
-    options = elastic(tmp_path, "localhost:2\n", most=3)
-    run_job(tmp_path, "topo_elastic", options=options, **VERIFY).expect_success()
+    options = elastic(tmp_path, "localhost:2\n", most=3, interface=None)
+    result = run_job(tmp_path, "topo_elastic", options=options, **VERIFY).expect_success()
+    assert "the job begins on this host alone, with the network interface" in result.output
     joined, *first = sorted(
         (path.read_text().splitlines() for path in tmp_path.glob("notes.*")), key=len
     )

@@ -57,6 +57,15 @@ def test_timeline(features):
     assert any(event.get("name") == "CYCLE_START" for event in events)
 
 
+def test_timeline_of_tensors_with_strange_names(features):
+    events = json.loads((features.folder / "timeline.json").read_text())
+    tracks = {event["args"]["name"] for event in events
+              if event["ph"] == "M" and "name" in event["args"]}
+    for report in features.of_ranks(2):
+        assert report["strange"] == [2.0 * i + 1 for i in range(len(report["names"]))]
+        assert {f"allreduce.{name}" for name in report["names"]} <= tracks
+
+
 def test_autotune(features):
     tuned = of_each_rank(features, "tuned")
     assert all(step == SUMS for steps in tuned for step in steps)

@@ -1,5 +1,4 @@
-"""hvd.Compression.bf16 in both frameworks, and upstream's operations of PyTorch by the type of a
-tensor."""
+"""hvd.Compression.bf16 in both frameworks."""
 
 from __future__ import annotations
 
@@ -59,18 +58,3 @@ def test_other_types_of_tensorflow_stay(tf):
     payload, context = compressor.compress(tf.constant([257, -1]))
     assert payload.dtype == tf.int32
     assert compressor.decompress(payload, context).numpy().tolist() == [257, -1]
-
-
-def test_operations_of_float16_are_those_of_bfloat16(torch):
-    library = ModuleType("library")
-    names = ("allreduce_async_torch_HalfTensor", "allgather_async_torch_cuda_HalfTensor",
-             "allreduce_async_torch_FloatTensor", "join")
-    for name in names:
-        setattr(library, name, object())
-    before = {*vars(library)}
-    module_for("pytorch").add_operations(library)
-    assert {*vars(library)} - before == {"allreduce_async_torch_BFloat16Tensor",
-                                         "allgather_async_torch_cuda_BFloat16Tensor"}
-    for device in "allreduce_async_torch", "allgather_async_torch_cuda":
-        assert getattr(library, f"{device}_BFloat16Tensor") is getattr(
-            library, f"{device}_HalfTensor")

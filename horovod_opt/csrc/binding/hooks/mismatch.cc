@@ -7,6 +7,7 @@
 #include "horovod/common/common.h"
 #include "horovod/common/message.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/hooks/refusal.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
 #include "horovod_opt/csrc/core/base/rank_texts.h"
@@ -32,13 +33,8 @@ const char* Name(ReduceOp reduce_op) {
 std::string Describe(const Request& request) {
   std::ostringstream text;
   text << Request::RequestType_Name(request.request_type()) << " of "
-       << DataType_Name(request.tensor_type()) << " [";
-  const char* separator = "";
-  for (auto dimension : request.tensor_shape()) {
-    text << separator << dimension;
-    separator = ", ";
-  }
-  text << ']' << (request.device() == CPU_DEVICE_ID ? "" : " on a GPU");
+       << DataType_Name(request.tensor_type()) << DescribeShape(request)
+       << (request.device() == CPU_DEVICE_ID ? "" : " on a GPU");
   switch (request.request_type()) {
     case Request::BROADCAST:
       text << " from rank " << request.root_rank();

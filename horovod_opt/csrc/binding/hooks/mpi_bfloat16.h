@@ -1,5 +1,5 @@
 // MPI datatype and reduction operators for bfloat16, which MPI does not have: a type of two bytes,
-// and functions for MPI_Op_create().
+// and functions for MPI_Op_create(). And datatypes for what is moved as bytes (byte_types.h).
 #pragma once
 
 #define OMPI_SKIP_MPICXX
@@ -43,5 +43,20 @@ struct MpiBfloat16 {
     elementwise::Reduce<Bfloat16, Op>(inout, inputs, 2, *count);
   }
 };
+
+// Of an element of so many bytes, which MPI is not to look into.
+inline MPI_Datatype MpiBytes(int bytes) {
+  switch (bytes) {
+    case 1:
+      return MPI_UINT8_T;
+    case 4:
+      return MPI_UINT32_T;
+    case 8:
+      return MPI_UINT64_T;
+    default:
+      static_assert(sizeof(double) == 8, "two of them have 16 bytes");
+      return MPI_C_DOUBLE_COMPLEX;
+  }
+}
 
 }  // namespace horovod_opt

@@ -6,8 +6,10 @@ import functools
 import sys
 
 import cases
+import edge_calls
 import horovod.tensorflow as hvd
 import numpy as np
+import tapes
 import tensorflow as tf
 from common import CONTROLLER, FOLDER, RANK, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
@@ -19,7 +21,10 @@ def tensor(array: np.ndarray, dtype: str) -> tf.Tensor:
 
 def array(result: tf.Tensor) -> np.ndarray:
     """As cases.expected() has it."""
-    return np.asarray(tf.bitcast(result, tf.uint16) if result.dtype == tf.bfloat16 else result)
+    if result.dtype == tf.bfloat16:
+        return np.asarray(tf.bitcast(result, tf.uint16))
+    own = np.asarray(result)
+    return own.view(np.uint8) if own.dtype.name.startswith("float8") else own
 
 
 def reduce_everything(size: int) -> dict[str, tf.Tensor]:
@@ -65,7 +70,7 @@ def reduce_everything(size: int) -> dict[str, tf.Tensor]:
 
 def move_everything(size: int) -> dict[str, tf.Tensor]:
     results = {}
-    for dtype in cases.MOVED["tensorflow"]:
+    for dtype in cases.MOVED:
         name = f"allgather/{dtype}"
         results[name] = hvd.allgather(tensor(cases.values(dtype, RANK, 2, 3), dtype), name=name)
         name = f"uneven_allgather/{dtype}"
@@ -91,16 +96,33 @@ def move_everything(size: int) -> dict[str, tf.Tensor]:
     return results
 
 
-def refused() -> dict[str, str]:
-    """The errors; for an even number of ranks."""
-    mixed = "bfloat16" if RANK == 0 else "float32"
-    errors = {}
-    for name, dtype, op in ("mixed", mixed, hvd.Sum), ("adasum", "bfloat16", hvd.Adasum):
-        try:
-            hvd.allreduce(tensor(cases.values(dtype, RANK, 4), dtype), name=name, op=op)
-        except tf.errors.OpError as error:
-            errors[name] = error.message
-    return errors
+def call(operation: str, own: tf.Tensor, splits: object, name: str) -> object:
+    if operation == "alltoall":
+        return hvd.alltoall(own, splits=splits, name=name)
+    if operation == "broadcast":
+        return hvd.broadcast(own, hvd.size() - 1, name=name)
+    if operation == "allgather":
+        return hvd.allgather(own, name=name)
+    if operation == "grouped_allreduce":
+        with tf.name_scope(name):
+            return hvd.grouped_allreduce([own, tf.identity(own)], op=hvd.Sum)
+    if operation == "adasum":
+        return hvd.allreduce(own, op=hvd.Adasum, name=name)
+    return getattr(hvd, operation)(own, op=hvd.Sum, name=name)
+
+
+def perform(operation: str, sent: edge_calls.Sent, name: str, graph: bool) -> object:
+    splits = sent.splits
+    if sent.splits_dtype:
+        splits = tf.constant(splits, sent.splits_dtype)
+    run = functools.partial(call, operation, splits=splits, name=name)
+    own = tensor(np.ones(sent.shape), sent.dtype)
+    return tf.function(run, autograph=False)(own) if graph else run(own)
+
+
+def act(operation: str, own: np.ndarray, splits: list[int], name: str) -> np.ndarray:
+    result = call(operation, tf.constant(own), splits, name)
+    return np.asarray(result[0] if isinstance(result, tuple) else result)
 
 
 def use_process_sets(sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
@@ -129,7 +151,7 @@ def everything(size: int, sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tenso
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)
-errors = {}
+reports: dict[str, dict] = {}
 for mode in sys.argv[2:]:
     with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
         size = hvd.size()
@@ -139,7 +161,14 @@ for mode in sys.argv[2:]:
         for how, operations in ("eager", run), ("graph", tf.function(run, autograph=False)):
             arrays = {name: array(result) for name, result in operations().items()}
             np.savez(FOLDER / f"{mode}.{how}.{RANK}.npz", **arrays)
-        errors[mode] = refused()
+        if mode in edge_calls.MODES:
+            in_graph = functools.partial(perform, graph=mode == "topo")
+            reports[mode] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+                             "objects": edge_calls.wrong_objects(RANK, size, hvd),
+                             "errors": edge_calls.errors_of(RANK, size, in_graph),
+                             "gradients": tapes.wrong_gradients(RANK, size, hvd),
+                             "session": tapes.weights_of_a_session(RANK, hvd),
+                             "sum": int(hvd.allreduce(tf.constant(RANK + 1), op=hvd.Sum))}
         for process_set in sets.values():
             assert hvd.remove_process_set(process_set)
-report(**errors)
+report(**reports)

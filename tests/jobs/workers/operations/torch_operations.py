@@ -8,6 +8,7 @@ import sys
 import time
 
 import cases
+import edge_calls
 import horovod.torch as hvd
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ def array(result: object) -> np.ndarray:
     """As cases.expected() has it."""
     if isinstance(result, torch.Tensor) and result.dtype == torch.bfloat16:
         return result.view(torch.int16).numpy().view(np.uint16)
+    if isinstance(result, torch.Tensor) and str(result.dtype).startswith("torch.float8"):
+        return result.view(torch.uint8).numpy()
     return np.asarray(result)
 
 
@@ -61,7 +64,7 @@ def reduce_everything(size: int) -> dict[str, int]:
 
 def move_everything(size: int) -> dict[str, int]:
     handles = {}
-    for dtype in cases.MOVED["torch"]:
+    for dtype in cases.MOVED:
         name = f"allgather/{dtype}"
         own = tensor(cases.values(dtype, RANK, 2, 3), dtype)
         handles[name] = hvd.allgather_async(own, name=name)
@@ -96,18 +99,30 @@ def finished(handles: dict[str, int]) -> dict[str, torch.Tensor]:
     return results
 
 
-def refused(size: int) -> dict[str, str]:
-    """The errors."""
-    wrong = {"mixed": ("bfloat16" if RANK == 0 else "float32", hvd.Sum)} if size > 1 else {}
-    if size & (size - 1) == 0:
-        wrong["adasum"] = "bfloat16", hvd.Adasum
-    errors = {}
-    for name, (dtype, op) in wrong.items():
-        try:
-            hvd.allreduce(tensor(cases.values(dtype, RANK, 4), dtype), name=name, op=op)
-        except hvd.HorovodInternalError as error:
-            errors[name] = str(error)
-    return errors
+def call(operation: str, own: torch.Tensor, splits: object, name: str) -> object:
+    if operation == "alltoall":
+        return hvd.alltoall(own, splits=splits, name=name)
+    if operation == "broadcast":
+        return hvd.broadcast(own, hvd.size() - 1, name=name)
+    if operation == "allgather":
+        return hvd.allgather(own, name=name)
+    if operation == "grouped_allreduce":
+        return hvd.grouped_allreduce([own, own.clone()], op=hvd.Sum, name=name)
+    if operation == "adasum":
+        return hvd.allreduce(own, op=hvd.Adasum, name=name)
+    return getattr(hvd, operation)(own, op=hvd.Sum, name=name)
+
+
+def perform(operation: str, sent: edge_calls.Sent, name: str) -> object:
+    splits = sent.splits
+    if sent.splits_dtype:
+        splits = torch.tensor(splits, dtype=getattr(torch, sent.splits_dtype))
+    return call(operation, tensor(np.ones(sent.shape), sent.dtype), splits, name)
+
+
+def act(operation: str, own: np.ndarray, splits: list[int], name: str) -> np.ndarray:
+    result = call(operation, tensor(own), splits, name)
+    return array(result[0] if isinstance(result, tuple) else result)
 
 
 def use_process_sets(size: int) -> dict[str, torch.Tensor]:
@@ -160,7 +175,7 @@ def do_the_rest(size: int, variant: str) -> dict[str, object]:
 
 
 start_mpi(_basics.MPI_LIB_CTYPES)
-errors = {}
+reports: dict[str, dict] = {}
 for variant in sys.argv[2:]:
     mode, _, uncached = variant.partition(",")
     if uncached:
@@ -169,7 +184,11 @@ for variant in sys.argv[2:]:
         size = hvd.size()
         handles = {**reduce_everything(size), **move_everything(size)}
         results = {**finished(handles), **use_process_sets(size), **do_the_rest(size, variant)}
-        errors[variant] = refused(size)
+        if variant in edge_calls.MODES:
+            reports[variant] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+                                "objects": edge_calls.wrong_objects(RANK, size, hvd),
+                                "errors": edge_calls.errors_of(RANK, size, perform),
+                                "sum": call("allreduce", torch.tensor(RANK + 1), None, "s").item()}
     arrays = {name: array(result) for name, result in results.items()}
     np.savez(FOLDER / f"{variant}.{RANK}.npz", **arrays)
-report(**errors)
+report(**reports)

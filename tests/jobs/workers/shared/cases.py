@@ -1,14 +1,15 @@
 """The operations that must give the same in every mode: inputs and, in NumPy, results.
 
-Every value is exact in its dtype, whatever the order of summation. NumPy has no bfloat16: its
-inputs are float32 here, and its results the bits of what the framework has. No two operations of
-one kind have equal inputs on one rank only: TensorFlow would merge them there, and the ranks would
-wait for different tensors.
+Every value is exact in its dtype, whatever the order of summation. NumPy has no bfloat16 and no
+float8: their inputs are float32 here, and their results the bits of what the framework has. No two
+operations of one kind have equal inputs on one rank only: TensorFlow would merge them there, and
+the ranks would wait for different tensors.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 
@@ -19,10 +20,10 @@ REDUCED = {
     "tensorflow": ("uint8", "int8", "int32", "int64", *FLOATS),
 }
 SCATTERED = ("int32", "int64", *FLOATS)
-MOVED = {
-    "torch": ("uint8", "int8", "int16", "int32", "int64", *FLOATS),
-    "tensorflow": ("uint8", "int8", "uint16", "int16", "int32", "int64", *FLOATS, "bool"),
-}
+INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+# The bits of 1, 2 and 3.
+FLOAT8_BITS = {"float8_e4m3fn": (0x38, 0x40, 0x44), "float8_e5m2": (0x3c, 0x40, 0x42)}
+MOVED = (*INTEGERS, *FLOATS, "bool", "complex64", "complex128", *FLOAT8_BITS)
 
 REDUCTIONS = {
     "Sum": np.add,
@@ -35,7 +36,7 @@ SCALES = {"prescale_factor": 0.5, "postscale_factor": 8.0}
 
 
 def numpy_type(dtype: str) -> str:
-    return "float32" if dtype == "bfloat16" else dtype
+    return "float32" if dtype == "bfloat16" or dtype in FLOAT8_BITS else dtype
 
 
 def bfloat16_bits(numbers: np.ndarray) -> np.ndarray:
@@ -44,10 +45,19 @@ def bfloat16_bits(numbers: np.ndarray) -> np.ndarray:
     return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def float8_bits(dtype: str, numbers: np.ndarray) -> np.ndarray:
+    return np.array((0, *FLOAT8_BITS[dtype]), np.uint8)[numbers.astype(np.int64)]
+
+
 def values(dtype: str, rank: int, *shape: int) -> np.ndarray:
-    """1 to 3, shifted by rank: products of 4 ranks fit into int8, thirds of 3 ranks are exact."""
-    numbers = np.arange(np.prod(shape)).reshape(shape)
-    return (1 + (numbers + rank) % 3).astype(numpy_type(dtype))
+    """1 to 3, shifted by rank: products of 4 ranks fit into int8, thirds of 3 ranks are exact. A
+    bool says which are odd; the imaginary part of a complex number is what is left to 5."""
+    numbers = 1 + (np.arange(np.prod(shape)).reshape(shape) + rank) % 3
+    if dtype == "bool":
+        return numbers % 2 == 1
+    if dtype.startswith("complex"):
+        return (numbers + 1j * (5 - numbers)).astype(dtype)
+    return numbers.astype(numpy_type(dtype))
 
 
 def reduced(operation: str, dtype: str, size: int, *shape: int) -> np.ndarray:
@@ -146,7 +156,7 @@ def expected(framework: str, controller: str, rank: int, size: int) -> dict[str,
                 whole = reduced(op, dtype, size, 2 * size, i + 1)
                 name = f"grouped_reducescatter/{op}.{dtype}.{i}"
                 results[name] = scattered(whole, rank, size)
-    for dtype in MOVED[framework]:
+    for dtype in MOVED:
         results[f"allgather/{dtype}"] = np.concatenate(
             [values(dtype, r, 2, 3) for r in range(size)]
         )
@@ -179,10 +189,15 @@ def expected(framework: str, controller: str, rank: int, size: int) -> dict[str,
         results["join/last"] = np.array(last)
         results["barrier/late"] = np.array(True)
     results["sparse/dense"] = sparse(size)
-    return {
-        name: bfloat16_bits(array) if "bfloat16" in name and array.dtype == np.float32 else array
-        for name, array in results.items()
-    }
+    return {name: _bits(name, array) for name, array in results.items()}
+
+
+def _bits(name: str, array: np.ndarray) -> np.ndarray:
+    """Of a result of a type that NumPy does not have; others as they are."""
+    dtype = re.search(r"(bfloat16|float8_\w+)(\.\d)?$", name)
+    if dtype is None or array.dtype != np.float32:
+        return array
+    return bfloat16_bits(array) if dtype[1] == "bfloat16" else float8_bits(dtype[1], array)
 
 
 def operations(framework: str, controller: str, size: int) -> list[str]:

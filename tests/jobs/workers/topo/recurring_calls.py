@@ -58,7 +58,9 @@ def allreduces(step: int) -> dict[str, tuple]:
 def allgathers(step: int) -> dict[str, tuple]:
     gathered = hvd.allgather(numbers(step, rows(step, RANK)).reshape(-1, 1), name="rows")
     expected = torch.cat([numbers(step, rows(step, rank), rank) for rank in range(hvd.size())])
-    return {"rows": (gathered, expected.reshape(-1, 1)),
+    masks = [numbers(step, rows(step, rank), rank) % 2 == 0 for rank in range(hvd.size())]
+    return {"mask": (hvd.allgather(masks[RANK], name="mask"), torch.cat(masks)),
+            "rows": (gathered, expected.reshape(-1, 1)),
             "row": (hvd.allgather(torch.full((1, 3), RANK + step), name="row"),
                     torch.tensor([[rank + step] * 3 for rank in range(hvd.size())]))}
 
@@ -67,7 +69,12 @@ def broadcasts(step: int) -> dict[str, tuple]:
     root = hvd.size() - 1
     in_place = numbers(step, 5)
     hvd.broadcast_(in_place, root, name="in place")
-    return {"broadcast": (hvd.broadcast(numbers(step, 7), root, name="copy"),
+    small = hvd.broadcast(numbers(step, 9).to(torch.float8_e5m2), root, name="float8")
+    return {"float8": (small.float(), numbers(step, 9, root).to(torch.float8_e5m2).float()),
+            "complex": (hvd.broadcast(torch.complex(numbers(step, 3), numbers(step, 3) + 1), root,
+                                      name="complex"),
+                        torch.complex(numbers(step, 3, root), numbers(step, 3, root) + 1)),
+            "broadcast": (hvd.broadcast(numbers(step, 7), root, name="copy"),
                           numbers(step, 7, root)),
             "in place": (in_place, numbers(step, 5, root))}
 
@@ -113,21 +120,27 @@ def another_shape() -> list[str]:
     return []
 
 
-def mismatch(name: str, own: torch.Tensor) -> str:
+def mismatch(name: str, own: torch.Tensor, operation: str = "allreduce") -> str:
     try:
-        hvd.allreduce(own, op=hvd.Sum, name=name)
+        if operation == "allreduce":
+            hvd.allreduce(own, op=hvd.Sum, name=name)
+        else:
+            hvd.broadcast(own, hvd.size() - 1, name=name)
     except hvd.HorovodInternalError as error:
         return str(error)
     return ""
 
 
 def mismatches() -> dict[str, str]:
-    """On the last rank: a size that is new, one that is known, and another shape of one size."""
+    """On the last rank: a size that is new, one that is known, another shape of one size, another
+    type of one size in bytes."""
     last = hvd.size() - 1 == RANK
     return {
         "new": mismatch("average", numbers(0, 8 if last else 6)),
         "known": mismatch("shared", numbers(0, 9 if last else 4)),
         "shape": mismatch("max", numbers(0, 6).reshape(2, 3) if last else numbers(0, 6)),
+        "type": mismatch("complex", torch.ones(3, dtype=torch.float64 if last else torch.complex64),
+                         "broadcast"),
     }
 
 

@@ -10,6 +10,9 @@ from common import FOLDER, RANK, STALL_LIMITS, report, running, start_mpi, wait_
 from horovod.torch.mpi_ops import _basics
 
 TRACED_STEPS, TUNED_STEPS = 20, 200
+# What JSON writes in another way; each is a track of the timeline.
+NAMES = ['a"b', "a\\b", "a\\", '"', "a\nb", "a\tb", "\x01\x1f\x7f", "\r\b\f", "ünï/→ 🚀", " ",
+         "%s{}[],:", "\\u0041", "x" * 5000]
 TUNING = {"HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_LOG": str(FOLDER / "autotune.csv")}
 TIMELINE = {
     "HOROVOD_TIMELINE": str(FOLDER / "timeline.json"),
@@ -54,6 +57,7 @@ def deadlock() -> str:
 start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, mode, **TIMELINE):
     traced = [sums("traced.0", "traced.1") for _ in range(TRACED_STEPS)]
+    strange = [sums(*NAMES) for _ in range(TRACED_STEPS)][-1]
 with running(hvd, mode, HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
     late = late_sums()
 with running(hvd, mode, **STALL_LIMITS):
@@ -62,4 +66,5 @@ with running(hvd, mode, **TUNING):
     # No call recurs: topo would plan it, and autotuning sees negotiated tensors only.
     tuned = [sums("tuned.0", "tuned.1", "tuned.2", size=1 + step) for step in range(TUNED_STEPS)]
     joined = joined_sums()
-report(traced=traced, tuned=tuned, joined=joined, late=late, ended=ended)
+report(names=NAMES, strange=strange, traced=traced, tuned=tuned, joined=joined, late=late,
+       ended=ended)
