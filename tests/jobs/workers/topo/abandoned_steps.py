@@ -118,9 +118,7 @@ def error_of(call: Callable[[], object]) -> str:
 
 def after(leave: Callable, at: int = FAULT) -> tuple[list[str], Weights]:
     """All ranks leave, and train a new model under the same names."""
-    training = Training()
-    errors = [error_of(lambda: training.run(leave, at))]
-    del training
+    errors = [error_of(lambda: Training().run(leave, at))]
     return errors, Training().run()
 
 
