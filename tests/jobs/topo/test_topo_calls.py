@@ -62,8 +62,9 @@ def test_special_values(reports, name):
 @pytest.mark.parametrize("name", [name for name in special_values.NAMES if "bfloat16" in name])
 def test_special_bfloat16s_in_mode_off(reports, name):
     """Its operations are horovod-opt's, under MPI and Gloo."""
-    for report in reports[1:]:
-        np.testing.assert_array_equal(bits_of(report, "off", name), bits_of(reports[0], "off", name))
+    first, *others = (bits_of(report, "off", name) for report in reports)
+    for bits in others:
+        np.testing.assert_array_equal(bits, first)
 
 
 def test_a_broadcast_that_a_joined_rank_cannot_be_part_of(reports):

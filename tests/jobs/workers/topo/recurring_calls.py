@@ -192,4 +192,5 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
 torch.set_flush_denormal(RANK % 2 == 1)
 with running(hvd, "off"):
     specials["off"] = reduced_specials(1)
-report(specials=specials, wrong=problems, rounds=rounds, states=states, errors=errors, joined=joined)
+report(specials=specials, wrong=problems, rounds=rounds, states=states, errors=errors,
+       joined=joined)
