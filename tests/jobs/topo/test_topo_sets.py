@@ -27,6 +27,13 @@ def test_steady_steps_ask_for_no_round(reports):
         assert report["planned"] == [[number, CALLS - 1] for number in sets]
 
 
+def test_memory_comes_with_the_first_plan(reports):
+    """Beside that of all ranks."""
+    for rank, report in enumerate(reports):
+        own = [ranks for ranks in report["sets"] if rank in ranks and len(ranks) > 1]
+        assert report["memories"] == [1, 1 + len(own)]
+
+
 def test_an_optimizer_in_a_process_set_has_a_plan(reports):
     for rank, report in enumerate(reports):
         assert report["optimizers"] == ["active"] * (rank in report["sets"][1])

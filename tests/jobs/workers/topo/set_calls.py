@@ -1,12 +1,13 @@
 """Process sets of PyTorch: calls that recur, an optimizer, a set that goes and one that comes.
 
-Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, and which
-plans the sets had.
+Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, which
+plans the sets had, and how many memories this rank shared with others before and after the first.
 """
 
 from __future__ import annotations
 
 import faulthandler
+from pathlib import Path
 
 import horovod.torch as hvd
 import torch
@@ -16,6 +17,7 @@ from horovod.torch.mpi_ops import _basics
 import horovod_opt
 
 STEPS = 30
+FEW = 3  # after so many steps no call has recurred often enough
 LEARNED = 12  # in any step after it, everything is planned
 
 
@@ -112,6 +114,11 @@ def after_removal(process_set: hvd.ProcessSet) -> list[str]:
     return problems
 
 
+def memories() -> int:
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sum("memfd:horovod-opt" in line for line in maps)
+
+
 def settle() -> None:
     """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
     for time in range(3):
@@ -127,8 +134,10 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     # They overlap; one is of a single rank.
     sets = [hvd.add_process_set(list(ranks))
             for ranks in (range(1), range(last), range(1, last + 1))]
-    problems, before = [], 0
+    problems, before, shared = [], 0, []
     for step in range(STEPS):
+        if step in (FEW, LEARNED):
+            shared.append(memories())
         if step == LEARNED:
             settle()
             before = horovod_opt.stats().requested_rounds
@@ -145,4 +154,4 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     problems += after_removal(sets[1])
     hvd.barrier()
 report(wrong=problems, rounds=rounds, planned=sorted(calls_planned.items()), optimizers=plans[0],
-       error=error, sets=[process_set.ranks for process_set in sets])
+       error=error, memories=shared, sets=[process_set.ranks for process_set in sets])
