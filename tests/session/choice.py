@@ -41,6 +41,7 @@ FILES = {
     "jobs/operations/test_operations.py": r"torch-(mpi-[134]|gloo-2)|\[mpi\]",
     "jobs/operations/test_node_memory.py": r"\[mpi",
     "jobs/operations/test_tensorflow_graphs.py": r"constants\[mpi|\[off",
+    "jobs/topo/test_abandoned_steps.py": r"mpi",
     "jobs/topo/test_contradictions.py": r"gloo",
     "jobs/topo/test_late_data.py": r"\[mpi|part",
     "jobs/topo/test_planned_cpus.py": r"gloo-2|mpi",
