@@ -8,6 +8,7 @@ ended. A rank from which horovodrun cannot be reached takes no part: for it mpir
 from __future__ import annotations
 
 import ctypes
+import errno
 import hmac
 import secrets
 import signal
@@ -16,6 +17,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import psutil
@@ -24,6 +26,10 @@ from horovod_opt.launcher import rank_end
 
 # After the end of mpirun, for the last words of ranks to arrive.
 LAST_WORDS_SECONDS = 5
+# What accept() fails with where the process or the machine has no room for a connection, and how
+# long it is left alone then: nothing tells that there is room again.
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+REST_SECONDS = 0.05
 FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
              signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -41,6 +47,14 @@ class JobEnd(socketserver.ThreadingTCPServer):
         self.condition = threading.Condition()
         self.hosts: dict[str, str] = {}  # by rank: those that have started
         self.codes: dict[str, int] = {}  # by rank: those that have ended; less than 0 for a signal
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in NO_ROOM:  # serve_forever() would try again at once, and again
+                time.sleep(REST_SECONDS)
+            raise
 
     def environment(self, env: Mapping[str, str], nics: Iterable[str] | None) -> dict[str, str]:
         """With what rank_end.py needs; `nics` are interfaces that all hosts have in common."""

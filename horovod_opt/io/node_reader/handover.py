@@ -13,6 +13,7 @@ their own, are nodes of their own.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import secrets
@@ -29,6 +30,10 @@ RANK, WORKER = "rank", "worker"
 ANSWER_SECONDS = 60  # in which the reader accepts; its Python may be busy
 _BACKLOG = 4096
 _MOST_BYTES = 256  # of a message
+# What accept() fails with where the process or the machine has no room for a connection, and how
+# long it is left alone then: nothing tells that there is room again.
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_REST_SECONDS = 0.05
 
 
 def _abstract(name: str) -> bytes:
@@ -91,28 +96,37 @@ class HandoverServer:
         self._thread = None
 
     def _run(self) -> None:
+        rests = False
         while True:
-            ready = [key.fileobj for key, _ in self._selector.select()]
+            ready = [key.fileobj for key, _ in
+                     self._selector.select(_REST_SECONDS if rests else None)]
             if self._stop in ready:
                 break
+            if rests:
+                self._selector.register(self._listener, selectors.EVENT_READ)
+                rests = False
             for source in ready:
-                if source is self._listener:
-                    self._accept()
-                else:
+                if source is not self._listener:
                     self._hear(source)
+                elif not self._accept():
+                    # The next connection would wake this thread again and again.
+                    self._selector.unregister(self._listener)
+                    rests = True
         self._close_all()
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """False if there is no room for a connection; the taker waits for ANSWER_SECONDS."""
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # gone again, or no descriptors left: the taker says so
-            return
+        except OSError as error:  # or it is gone again
+            return error.errno not in _NO_ROOM
         if _user_of(connection) != os.geteuid():
             connection.close()
-            return
+            return True
         connection.setblocking(False)
         self._connections[connection] = None
         self._selector.register(connection, selectors.EVENT_READ)
+        return True
 
     def _hear(self, connection: socket.socket) -> None:
         try:

@@ -5,7 +5,9 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -158,6 +160,62 @@ TEST(TcpTransport, AMessageOfAnImpossibleSizeIsRefused) {
     const std::string error = Finish(*first, received);
     EXPECT_NE(error.find(std::to_string(bytes) + " bytes: its data is damaged"), std::string::npos)
         << error;
+  }
+}
+
+// What a peer sends that keeps to the protocol, cut anywhere: into memory that waits for it or does
+// not yet, that is too small, or larger.
+TEST(TcpTransport, MessagesDrawnAtRandomComeWhole) {
+  constexpr int kChannels = 3, kMessages = 60;
+  constexpr char kUntouched = 0x55;
+  struct Message {
+    std::vector<char> sent, received;
+    Operation operation;
+  };
+  std::minstd_rand random(20261128);
+  for (int round = 0; round < 20; ++round) {
+    TcpPair pair;
+    const auto first = pair.Open(0);
+    const int peer = pair.sockets[1].begin()->second.number();
+    std::vector<Message> messages(kMessages);
+    std::string bytes;
+    std::vector<int> channels;
+    for (Message& message : messages) {
+      channels.push_back(static_cast<int>(random() % kChannels));
+      message.sent.resize(random() % 3 == 0 ? 0 : random() % 3000);
+      for (char& byte : message.sent) byte = static_cast<char>(random());
+      const std::int64_t header[] = {channels.back(),
+                                     static_cast<std::int64_t>(message.sent.size())};
+      bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
+      bytes.append(message.sent.begin(), message.sent.end());
+      message.received.assign(message.sent.size() + 100, kUntouched);
+    }
+    std::size_t sent = 0;
+    std::vector<std::int64_t> capacities;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      Message& message = messages[i];
+      const auto size = static_cast<std::int64_t>(message.sent.size());
+      capacities.push_back(random() % 3 == 0 ? size / 2 : size + static_cast<int>(random() % 100));
+      first->Receive(1, channels[i], message.received.data(), capacities[i], message.operation);
+      const std::size_t next = std::min<std::size_t>(random() % 4000, bytes.size() - sent);
+      ASSERT_EQ(send(peer, bytes.data() + sent, next, 0), static_cast<ssize_t>(next));
+      sent += next;
+      if (random() % 2 == 0) first->Progress(Transport::Clock::now());
+    }
+    ASSERT_EQ(send(peer, bytes.data() + sent, bytes.size() - sent, 0),
+              static_cast<ssize_t>(bytes.size() - sent));
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      Message& message = messages[i];
+      ASSERT_EQ(Finish(*first, message.operation), "");
+      ASSERT_TRUE(message.operation.done);
+      ASSERT_EQ(message.operation.bytes, static_cast<std::int64_t>(message.sent.size()));
+      const auto whole = static_cast<std::ptrdiff_t>(
+          std::min(message.operation.bytes, capacities[i]));
+      EXPECT_TRUE(std::equal(message.sent.begin(), message.sent.begin() + whole,
+                             message.received.begin()));
+      EXPECT_EQ(std::count(message.received.begin() + whole, message.received.end(), kUntouched),
+                message.received.end() - message.received.begin() - whole);
+    }
   }
 }
 

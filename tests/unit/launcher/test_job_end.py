@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 from events import MINUTE, wait_until
 
-from horovod_opt.launcher import rank_end
+from horovod_opt.launcher import job_end, rank_end
 
 # In place of mpirun: two ranks, of which `fault` may kill one with its group, and a status.
 MPIRUN = """
@@ -129,6 +133,32 @@ def test_the_end_of_horovodrun_is_that_of_mpirun(job, tmp_path, end):
     running.send_signal(end)
     assert running.wait(MINUTE) != 0
     process.wait(MINUTE)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_without_descriptors_it_sleeps_until_there_is_one(monkeypatch, number):
+    """Then it hears who has waited."""
+    accept, times, has_room = socket.socket.accept, [], threading.Event()
+
+    def accept_or_fail(listener: socket.socket) -> tuple:
+        if has_room.is_set():
+            return accept(listener)
+        times.append(time.monotonic())
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    with job_end.JobEnd() as end:
+        thread = threading.Thread(target=end.serve_forever, args=(0.01,))
+        thread.start()
+        with socket.create_connection(("127.0.0.1", end.server_address[1]), MINUTE) as rank:
+            rank.sendall(f"{end.key} 0 host starts\n".encode())
+            wait_until(lambda: len(times) >= 4)
+            has_room.set()
+            assert rank.recv(1) == b"."
+        end.shutdown()
+        thread.join()
+    assert end.hosts == {"0": "host"}
+    assert min(b - a for a, b in zip(times, times[1:])) >= job_end.REST_SECONDS
 
 
 # What starts the program of a rank

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import pickle
 import re
 import signal
 import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from events import MINUTE, wait_until
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import DataError, ReaderEnded
+from horovod_opt.io.node_reader import handover
 from horovod_opt.io.node_reader.handover import RANK, HandoverClient
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.reader_process import Reader
@@ -391,6 +395,33 @@ def test_strangers_and_second_ranks(data):
     member.close()
     silent.close()
     reader.stop()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_without_descriptors_the_reader_sleeps_until_there_is_one(monkeypatch, number):
+    """Then it answers who has waited."""
+    accept, times, has_room = socket.socket.accept, [], threading.Event()
+
+    def accept_or_fail(listener: socket.socket) -> tuple:
+        if has_room.is_set():
+            return accept(listener)
+        times.append(time.monotonic())
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    file = os.memfd_create("cache")
+    server = handover.HandoverServer(file, 1, lambda rank: None)
+    with ThreadPoolExecutor() as threads:
+        client = threads.submit(HandoverClient, server.address, RANK, 0)
+        wait_until(lambda: len(times) >= 4)
+        has_room.set()
+        taken = client.result(MINUTE)
+    assert os.path.sameopenfile(taken.file, file)
+    taken.let_go()
+    server.close()
+    for taken_file in taken.file, file:
+        os.close(taken_file)
+    assert min(np.diff(times)) >= handover._REST_SECONDS
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
