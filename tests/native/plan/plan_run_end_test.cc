@@ -272,12 +272,19 @@ TEST_F(StepTest, AStepMayBeOverBeforeItsFirstTensorArrives) {
   EXPECT_TRUE(CastVote().left);
 }
 
-TEST_F(StepTest, StepsThatDoNotComeInTurnAreNotHeld) {
+TEST_F(StepTest, StepsThatDoNotComeInTurnAreHeldOnlyAfterOneThatWasLeft) {
   in_turn_ = false;
   Commit(kLast + 1);
   Send(2, 7);
   Take(kBase + 1);
-  EXPECT_EQ(Send(2, 8).route, Route::kPlanned) << "of a loop, or of another thread";
+  EXPECT_EQ(Send(2, 8).route, Route::kPlanned) << "of another thread";
+  Take(kBase + 1);
+  run_.StepOver(8);
+  EXPECT_EQ(Send(2, 9).route, Route::kDeferred);
+  CastVote();
+  EXPECT_EQ(Send(0, 9).route, Route::kDeferred);
+  Apply(Decision::kWait);
+  EXPECT_EQ(NumbersOf(Abandon().to_negotiate), (std::vector<int>{3, 4}));
 }
 
 TEST_F(StepTest, AStepOfWhichNothingComesIsLeftAfterTheStallChecksTime) {

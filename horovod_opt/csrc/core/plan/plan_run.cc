@@ -30,10 +30,9 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
       return result;
     }
     last_arrival_ = now;
-    if (arrival->in_turn) {
-      if (deferring_ || !held_.empty() || !StepIsOver()) return Hold(slot, difference, arrival);
-      if (!IsWhole()) CatchUp();
-    }
+    const bool must_wait = arrival->in_turn ? deferring_ || !StepIsOver() : StepIsLeft();
+    if (must_wait || !held_.empty()) return Hold(slot, difference, arrival);
+    if (arrival->in_turn && !IsWhole()) CatchUp();
     step_ = step;
     result.news = starts_anew_ || step == step_over_;
   }
