@@ -185,6 +185,14 @@ def test_gradients_have_the_structure_of_their_sources(job_of, kind):
 def test_a_session_of_tensorflow_1_begins_with_the_variables_of_rank_0(job_of, kind):
     for mode, reports in edge_reports(job_of, kind):
         assert [report["session"] for report in reports] == [[1.0, 1.0]] * kind[2], mode
+        for report in reports:
+            assert report["session objects"] == [{"turn": 0}, {"turn": 1}, "text", [None, "text"]]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[0] == "tensorflow"], ids=name_of)
+def test_variables_of_every_type(job_of, kind):
+    for mode, reports in edge_reports(job_of, kind):
+        assert [report["variables"] for report in reports] == [[]] * kind[2], mode
 
 
 @pytest.mark.parametrize("kind", JOBS, ids=name_of)

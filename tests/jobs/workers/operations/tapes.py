@@ -85,3 +85,12 @@ def weights_of_a_session(rank: int, hvd: Any) -> list[float]:
         hooks = [hvd.BroadcastGlobalVariablesHook(0)]
         with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
             return session.run(weights).tolist()
+
+
+def objects_of_a_session(rank: int, hvd: Any) -> list[object]:
+    """By a function that is made once, and by calls."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        send = hvd.broadcast_object_fn(session=session)
+        return [send({"turn": turn} if rank == 0 else None) for turn in range(2)] + [
+            hvd.broadcast_object("text" if rank == 0 else None, session=session),
+            hvd.allgather_object([None, "text"][rank], session=session)]

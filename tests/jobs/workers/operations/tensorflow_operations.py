@@ -125,6 +125,20 @@ def act(operation: str, own: np.ndarray, splits: list[int], name: str) -> np.nda
     return np.asarray(result[0] if isinstance(result, tuple) else result)
 
 
+def wrong_variables(root: int) -> list[str]:
+    """The types whose variables are not the root's after a broadcast, in place and not."""
+    wrong = []
+    for in_place in False, True:
+        own = {dtype: tf.Variable(tensor(cases.values(dtype, RANK, 3), dtype))
+               for dtype in cases.MOVED if not (in_place and dtype in cases.FLOAT8_BITS)}
+        hvd.broadcast_variables(list(own.values()), root, inplace=in_place)
+        for dtype, variable in own.items():
+            right = tensor(cases.values(dtype, root, 3), dtype)
+            if array(variable.value()).tolist() != array(right).tolist():
+                wrong.append(f"{dtype}, in place: {in_place}")
+    return wrong
+
+
 def use_process_sets(sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
     results = {}
     for name, process_set in sets.items():
@@ -168,6 +182,8 @@ for mode in sys.argv[2:]:
                              "errors": edge_calls.errors_of(RANK, size, in_graph),
                              "gradients": tapes.wrong_gradients(RANK, size, hvd),
                              "session": tapes.weights_of_a_session(RANK, hvd),
+                             "session objects": tapes.objects_of_a_session(RANK, hvd),
+                             "variables": wrong_variables(size - 1),
                              "sum": int(hvd.allreduce(tf.constant(RANK + 1), op=hvd.Sum))}
         for process_set in sets.values():
             assert hvd.remove_process_set(process_set)
