@@ -62,8 +62,10 @@ class _ReturnOfOne(_Return):
 
 def on_wire(tensor: torch.Tensor, output: torch.Tensor) -> tuple[Any, Any, Any]:
     """What an operation sends, what it writes to, and its result: for result_of()."""
+    if tensor.is_contiguous() and not tensor.is_neg():
+        return tensor, output, output
     sent = row_major(tensor)
-    if output is not tensor or sent is tensor:
+    if output is not tensor:
         return sent, output, output
     return sent, sent, _ReturnOfOne((sent,), (tensor,))
 
@@ -128,6 +130,8 @@ class GradientOrders:
 
     def to_wire(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """A view of `gradient` to send, which is contiguous; of a copy if it has another order."""
+        if not self._orders and gradient.is_contiguous():
+            return gradient
         orders = self._orders.get(parameter)
         if orders is not None:
             gradient = gradient.permute(orders[0])
@@ -143,6 +147,8 @@ class GradientOrders:
 
     def set_gradient(self, parameter: torch.Tensor, received: torch.Tensor) -> None:
         """`received`, from the wire, is the gradient of `parameter` from now on."""
+        if received is parameter.grad:  # reduced in place
+            return
         received = self.from_wire(parameter, received)
         if parameter in self._copied:
             self._copied.remove(parameter)

@@ -21,7 +21,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from horovod_opt.pytorch.memory_order import GradientOrders
 
-_reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: those in use, a WeakSet
+_reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: references to those in use
 
 
 class Reducing:
@@ -109,9 +109,9 @@ class Reducing:
     def _gradient_hook(self, parameter: torch.Tensor) -> Callable:
         """Runs when a gradient of `parameter` is there; does nothing once this optimizer is gone,
         as a script may train a model with one optimizer after the other."""
-        reducers = _reducers.setdefault(parameter, weakref.WeakSet())
-        reducers.add(self)
-        reference = weakref.ref(self)
+        reducers = _reducers.setdefault(parameter, set())
+        reference = weakref.ref(self, reducers.discard)
+        reducers.add(reference)
 
         def hook(*_: Any) -> None:
             optimizer = reference()

@@ -43,7 +43,8 @@ def compare(name: str, program: Program) -> str:
         except Exception as error:
             results.append(f"{type(error).__name__}: {error}")
         hvd.barrier()
-    return "" if same(*results) else f"{results[0]} with Horovod, {results[1]} without"
+    are_good = not any(isinstance(result, str) for result in results) and same(*results)
+    return "" if are_good else f"{results[0]} with Horovod, {results[1]} without"
 
 
 def observe() -> dict:

@@ -10,6 +10,8 @@ import torch
 from common import RANK
 from torch_optimizer_run import STEPS, Program, Run, draw
 
+from horovod_opt.pytorch.memory_order import order_of
+
 
 class Images(torch.nn.Module):
     """Convolutions, the last one 1 x 1, of which every layout is contiguous."""
@@ -33,7 +35,8 @@ def images(dims: int, **how: object) -> Program:
     def program(run: Run) -> object:
         run.net = Images(dims)
         run.net.to(memory_format=run.net.memory_format())
-        strides = [parameter.stride() for parameter in run.net.parameters()]
+        orders = [order_of(parameter) for parameter in run.net.parameters()]
+        assert orders[0] is not None
         optimizer = run.wrap(torch.optim.SGD(run.net.parameters(), lr=0.1, momentum=0.9), **(
             how if run.distributed else {}))
         run.train(optimizer, shape=(3, 2 ** dims))
@@ -41,8 +44,8 @@ def images(dims: int, **how: object) -> Program:
             hvd.broadcast_parameters(run.net.state_dict(), root_rank=0)
             hvd.broadcast_optimizer_state(optimizer, root_rank=0)
         run.train(optimizer, 9, shape=(3, 2 ** dims))
-        assert strides == [parameter.stride() for parameter in run.net.parameters()]
-        assert strides == [parameter.grad.stride() for parameter in run.net.parameters()]
+        assert orders == [order_of(parameter) for parameter in run.net.parameters()]
+        assert orders == [order_of(parameter.grad) for parameter in run.net.parameters()]
         return run.weights()
 
     return program

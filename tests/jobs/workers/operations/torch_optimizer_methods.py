@@ -9,6 +9,10 @@ import pickle
 
 import horovod.torch as hvd
 import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch_optimizer_run import STEPS, Program, Run
 
 
@@ -235,8 +239,8 @@ def step_hooks(run: Run) -> object:
     handles = [sgd.register_step_pre_hook(before)]
     optimizer = run.wrap(sgd)
     handles += [optimizer.register_step_post_hook(after),
-                torch.optim.optimizer.register_optimizer_step_pre_hook(before),
-                torch.optim.optimizer.register_optimizer_step_post_hook(after)]
+                register_optimizer_step_pre_hook(before),
+                register_optimizer_step_post_hook(after)]
     run.train(optimizer, 2)
     optimizer.load_state_dict(optimizer.state_dict())  # PyTorch may install its hooks anew
     run.train(optimizer, 2)
