@@ -320,7 +320,7 @@ void TryAll(const std::string& what) {
         OnOneNode(arithmetic, given, results, scales, 1 << 20);
       });
       check(true, "one node, in parts", [&](ByRank<T>& results) {
-        OnOneNode(arithmetic, given, results, scales, 1 << 8);
+        OnOneNode(arithmetic, given, results, scales, 1 << 10);
       });
       check(true, "in a place", [&](ByRank<T>& results) {
         InPlaces(arithmetic, given, results, scales);
