@@ -34,6 +34,12 @@ def test_memory_comes_with_the_first_plan(reports):
         assert report["memories"] == [1, 1 + len(own)]
 
 
+def test_a_set_without_memory_is_negotiated(reports):
+    """Its calls, and the plan of an optimizer that its ranks had voted for."""
+    assert [report["poor"] for report in reports] == [
+        ["negotiated"] if rank in (0, len(reports) - 1) else [] for rank in range(len(reports))]
+
+
 def test_an_optimizer_in_a_process_set_has_a_plan(reports):
     for rank, report in enumerate(reports):
         assert report["optimizers"] == ["active"] * (rank in report["sets"][1])

@@ -304,6 +304,7 @@ void TryAll(const std::string& what) {
   for (const int ranks : {2, 3, 4}) {
     const std::size_t few = 333, many = (kSizes.first + kSizes.chunk + 1000) / sizeof(T) + 1;
     for (const std::size_t count : {few, many}) {
+      if (count == many && !kIsFloat<T>) continue;  // they have no special values
       // Least and most are not scaled in practice, and integers are truncated.
       const bool scales = kIsFloat<T> && !Reference::kIsExact && count == few;
       ByRank<T> given(static_cast<std::size_t>(ranks), std::vector<T>(count));
@@ -320,7 +321,7 @@ void TryAll(const std::string& what) {
         OnOneNode(arithmetic, given, results, scales, 1 << 20);
       });
       check(true, "one node, in parts", [&](ByRank<T>& results) {
-        OnOneNode(arithmetic, given, results, scales, 1 << 8);
+        OnOneNode(arithmetic, given, results, scales, 1 << 10);
       });
       check(true, "in a place", [&](ByRank<T>& results) {
         InPlaces(arithmetic, given, results, scales);
