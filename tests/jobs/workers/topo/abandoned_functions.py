@@ -17,7 +17,6 @@ from horovod.tensorflow.mpi_ops import _basics
 STEPS, FAULTS = 40, (10, 24)
 
 
-@tf.function
 def chain(own: tf.Tensor, bad: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """The second sum needs the first."""
     first = hvd.allreduce(own, op=hvd.Sum, name="chain.first")
@@ -26,7 +25,6 @@ def chain(own: tf.Tensor, bad: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return first, second
 
 
-@tf.function
 def fork(own: tf.Tensor, bad: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Each by itself: it is open which of them have been sent when the step fails."""
     first = hvd.allreduce(own, op=hvd.Sum, name="fork.first")
@@ -63,8 +61,8 @@ for mode in sys.argv[2:]:
         functions = (chain, fork) if mode != "off" else (chain,) if case == "all fail" else ()
         for function in functions:
             with running(hvd, mode):
-                name = function.python_function.__name__
-                result = run(function, fails())
+                name = function.__name__
+                result = run(tf.function(function), fails())  # traced anew, in this mode
                 states = [plan.state for plan in graph_plans() if plan.name.endswith(name)]
                 results[f"{mode} {case} {name}"] = {**result, "states": states}
 report(**results)
