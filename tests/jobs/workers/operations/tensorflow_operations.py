@@ -103,9 +103,11 @@ def call(operation: str, own: tf.Tensor, splits: object, name: str) -> object:
         return hvd.broadcast(own, hvd.size() - 1, name=name)
     if operation == "allgather":
         return hvd.allgather(own, name=name)
-    if operation == "grouped_allreduce":
-        with tf.name_scope(name):
-            return hvd.grouped_allreduce([own, tf.identity(own)], op=hvd.Sum)
+    if operation.startswith("grouped"):  # of one type
+        group = [own, tf.identity(own) if own.dtype != tf.float32 else tf.ones(hvd.size())]
+        if operation == "grouped_allgather":
+            return hvd.grouped_allgather(group)
+        return getattr(hvd, operation)(group, op=hvd.Sum)
     if operation == "adasum":
         return hvd.allreduce(own, op=hvd.Adasum, name=name)
     return getattr(hvd, operation)(own, op=hvd.Sum, name=name)

@@ -106,8 +106,10 @@ def call(operation: str, own: torch.Tensor, splits: object, name: str) -> object
         return hvd.broadcast(own, hvd.size() - 1, name=name)
     if operation == "allgather":
         return hvd.allgather(own, name=name)
-    if operation == "grouped_allreduce":
-        return hvd.grouped_allreduce([own, own.clone()], op=hvd.Sum, name=name)
+    if operation == "grouped_allgather":
+        return hvd.grouped_allgather([own, torch.ones(hvd.size())], name=name)
+    if operation.startswith("grouped"):
+        return getattr(hvd, operation)([own, torch.ones(hvd.size())], op=hvd.Sum, name=name)
     if operation == "adasum":
         return hvd.allreduce(own, op=hvd.Adasum, name=name)
     return getattr(hvd, operation)(own, op=hvd.Sum, name=name)

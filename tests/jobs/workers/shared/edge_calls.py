@@ -100,6 +100,10 @@ def calls(size: int) -> dict[str, Refused]:
         if size > 1:
             refused[f"{operation}_of_a_scalar"] = Refused(operation, error, Sent(shape=(size,)),
                                                           Sent(shape=()))
+    for operation in "grouped_allgather", "grouped_reducescatter":
+        refused[f"{operation}_of_a_scalar_and_rows"] = alike(
+            operation, f"{operation.upper()[len('GROUPED_'):]} of a scalar, which has no rows",
+            Sent(shape=()))
     for operation, dtype, other in (
         ("allreduce", "bfloat16", "float32"), ("allreduce", "float32", "complex64"),
         ("broadcast", "complex64", "float64"), ("allgather", "bool", "uint8"),
@@ -114,7 +118,8 @@ def calls(size: int) -> dict[str, Refused]:
 
 def errors_of(rank: int, size: int,
               perform: Callable[[str, Sent, str], object]) -> dict[str, list[str]]:
-    """By name: the class and the text. `perform(operation, sent, name)` makes the call."""
+    """By name: the class and the text. `perform(operation, sent, name)` makes the call; of a group
+    it is the first tensor, beside one that is right."""
     errors = {}
     for name, call in calls(size).items():
         try:
