@@ -179,7 +179,8 @@ for mode in sys.argv[2:]:
             np.savez(FOLDER / f"{mode}.{how}.{RANK}.npz", **arrays)
         if mode in edge_calls.MODES:
             in_graph = functools.partial(perform, graph=mode == "topo")
-            reports[mode] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+            times = edge_calls.MODES[mode]
+            reports[mode] = {"edges": edge_calls.wrong_at_edges(RANK, size, times, act),
                              "objects": edge_calls.wrong_objects(RANK, size, hvd),
                              "errors": edge_calls.errors_of(RANK, size, in_graph),
                              "gradients": tapes.wrong_gradients(RANK, size, hvd),

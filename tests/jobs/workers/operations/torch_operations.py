@@ -187,7 +187,8 @@ for variant in sys.argv[2:]:
         handles = {**reduce_everything(size), **move_everything(size)}
         results = {**finished(handles), **use_process_sets(size), **do_the_rest(size, variant)}
         if variant in edge_calls.MODES:
-            reports[variant] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+            times = edge_calls.MODES[variant]
+            reports[variant] = {"edges": edge_calls.wrong_at_edges(RANK, size, times, act),
                                 "objects": edge_calls.wrong_objects(RANK, size, hvd),
                                 "errors": edge_calls.errors_of(RANK, size, perform),
                                 "sum": call("allreduce", torch.tensor(RANK + 1), None, "s").item()}
