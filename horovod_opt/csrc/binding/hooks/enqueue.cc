@@ -1,5 +1,7 @@
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -40,6 +42,27 @@ Status StatusOf(Route route, Topo& topo, const PlanTable& plans, std::int64_t ke
   if (route == Route::kAbandoned) return Status::PreconditionError(plans.Abandoned(key));
   if (route == Route::kDeferred) topo.RequestRound();
   return Status::OK();
+}
+
+// Upstream tells a group's caller how the tensor ended that ended last. If another one has failed,
+// it ends as that.
+void KeepFirstError(std::vector<TensorTableEntry>& entries) {
+  struct Group {
+    std::mutex mutex;
+    std::size_t under_way = 0;
+    std::optional<Status> error;
+  };
+  const auto group = std::make_shared<Group>();
+  group->under_way = entries.size();
+  for (TensorTableEntry& entry : entries) {
+    entry.callback = [group, callback = std::move(entry.callback)](const Status& status) {
+      // Upstream counts its calls, so the last one here has to be the last one there.
+      const std::lock_guard<std::mutex> guard(group->mutex);
+      if (!status.ok() && !group->error) group->error = status;
+      const bool is_last = --group->under_way == 0;
+      callback(is_last && group->error ? *group->error : status);
+    };
+  }
 }
 
 // The calls of a group go one by one; upstream has registered the group. What is not planned after
@@ -148,6 +171,7 @@ Status EnqueueNegotiated(ArrivalPtr arrival) {
 
 Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
+  if (entries.size() > 1) KeepFirstError(entries);
   Topo* topo = !calls_are_planned ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(entries[0].process_set_id);
   if (plans != nullptr) {

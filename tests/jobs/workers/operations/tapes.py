@@ -63,7 +63,8 @@ def wrong_gradients(rank: int, size: int, hvd: Any) -> list[str]:
     own = variables()
     wrong = []
     for kind, sources in structures(*own).items():
-        for how, keywords in KEYWORDS.items():
+        # Keywords, with one structure that has everything.
+        for how, keywords in KEYWORDS.items() if kind == "of all kinds" else [("plain", {})]:
             right = tf.nest.map_structure(
                 mean, *(gradient(None, other, own, sources, keywords) for other in range(size)))
 

@@ -103,9 +103,11 @@ def call(operation: str, own: tf.Tensor, splits: object, name: str) -> object:
         return hvd.broadcast(own, hvd.size() - 1, name=name)
     if operation == "allgather":
         return hvd.allgather(own, name=name)
-    if operation == "grouped_allreduce":
-        with tf.name_scope(name):
-            return hvd.grouped_allreduce([own, tf.identity(own)], op=hvd.Sum)
+    if operation.startswith("grouped"):  # of one type
+        group = [own, tf.identity(own) if own.dtype != tf.float32 else tf.ones(hvd.size())]
+        if operation == "grouped_allgather":
+            return hvd.grouped_allgather(group)
+        return getattr(hvd, operation)(group, op=hvd.Sum)
     if operation == "adasum":
         return hvd.allreduce(own, op=hvd.Adasum, name=name)
     return getattr(hvd, operation)(own, op=hvd.Sum, name=name)
@@ -130,7 +132,7 @@ def wrong_variables(root: int) -> list[str]:
     wrong = []
     for in_place in False, True:
         own = {dtype: tf.Variable(tensor(cases.values(dtype, RANK, 3), dtype))
-               for dtype in cases.MOVED if not (in_place and dtype in cases.FLOAT8_BITS)}
+               for dtype in cases.MOVED}
         hvd.broadcast_variables(list(own.values()), root, inplace=in_place)
         for dtype, variable in own.items():
             right = tensor(cases.values(dtype, root, 3), dtype)
@@ -177,7 +179,8 @@ for mode in sys.argv[2:]:
             np.savez(FOLDER / f"{mode}.{how}.{RANK}.npz", **arrays)
         if mode in edge_calls.MODES:
             in_graph = functools.partial(perform, graph=mode == "topo")
-            reports[mode] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+            times = edge_calls.MODES[mode]
+            reports[mode] = {"edges": edge_calls.wrong_at_edges(RANK, size, times, act),
                              "objects": edge_calls.wrong_objects(RANK, size, hvd),
                              "errors": edge_calls.errors_of(RANK, size, in_graph),
                              "gradients": tapes.wrong_gradients(RANK, size, hvd),

@@ -106,8 +106,10 @@ def call(operation: str, own: torch.Tensor, splits: object, name: str) -> object
         return hvd.broadcast(own, hvd.size() - 1, name=name)
     if operation == "allgather":
         return hvd.allgather(own, name=name)
-    if operation == "grouped_allreduce":
-        return hvd.grouped_allreduce([own, own.clone()], op=hvd.Sum, name=name)
+    if operation == "grouped_allgather":
+        return hvd.grouped_allgather([own, torch.ones(hvd.size())], name=name)
+    if operation.startswith("grouped"):
+        return getattr(hvd, operation)([own, torch.ones(hvd.size())], op=hvd.Sum, name=name)
     if operation == "adasum":
         return hvd.allreduce(own, op=hvd.Adasum, name=name)
     return getattr(hvd, operation)(own, op=hvd.Sum, name=name)
@@ -185,7 +187,8 @@ for variant in sys.argv[2:]:
         handles = {**reduce_everything(size), **move_everything(size)}
         results = {**finished(handles), **use_process_sets(size), **do_the_rest(size, variant)}
         if variant in edge_calls.MODES:
-            reports[variant] = {"edges": edge_calls.wrong_at_edges(RANK, size, act),
+            times = edge_calls.MODES[variant]
+            reports[variant] = {"edges": edge_calls.wrong_at_edges(RANK, size, times, act),
                                 "objects": edge_calls.wrong_objects(RANK, size, hvd),
                                 "errors": edge_calls.errors_of(RANK, size, perform),
                                 "sum": call("allreduce", torch.tensor(RANK + 1), None, "s").item()}

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MODES = ("off", "topo")
-TIMES = 7  # the same call, so that topo plans it
+MODES = {"off": 1, "topo": 7}  # how often the same call: so that topo plans it
 INT32_MAX = 2**31 - 1
 # Moved, and never reduced.
 UNREDUCED = ("bool", "int16", "uint16", "uint32", "uint64", "complex64", "complex128",
@@ -100,6 +99,10 @@ def calls(size: int) -> dict[str, Refused]:
         if size > 1:
             refused[f"{operation}_of_a_scalar"] = Refused(operation, error, Sent(shape=(size,)),
                                                           Sent(shape=()))
+    for operation in "grouped_allgather", "grouped_reducescatter":
+        refused[f"{operation}_of_a_scalar_and_rows"] = alike(
+            operation, f"{operation.upper()[len('GROUPED_'):]} of a scalar, which has no rows",
+            Sent(shape=()))
     for operation, dtype, other in (
         ("allreduce", "bfloat16", "float32"), ("allreduce", "float32", "complex64"),
         ("broadcast", "complex64", "float64"), ("allgather", "bool", "uint8"),
@@ -114,7 +117,8 @@ def calls(size: int) -> dict[str, Refused]:
 
 def errors_of(rank: int, size: int,
               perform: Callable[[str, Sent, str], object]) -> dict[str, list[str]]:
-    """By name: the class and the text. `perform(operation, sent, name)` makes the call."""
+    """By name: the class and the text. `perform(operation, sent, name)` makes the call; of a group
+    it is the first tensor, beside one that is right."""
     errors = {}
     for name, call in calls(size).items():
         try:
@@ -164,11 +168,11 @@ def expected(operation: str, edge: str, rank: int, size: int) -> np.ndarray:
     return total if operation == "allreduce" else np.array_split(total, size)[rank]
 
 
-def wrong_at_edges(rank: int, size: int,
+def wrong_at_edges(rank: int, size: int, times: int,
                    act: Callable[[str, np.ndarray, list[int], str], np.ndarray]) -> list[str]:
     """`act(operation, own, splits, name)` makes the call; a broadcast's root is the last rank."""
     wrong = []
-    for turn in range(TIMES):
+    for turn in range(times):
         for operation, edge in edges():
             got = act(operation, values(edge, rank), to_last(edge, rank, size),
                       f"{operation}.{edge}")
@@ -181,7 +185,7 @@ def wrong_at_edges(rank: int, size: int,
 def wrong_objects(rank: int, size: int, hvd: Any) -> list[str]:
     """Without names, and of another class on each rank."""
     values = [None, "text", {"rank": 2}, (3,)][:size]
-    large = bytes(range(256)) * (1 << 14)
+    large = bytes(range(256)) * (1 << 12)
     return [text for text, got, right in (
         ("gathered", hvd.allgather_object(values[rank]), values),
         ("of rank 0", hvd.broadcast_object({"step": 3} if rank == 0 else None), {"step": 3}),
