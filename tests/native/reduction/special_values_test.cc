@@ -137,17 +137,17 @@ struct Most {
 };
 
 template <class T>
-Arithmetic ArithmeticOf(void (*reduce)(void*, const void* const*, int, std::int64_t)) {
+Arithmetic ArithmeticOf(decltype(Arithmetic::reduce) reduce, decltype(reduce) commute) {
   using Factor = std::conditional_t<kIsFloat<T>, Computed<T>, double>;
-  return {sizeof(T), reduce, &elementwise::Scale<T, Factor>};
+  return {sizeof(T), reduce, &elementwise::Scale<T, Factor>, commute};
 }
 
 template <class T, class Op>
 Arithmetic ArithmeticOf() {
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    return ArithmeticOf<T>(&elementwise::ReduceRoundingOnce<T, Op>);
+    return ArithmeticOf<T>(&elementwise::ReduceRoundingOnce<T, Op>, &elementwise::Commute<T, Op>);
   } else {
-    return ArithmeticOf<T>(&elementwise::Reduce<T, Op>);
+    return ArithmeticOf<T>(&elementwise::Reduce<T, Op>, &elementwise::Commute<T, Op>);
   }
 }
 
@@ -357,7 +357,8 @@ TYPED_TEST(SpecialPairs, Commute) {
   using T = TypeParam;
   std::mt19937 random(12);
   for (const auto reduce :
-       {&elementwise::Reduce<T, elementwise::Sum>, &elementwise::Reduce<T, elementwise::Product>,
+       {&elementwise::Commute<T, elementwise::Sum>, &elementwise::Commute<T, elementwise::Product>,
+        &elementwise::Commute<T, elementwise::Min>, &elementwise::Commute<T, elementwise::Max>,
         &elementwise::Reduce<T, elementwise::Min>, &elementwise::Reduce<T, elementwise::Max>}) {
     for (const std::size_t count : {1u, 3u, 8u, 29u, 1500u}) {
       std::vector<T> first(count), second(count);
@@ -393,7 +394,7 @@ TEST(NanBits, AreKept) {
     const float first = FromBits<float>(a), second = FromBits<float>(b);
     const void* const inputs[] = {&first, &second};
     float result;
-    elementwise::Reduce<float, decltype(op)>(&result, inputs, 2, 1);
+    elementwise::Commute<float, decltype(op)>(&result, inputs, 2, 1);
     return Bits(result);
   };
   constexpr std::uint32_t kOne = 0x3f800000, kNan = 0xffc00123, kSignaling = 0x7f800456;

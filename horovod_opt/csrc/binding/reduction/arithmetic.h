@@ -35,8 +35,6 @@ HOROVOD_OPT_REDUCE_OPS(HOROVOD_OPT_CHECK)
 // Factor: what an element is scaled by, as in upstream. kRoundsOnce: not after each two.
 template <class T, class Factor, bool kRoundsOnce = false>
 struct Elements {
-  static constexpr std::size_t kBytes = sizeof(T);
-
   template <class Op>
   static constexpr auto Reduction() {
     if constexpr (kRoundsOnce) {
@@ -46,7 +44,10 @@ struct Elements {
     }
   }
 
-  static constexpr auto Scale = elementwise::Scale<T, Factor>;
+  template <class Op>
+  static Arithmetic With() {
+    return {sizeof(T), Reduction<Op>(), elementwise::Scale<T, Factor>, elementwise::Commute<T, Op>};
+  }
 };
 
 template <class Element>
@@ -54,13 +55,13 @@ Arithmetic Of(ReduceOp reduce_op) {
   switch (reduce_op) {
     case ReduceOp::AVERAGE:  // averaging is scaling
     case ReduceOp::SUM:
-      return {Element::kBytes, Element::template Reduction<Sum>(), Element::Scale};
+      return Element::template With<Sum>();
     case ReduceOp::MIN:
-      return {Element::kBytes, Element::template Reduction<Min>(), Element::Scale};
+      return Element::template With<Min>();
     case ReduceOp::MAX:
-      return {Element::kBytes, Element::template Reduction<Max>(), Element::Scale};
+      return Element::template With<Max>();
     case ReduceOp::PRODUCT:
-      return {Element::kBytes, Element::template Reduction<Product>(), Element::Scale};
+      return Element::template With<Product>();
     default:
       throw std::logic_error("no elementwise reduction");
   }

@@ -164,7 +164,11 @@ void NonblockingAllreduce::CompleteStep(Chunk& chunk) {
       char* const sums = chunk.sums + piece.in_message;
       const void* const inputs[] = {has_sum ? sums : chunk.in + piece.in_message,
                                     chunk.incoming.data.get() + piece.in_message};
-      data_.arithmetic.reduce(sums, inputs, 2, piece.bytes / element_);
+      const Arithmetic& with = data_.arithmetic;
+      // Recursive doubling: the other member adds the same, its own first.
+      const bool both_add = step.to == step.from && step.outgoing.begin == step.incoming.begin;
+      const auto add = both_add && with.commute != nullptr ? with.commute : with.reduce;
+      add(sums, inputs, 2, piece.bytes / element_);
       if (is_last_sum && data_.scale) data_.scale(sums, piece.bytes);
     }
     has_sum = true;

@@ -24,6 +24,9 @@ struct Arithmetic {
   // the first two.
   void (*reduce)(void* out, const void* const* inputs, int number, std::int64_t count);
   void (*scale)(void* data, std::int64_t count, double factor);
+  // As `reduce`, of two inputs, but the same bits in either order, of any values: for ranks that
+  // each compute it in an order of their own. nullptr: `reduce` does that.
+  decltype(reduce) commute = nullptr;
 };
 
 inline void Scale(const Arithmetic& arithmetic, char* values, std::int64_t bytes, double factor) {

@@ -1,9 +1,10 @@
 // Elementwise reductions of what several ranks contribute, and scaling, in loops that compilers
 // vectorize, whatever the floating-point environment of the calling thread.
 //
-// Operations commute, bit for bit, so that members of an exchange that each compute `own op other`
-// have the same result. By IEEE 754 alone the result of two NaNs may be either of them, and so may
-// the least of -0 and +0.
+// Operations commute, bit for bit: by IEEE 754 alone the least of -0 and +0 may be either of them,
+// and so may the sum of two NaNs. The last needs Commute(), for members of an exchange that each
+// compute `own op other`; ranks that compute the same in the same order need it not, and it takes
+// time.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +44,10 @@ T FromBits(Bits<T> bits) {
 
 // Of<T>(a, b): of two elements of type T, as what they are computed as. A short type has one NaN
 // alone, and gets it from any.
-//
-// If both operands are NaNs, the processor's sum or product is one of them, and which one is the
-// compiler's choice, which may differ between a loop of vectors and what remains: so it becomes
-// the one with the bits of both.
+
+// `result` is the processor's, of the operands `a` and `b`. If both are NaNs, it is one of them, and
+// which one is the compiler's choice, which may differ between a loop of vectors and what remains:
+// so it becomes the one with the bits of both.
 template <class T>
 Computed<T> JoinNans(Computed<T> result, Computed<T> a, Computed<T> b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -74,14 +75,14 @@ struct Sum {
   static constexpr bool kIsFastWithoutNans = false;
   template <class T>
   static Computed<T> Of(Computed<T> a, Computed<T> b) {
-    return JoinNans<T>(static_cast<Computed<T>>(a + b), a, b);
+    return static_cast<Computed<T>>(a + b);
   }
 };
 struct Product {
   static constexpr bool kIsFastWithoutNans = false;
   template <class T>
   static Computed<T> Of(Computed<T> a, Computed<T> b) {
-    return JoinNans<T>(static_cast<Computed<T>>(a * b), a, b);
+    return static_cast<Computed<T>>(a * b);
   }
 };
 // -0 is less than +0.
@@ -185,7 +186,23 @@ void Reduce(void* out, const void* const* inputs, int number, std::int64_t count
   }
 }
 
-// The same, of a short type, but what is between is a float: the result is rounded to T once.
+// The same of two inputs, and of two NaNs also the same in either order.
+template <class T, class Op>
+void Commute(void* out, const void* const* inputs, int number, std::int64_t count) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const FloatEnvironment environment;
+    T* const result = static_cast<T*>(out);
+    const T* const first = static_cast<const T*>(inputs[0]);
+    const T* const second = static_cast<const T*>(inputs[1]);
+    for (std::int64_t i = 0; i < count; ++i) {
+      result[i] = JoinNans<T>(Op::template Of<T>(first[i], second[i]), first[i], second[i]);
+    }
+  } else {
+    Reduce<T, Op>(out, inputs, number, count);
+  }
+}
+
+// As Reduce(), of a short type, but what is between is a float: the result is rounded to T once.
 template <class T, class Op>
 void ReduceRoundingOnce(void* out, const void* const* inputs, int number, std::int64_t count) {
   if (number == 2) return Reduce<T, Op>(out, inputs, number, count);
