@@ -370,9 +370,8 @@ class Draw {
     for (int i = 0; i < kBuffers; ++i) {
       for (const bool is_bound : {true, false}) {
         const std::size_t size = (is_bound ? bound : unbound)[i].size();
-        const auto preamble =
-            is_bound ? Preamble(Op::SEND_BUFFER, i, size)
-                     : Preamble(Op::SEND_UNBOUND_BUFFER, kFirstSlot + i, size);
+        const auto preamble = is_bound ? Preamble(Op::SEND_BUFFER, i, size)
+                                       : Preamble(Op::SEND_UNBOUND_BUFFER, kFirstSlot + i, size);
         messages.emplace_back(reinterpret_cast<const char*>(&preamble), sizeof(preamble));
         messages.back().append(size, 'x');
       }

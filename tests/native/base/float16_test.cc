@@ -79,8 +79,7 @@ TEST_P(Float16Paths, EveryValueIsAFloatAndBack) {
       const double meaning = Meaning(bits);
       if (std::isnan(meaning)) {
         // The bits of a NaN are kept, and it becomes a quiet one.
-        const std::uint32_t expected =
-            (bits & 0x8000) << 16 | 0x7fc00000 | (bits & 1023) << 13;
+        const std::uint32_t expected = (bits & 0x8000) << 16 | 0x7fc00000 | (bits & 1023) << 13;
         ASSERT_EQ(Bits(floats[bits]), expected) << std::hex << bits;
         ASSERT_EQ(Bits(back[bits]), Float16::kNan) << std::hex << bits;
       } else {

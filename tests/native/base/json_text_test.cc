@@ -67,10 +67,10 @@ TEST(JsonText, IsEscapedOnlyWhereItHasToBe) {
 
 TEST(JsonText, WhatIsNoUtf8) {
   EXPECT_EQ(JsonText("\xff"), "\\u00ff");
-  EXPECT_EQ(JsonText("\xc0\xaf"), "\\u00c0\\u00af");  // longer than it has to be
+  EXPECT_EQ(JsonText("\xc0\xaf"), "\\u00c0\\u00af");             // longer than it has to be
   EXPECT_EQ(JsonText("\xed\xa0\x80"), "\\u00ed\\u00a0\\u0080");  // a surrogate
   EXPECT_EQ(JsonText("\xf4\x90\x80\x80"), "\\u00f4\\u0090\\u0080\\u0080");  // past the last
-  EXPECT_EQ(JsonText("\xe2\x86"), "\\u00e2\\u0086");  // cut short
+  EXPECT_EQ(JsonText("\xe2\x86"), "\\u00e2\\u0086");                        // cut short
 }
 
 }  // namespace json_text_test

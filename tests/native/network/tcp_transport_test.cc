@@ -209,10 +209,10 @@ TEST(TcpTransport, MessagesDrawnAtRandomComeWhole) {
       ASSERT_EQ(Finish(*first, message.operation), "");
       ASSERT_TRUE(message.operation.done);
       ASSERT_EQ(message.operation.bytes, static_cast<std::int64_t>(message.sent.size()));
-      const auto whole = static_cast<std::ptrdiff_t>(
-          std::min(message.operation.bytes, capacities[i]));
-      EXPECT_TRUE(std::equal(message.sent.begin(), message.sent.begin() + whole,
-                             message.received.begin()));
+      const auto whole =
+          static_cast<std::ptrdiff_t>(std::min(message.operation.bytes, capacities[i]));
+      EXPECT_TRUE(
+          std::equal(message.sent.begin(), message.sent.begin() + whole, message.received.begin()));
       EXPECT_EQ(std::count(message.received.begin() + whole, message.received.end(), kUntouched),
                 message.received.end() - message.received.begin() - whole);
     }

@@ -173,12 +173,12 @@ TEST_F(PlanTableTest, WhereNothingCanBePlannedAfterAllAPlanThatWasVotedForEnds) 
 // With as many buckets as there may be, in a set as among all ranks: none has the number that
 // stands for a round of negotiation in the queue.
 TEST(PlanTableCapacity, EveryBucketHasAnIdOfItsOwnAndNoOtherEntryIsTakenForOne) {
-  EXPECT_THROW(PlanTable(ReadyQueue::kBuckets + 1, [](const auto&) {}, [] {}),
-               std::invalid_argument);
+  EXPECT_THROW(
+      PlanTable(ReadyQueue::kBuckets + 1, [](const auto&) {}, [] {}), std::invalid_argument);
   std::vector<int> announced;
   PlanTable plans(
-      ReadyQueue::kBuckets,
-      [&](const auto& bucket) { announced.push_back(bucket.turn.bucket_id); }, [] {});
+      ReadyQueue::kBuckets, [&](const auto& bucket) { announced.push_back(bucket.turn.bucket_id); },
+      [] {});
   std::set<int> bucket_ids;
   for (std::int64_t key = 1; key <= ReadyQueue::kBuckets; ++key) {
     ASSERT_TRUE(plans.Learn(CallPlanOf(key))) << key;

@@ -115,8 +115,7 @@ TEST(NodeCollectives, ASlowRankIsWaitedFor) {
 // 256 + 1 is 256 in bfloat16, and so would be any sum that is rounded in between.
 TEST(NodeAllreduce, Bfloat16IsRoundedOnce) {
   const Arithmetic arithmetic{sizeof(Bfloat16),
-                              elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum>,
-                              nullptr};
+                              elementwise::ReduceRoundingOnce<Bfloat16, elementwise::Sum>, nullptr};
   for (std::size_t elements : {100u, 9000u}) {  // flat, and in chunks
     Node node(3);
     const std::atomic<bool> stop{false};

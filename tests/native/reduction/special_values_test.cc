@@ -317,18 +317,14 @@ void TryAll(const std::string& what) {
         Check<T, Reference>(given, results, scales, one_node,
                             what + ", " + std::to_string(ranks) + " ranks, " + way);
       };
-      check(true, "one node", [&](ByRank<T>& results) {
-        OnOneNode(arithmetic, given, results, scales, 1 << 20);
-      });
-      check(true, "one node, in parts", [&](ByRank<T>& results) {
-        OnOneNode(arithmetic, given, results, scales, 1 << 10);
-      });
-      check(true, "in a place", [&](ByRank<T>& results) {
-        InPlaces(arithmetic, given, results, scales);
-      });
-      check(false, "nodes", [&](ByRank<T>& results) {
-        AmongNodes(arithmetic, given, results, scales);
-      });
+      check(true, "one node",
+            [&](ByRank<T>& results) { OnOneNode(arithmetic, given, results, scales, 1 << 20); });
+      check(true, "one node, in parts",
+            [&](ByRank<T>& results) { OnOneNode(arithmetic, given, results, scales, 1 << 10); });
+      check(true, "in a place",
+            [&](ByRank<T>& results) { InPlaces(arithmetic, given, results, scales); });
+      check(false, "nodes",
+            [&](ByRank<T>& results) { AmongNodes(arithmetic, given, results, scales); });
       if (testing::Test::HasFatalFailure()) return;
     }
   }

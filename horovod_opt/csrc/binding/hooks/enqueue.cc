@@ -9,10 +9,10 @@
 #include "horovod/common/operations.h"
 #include "horovod/common/process_set.h"
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
 namespace {
@@ -90,8 +90,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
       negotiated.push_back(std::move(TensorOf(arrival).entry));
       negotiated_requests.push_back(requests[i]);
       negotiated_names.push_back(names[i]);
-    } else if (const Status status = StatusOf(route, topo, plans, group.keys[i]);
-               !status.ok()) {
+    } else if (const Status status = StatusOf(route, topo, plans, group.keys[i]); !status.ok()) {
       return status;
     }
   }

@@ -82,8 +82,7 @@ bool IsReduction(Request::RequestType type) {
 
 bool CanReduce(DataType dtype) {
   switch (dtype) {
-#define CASE(name, number, bytes)           \
-  case ::horovod::common::HOROVOD_##name:
+#define CASE(name, number, bytes) case ::horovod::common::HOROVOD_##name:
     HOROVOD_OPT_DTYPES(CASE)
 #undef CASE
     return true;

@@ -19,18 +19,18 @@
 namespace horovod_opt {
 
 // X(type, of TensorFlow and of Horovod; the type in C++)
-#define HOROVOD_OPT_TENSORFLOW_BYTE_TYPES(X)    \
-  X(UINT32, ::tensorflow::uint32)               \
-  X(UINT64, ::tensorflow::uint64)               \
-  X(COMPLEX64, ::tensorflow::complex64)         \
-  X(COMPLEX128, ::tensorflow::complex128)       \
-  X(FLOAT8_E5M2, ::tensorflow::float8_e5m2)     \
+#define HOROVOD_OPT_TENSORFLOW_BYTE_TYPES(X) \
+  X(UINT32, ::tensorflow::uint32)            \
+  X(UINT64, ::tensorflow::uint64)            \
+  X(COMPLEX64, ::tensorflow::complex64)      \
+  X(COMPLEX128, ::tensorflow::complex128)    \
+  X(FLOAT8_E5M2, ::tensorflow::float8_e5m2)  \
   X(FLOAT8_E4M3FN, ::tensorflow::float8_e4m3fn)
 
 inline horovod::common::DataType DataTypeOf(::tensorflow::DataType dtype) {
   switch (dtype) {
-#define CASE(type, _)                         \
-  case ::tensorflow::DT_##type:               \
+#define CASE(type, _)           \
+  case ::tensorflow::DT_##type: \
     return ::horovod::common::HOROVOD_##type;
     HOROVOD_OPT_TENSORFLOW_BYTE_TYPES(CASE)
 #undef CASE

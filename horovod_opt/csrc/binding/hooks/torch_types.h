@@ -42,8 +42,8 @@ namespace horovod_opt {
 
 inline horovod::common::DataType DataTypeOf(c10::ScalarType type) {
   switch (type) {
-#define CASE(theirs, ours)                    \
-  case c10::ScalarType::theirs:               \
+#define CASE(theirs, ours)      \
+  case c10::ScalarType::theirs: \
     return ::horovod::common::HOROVOD_##ours;
     HOROVOD_OPT_TORCH_TYPES(CASE)
 #undef CASE

@@ -57,8 +57,8 @@ std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controlle
       take_step([&] { rendezvous->Answer(self, neighbours, secret, patience); });
   if (!connects) return nullptr;
   TcpTransport::Options options;
-  options.silence = std::chrono::seconds(
-      std::max(0, horovod::common::GetIntEnvOrDefault(kGlooTimeout, 30)));
+  options.silence =
+      std::chrono::seconds(std::max(0, horovod::common::GetIntEnvOrDefault(kGlooTimeout, 30)));
   options.setting = kGlooTimeout;
   options.name = [ranks = groups.cross](int member) {
     return "rank " + std::to_string(ranks[member]);

@@ -30,7 +30,7 @@ std::string NameOf(const PlanTable::LateBucket& bucket) {
 }
 
 struct Bucket {
-  std::set<int> ranks;  // on which it is complete
+  std::set<int> ranks;                                              // on which it is complete
   std::int64_t seconds = std::numeric_limits<std::int64_t>::max();  // since the last one had it
 };
 
@@ -78,8 +78,8 @@ std::string DescribeStall(const TextByRank& rows, std::chrono::seconds limit) {
   }
   for (const auto& [key, bucket] : complete) {
     if (bucket.ranks.size() < rows.size() || bucket.seconds < limit.count()) continue;
-    text << "\n" << Readable(key) << ": complete on all ranks, not reduced for " << bucket.seconds
-         << " s";
+    text << "\n"
+         << Readable(key) << ": complete on all ranks, not reduced for " << bucket.seconds << " s";
   }
   return text.str();
 }

@@ -7,17 +7,17 @@
 
 #include <cstdint>
 
-#define HOROVOD_OPT_BYTE_TYPES(X)                \
-  X(UINT32, 11, "uint32", 4)                     \
-  X(UINT64, 12, "uint64", 8)                     \
-  X(COMPLEX32, 13, "complex32", 4)               \
-  X(COMPLEX64, 14, "complex64", 8)               \
-  X(COMPLEX128, 15, "complex128", 16)            \
-  X(FLOAT8_E4M3FN, 16, "float8_e4m3fn", 1)       \
-  X(FLOAT8_E5M2, 17, "float8_e5m2", 1)           \
-  X(FLOAT8_E4M3FNUZ, 18, "float8_e4m3fnuz", 1)   \
-  X(FLOAT8_E5M2FNUZ, 19, "float8_e5m2fnuz", 1)   \
-  X(FLOAT8_E8M0FNU, 20, "float8_e8m0fnu", 1)     \
+#define HOROVOD_OPT_BYTE_TYPES(X)              \
+  X(UINT32, 11, "uint32", 4)                   \
+  X(UINT64, 12, "uint64", 8)                   \
+  X(COMPLEX32, 13, "complex32", 4)             \
+  X(COMPLEX64, 14, "complex64", 8)             \
+  X(COMPLEX128, 15, "complex128", 16)          \
+  X(FLOAT8_E4M3FN, 16, "float8_e4m3fn", 1)     \
+  X(FLOAT8_E5M2, 17, "float8_e5m2", 1)         \
+  X(FLOAT8_E4M3FNUZ, 18, "float8_e4m3fnuz", 1) \
+  X(FLOAT8_E5M2FNUZ, 19, "float8_e5m2fnuz", 1) \
+  X(FLOAT8_E8M0FNU, 20, "float8_e8m0fnu", 1)   \
   X(FLOAT4_E2M1FN_X2, 21, "float4_e2m1fn_x2", 1)
 
 namespace horovod_opt {

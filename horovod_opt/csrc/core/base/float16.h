@@ -40,8 +40,7 @@ class Float16 {
     // Its last bit is that of the denormal float16, so the sum is rounded to one.
     constexpr std::uint32_t kHalf = 126u << 23;
     const std::uint32_t small = ToBits(ToFloat(magnitude) + ToFloat(kHalf)) - kHalf;
-    const std::uint32_t normal =
-        (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    const std::uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
     std::uint32_t half = magnitude < 113u << 23 ? small : normal;
     half = magnitude >= 143u << 23 ? 0x7c00 : half;
     half |= bits >> 16 & 0x8000;

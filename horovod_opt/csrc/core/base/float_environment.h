@@ -26,7 +26,7 @@ class FloatEnvironment {
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 
 #if defined(__x86_64__)
-  using Word = std::uint32_t;  // MXCSR
+  using Word = std::uint32_t;                         // MXCSR
   static constexpr Word kFlush = 1u << 15 | 1u << 6;  // results (FTZ), operands (DAZ)
   static constexpr Word kRounding = 3u << 13;         // 0: to the nearest
   static Word Read() {
@@ -36,7 +36,7 @@ class FloatEnvironment {
   }
   static void Write(Word word) { asm volatile("ldmxcsr %0" : : "m"(word) : "memory"); }
 #elif defined(__aarch64__)
-  using Word = std::uint64_t;  // FPCR
+  using Word = std::uint64_t;                          // FPCR
   static constexpr Word kFlush = 1u << 24 | 1u << 19;  // FZ; of float16, FZ16
   static constexpr Word kRounding = 3u << 22;          // 0: to the nearest
   static Word Read() {

@@ -229,8 +229,7 @@ std::vector<Vote> FromRow(const std::string& row) {
     Vote vote;
     int state = 0;
     fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
-        vote.whole >> vote.goes_on >> vote.left >>
-        vote.step_over >> vote.idle_ms;
+        vote.whole >> vote.goes_on >> vote.left >> vote.step_over >> vote.idle_ms;
     vote.state = static_cast<PlanState>(state);
     Read(fields, vote.times);
     Read(fields, vote.devices);

@@ -84,8 +84,8 @@ struct Decision {
     kRest,  // gives its bucket IDs back until it is used again
     kEnd,
     kAbandon,  // of a step: it cannot be complete on every rank; the plan starts anew
-    kFree,    // it has ended, and its bucket IDs can be used for others
-    kForget,  // no rank has a graph of it any more
+    kFree,     // it has ended, and its bucket IDs can be used for others
+    kForget,   // no rank has a graph of it any more
   };
   std::string hash;
   Kind kind = kWait;

@@ -224,8 +224,7 @@ bool PlanRun::StepIsLeft() const {
 bool PlanRun::HasNews() const {
   if (deferring_) return false;
   if (!held_.empty() && !voted_goes_on_ && (any_has_left_ || !IsWhole())) return true;
-  return any_has_left_ &&
-         (last_iteration_ != voted_iteration_ || (IsWhole() && !voted_whole_));
+  return any_has_left_ && (last_iteration_ != voted_iteration_ || (IsWhole() && !voted_whole_));
 }
 
 PlanRun::ArrivalResult PlanRun::Hold(int slot, const std::string& difference, ArrivalPtr& arrival) {
@@ -249,9 +248,9 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   vote.whole = IsWhole();
   vote.goes_on = !held_.empty();
   vote.step_over = StepIsLeft();
-  vote.left = !vote.whole && (vote.goes_on || vote.step_over || (patience > patience.zero() && step_ != 0 &&
-                                               planned_from_ != kNever &&
-                                               now - last_arrival_ >= patience));
+  vote.left = !vote.whole && (vote.goes_on || vote.step_over ||
+                              (patience > patience.zero() && step_ != 0 &&
+                               planned_from_ != kNever && now - last_arrival_ >= patience));
   for (std::size_t slot = 0; vote.left && slot < arrivals_.size(); ++slot) {
     if (arrivals_[slot] < last_iteration_ && !IsLeftOut(static_cast<int>(slot)))
       vote.missing.push_back(static_cast<int>(slot));
@@ -388,8 +387,10 @@ std::string PlanRun::DescribeAbandoned(const Decision& decision) const {
     if (missing.size() > kNames)
       text += " and " + std::to_string(missing.size() - kNames) + " more tensors";
   }
-  return text + ". It may have caught an exception, or left out a batch. Ranks that have not left the " +
-         "step get this error; a script that catches it can go on with the next step, as on the others";
+  return text +
+         ". It may have caught an exception, or left out a batch. Ranks that have not left the " +
+         "step get this error; a script that catches it can go on with the next step, as on the "
+         "others";
 }
 
 // Starts anew, as a rank does that hears of the plan only now. What has arrived since CastVote() is
@@ -444,7 +445,8 @@ void PlanRun::ReleaseHeld(Effects& effects) {
                                           std::make_move_iterator(end));
     held_.erase(held_.begin(), end);
     for (DeferredArrival& deferral : arrivals) {
-      const auto arrived = Arrive(deferral.slot, deferral.difference, deferral.arrival, Clock::now());
+      const auto arrived =
+          Arrive(deferral.slot, deferral.difference, deferral.arrival, Clock::now());
       if (arrived.news) effects.news = true;
       if (arrived.bucket_id != kNoBucket) effects.bucket_ids.push_back(arrived.bucket_id);
       if (arrived.route == Route::kNegotiated)

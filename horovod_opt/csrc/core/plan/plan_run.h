@@ -44,8 +44,8 @@ namespace horovod_opt {
 enum class Route {
   kNegotiated,
   kPlanned,
-  kDeferred,  // until the ranks have voted
-  kOverlaps,  // refused: the slot's previous arrival is not reduced yet
+  kDeferred,   // until the ranks have voted
+  kOverlaps,   // refused: the slot's previous arrival is not reduced yet
   kAbandoned,  // refused: the ranks have abandoned the step that sends it
 };
 
@@ -105,7 +105,7 @@ class PlanRun {
                 Clock::duration patience = Clock::duration::zero());
   struct Effects {
     std::vector<ArrivalPtr> to_negotiate;  // or to fail, as they say themselves
-    std::vector<ArrivalPtr> to_refuse;  // refused, see Route::kOverlaps
+    std::vector<ArrivalPtr> to_refuse;     // refused, see Route::kOverlaps
     std::vector<int> bucket_ids;
     std::vector<int> debts;     // to be announced in the next vote, invariant 6
     std::vector<int> free_ids;  // not used by this plan any more
@@ -202,10 +202,10 @@ class PlanRun {
   std::uint64_t planned_from_ = kNever, planned_until_ = kNever;
   bool deferring_ = false, zeros_ = false;
   std::vector<DeferredArrival> deferrals_;
-  std::vector<DeferredArrival> held_;    // of later steps, invariant 8
-  std::int64_t step_ = 0;                // the last that has begun
-  std::int64_t step_over_ = 0;           // the last of which StepOver() was told
-  std::int64_t abandoned_step_ = 0;      // what still comes of it is refused
+  std::vector<DeferredArrival> held_;  // of later steps, invariant 8
+  std::int64_t step_ = 0;              // the last that has begun
+  std::int64_t step_over_ = 0;         // the last of which StepOver() was told
+  std::int64_t abandoned_step_ = 0;    // what still comes of it is refused
   std::string abandoned_;
   std::uint64_t warm_up_from_ = 0;  // the iteration before the first of the warm-up
   bool starts_anew_ = false;        // it has ended, and warms up again once nothing is under way

@@ -62,8 +62,7 @@ std::vector<PlanTable::LateBucket> PlanTable::LateBuckets(Clock::time_point sinc
     std::lock_guard<std::mutex> guard(entry->mutex);
     const auto name = [&](int slot) { return entry->run.plan().slots[slot].name; };
     for (const auto& bucket : entry->run.filling().LateBuckets(since)) {
-      LateBucket late_bucket{entry->run.plan().name, bucket.iteration, {}, {},
-                             bucket.last_arrival};
+      LateBucket late_bucket{entry->run.plan().name, bucket.iteration, {}, {}, bucket.last_arrival};
       for (int slot : bucket.here) late_bucket.here.push_back(name(slot));
       for (int slot : bucket.missing) late_bucket.missing.push_back(name(slot));
       late.push_back(std::move(late_bucket));

@@ -154,9 +154,8 @@ void PlanTable::PayDebts() {
 bool PlanTable::Activates(const TextByRank& rows) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto decisions = Decide(rows, group_);
-  return std::any_of(decisions.begin(), decisions.end(), [](const Decision& decision) {
-    return decision.kind == Decision::kCommit;
-  });
+  return std::any_of(decisions.begin(), decisions.end(),
+                     [](const Decision& decision) { return decision.kind == Decision::kCommit; });
 }
 
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first

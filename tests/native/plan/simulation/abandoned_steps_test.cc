@@ -38,11 +38,7 @@ class StepsSimulation {
   // has reduced what they have sent.
   StepsSimulation(Plan plan, std::vector<std::vector<Leave>> leaves, int successes,
                   std::uint32_t seed, bool alike = false)
-      : plan_(std::move(plan)),
-        successes_(successes),
-        alike_(alike),
-        random_(seed),
-        calls_(64, 0) {
+      : plan_(std::move(plan)), successes_(successes), alike_(alike), random_(seed), calls_(64, 0) {
     const std::size_t size = leaves.size();
     for (std::size_t rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Rank>([this, size](const CompleteBucket& bucket) {
@@ -250,7 +246,7 @@ class StepsSimulation {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::size_t> calls_;  // of `ready`, by bucket ID
   std::vector<int> queue_;
-  std::map<std::size_t, std::map<int, std::int64_t>> steps_;         // by entry of the queue, rank
+  std::map<std::size_t, std::map<int, std::int64_t>> steps_;  // by entry of the queue, rank
   std::map<std::pair<int, std::int64_t>, std::int64_t> pairs_, pairs_back_;
   std::set<std::string> failures_;
   bool in_vote_ = false;

@@ -15,9 +15,9 @@
 #include <string>
 
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/planned_path.h"
-#include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {

@@ -8,9 +8,9 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/binding/base/say.h"
-#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
+#include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/agreement/stall_report.h"
 
 namespace horovod_opt {
@@ -103,9 +103,9 @@ void SetRoundWork::HoldVote(bool after_stall) {
   auto& controller = *process_set_.controller;
   const bool first = controller.GetRank() == 0;
   const auto patience = after_stall ? stall_.Warning() / 2 : PlanTable::Clock::duration::zero();
-  const auto rows = GatherByRank(
-      controller, plans_.VoteRow(first, first && state_.settings.recut != 0,
-                                 PlanTable::Clock::now(), patience));
+  const auto rows =
+      GatherByRank(controller, plans_.VoteRow(first, first && state_.settings.recut != 0,
+                                              PlanTable::Clock::now(), patience));
   if (before_plan_ && plans_.Activates(rows)) PrepareForPlan();
   auto outcome = plans_.Apply(rows);
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
@@ -130,8 +130,8 @@ void SetRoundWork::ReportStall() {
   const auto limit = std::chrono::duration_cast<std::chrono::seconds>(stall_.Warning());
   const std::string text = DescribeStall(GatherByRank(controller, row), limit);
   if (text.empty()) return;
-  SayOnce(controller, "planned tensors have waited for more than " + stall_.Limit() +
-                          " seconds:" + text);
+  SayOnce(controller,
+          "planned tensors have waited for more than " + stall_.Limit() + " seconds:" + text);
 }
 
 bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {
