@@ -9,7 +9,7 @@ MODES = ("off", "topo", "topo@1")
 PLANNED = MODES[1:]
 ALL_LEAVE = ("exception", "in the first step", "in the second step", "batch left out",
              "same optimizer", "synchronized")
-ONE_LEAVES = ("one goes on", "one goes on with the same optimizer", "one stays away")
+ONE_LEAVES = ("one goes on", "one goes on with the same optimizer", "one waits elsewhere")
 
 each_planned_mode = pytest.mark.parametrize("mode", PLANNED)
 

@@ -41,8 +41,11 @@ def test_ranks_that_wait_for_a_failed_step_hear_who_has_left_it(faults, controll
     *others, culprit = of_each_rank(faults(controller), kind, "raise")
     for outcome in (*others, culprit):
         assert outcome["sums"] == SUMS[:FAULT]
+    told = f"rank {RANKS - 1} has left it without '{kind}.raise.second'."
     for outcome in others:
-        assert f"rank {RANKS - 1} has left it without '{kind}.raise.second'." in outcome["error"]
+        # Between groups, it shuts down before it has answered that it has taken the bucket back.
+        between_groups = SHUT_DOWN in outcome["error"] and kind != controller
+        assert told in outcome["error"] or between_groups
     assert "a bug in the training script" in culprit["error"]
 
 

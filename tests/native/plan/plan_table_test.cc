@@ -134,6 +134,30 @@ TEST_F(PlanTableTest, AStepThatIsOverIsAbandoned) {
   EXPECT_EQ(send(1, 20), Route::kPlanned);
 }
 
+TEST_F(PlanTableTest, ARankHasLeftItsStepOnlyIfItWaitsForSomethingElse) {
+  Activate(MakePlan("p", 2, {{0, 1}}));
+  Activate(MakePlan("q", 2, {{0, 1}}, 11));
+  const auto send = [&](std::int64_t key) {
+    ArrivalPtr arrival = std::make_unique<Arrival>();
+    arrival->step = 7;
+    arrival->in_turn = true;
+    EXPECT_EQ(plans_.Arrive(key, 4, {}, "", arrival), Route::kPlanned);
+  };
+  const auto p_is_left = [&](bool waits_elsewhere) {
+    const auto later = PlanTable::Clock::now() + std::chrono::seconds(10);
+    const std::string row =
+        plans_.VoteRow(true, false, later, {std::chrono::seconds(5), waits_elsewhere});
+    Vote peer = Says(PlanState::kActive, 0);
+    plans_.Apply(ByRank({row, ToRow({peer})}));
+    return FromRow(row).at(0).left;
+  };
+  send(1);
+  EXPECT_FALSE(p_is_left(false)) << "it may be slow";
+  EXPECT_TRUE(p_is_left(true));
+  send(11);
+  EXPECT_TRUE(p_is_left(false)) << "it waits in q";
+}
+
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
   const std::string peer = ToRow({Says(PlanState::kFailed, 0, "no")});
   EXPECT_EQ(HoldVote({peer}).rejections, std::vector<std::string>{"plan p: rank 1: no"});

@@ -21,9 +21,9 @@
 // 5. The bucket IDs of a plan are given to others, and a plan is forgotten, only when nothing of it
 //    is under way on any rank.
 // 6. A step that a rank has left is abandoned once every rank has all of it, has gone on to the next,
-//    or has sent nothing of it for the stall check's time: while some rank may be about to leave it
-//    as well, it is waited for. It fails on the ranks that have not left it, so that the next step of
-//    all is the same one. Where the framework says that a step is over, it waits for its tensors
+//    or has long waited for something else: while some rank may be about to leave it as well, or is
+//    only slow, it is waited for. It fails on the ranks that have not left it, so that the next step
+//    of all is the same one. Where the framework says that a step is over, it waits for its tensors
 //    itself: then it is enough that every rank has begun it, so that all count alike afterwards.
 #pragma once
 

@@ -33,6 +33,7 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     const bool must_wait = arrival->in_turn ? deferring_ || !StepIsOver() : StepIsLeft();
     if (must_wait || !held_.empty()) return Hold(slot, difference, arrival);
     if (arrival->in_turn && !IsWhole()) CatchUp();
+    in_turn_ = arrival->in_turn;
     step_ = step;
     result.news = starts_anew_ || step == step_over_;
   }
@@ -248,9 +249,9 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   vote.whole = IsWhole();
   vote.goes_on = !held_.empty();
   vote.step_over = StepIsLeft();
-  vote.left = !vote.whole && (vote.goes_on || vote.step_over ||
-                              (patience > patience.zero() && step_ != 0 &&
-                               planned_from_ != kNever && now - last_arrival_ >= patience));
+  const bool is_late = patience > patience.zero() && in_turn_ && planned_from_ != kNever &&
+                       now - last_arrival_ >= patience;
+  vote.left = !vote.whole && (vote.goes_on || vote.step_over || is_late);
   for (std::size_t slot = 0; vote.left && slot < arrivals_.size(); ++slot) {
     if (arrivals_[slot] < last_iteration_ && !IsLeftOut(static_cast<int>(slot)))
       vote.missing.push_back(static_cast<int>(slot));

@@ -100,7 +100,8 @@ class PlanRun {
   void Activate(const std::vector<int>& bucket_ids);
 
   // --- votes ---
-  // `patience`: a step of which nothing has come for so long counts as left; zero: none does.
+  // `patience`: a step of which nothing has come for so long counts as left, where steps come in
+  // turn; zero: none does.
   Vote CastVote(bool joined, bool times, Clock::time_point now,
                 Clock::duration patience = Clock::duration::zero());
   struct Effects {
@@ -204,8 +205,9 @@ class PlanRun {
   std::vector<DeferredArrival> deferrals_;
   std::vector<DeferredArrival> held_;  // of later steps, invariant 8
   std::int64_t step_ = 0;              // the last that has begun
-  std::int64_t step_over_ = 0;         // the last of which StepOver() was told
-  std::int64_t abandoned_step_ = 0;    // what still comes of it is refused
+  bool in_turn_ = false;
+  std::int64_t step_over_ = 0;       // the last of which StepOver() was told
+  std::int64_t abandoned_step_ = 0;  // what still comes of it is refused
   std::string abandoned_;
   std::uint64_t warm_up_from_ = 0;  // the iteration before the first of the warm-up
   bool starts_anew_ = false;        // it has ended, and warms up again once nothing is under way

@@ -97,9 +97,15 @@ class PlanTable {
   void Restart();  // all ranks have joined
   // `first`: of the ranks that vote; it alone says how long plans have not been used, so that the
   // others' rows are mostly the same. `times`: it also says when tensors arrive, for a rebuild.
-  // `patience`: of a stall check, see PlanRun.
-  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now(),
-                      Clock::duration patience = Clock::duration::zero());
+  // `stall`: of a stall check.
+  struct Stall {
+    Clock::duration patience = Clock::duration::zero();  // see PlanRun; zero: there is no check
+    bool waits_elsewhere = false;                        // for so long, for what is not planned
+  };
+  std::string VoteRow(bool first, bool times, Clock::time_point now, Stall stall);
+  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now()) {
+    return VoteRow(first, times, now, {});
+  }
   struct Outcome {
     std::vector<ArrivalPtr> to_negotiate;  // take the negotiated path, or fail (Arrival)
     std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused

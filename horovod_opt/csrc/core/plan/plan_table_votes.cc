@@ -32,14 +32,22 @@ void PlanTable::Restart() {
   }
 }
 
-std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now,
-                               Clock::duration patience) {
+std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now, Stall stall) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   wants_vote_.store(false, std::memory_order_release);
   std::vector<Vote> votes;
+  std::set<const Entry*> late;
+  for (auto& [hash, entry] : plans_) {
+    if (stall.patience <= stall.patience.zero()) break;
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    if (!entry->run.filling().LateBuckets(now - stall.patience).empty()) late.insert(entry.get());
+  }
   for (auto& [hash, entry] : plans_) {
     std::lock_guard<std::mutex> guard(entry->mutex);
-    votes.push_back(entry->run.CastVote(joined_, times, now, patience));
+    // A rank that waits for nothing else may be in the middle of the step, and slow.
+    const bool waits = stall.waits_elsewhere || late.size() > late.count(entry.get());
+    votes.push_back(
+        entry->run.CastVote(joined_, times, now, waits ? stall.patience : stall.patience.zero()));
     votes.back().bound = entry->graphs > 0;
     if (!first) votes.back().idle_ms = 0;
   }

@@ -105,7 +105,8 @@ def in_group(result: Callable) -> Callable:
     return lambda tensors, rank: [result(tensors, rank)] * 2
 
 
-REDUCED, MOVED = tuple(cases.REDUCED["torch"]), tuple(cases.MOVED["torch"])
+REDUCED = cases.REDUCED["torch"]
+MOVED = (*REDUCED, "uint8", "int16", "bool", "complex64")
 CALLS = {
     "allreduce": Call(lambda x, n: hvd.allreduce_async(x, name=n, op=hvd.Sum), total, REDUCED),
     "grouped_allreduce": Call(lambda x, n: hvd.grouped_allreduce_async(
@@ -188,7 +189,8 @@ def wrong_results() -> dict[str, str]:
             if mine is not tensor or memory != (tensor.stride(), tensor.data_ptr()):
                 problem += "; another tensor"
             if tensor._base is not None and layout == "sliced" and (
-                    (tensor._base == 7).sum() < tensor._base.numel() - tensor.numel()):
+                    (tensor._base == torch.tensor(7).to(tensor.dtype)).sum()
+                    < tensor._base.numel() - tensor.numel()):
                 problem += "; other memory has changed"
         elif difference(tensor, elements(layout, dtype, RANK)):
             problem += "; the tensor has changed"

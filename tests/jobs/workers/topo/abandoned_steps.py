@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
-from common import RANK, graph_plans, meet, report, running, start_mpi
+from common import RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 STEPS, FAULT = 12, 8
@@ -130,21 +130,17 @@ def with_the_same_optimizer(leave: Callable) -> tuple[list[str], Weights]:
 
 
 def on_the_last_rank(goes_on: bool, same: bool) -> tuple[list[str], Weights]:
-    """Which goes on with its next training at once, or when the others have an error."""
+    """Which goes on with its next training at once, or waits for all ranks in another call."""
     training = Training()
     last = hvd.size() - 1 == RANK
     errors = [error_of(lambda: training.run(leave_at_one_layer if last else None))]
     if not goes_on:
-        on_the_last_rank.meetings += 1
-        meet(f"meeting-{on_the_last_rank.meetings}")
+        hvd.broadcast_object(None, name="somewhere else")
     if not same:
         training = Training()
     else:
         training.restore()
     return errors, training.run()
-
-
-on_the_last_rank.meetings = 0
 
 
 CASES: dict[str, Callable[[], tuple[list[str], Weights]]] = {
@@ -160,7 +156,7 @@ CASES_OF_TOPO: dict[str, Callable[[], tuple[list[str], Weights]]] = {
     "at different layers": lambda: after(leave_at_different_layers),
     "one goes on": lambda: on_the_last_rank(goes_on=True, same=False),
     "one goes on with the same optimizer": lambda: on_the_last_rank(goes_on=True, same=True),
-    "one stays away": lambda: on_the_last_rank(goes_on=False, same=False),
+    "one waits elsewhere": lambda: on_the_last_rank(goes_on=False, same=False),
 }
 
 faulthandler.dump_traceback_later(120)

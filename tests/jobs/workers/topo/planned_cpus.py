@@ -4,6 +4,7 @@ more than two ranks the first are a process set."""
 import os
 
 import horovod.torch as hvd
+import torch
 from common import RANK, report, running, start_mpi, wait_until
 from horovod.torch.mpi_ops import _basics
 
@@ -40,7 +41,9 @@ for name, mode in (("off", "off"), ("topo", "topo"), ("bound", "topo")):
         os.sched_setaffinity(0, {allowed[RANK % len(allowed)]})
     with running(hvd, mode, HOROVOD_DYNAMIC_PROCESS_SETS="1"):
         if hvd.size() > 2:
-            hvd.add_process_set([0, 1])
+            pair = hvd.add_process_set([0, 1])
+            for _ in range(6 if pair.included() else 0):  # its thread comes with its first plan
+                hvd.allreduce(torch.ones(3), name="recurs", process_set=pair)
         hvd.barrier()
         masks_by_run[name] = settled_masks(0 if mode == "off" else 1 + (RANK < 2 < hvd.size()))
         hvd.barrier()  # the first that shuts down ends the threads of all

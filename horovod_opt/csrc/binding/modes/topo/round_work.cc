@@ -75,13 +75,25 @@ std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::s
   }
   if (wants[0] & want::kFailure) return ListRows(GatherByRank(controller, failure));
   if (wants[0] & want::kVote) state_.path_counters.AddVote();
-  for (SetRoundWork* set : sets) set->Meet(static_cast<int>(wants[0]));
+  const auto stall = (wants[0] & want::kStall) ? StallOf(sets) : PlanTable::Stall{};
+  for (SetRoundWork* set : sets) set->Meet(static_cast<int>(wants[0]), stall);
   if (wants[0] & want::kContradiction) EndContradictions(sets);
   if (wants[0] & want::kVote) EnterQueue();
   if (std::any_of(sets.begin(), sets.end(), [](SetRoundWork* set) { return set->ShouldEnd(); })) {
     horovod_.shut_down = true;
   }
   return "";
+}
+
+// Ranks that wait for each other have not begun at the same time: half of the patience of the first
+// is long enough for the others.
+PlanTable::Stall RoundWork::StallOf(const std::vector<SetRoundWork*>& sets) {
+  PlanTable::Stall stall{sets[0]->patience() / 2, false};
+  const auto since = PlanTable::Clock::now() - stall.patience;
+  for (const SetRoundWork* set : sets) {
+    if (set->AnyNegotiatedSince(since)) stall.waits_elsewhere = true;
+  }
+  return stall;
 }
 
 bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
@@ -92,8 +104,6 @@ bool RoundWork::WaitsLong(const std::vector<SetRoundWork*>& sets) const {
                      [&](const SetRoundWork* set) { return set->AnyWaitsSince(now - patience); });
 }
 
-// Ranks that contradict each other have not begun to wait at the same time: half of the patience
-// of the first is long enough for the others.
 void RoundWork::EndContradictions(const std::vector<SetRoundWork*>& sets) {
   last_comparison_ = PlanTable::Clock::now();
   std::string row;

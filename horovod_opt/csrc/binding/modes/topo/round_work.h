@@ -10,9 +10,9 @@
 #include "horovod/common/common.h"
 #include "horovod/common/message.h"
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 #include "horovod_opt/csrc/binding/modes/topo/rounds.h"
 #include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod {
@@ -64,6 +64,7 @@ class RoundWork {
     horovod::common::Request request;
   };
 
+  static PlanTable::Stall StallOf(const std::vector<SetRoundWork*>& sets);
   bool WaitsLong(const std::vector<SetRoundWork*>& sets) const;
   // Finds, with the other ranks, what they wait for in vain, and gives it up.
   void EndContradictions(const std::vector<SetRoundWork*>& sets);

@@ -90,22 +90,19 @@ int SetRoundWork::Wants() {
   return wants;
 }
 
-void SetRoundWork::Meet(int wants) {
+void SetRoundWork::Meet(int wants, PlanTable::Stall stall) {
   const bool both = (wants & want::kLateNegotiated) && (wants & want::kLatePlanned);
   if (both || (wants & want::kLateCall)) RejectMismatches();
-  if (wants & want::kVote) HoldVote((wants & want::kStall) != 0);
+  if (wants & want::kVote) HoldVote(stall);
   if (wants & want::kStall) ReportStall();
 }
 
-// Ranks that wait for each other have not begun at the same time: half of the patience of the first
-// is long enough for the others.
-void SetRoundWork::HoldVote(bool after_stall) {
+void SetRoundWork::HoldVote(PlanTable::Stall stall) {
   auto& controller = *process_set_.controller;
   const bool first = controller.GetRank() == 0;
-  const auto patience = after_stall ? stall_.Warning() / 2 : PlanTable::Clock::duration::zero();
-  const auto rows =
-      GatherByRank(controller, plans_.VoteRow(first, first && state_.settings.recut != 0,
-                                              PlanTable::Clock::now(), patience));
+  const std::string row =
+      plans_.VoteRow(first, first && state_.settings.recut != 0, PlanTable::Clock::now(), stall);
+  const auto rows = GatherByRank(controller, row);
   if (before_plan_ && plans_.Activates(rows)) PrepareForPlan();
   auto outcome = plans_.Apply(rows);
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
@@ -139,6 +136,15 @@ bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
     const auto type = entry.opt_request_type;
     const bool counts = type != Request::JOIN && type != Request::BARRIER;
+    any = any || (counts && entry.opt_since <= since);
+  });
+  return any;
+}
+
+bool SetRoundWork::AnyNegotiatedSince(PlanTable::Clock::time_point since) const {
+  bool any = false;
+  process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
+    const bool counts = entry.opt_request_type != Request::JOIN;
     any = any || (counts && entry.opt_since <= since);
   });
   return any;

@@ -57,7 +57,7 @@ class SetRoundWork {
   // Bits, for this rank.
   int Wants();
   // Collective over the set, where `wants` is what any rank of the job wants.
-  void Meet(int wants);
+  void Meet(int wants, PlanTable::Stall stall);
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
 
@@ -66,6 +66,8 @@ class SetRoundWork {
   PlanTable::Clock::duration patience() const { return stall_.Warning(); }
   // This rank waits for something, and has since before `since`.
   bool AnyWaitsSince(PlanTable::Clock::time_point since) const;
+  // The same of those that are negotiated, barriers too.
+  bool AnyNegotiatedSince(PlanTable::Clock::time_point since) const;
   // All that this rank waits for; long ago is before `since`.
   std::vector<WaitingTensor> Waiting(PlanTable::Clock::time_point since) const;
   // Waits in vain: its plan ends on this rank, or the rank objects to it.
@@ -77,7 +79,7 @@ class SetRoundWork {
              const std::function<bool(Collective)>& can_be_planned);
 
  private:
-  void HoldVote(bool after_stall);
+  void HoldVote(PlanTable::Stall stall);
   void PrepareForPlan() {
     if (before_plan_) std::exchange(before_plan_, nullptr)();
   }
