@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any
 
@@ -69,10 +69,12 @@ class Reducing:
         if self._opt_plan:
             self._opt_plan.end_step()
 
-    def _abandon_step(self) -> None:
+    def _abandon_step(self, error: RuntimeError) -> None:
         """After a reduction that has failed: the next backward pass begins another step."""
         from horovod.torch import mpi_ops
 
+        if not isinstance(error, mpi_ops.HorovodInternalError):
+            return
         for handle, _ in list(self._handles.values()):
             with contextlib.suppress(Exception):  # the first error is the one that is raised
                 if handle is not None:
@@ -81,6 +83,7 @@ class Reducing:
         self._handles.clear()
         self._group_counts = dict.fromkeys(self._group_counts, 0)
         self._allreduce_delay = dict.fromkeys(self._allreduce_delay, self.backward_passes_per_step)
+        self._end_step()
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
@@ -121,8 +124,11 @@ class Reducing:
                 name = optimizer._parameter_names[parameter]
                 raise RuntimeError(f"two hvd.DistributedOptimizer reduce the gradient of {name}:"
                                    " delete the one that is not needed any more")
-            with _ending_step(optimizer, on_success=False):
+            try:
                 optimizer._make_hook(parameter)()
+            except RuntimeError as error:
+                optimizer._abandon_step(error)
+                raise
 
         return hook
 
@@ -257,7 +263,7 @@ class ReducingAdasum(Reducing):
     def register_step_pre_hook(self, hook: Any) -> Any:
         raise ValueError(NO_PRE_HOOKS)
 
-    def _abandon_step(self) -> None:
+    def _abandon_step(self, error: RuntimeError) -> None:
         """Parameters that hold an update instead of their values: nothing can be taken back."""
 
     def step_of_one(self) -> None:
@@ -299,26 +305,15 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     return distributed
 
 
-@contextlib.contextmanager
-def _ending_step(optimizer: Reducing, on_success: bool) -> Iterator[None]:
-    from horovod.common.exceptions import HorovodInternalError
-
-    try:
-        yield
-    except HorovodInternalError:
-        optimizer._abandon_step()
-        on_success = True
-        raise
-    finally:
-        if on_success:
-            optimizer._end_step()
-
-
 def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(synchronize)
     def wrapper(optimizer: Reducing) -> None:
-        with _ending_step(optimizer, on_success=True):
+        try:
             synchronize(optimizer)
+        except RuntimeError as error:
+            optimizer._abandon_step(error)
+            raise
+        optimizer._end_step()
 
     return wrapper
 
