@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +32,22 @@ def wait_until(condition: Callable[[], Value], seconds: float = MINUTE) -> Value
         assert time.monotonic() < deadline, f"it has not come within {seconds} s"
         time.sleep(0.01)
     return value
+
+
+def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int
+                        ) -> tuple[list[float], threading.Event]:
+    """Until the event is set, accept() fails with this number of an error. The times when it has
+    failed, and the event."""
+    accept, times, has_room = socket.socket.accept, [], threading.Event()
+
+    def accept_or_fail(listener: socket.socket) -> tuple:
+        if has_room.is_set():
+            return accept(listener)
+        times.append(time.monotonic())
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    return times, has_room
 
 
 @contextmanager

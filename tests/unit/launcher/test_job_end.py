@@ -10,12 +10,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from events import MINUTE, wait_until
+from events import MINUTE, wait_until, without_descriptors
 
 from horovod_opt.launcher import job_end, rank_end
 
@@ -138,15 +137,7 @@ def test_the_end_of_horovodrun_is_that_of_mpirun(job, tmp_path, end):
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_without_descriptors_it_sleeps_until_there_is_one(monkeypatch, number):
     """Then it hears who has waited."""
-    accept, times, has_room = socket.socket.accept, [], threading.Event()
-
-    def accept_or_fail(listener: socket.socket) -> tuple:
-        if has_room.is_set():
-            return accept(listener)
-        times.append(time.monotonic())
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    times, has_room = without_descriptors(monkeypatch, number)
     with job_end.JobEnd() as end:
         thread = threading.Thread(target=end.serve_forever, args=(0.01,))
         thread.start()

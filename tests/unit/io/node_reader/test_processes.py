@@ -9,7 +9,6 @@ import pickle
 import re
 import signal
 import socket
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from events import MINUTE, wait_until
+from events import MINUTE, wait_until, without_descriptors
 from node_data import Data, Loads, loads_of, one_file
 
 from horovod_opt.io.errors import DataError, ReaderEnded
@@ -400,15 +399,7 @@ def test_strangers_and_second_ranks(data):
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_without_descriptors_the_reader_sleeps_until_there_is_one(monkeypatch, number):
     """Then it answers who has waited."""
-    accept, times, has_room = socket.socket.accept, [], threading.Event()
-
-    def accept_or_fail(listener: socket.socket) -> tuple:
-        if has_room.is_set():
-            return accept(listener)
-        times.append(time.monotonic())
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    times, has_room = without_descriptors(monkeypatch, number)
     file = os.memfd_create("cache")
     server = handover.HandoverServer(file, 1, lambda rank: None)
     with ThreadPoolExecutor() as threads:
