@@ -91,7 +91,7 @@ PlanTable::Stall RoundWork::StallOf(const std::vector<SetRoundWork*>& sets) {
   PlanTable::Stall stall{sets[0]->patience() / 2, false};
   const auto since = PlanTable::Clock::now() - stall.patience;
   for (const SetRoundWork* set : sets) {
-    if (set->AnyNegotiatedSince(since)) stall.waits_elsewhere = true;
+    if (set->AnyNegotiatedSince(since, true)) stall.waits_elsewhere = true;
   }
   return stall;
 }

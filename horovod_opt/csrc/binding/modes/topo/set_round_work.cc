@@ -132,19 +132,14 @@ void SetRoundWork::ReportStall() {
 }
 
 bool SetRoundWork::AnyWaitsSince(PlanTable::Clock::time_point since) const {
-  bool any = !plans_.LateBuckets(since).empty();
-  process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
-    const auto type = entry.opt_request_type;
-    const bool counts = type != Request::JOIN && type != Request::BARRIER;
-    any = any || (counts && entry.opt_since <= since);
-  });
-  return any;
+  return !plans_.LateBuckets(since).empty() || AnyNegotiatedSince(since, false);
 }
 
-bool SetRoundWork::AnyNegotiatedSince(PlanTable::Clock::time_point since) const {
+bool SetRoundWork::AnyNegotiatedSince(PlanTable::Clock::time_point since, bool barriers) const {
   bool any = false;
   process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
-    const bool counts = entry.opt_request_type != Request::JOIN;
+    const auto type = entry.opt_request_type;
+    const bool counts = type != Request::JOIN && (barriers || type != Request::BARRIER);
     any = any || (counts && entry.opt_since <= since);
   });
   return any;

@@ -66,8 +66,8 @@ class SetRoundWork {
   PlanTable::Clock::duration patience() const { return stall_.Warning(); }
   // This rank waits for something, and has since before `since`.
   bool AnyWaitsSince(PlanTable::Clock::time_point since) const;
-  // The same of those that are negotiated, barriers too.
-  bool AnyNegotiatedSince(PlanTable::Clock::time_point since) const;
+  // The same of those that are negotiated; `barriers`: and of barriers.
+  bool AnyNegotiatedSince(PlanTable::Clock::time_point since, bool barriers) const;
   // All that this rank waits for; long ago is before `since`.
   std::vector<WaitingTensor> Waiting(PlanTable::Clock::time_point since) const;
   // Waits in vain: its plan ends on this rank, or the rank objects to it.
