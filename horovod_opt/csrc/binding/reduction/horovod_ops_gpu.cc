@@ -8,6 +8,7 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
+#include "horovod_opt/csrc/binding/reduction/planned_bucket.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
@@ -137,10 +138,10 @@ void HorovodOps::Perform(Work& work) {
 
 void HorovodOps::Compare(const Work& work) {
   auto& controller = *horovod_.global_controller;
-  const std::string own = Describe(work);
+  const std::string own = Identity(*work.plan, work.bucket_id, work.iteration, work.slots);
   if (AllEqual(controller, own, false)) return;
   throw std::runtime_error("The ranks were about to reduce different tensors:" +
-                           ListRows(GatherByRank(controller, own)));
+                           ListRows(GatherByRank(controller, Describe(work))));
 }
 
 void HorovodOps::TakeEntries(const Response& response, std::vector<TensorTableEntry>& entries) {

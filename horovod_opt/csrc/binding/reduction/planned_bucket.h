@@ -16,6 +16,16 @@
 
 namespace horovod_opt {
 
+// What the ranks compare of a bucket. Not the name of its plan: ranks may have the same plan from
+// functions or optimizers of different names.
+inline std::string Identity(const Plan& plan, int bucket_id, std::uint64_t iteration,
+                            const std::vector<int>& slots) {
+  std::string text =
+      plan.hash + '\t' + std::to_string(iteration) + '\t' + std::to_string(bucket_id);
+  for (int slot : slots) text += '\t' + plan.slots[slot].name;
+  return text;
+}
+
 inline std::vector<Segment> SegmentsOf(const Plan& plan, const std::vector<int>& slots,
                                        const std::vector<ArrivalPtr>& arrivals) {
   std::vector<Segment> segments;

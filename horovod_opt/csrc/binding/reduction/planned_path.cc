@@ -231,7 +231,7 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
 // iteration, with it also the tensors.
 std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
                                const std::vector<int>& slots) const {
-  if (verify_) return Hash(Describe(plan, bucket_id, iteration, slots));
+  if (verify_) return Hash(Identity(plan, bucket_id, iteration, slots));
   return iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
 }
 
