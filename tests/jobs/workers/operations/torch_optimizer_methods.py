@@ -34,15 +34,21 @@ def optimizer_classes() -> dict[str, type]:
             if issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer}
 
 
+def parameters_for(name: str, run: Run) -> list[torch.nn.Parameter]:
+    """Those that the optimizer of that name takes; the others are frozen."""
+    if name == "SparseAdam":
+        run.net = Table()
+    parameters = list(run.net.parameters())
+    if name == "Muon":  # of matrices alone
+        parameters = [parameter for parameter in parameters if parameter.dim() == 2]
+        for bias in run.net[0].bias, run.net[2].bias:
+            bias.requires_grad_(False)
+    return parameters
+
+
 def each_class(name: str, cls: type) -> Program:
     def program(run: Run) -> object:
-        if name == "SparseAdam":
-            run.net = Table()
-        parameters = list(run.net.parameters())
-        if name == "Muon":  # of matrices alone
-            parameters = [parameter for parameter in parameters if parameter.dim() == 2]
-            for bias in run.net[0].bias, run.net[2].bias:
-                bias.requires_grad_(False)
+        parameters = parameters_for(name, run)
         optimizer = run.wrap(cls(parameters, lr=0.05))
         if name != "LBFGS":
             run.train(optimizer, 2)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import horovod.torch as hvd
 import torch
 from common import RANK
-from torch_optimizer_methods import Table, optimizer_classes
+from torch_optimizer_methods import optimizer_classes, parameters_for
 from torch_optimizer_run import Run, draw, same
 
 # Options of each class whose state is another one.
@@ -28,13 +28,7 @@ OPTIONS: dict[str, list[dict]] = {
 
 
 def make(run: Run, name: str, cls: type, options: dict) -> torch.optim.Optimizer:
-    if name == "SparseAdam":
-        run.net = Table()
-    parameters = list(run.net.parameters())
-    if name == "Muon":  # of matrices alone
-        parameters = [parameter for parameter in parameters if parameter.dim() == 2]
-        for bias in run.net[0].bias, run.net[2].bias:
-            bias.requires_grad_(False)
+    parameters = parameters_for(name, run)
     options = {name: value.clone() if torch.is_tensor(value) else value
                for name, value in options.items()}
     if name == "LBFGS":
