@@ -1,7 +1,7 @@
 """What Horovod reduces and how: data types and reduce operations. This is their one table.
 
 Numbers are upstream's, of horovod/common/message.h. C++ gets the table with the generated header
-(horovod_opt/native/header.py), and csrc/binding/reduction/arithmetic.h does not compile if
+(horovod_opt/native/header.py), and csrc/core/elements/arithmetic.h does not compile if
 upstream's numbers are others.
 """
 

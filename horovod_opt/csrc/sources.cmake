@@ -10,6 +10,8 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
@@ -19,7 +21,6 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
@@ -27,14 +28,16 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_reports.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_votes.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/planned_bucket.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/rebuild_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/tensor_view.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc
@@ -68,7 +71,6 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_gpu.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_order_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/planned_path.cc)
 set(HOROVOD_OPT_MPI_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/nbcs.cc

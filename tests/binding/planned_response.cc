@@ -141,14 +141,10 @@ Plan PlanOf(const Case& scenario) {
 
 void Arrive(PlanTable& plans, const Case& scenario, int rank) {
   for (std::size_t i = 0; i < scenario.allreduces.size(); ++i) {
-    auto tensor = std::make_unique<PlannedTensor>();
-    tensor->entry = Entry(rank, scenario.allreduces[i]);
-    tensor->reduction = {kFloat32, scenario.reduce_op, scenario.prescale, scenario.postscale,
-                         tensor->entry.device};
-    const std::int64_t bytes = tensor->entry.tensor->size();
-    const Reduction reduction = tensor->reduction;
-    ArrivalPtr arrival = std::move(tensor);
-    plans.Arrive(kKey + static_cast<std::int64_t>(i), bytes, reduction, "", arrival);
+    ArrivalPtr arrival = std::make_unique<PlannedTensor>(Entry(rank, scenario.allreduces[i]));
+    arrival->reduction = {kFloat32, scenario.reduce_op, scenario.prescale, scenario.postscale,
+                          TensorOf(arrival).entry.device};
+    plans.Arrive(kKey + static_cast<std::int64_t>(i), arrival);
   }
 }
 
@@ -157,8 +153,8 @@ void PerformPlanned(HorovodGlobalState& horovod, const Case& scenario) {
   std::vector<int> ready;
   std::vector<std::unique_ptr<PlanTable>> tables;
   for (int rank = 0; rank < scenario.ranks(); ++rank) {
-    const auto complete = [rank, &ready](const CompleteBucket& bucket) {
-      if (rank == 0) ready.push_back(bucket.turn.bucket_id);
+    const auto complete = [rank, &ready](const Work& work) {
+      if (rank == 0) ready.push_back(work.bucket->id);
     };
     tables.push_back(std::make_unique<PlanTable>(ReadyQueue::kBuckets, complete, [] {}));
     tables[rank]->Add(PlanOf(scenario));

@@ -14,7 +14,7 @@
 
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
 

@@ -75,7 +75,7 @@ class PlanRunTest : public testing::Test {
   Work Take(int bucket_id) {
     std::vector<int> bucket_ids;
     Work work = run_.Take(bucket_id, bucket_ids);
-    EXPECT_EQ(work.bucket_id, bucket_id);
+    EXPECT_EQ(work.bucket->id, bucket_id);
     EXPECT_TRUE(bucket_ids.empty());
     return work;
   }

@@ -65,7 +65,7 @@ TEST_F(PlanRunTest, AnEndTakesBackWhatIsNotCompleteEverywhere) {
   EXPECT_TRUE(effects.debts.empty()) << "it was announced";
   EXPECT_TRUE(CastVote().under_way) << "and is still in nobody's queue";
   Apply(Decision::kWait);
-  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_TRUE(Take(kBase + 1).IsEmpty());
   EXPECT_FALSE(CastVote().under_way);
   Apply(Decision::kWait);
   Negotiated();
@@ -97,8 +97,8 @@ TEST_F(PlanRunTest, AnEndOwesTheAnnouncementOfWhatOthersHaveAnnounced) {
   Apply(Decision::kWait);
   EXPECT_TRUE(run_.Owe(kBase));
   EXPECT_TRUE(run_.Owe(kBase + 1));
-  EXPECT_TRUE(Take(kBase).slots.empty());
-  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_TRUE(Take(kBase).IsEmpty());
+  EXPECT_TRUE(Take(kBase + 1).IsEmpty());
   EXPECT_FALSE(CastVote().under_way);
 }
 
@@ -109,7 +109,7 @@ TEST_F(PlanRunTest, TakenBackInTheSecondIterationOfABucket) {
   Arrive(1);
   const auto effects = End({1, 1});
   EXPECT_EQ(effects.to_negotiate.size(), 2u);
-  EXPECT_TRUE(Take(kBase + 1).slots.empty());
+  EXPECT_TRUE(Take(kBase + 1).IsEmpty());
 }
 
 TEST_F(PlanRunTest, RestsAndIsReadyAfterItsNextIteration) {

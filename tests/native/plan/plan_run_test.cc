@@ -113,9 +113,9 @@ TEST_F(PlanRunTest, TheArrivalThatCompletesABucketAnnouncesIt) {
     now_ += 1s;
     EXPECT_EQ(Arrive(0).bucket_id, kBase);
     const Work work = Take(kBase);
-    EXPECT_EQ(work.plan, &run_.plan());
+    EXPECT_EQ(work.bucket->plan, &run_.plan());
     EXPECT_EQ(work.iteration, iteration);
-    EXPECT_EQ(work.slots, (std::vector<int>{0, 1}));
+    EXPECT_EQ(work.bucket->slots, (std::vector<int>{0, 1}));
     EXPECT_EQ(NumbersOf(work.arrivals), (std::vector<int>{sent_, sent_ - 2}));
     EXPECT_EQ(work.last_arrival, now_);
     EXPECT_FALSE(run_.MarkReduced(work).iteration_over);

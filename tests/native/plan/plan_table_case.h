@@ -21,7 +21,9 @@ class PlanTableTest : public testing::Test {
 
   Route Arrive(std::int64_t key, std::int64_t bytes = 4, const std::string& problem = "") {
     ArrivalPtr arrival = std::make_unique<Arrival>();
-    return plans_.Arrive(key, bytes, {}, problem, arrival);
+    arrival->bytes = bytes;
+    arrival->obstacle = problem;
+    return plans_.Arrive(key, arrival);
   }
 
   PlanTable::Outcome HoldVote(const std::vector<std::string>& other_rows = {}) {
@@ -74,7 +76,7 @@ class PlanTableTest : public testing::Test {
   std::chrono::seconds later_{0};
   bool times_ = false;
   PlanTable plans_{kCapacity,
-                   [this](const auto& bucket) { announced_.push_back(bucket.turn.bucket_id); },
+                   [this](const auto& work) { announced_.push_back(work.bucket->id); },
                    [this] { ++meetings_; }};
 };
 

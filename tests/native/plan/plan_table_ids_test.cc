@@ -18,8 +18,8 @@ TEST_F(PlanTableTest, EachPlanHasBucketIdsOfItsOwn) {
   EXPECT_EQ(Arrive(1), Route::kPlanned);
   EXPECT_EQ(Arrive(11), Route::kPlanned);
   EXPECT_EQ(announced_, (std::vector<int>{3, 1, 0}));
-  EXPECT_EQ(plans_.Take(3).plan->hash, "p");
-  EXPECT_EQ(plans_.Take(1).plan->hash, "q");
+  EXPECT_EQ(plans_.Take(3).bucket->plan->hash, "p");
+  EXPECT_EQ(plans_.Take(1).bucket->plan->hash, "q");
 }
 
 TEST_F(PlanTableTest, PlansInUseKeepTheirBucketIds) {

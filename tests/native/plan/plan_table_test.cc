@@ -110,7 +110,7 @@ TEST_F(PlanTableTest, AStepThatIsOverIsAbandoned) {
   const auto send = [&](std::int64_t key, std::int64_t step) {
     ArrivalPtr arrival = std::make_unique<Arrival>();
     arrival->step = step;
-    return plans_.Arrive(key, 4, {}, "", arrival);
+    return ArriveAt(plans_, key, arrival);
   };
   EXPECT_EQ(send(1, 7), Route::kPlanned);
   plans_.StepOver({99}, 7);
@@ -141,7 +141,7 @@ TEST_F(PlanTableTest, ARankHasLeftItsStepOnlyIfItWaitsForSomethingElse) {
     ArrivalPtr arrival = std::make_unique<Arrival>();
     arrival->step = 7;
     arrival->in_turn = true;
-    EXPECT_EQ(plans_.Arrive(key, 4, {}, "", arrival), Route::kPlanned);
+    EXPECT_EQ(ArriveAt(plans_, key, arrival), Route::kPlanned);
   };
   const auto p_is_left = [&](bool waits_elsewhere) {
     const auto later = PlanTable::Clock::now() + std::chrono::seconds(10);
@@ -179,12 +179,12 @@ TEST_F(PlanTableTest, WhereNothingCanBePlannedAfterAllAPlanThatWasVotedForEnds) 
   plans_.Add(MakePlan("p", 2, {{0, 1}}));
   for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
     const auto rows = ByRank({plans_.VoteRow(true, false)});
-    EXPECT_FALSE(plans_.Activates(rows));
+    EXPECT_FALSE(PlanTable::AnyBecomesActive(plans_.DecideBy(rows)));
     EXPECT_TRUE(plans_.Apply(rows).to_negotiate.empty());
     for (std::int64_t key : {1, 2}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
   }
   const auto rows = ByRank({plans_.VoteRow(true, false)});
-  EXPECT_TRUE(plans_.Activates(rows));
+  EXPECT_TRUE(PlanTable::AnyBecomesActive(plans_.DecideBy(rows)));
   plans_.Disable("no memory");
   EXPECT_EQ(plans_.Apply(rows).rejections, std::vector<std::string>{"plan p (p): no memory"});
   for (std::int64_t key : {1, 2}) EXPECT_EQ(Arrive(key), Route::kNegotiated);
@@ -201,19 +201,20 @@ TEST(PlanTableCapacity, EveryBucketHasAnIdOfItsOwnAndNoOtherEntryIsTakenForOne) 
       PlanTable(ReadyQueue::kBuckets + 1, [](const auto&) {}, [] {}), std::invalid_argument);
   std::vector<int> announced;
   PlanTable plans(
-      ReadyQueue::kBuckets, [&](const auto& bucket) { announced.push_back(bucket.turn.bucket_id); },
+      ReadyQueue::kBuckets, [&](const auto& work) { announced.push_back(work.bucket->id); },
       [] {});
   std::set<int> bucket_ids;
   for (std::int64_t key = 1; key <= ReadyQueue::kBuckets; ++key) {
-    ASSERT_TRUE(plans.Learn(CallPlanOf(key))) << key;
+    ASSERT_TRUE(Activate(plans, CallPlanOf(key))) << key;
     ArrivalPtr arrival = std::make_unique<Arrival>();
-    ASSERT_EQ(plans.Arrive(key, 4, {}, "", arrival), Route::kPlanned);
+    ASSERT_EQ(ArriveAt(plans, key, arrival), Route::kPlanned);
     bucket_ids.insert(announced.back());
   }
   EXPECT_EQ(bucket_ids.size(), static_cast<std::size_t>(ReadyQueue::kBuckets));
   EXPECT_GE(*bucket_ids.begin(), 0);
   EXPECT_LT(*bucket_ids.rbegin(), ReadyQueue::kRoundId);
-  EXPECT_FALSE(plans.Learn(CallPlanOf(ReadyQueue::kBuckets + 1)));
+  EXPECT_TRUE(Activate(plans, CallPlanOf(ReadyQueue::kBuckets + 1)));
+  EXPECT_EQ(ArriveAt(plans, ReadyQueue::kBuckets + 1), Route::kNegotiated) << "no room is left";
   for (int bucket_id : announced) plans.MarkReduced(plans.Take(bucket_id));
 }
 
@@ -229,8 +230,8 @@ TEST_F(PlanTableTest, WhatIsOwedIsAnnouncedInTheNextVote) {
   EXPECT_TRUE(announced_.empty()) << "others may not know yet that there is nothing in them";
   HoldVote();
   EXPECT_EQ(announced_, std::vector<int>{1});
-  EXPECT_TRUE(plans_.Take(0).slots.empty());
-  EXPECT_TRUE(plans_.Take(1).slots.empty());
+  EXPECT_TRUE(plans_.Take(0).IsEmpty());
+  EXPECT_TRUE(plans_.Take(1).IsEmpty());
   Activate(MakePlan("q", 3, {{0}, {1}, {2}}, 11));
   EXPECT_EQ(ReportOf("q").state, "active") << "all bucket IDs are free";
 }

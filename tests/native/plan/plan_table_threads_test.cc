@@ -31,7 +31,7 @@ class PlanTableThreads : public testing::Test {
     for (int iteration = 1; iteration <= kIterations; ++iteration) {
       for (int slot : {first_slot, first_slot + 1}) {
         ArrivalPtr arrival = std::make_unique<Numbered>(slot);
-        const Route route = plans_.Arrive(1 + slot, 4, {}, "", arrival);
+        const Route route = ArriveAt(plans_, 1 + slot, arrival);
         ASSERT_TRUE(route == Route::kNegotiated || route == Route::kPlanned ||
                     route == Route::kDeferred);
         if (route == Route::kNegotiated) Reduced(arrival);
@@ -91,8 +91,8 @@ class PlanTableThreads : public testing::Test {
   std::atomic<bool> over_{false};
   int rejected_ = 0;
   PlanTable plans_{kIds,
-                   [this](const auto& bucket) {
-                     announced_[bucket.turn.bucket_id].fetch_add(1, std::memory_order_release);
+                   [this](const auto& work) {
+                     announced_[work.bucket->id].fetch_add(1, std::memory_order_release);
                    },
                    [this] { meetings_.fetch_add(1, std::memory_order_relaxed); }};
 };
@@ -125,7 +125,7 @@ TEST(PlanTableFinish, IsTheEndForArrivalsUnderWay) {
     plans.Add(MakePlan("p", 1, {{0}}));
     const auto arrive = [&] {
       ArrivalPtr arrival = std::make_unique<Arrival>();
-      return plans.Arrive(1, 4, {}, "", arrival);
+      return ArriveAt(plans, 1, arrival);
     };
     while (!plans.WantsVote()) arrive();
     plans.Apply(ByRank({plans.VoteRow(true, false)}));

@@ -10,6 +10,7 @@
 
 #include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
 
@@ -34,6 +35,27 @@ inline Plan MakePlan(const std::string& hash, int slots, Buckets buckets,
   }
   plan.buckets = std::move(buckets);
   return plan;
+}
+
+// A tensor of so many bytes arrives at `plans`.
+inline Route ArriveAt(PlanTable& plans, std::int64_t key, ArrivalPtr& arrival,
+                      std::int64_t bytes = 4, const Reduction& reduction = {}) {
+  arrival->bytes = bytes;
+  arrival->reduction = reduction;
+  return plans.Arrive(key, arrival);
+}
+inline Route ArriveAt(PlanTable& plans, std::int64_t key, std::int64_t bytes = 4,
+                      const Reduction& reduction = {}) {
+  ArrivalPtr arrival = std::make_unique<Arrival>();
+  return ArriveAt(plans, key, arrival, bytes, reduction);
+}
+
+// A call is learned, and the vote that follows makes it active: each rank for itself, as all come to
+// the same decision.
+inline bool Activate(PlanTable& plans, const Plan& call) {
+  if (!plans.Learn(call)) return false;
+  plans.Apply(ByRank({plans.VoteRow(true, false)}));
+  return true;
 }
 
 // 1 to 6 slots, some of which depend on an earlier one, in buckets that respect that.

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/step_watches.h"
+#include "horovod_opt/csrc/binding/hooks/step_watches.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -33,6 +33,7 @@ Plan Call(int number) {
   Plan plan = MakePlan("p" + std::to_string(number), kSlots, buckets, first_key);
   for (int slot = 0; slot < kSlots; ++slot) {
     plan.slots[slot].bytes = static_cast<std::int64_t>(SizeOf(first_key + slot) * 4);
+    plan.slots[slot].reduction = kInts;
   }
   plan.is_call = true;
   return plan;
@@ -187,8 +188,7 @@ TEST_P(InternodeBucketsRanks, TheEndWaitsForWhatAllRanksHaveSent) {
 TEST_P(InternodeBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const Plan plan = Call(0);
-  const auto all = RanksWith(world, {plan});
-  for (int rank = 0; rank < world.ranks; ++rank) all[rank]->MakeTagsOdd();
+  const auto all = RanksWith(world, {plan}, Different({plan}));
   OnRanks(world.Size(), [&](int rank) {
     std::vector<Numbers> results(kSlots);
     std::array<std::atomic<bool>, kSlots> done{};

@@ -41,6 +41,7 @@ Plan CallPlan(std::int64_t key, int ranks) {
   plan.is_call = true;
   Slot& slot = plan.slots[0];
   slot.collective = KindOf(key);
+  slot.reduction = kInts;
   const bool gathers = slot.collective == Collective::kAllgather;
   slot.bytes = 4 * kRow * (gathers ? 1 : RowsOfKey(key));
   if (slot.collective == Collective::kReducescatter) slot.rows = RowsOfKey(key);
@@ -199,8 +200,7 @@ TEST_P(InternodeCalls, WhatOneGroupHasBegunIsTakenBack) {
 TEST_P(InternodeCalls, GroupsThatMeanDifferentCallsAreTold) {
   World world(std::get<0>(GetParam()), std::get<1>(GetParam()));
   const std::vector<Plan> plans = OfEachKind(world.Size());
-  const auto all = RanksWith(world, plans);
-  for (int rank = 0; rank < world.ranks; ++rank) all[rank]->MakeTagsOdd();
+  const auto all = RanksWith(world, plans, Different(plans));
   OnRanks(world.Size(), [&](int rank) {
     std::vector<Numbers> results(plans.size());
     std::vector<std::atomic<bool>> done(plans.size());

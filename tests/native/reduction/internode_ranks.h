@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/arithmetic.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/plan/sample_plans.h"
@@ -28,13 +28,8 @@ namespace horovod_opt {
 namespace internode_ranks {
 
 using Numbers = std::vector<std::int32_t>;
-inline const Arithmetic kInts{4, &elementwise::Reduce<std::int32_t, elementwise::Sum>,
-                              [](void* data, std::int64_t count, double factor) {
-                                auto* const values = static_cast<std::int32_t*>(data);
-                                for (std::int64_t i = 0; i < count; ++i) {
-                                  values[i] = static_cast<std::int32_t>(values[i] * factor);
-                                }
-                              }};
+// Of allreduces and reducescatters.
+constexpr Reduction kInts{data_type::kInt32, reduce_op::kSum, 2.0, 0.5};
 constexpr int kIds = 64;
 constexpr std::size_t kChunk = 4 << 10;  // of the node's memory
 constexpr NonblockingAllreduce::Sizes kSizes{1 << 10, 8 << 10};
@@ -42,13 +37,20 @@ constexpr int kThreads = 2;  // of a framework
 
 struct Tensor : Arrival {
   bool DataReady() override { return late_looks-- <= 0; }
+  std::shared_ptr<void> Memory() const override { return memory; }
+  std::shared_ptr<char> AllocateResult(std::int64_t all) override {
+    sums.assign(static_cast<std::size_t>(all) * row, -1);
+    if (without_memory) return nullptr;
+    return {memory, reinterpret_cast<char*>(sums.data())};
+  }
+
   std::int64_t key = 0;
   int rank = 0;
   Collective collective = Collective::kAllreduce;
   std::size_t row = 1;  // numbers in a row
   int root = 0;         // of a broadcast
   Numbers values, sums;
-  std::shared_ptr<char> memory = std::make_shared<char>();  // stands for that of both
+  std::shared_ptr<char> memory = std::make_shared<char>();  // stands for that of both, to be counted
   int late_looks = 0;                                       // that see no data yet
   bool without_memory = false;                              // for the result
   std::atomic<bool>* done = nullptr;
@@ -193,41 +195,6 @@ inline std::size_t RowOf(const Slot& slot) {
   return static_cast<std::size_t>(slot.bytes / (scatters ? slot.rows : 1) / 4);
 }
 
-inline InternodeCall CallOf(const CompleteBucket& bucket) {
-  const Slot& slot = bucket.plan.slots[bucket.slots[0]];
-  InternodeCall call;
-  call.collective = slot.collective;
-  call.row_bytes = static_cast<std::int64_t>(4 * RowOf(slot));
-  call.joined = bucket.arrivals[0] == nullptr;
-  if (call.joined) return call;
-  Tensor& tensor = TensorOf(bucket.arrivals[0]);
-  call.data = reinterpret_cast<const char*>(tensor.values.data());
-  call.root = slot.root;
-  call.rows = slot.collective == Collective::kBroadcast
-                  ? 1
-                  : static_cast<std::int64_t>(tensor.values.size() / tensor.row);
-  call.arithmetic = kInts;
-  call.prescale = 2;
-  call.postscale = 0.5;
-  call.output = [&tensor](std::int64_t rows) -> std::shared_ptr<char> {
-    if (tensor.collective == Collective::kAllgather) {
-      tensor.sums.assign(static_cast<std::size_t>(rows) * tensor.row, -1);
-    }
-    if (tensor.without_memory) return nullptr;
-    return {tensor.memory, reinterpret_cast<char*>(tensor.sums.data())};
-  };
-  return call;
-}
-
-// In these tests of no use but for its count.
-inline std::shared_ptr<void> MemoryOf(const CompleteBucket& bucket) {
-  auto memory = std::make_shared<std::vector<std::shared_ptr<char>>>();
-  for (const ArrivalPtr& arrival : bucket.arrivals) {
-    if (arrival != nullptr) memory->push_back(TensorOf(arrival).memory);
-  }
-  return memory;
-}
-
 class Rank {
  public:
   Rank(World& world, int rank)
@@ -242,37 +209,9 @@ class Rank {
             rank % 2 == 0 ? 0 : 64 << 20, [] {}, [] {}),
         internode_(plans_, queue_, node_, engine_, world.everybody, rank % world.ranks,
                    rank / world.ranks, world.groups,
-                   {[](const CompleteBucket& bucket) {
-                      std::vector<Segment> segments;
-                      for (std::size_t i = 0; i < bucket.slots.size(); ++i) {
-                        const std::int64_t bytes = bucket.plan.slots[bucket.slots[i]].bytes;
-                        Tensor& tensor = TensorOf(bucket.arrivals[i]);
-                        segments.push_back({tensor.values.data(), tensor.sums.data(), bytes});
-                      }
-                      return BucketReduction(segments, kInts, 2, 0.5);
-                    },
-                    [](const CompleteBucket& bucket) { return CallOf(bucket); },
-                    [](const CompleteBucket& bucket) { return MemoryOf(bucket); },
-                    [this](const CompleteBucket& bucket) {
-                      return odd_tag_ + bucket.iteration * kIds +
-                             static_cast<std::uint64_t>(bucket.turn.bucket_id);
-                    },
-                    [](const CompleteBucket&) {},
-                    [this](Work work, auto) {
-                      plans_.MarkReduced(work);
-                      ++world_.reduced;
-                      for (const ArrivalPtr& arrival : work.arrivals) TensorOf(arrival).Finish();
-                    },
-                    [this](Work work, auto) {
-                      plans_.MarkReduced(work);
-                      ++world_.incomplete;
-                      for (const ArrivalPtr& arrival : work.arrivals) {
-                        if (arrival != nullptr) TensorOf(arrival).Finish();
-                      }
-                    },
-                    [this](Work work) {
-                      ++world_.differs;
-                      for (const ArrivalPtr& arrival : work.arrivals) TensorOf(arrival).Finish();
+                   {[](const Work&) {},
+                    [this](Work work, InternodeBuckets::Outcome outcome, auto) {
+                      End(work, outcome);
                     },
                     [this](std::vector<ArrivalPtr> arrivals) {
                       ++world_.given_back;
@@ -295,7 +234,6 @@ class Rank {
   }
 
   PlanTable& plans() { return plans_; }
-  void MakeTagsOdd() { odd_tag_ = 1000000; }
   void TakeMemoryAway() { without_memory_ = true; }
   // So many tensors are left in the end.
   void Leave(std::size_t tensors) { leftovers_ = tensors; }
@@ -319,8 +257,13 @@ class Rank {
     tensor->result = &result;
     tensor->done = &done;
     const std::weak_ptr<char> memory = tensor->memory;
+    if (slot.collective == Collective::kAllgather)
+      tensor->rows = static_cast<std::int64_t>(tensor->values.size() / tensor->row);
+    tensor->segment = {tensor->values.data(),
+                       slot.collective == Collective::kAllgather ? nullptr : tensor->sums.data(),
+                       slot.bytes};
     ArrivalPtr arrival = std::move(tensor);
-    const Route route = plans_.Arrive(slot.key, slot.bytes, {}, "", arrival);
+    const Route route = ArriveAt(plans_, slot.key, arrival, slot.bytes, slot.reduction);
     EXPECT_NE(route, Route::kOverlaps);
     if (route == Route::kNegotiated) world_.negotiation.Send(std::move(arrival));
     return memory;
@@ -354,6 +297,18 @@ class Rank {
  private:
   Node& NodeOf() { return *world_.nodes[rank_ / world_.ranks]; }
 
+  void End(const Work& work, InternodeBuckets::Outcome outcome) {
+    if (outcome == InternodeBuckets::Outcome::kDiffers) {
+      ++world_.differs;
+    } else {
+      plans_.MarkReduced(work);
+      ++(outcome == InternodeBuckets::Outcome::kReduced ? world_.reduced : world_.incomplete);
+    }
+    for (const ArrivalPtr& arrival : work.arrivals) {
+      if (arrival != nullptr) TensorOf(arrival).Finish();
+    }
+  }
+
   void RunPlanned() {
     WaitCounts waits;
     int entry = 0;
@@ -368,26 +323,33 @@ class Rank {
 
   World& world_;
   const int rank_;
-  std::uint64_t odd_tag_ = 0;
   bool without_memory_ = false;
   std::size_t leftovers_ = 0;
   std::atomic<bool> end_{false};
   const std::atomic<bool> never_{false};
   ReadyQueue& queue_;
   NodeCollectives node_;
-  PlanTable plans_{kIds, [this](const CompleteBucket& bucket) { internode_.Announce(bucket); },
+  PlanTable plans_{kIds, [this](const Work& work) { internode_.Announce(work); },
                    [] {}};
   ProgressEngine engine_;
   InternodeBuckets internode_;
   std::thread planned_;
 };
 
-// All of the world, each with these plans.
-inline std::vector<std::unique_ptr<Rank>> RanksWith(World& world, const std::vector<Plan>& plans) {
+// The same, by which other ranks mean something else.
+inline std::vector<Plan> Different(std::vector<Plan> plans) {
+  for (Plan& plan : plans) plan.hash += "-other";
+  return plans;
+}
+
+// All of the world, each with these plans; the first group with its own, if it has.
+inline std::vector<std::unique_ptr<Rank>> RanksWith(World& world, const std::vector<Plan>& plans,
+                                                    std::vector<Plan> of_first_group = {}) {
+  if (of_first_group.empty()) of_first_group = plans;
   std::vector<std::unique_ptr<Rank>> all;
   for (int rank = 0; rank < world.Size(); ++rank) {
     all.push_back(std::make_unique<Rank>(world, rank));
-    for (const Plan& plan : plans) EXPECT_TRUE(all[rank]->plans().Learn(plan));
+    for (const Plan& plan : rank < world.ranks ? of_first_group : plans) EXPECT_TRUE(Activate(all[rank]->plans(), plan));
   }
   return all;
 }

@@ -1,5 +1,5 @@
 #include "horovod_opt/csrc/core/base/bfloat16.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/reduction/node_collectives_case.h"
 
 namespace horovod_opt {

@@ -2,7 +2,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "tests/native/reduction/node_ranks.h"
 

@@ -2,7 +2,7 @@
 #include <random>
 #include <vector>
 
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/doorbell.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"

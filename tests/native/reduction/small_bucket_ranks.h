@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/small_buckets.h"
 #include "tests/native/plan/sample_plans.h"
 #include "tests/native/reduction/node_ranks.h"
@@ -25,7 +25,7 @@
 namespace horovod_opt {
 
 constexpr int kBucketIds = 32;
-const Arithmetic kIntSums{4, &elementwise::Reduce<std::int32_t, elementwise::Sum>, nullptr};
+constexpr Reduction kIntSums{data_type::kInt32, reduce_op::kSum};
 
 struct NumberArrival : Arrival {
   bool DataReady() override { return late_looks-- <= 0; }
@@ -66,14 +66,13 @@ class SmallBucketRank {
         rank_(rank),
         small_buckets_(std::make_unique<SmallBuckets>(
             queue_, places_, rank, ranks,
-            SmallBuckets::Binding{&SmallBucketRank::ReductionOf, &SmallBucketRank::TagOf,
-                                  [this](Work work, const auto& done) {
-                                    ++performed_;
-                                    Reduce(work);
-                                    done();
-                                    CallBack(work);
-                                    if (after_callback_) after_callback_();
-                                  }},
+            [this](Work work, const auto& done) {
+              ++performed_;
+              Reduce(work);
+              done();
+              CallBack(work);
+              if (after_callback_) after_callback_();
+            },
             spin)) {
     plans_.UseSmallBucketPath(*small_buckets_, BucketPlaces::kMemory);
   }
@@ -90,7 +89,7 @@ class SmallBucketRank {
       for (std::uint64_t position = 0; queue_.Next(position, bucket_id, end_, waits, rank_);) {
         small_buckets_->CameTo(++position);
         Work work = plans_.Take(bucket_id);
-        if (work.slots.empty()) continue;
+        if (work.IsEmpty()) continue;
         ++takes_;
         for (const ArrivalPtr& arrival : work.arrivals) {
           while (!arrival->DataReady()) std::this_thread::yield();
@@ -139,38 +138,23 @@ class SmallBucketRank {
   bool Send(std::int64_t key, int value, int late_looks, std::atomic<bool>& done) {
     auto number = std::make_unique<NumberArrival>();
     number->value = value;
+    number->segment = {&number->value, &number->sum, 4};
     number->late_looks = late_looks;
     number->done = &done;
     ArrivalPtr arrival = std::move(number);
-    return plans_.Arrive(key, 4, {}, "", arrival) == Route::kPlanned;
-  }
-
-  static BucketReduction ReductionOf(const Plan&, const std::vector<int>&,
-                                     const std::vector<ArrivalPtr>& arrivals) {
-    std::vector<Segment> segments;
-    for (const ArrivalPtr& arrival : arrivals) {
-      auto& number = static_cast<NumberArrival&>(*arrival);
-      segments.push_back({&number.value, &number.sum, 4});
-    }
-    return {segments, kIntSums, 1, 1};
-  }
-
-  static std::uint64_t TagOf(const Plan&, int bucket_id, std::uint64_t iteration,
-                             const std::vector<int>&) {
-    return iteration * kBucketIds + static_cast<std::uint64_t>(bucket_id);
+    return ArriveAt(plans_, key, arrival, 4, kIntSums) == Route::kPlanned;
   }
 
   void Reduce(const Work& work) {
     WaitCounts waits;
-    ASSERT_TRUE(small_buckets_->Reduce(
-        work, TagOf(*work.plan, work.bucket_id, work.iteration, work.slots), never_, waits));
+    ASSERT_TRUE(small_buckets_->Reduce(work, never_, waits));
     plans_.MarkReduced(work);
   }
 
   void CallBack(Work& work) {
-    for (std::size_t i = 0; i < work.slots.size(); ++i) {
+    for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
       auto& number = static_cast<NumberArrival&>(*work.arrivals[i]);
-      sums_[keys_[work.plan->hash] + work.slots[i]] = number.sum;
+      sums_[keys_[work.bucket->plan->hash] + work.bucket->slots[i]] = number.sum;
       number.done->store(true);
     }
   }
@@ -178,7 +162,7 @@ class SmallBucketRank {
  public:
   void Learn(const Plan& plan) {
     keys_[plan.hash] = plan.slots[0].key;
-    ASSERT_TRUE(plans_.Learn(plan));
+    ASSERT_TRUE(Activate(plans_, plan));
   }
 
  private:
@@ -202,6 +186,7 @@ inline Plan CallPlan(const std::string& hash, int slots, std::int64_t first_key)
   std::vector<int> bucket(slots);
   for (int i = 0; i < slots; ++i) bucket[i] = i;
   Plan plan = MakePlan(hash, slots, {bucket}, first_key);
+  for (Slot& slot : plan.slots) slot.reduction = kIntSums;
   plan.is_call = true;
   return plan;
 }

@@ -110,8 +110,8 @@ class AllComeSoon : public SmallBucketPath {
  public:
   AllComeSoon(PlanTable& plans, std::atomic<int>& spun) : plans_(plans), spun_(spun) {}
   std::int64_t PlaceBytes(std::int64_t) const override { return 64; }
-  Readiness Announce(const CompleteBucket&, bool) override { return Readiness::kSoon; }
-  bool MayPerform(const CompleteBucket&) override { return false; }
+  Readiness Announce(const Work&, bool) override { return Readiness::kSoon; }
+  bool MayPerform(const Work&) override { return false; }
   void Append(int, bool) override {}
   void Perform(Work work, bool) override {
     ++performed_;
@@ -137,7 +137,7 @@ TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
   AllComeSoon small_buckets(plans, spun);
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
-  ASSERT_TRUE(plans.Learn(CallPlan("p", 1, 1)));
+  ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   // The other one may wait for this core, which a yield would give to other processes.
   const auto await = [](const std::atomic<int>& count, int least) {
     for (int looks = 1; count < least; ++looks) {
@@ -148,7 +148,7 @@ TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
     for (int round = 1; round <= kRounds; ++round) {
       await(spun, round);
       const Work work = plans.Take(0);
-      if (!work.slots.empty()) {
+      if (!work.IsEmpty()) {
         ++takes;
         plans.MarkReduced(work);
       }
@@ -157,7 +157,7 @@ TEST(SmallBucketsSpin, OneOfTwoThreadsTakesTheBucket) {
   });
   for (int round = 1; round <= kRounds; ++round) {
     ArrivalPtr arrival = std::make_unique<NumberArrival>();
-    ASSERT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
+    ASSERT_EQ(ArriveAt(plans, 1, arrival, 4, kIntSums), Route::kPlanned);
     await(rounds, round);
   }
   planned.join();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "tests/native/reduction/small_bucket_ranks.h"
 
 namespace horovod_opt {
@@ -94,28 +95,27 @@ TEST(SmallBuckets, EntriesOfAForgottenPlanArePassedBy) {
   rank.Finish();
 }
 
+struct BrokenArrival : Arrival {
+  bool DataReady() override { throw std::runtime_error("no data"); }
+};
+
 // The framework's thread goes on. The thread of the planned path meets the exception again.
 TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   Zeros queue_memory(ReadyQueue::Bytes()), places_memory(BucketPlaces::Bytes(1));
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
-  SmallBuckets small_buckets(
-      queue, places, 0, 1,
-      {[](const Plan&, const std::vector<int>&, const auto&) -> BucketReduction {
-         throw std::runtime_error("no data");
-       },
-       [](const Plan&, int, std::uint64_t, const auto&) { return std::uint64_t{1}; },
-       [](Work, const auto&) { ADD_FAILURE() << "it has no contribution"; }});
+  SmallBuckets small_buckets(queue, places, 0, 1, [](Work, const auto&) {
+    ADD_FAILURE() << "it has no contribution";
+  });
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
-  ASSERT_TRUE(plans.Learn(CallPlan("p", 1, 1)));
-  ArrivalPtr arrival = std::make_unique<NumberArrival>();
-  EXPECT_EQ(plans.Arrive(1, 4, {}, "", arrival), Route::kPlanned);
+  ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
+  ArrivalPtr arrival = std::make_unique<BrokenArrival>();
+  EXPECT_EQ(ArriveAt(plans, 1, arrival, 4, kIntSums), Route::kPlanned);
   ASSERT_EQ(queue.Size(), 1u);
   const Work work = plans.Take(0);
-  WaitCounts waits;
   const std::atomic<bool> never{false};
-  EXPECT_THROW(small_buckets.Reduce(work, 1, never, waits), std::runtime_error);
+  EXPECT_THROW(AwaitData(work.arrivals, never), std::runtime_error);
 }
 
 // A callback that sends the next tensor does not perform that one, too: the stack would grow.
@@ -125,26 +125,20 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
   int depth = 0, deepest = 0, performed = 0;
-  SmallBuckets small_buckets(
-      queue, places, 0, 1,
-      {[](const Plan&, const std::vector<int>&, const auto&) {
-         return BucketReduction({}, kIntSums, 1, 1);
-       },
-       [](const Plan&, int, std::uint64_t, const auto&) { return std::uint64_t{1}; },
-       [&](Work work, const auto& done) {
-         deepest = std::max(deepest, ++depth);
-         ++performed;
-         plans.MarkReduced(work);
-         done();
-         ArrivalPtr next = std::make_unique<NumberArrival>();
-         plans.Arrive(work.plan->slots[0].key == 1 ? 2 : 1, 4, {}, "", next);
-         --depth;
-       }});
+  SmallBuckets small_buckets(queue, places, 0, 1, [&](Work work, const auto& done) {
+    deepest = std::max(deepest, ++depth);
+    ++performed;
+    plans.MarkReduced(work);
+    done();
+    ArrivalPtr next = std::make_unique<NumberArrival>();
+    ArriveAt(plans, work.bucket->first().key == 1 ? 2 : 1, next, 4, kIntSums);
+    --depth;
+  });
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
-  ASSERT_TRUE(plans.Learn(CallPlan("p", 1, 1)));
-  ASSERT_TRUE(plans.Learn(CallPlan("q", 1, 2)));
+  ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
+  ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
   ArrivalPtr first = std::make_unique<NumberArrival>();
-  plans.Arrive(1, 4, {}, "", first);
+  ArriveAt(plans, 1, first, 4, kIntSums);
   EXPECT_EQ(deepest, 1);
   EXPECT_EQ(performed, 1);
   EXPECT_EQ(queue.Size(), 2u) << "the second one is left to the thread";

@@ -12,7 +12,7 @@
 
 #include "horovod_opt/csrc/core/network/block_ring.h"
 #include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "tests/native/network/loopback.h"

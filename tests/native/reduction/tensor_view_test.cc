@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/reduction/tensor_view.h"
+#include "horovod_opt/csrc/core/elements/tensor_view.h"
 
 #include <gtest/gtest.h>
 

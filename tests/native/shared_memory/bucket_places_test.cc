@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/reduction/node_ranks.h"
 
 namespace horovod_opt {

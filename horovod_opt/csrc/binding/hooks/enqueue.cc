@@ -13,6 +13,8 @@
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
+#include "horovod_opt/csrc/core/elements/arithmetic.h"
+#include "horovod_opt_abi.h"
 
 namespace horovod_opt {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 thread_local PlannedKey next_key;
 thread_local bool calls_are_planned = true;
 
+using horovod::common::DataType;
 using horovod::common::ProcessSet;
 using horovod::common::ReduceOp;
 using horovod::common::Request;
@@ -27,6 +30,29 @@ using horovod::common::Status;
 using horovod::common::TensorTableEntry;
 
 static_assert(kMainMemory == CPU_DEVICE_ID, "one number for main memory");
+
+// Plans name types and operations by the numbers of graph_analysis/reductions.py.
+#define HOROVOD_OPT_CHECK(name, number, bytes) \
+  static_assert(DataType::HOROVOD_##name == number, "upstream has another number");
+HOROVOD_OPT_DTYPES(HOROVOD_OPT_CHECK)
+#undef HOROVOD_OPT_CHECK
+#define HOROVOD_OPT_CHECK(name, number, words) \
+  static_assert(ReduceOp::name == number, "upstream has another number");
+HOROVOD_OPT_REDUCE_OPS(HOROVOD_OPT_CHECK)
+#undef HOROVOD_OPT_CHECK
+static_assert(
+    data_type::kUint8 == DataType::HOROVOD_UINT8 && data_type::kInt8 == DataType::HOROVOD_INT8 &&
+        data_type::kInt32 == DataType::HOROVOD_INT32 &&
+        data_type::kInt64 == DataType::HOROVOD_INT64 &&
+        data_type::kFloat16 == DataType::HOROVOD_FLOAT16 &&
+        data_type::kFloat32 == DataType::HOROVOD_FLOAT32 &&
+        data_type::kFloat64 == DataType::HOROVOD_FLOAT64 &&
+        data_type::kBfloat16 == DataType::HOROVOD_BFLOAT16,
+    "the core has another number");
+static_assert(reduce_op::kAverage == ReduceOp::AVERAGE && reduce_op::kSum == ReduceOp::SUM &&
+                  reduce_op::kAdasum == ReduceOp::ADASUM && reduce_op::kMin == ReduceOp::MIN &&
+                  reduce_op::kMax == ReduceOp::MAX && reduce_op::kProduct == ReduceOp::PRODUCT,
+              "the core has another number");
 
 std::string Obstacle(std::int32_t process_set_id, int device, ReduceOp reduce_op) {
   if (process_set_id != 0 && device != CPU_DEVICE_ID) {
@@ -78,14 +104,13 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
   std::vector<std::string> negotiated_names;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     requests[i].set_group_id(NULL_GROUP_ID);
-    auto planned = std::make_unique<PlannedTensor>();
-    planned->shape = group.calls[i].dims;
-    planned->reduction = group.calls[i].reduction;
-    planned->entry = std::move(entries[i]);
-    planned->request = requests[i];
-    ArrivalPtr arrival = std::move(planned);
-    const Route route =
-        plans.Arrive(group.keys[i], group.calls[i].Bytes(), group.calls[i].reduction, "", arrival);
+    const Call& call = group.calls[i];
+    ArrivalPtr arrival = std::make_unique<PlannedTensor>(std::move(entries[i]), requests[i]);
+    if (call.collective == Collective::kAllgather) arrival->rows = arrival->shape[0];
+    arrival->shape = call.dims;
+    arrival->bytes = call.Bytes();
+    arrival->reduction = call.reduction;
+    const Route route = plans.Arrive(group.keys[i], arrival);
     if (route == Route::kNegotiated) {
       negotiated.push_back(std::move(TensorOf(arrival).entry));
       negotiated_requests.push_back(requests[i]);
@@ -116,9 +141,7 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
   Topo* topo = key == 0 ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(process_set_id);
   if (plans != nullptr) {
-    auto planned = std::make_unique<PlannedTensor>();
-    planned->reduction = {tensor->dtype(), reduce_op, prescale_factor, postscale_factor, device};
-    auto& entry = planned->entry;
+    TensorTableEntry entry;
     entry.tensor_name = std::move(name);
     entry.context = std::move(context);
     entry.tensor = std::move(tensor);
@@ -127,14 +150,13 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
     entry.device = device;
     entry.callback = std::move(callback);
     entry.process_set_id = process_set_id;
-    const Reduction reduction = planned->reduction;
-    planned->shape = entry.tensor->shape().to_vector();
-    planned->step = planned_key.step;
-    planned->in_turn = planned_key.in_turn;
-    const std::int64_t bytes = entry.tensor->size();
-    ArrivalPtr arrival = std::move(planned);
-    const Route route =
-        plans->Arrive(key, bytes, reduction, Obstacle(process_set_id, device, reduce_op), arrival);
+    ArrivalPtr arrival = std::make_unique<PlannedTensor>(std::move(entry));
+    arrival->reduction = {TensorOf(arrival).entry.tensor->dtype(), reduce_op, prescale_factor,
+                          postscale_factor, device};
+    arrival->obstacle = Obstacle(process_set_id, device, reduce_op);
+    arrival->step = planned_key.step;
+    arrival->in_turn = planned_key.in_turn;
+    const Route route = plans->Arrive(key, arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo, *plans, key);
     return EnqueueNegotiated(std::move(arrival));
   }
@@ -162,8 +184,8 @@ Status EnqueueNegotiated(ArrivalPtr arrival) {
   calls_are_planned = arrival->may_be_call;
   const Status status = horovod::common::EnqueueTensorAllreduce(
       entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
-      entry.device, entry.callback, static_cast<ReduceOp>(tensor.reduction.reduce_op),
-      tensor.reduction.prescale, tensor.reduction.postscale, entry.process_set_id);
+      entry.device, entry.callback, static_cast<ReduceOp>(arrival->reduction.reduce_op),
+      arrival->reduction.prescale, arrival->reduction.postscale, entry.process_set_id);
   calls_are_planned = true;
   return status;
 }

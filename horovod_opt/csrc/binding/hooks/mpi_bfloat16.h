@@ -6,7 +6,7 @@
 #include <mpi.h>
 
 #include "horovod_opt/csrc/core/base/bfloat16.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 
 namespace horovod_opt {
 

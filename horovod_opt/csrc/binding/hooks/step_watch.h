@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
-#include "horovod_opt/csrc/core/plan/step_watches.h"
+#include "horovod_opt/csrc/binding/hooks/step_watches.h"
 
 namespace horovod_opt {
 

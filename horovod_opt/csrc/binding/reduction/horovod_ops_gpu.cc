@@ -8,7 +8,6 @@
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
-#include "horovod_opt/csrc/binding/reduction/planned_bucket.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
@@ -28,8 +27,8 @@ constexpr std::int64_t kAlignment = 64;
 
 std::int64_t FusedBytes(const Work& work) {
   std::int64_t bytes = 0;
-  for (int slot : work.slots) {
-    bytes += (work.plan->slots[slot].bytes + kAlignment - 1) / kAlignment * kAlignment;
+  for (int slot : work.bucket->slots) {
+    bytes += (work.bucket->plan->slots[slot].bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   return bytes;
 }
@@ -57,8 +56,8 @@ HorovodOps::HorovodOps(HorovodGlobalState& horovod, PerformOperation perform, Pl
       performs_all_(performs_all),
       verify_(verify) {}
 
-bool HorovodOps::Performs(const Plan& plan, const std::vector<int>& slots) const {
-  return performs_all_ || plan.slots[slots[0]].reduction.OnGpu();
+bool HorovodOps::Performs(const PlannedBucket& bucket) const {
+  return performs_all_ || bucket.first().reduction.OnGpu();
 }
 
 void HorovodOps::Hand(Work work) { Add({false, std::move(work)}); }
@@ -93,7 +92,7 @@ bool HorovodOps::PerformUntilRound() {
       waiting_ = !items_.empty();
     }
     if (item.round) return true;
-    if (item.work.plan == nullptr) return false;
+    if (item.work.IsEmpty()) return false;
     try {
       if (verify_) Compare(item.work);
       Perform(item.work);
@@ -109,24 +108,24 @@ bool HorovodOps::PerformUntilRound() {
 }
 
 void HorovodOps::Perform(Work& work) {
-  const Slot& first = work.plan->slots[work.slots[0]];
+  const PlannedBucket& bucket = *work.bucket;
   ProcessSet& all_ranks = horovod_.process_set_table.Get(0);
   // The fusion buffer may be smaller than the bucket: by the autotuner, or none to be
   // deterministic.
   const bool fused = FusedBytes(work) <= all_ranks.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
   std::int64_t bytes = 0;
-  const Response response = ResponseTo(first, all_ranks.controller->GetSize());
+  const Response response = ResponseTo(bucket.first(), all_ranks.controller->GetSize());
   const int element = all_ranks.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
   current_ = &work;
   next_ = 0;
-  for (std::size_t i = 0; i < work.slots.size(); ++i) {
-    const Slot& slot = work.plan->slots[work.slots[i]];
+  for (std::size_t i = 0; i < bucket.slots.size(); ++i) {
+    const Slot& slot = bucket.plan->slots[bucket.slots[i]];
     bytes += slot.bytes;
     fusing.add_tensor_name(slot.name);
     fusing.add_tensor_size(slot.bytes / element);
-    if (fused && i + 1 < work.slots.size()) continue;
+    if (fused && i + 1 < bucket.slots.size()) continue;
     perform_(fusing, all_ranks);
     fusing = response;
   }
@@ -138,10 +137,9 @@ void HorovodOps::Perform(Work& work) {
 
 void HorovodOps::Compare(const Work& work) {
   auto& controller = *horovod_.global_controller;
-  const std::string own = Identity(*work.plan, work.bucket_id, work.iteration, work.slots);
-  if (AllEqual(controller, own, false)) return;
+  if (AllEqual(controller, std::to_string(work.Tag()), false)) return;
   throw std::runtime_error("The ranks were about to reduce different tensors:" +
-                           ListRows(GatherByRank(controller, Describe(work))));
+                           ListRows(GatherByRank(controller, work.Describe())));
 }
 
 void HorovodOps::TakeEntries(const Response& response, std::vector<TensorTableEntry>& entries) {

@@ -40,7 +40,7 @@ class HorovodOps {
              PlanTable& plans, PathCounters& counters, bool performs_all, bool verify);
 
   bool performs_all() const { return performs_all_; }
-  bool Performs(const Plan& plan, const std::vector<int>& slots) const;
+  bool Performs(const PlannedBucket& bucket) const;
 
   // --- the planned path's thread, in the order of the ready queue ---
   void Hand(Work work);

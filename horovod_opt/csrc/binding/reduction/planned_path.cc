@@ -9,52 +9,65 @@
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
-#include "horovod_opt/csrc/binding/reduction/arithmetic.h"
-#include "horovod_opt/csrc/binding/reduction/planned_bucket.h"
-#include "horovod_opt/csrc/binding/reduction/planned_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
+#include "horovod_opt/csrc/binding/reduction/planned_timeline.h"
 #include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
+#include "horovod_opt/csrc/core/reduction/planned_call.h"
 #include "horovod_opt/csrc/core/waiting/sleep.h"
 
 namespace horovod_opt {
 namespace {
 
 using horovod::common::Controller;
-using horovod::common::DataType;
-using horovod::common::ReduceOp;
 using horovod::common::Status;
 using horovod::common::Timeline;
 
 constexpr std::chrono::milliseconds kShortly(1);
 
+// Of this rank's tensors, or in their place.
+std::int64_t BytesOf(const Work& work) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
+    bytes += work.arrivals[i] != nullptr ? work.arrivals[i]->segment.bytes
+                                         : work.bucket->plan->slots[work.bucket->slots[i]].bytes;
+  }
+  return bytes;
+}
+
+// Of a call that a joined rank is missing in: an error, as in mode off.
+Status Incomplete(const Work& work) {
+  return Status::PreconditionError("Horovod: a rank has joined, so the " + work.bucket->plan->name +
+                                   " is incomplete; only allreduces can be joined.");
+}
+
+// Of a bucket that has been moved.
+Status StatusOf(const Work& work) {
+  const ArrivalPtr& first = work.arrivals[0];
+  return first == nullptr ? Status::OK() : TensorOf(first).problem;
+}
+
 }  // namespace
 
 PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanTable& plans,
                          NodeMemory& node, Network network, HorovodOps* horovod_ops,
-                         PathCounters& counters, bool verify, std::vector<int> cpus)
+                         PathCounters& counters, std::vector<int> cpus)
     : timeline_(timeline),
       plans_(plans),
       node_(node),
       horovod_ops_(horovod_ops),
       counters_(counters),
-      verify_(verify),
       cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
       small_buckets_(node.ready(), node.places(), node.index(), ranks_,
-                     {[this](const auto& plan, const auto& slots, const auto& arrivals) {
-                        return ReductionOf(plan, slots, arrivals);
-                      },
-                      [this](const auto& plan, int bucket_id, std::uint64_t iteration,
-                             const auto& slots) { return Tag(plan, bucket_id, iteration, slots); },
-                      [this](Work work, const auto& done) {
-                        WaitCounts none;
-                        const Status status = Reduce(work, none).second;
-                        done();
-                        CallBack(work, status);
-                      }}) {
+                     [this](Work work, const auto& done) {
+                       WaitCounts none;
+                       const Status status = Reduce(work, none).second;
+                       done();
+                       CallBack(work, status);
+                     }) {
   if (network.transport != nullptr) {
     engine_ = std::make_unique<ProgressEngine>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
@@ -82,51 +95,39 @@ PlannedPath::~PlannedPath() {
 }
 
 InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
-  InternodeBuckets::Binding binding;
-  binding.reduction = [this](const CompleteBucket& bucket) {
-    return ReductionOf(bucket.plan, bucket.slots, bucket.arrivals);
-  };
-  binding.call = CallOf;
-  binding.memory = [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); };
-  binding.tag = [this](const CompleteBucket& bucket) {
-    return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
-  };
-  binding.begins = [this](const CompleteBucket& bucket) {
-    StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots,
-                    bucket.arrivals);
-  };
-  binding.reduced = [this](Work work, Clock::time_point start) {
-    EndInTimeline(timeline_, work.arrivals);
-    Count(work, start);
-    const ArrivalPtr& first = work.arrivals[0];
-    CallBack(work, first == nullptr ? Status::OK() : TensorOf(first).problem);
-  };
-  binding.incomplete = [this](Work work, Clock::time_point start) {
-    EndInTimeline(timeline_, work.arrivals);
-    Count(work, start);
-    CallBack(work, Incomplete(work));
-  };
-  binding.differs = [this](Work work) {
-    EndInTimeline(timeline_, work.arrivals);
-    CallBack(work, Differs(Describe(work)));
-  };
-  binding.given_back = [this, give_back =
-                                  std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
-    EndInTimeline(timeline_, arrivals);
-    give_back(std::move(arrivals));
-  };
-  return binding;
+  return {[this](const Work& work) { StartInTimeline(timeline_, work); },
+          [this](Work work, InternodeBuckets::Outcome outcome, Clock::time_point start) {
+            EndInternode(std::move(work), outcome, start);
+          },
+          [this, give_back = std::move(network.give_back)](std::vector<ArrivalPtr> arrivals) {
+            EndInTimeline(timeline_, arrivals);
+            give_back(std::move(arrivals));
+          }};
 }
 
-void PlannedPath::Announce(const CompleteBucket& bucket) {
-  if (IsInternode(bucket)) return internode_->Announce(bucket);
+void PlannedPath::EndInternode(Work work, InternodeBuckets::Outcome outcome,
+                               Clock::time_point start) {
+  EndInTimeline(timeline_, work.arrivals);
+  switch (outcome) {
+    case InternodeBuckets::Outcome::kReduced:
+      Count(work, start);
+      return CallBack(work, StatusOf(work));
+    case InternodeBuckets::Outcome::kIncomplete:
+      Count(work, start);
+      return CallBack(work, Incomplete(work));
+    case InternodeBuckets::Outcome::kDiffers:
+      return CallBack(work, Differs(work.Describe()));
+  }
+}
+
+void PlannedPath::Announce(const Work& work) {
+  if (IsInternode(*work.bucket)) return internode_->Announce(work);
   const int ranks = internode_ == nullptr ? ranks_ : internode_->ranks();
-  node_.ready().Ready(bucket.turn.bucket_id, ranks);
+  node_.ready().Ready(work.bucket->id, ranks);
 }
 
-bool PlannedPath::IsInternode(const CompleteBucket& bucket) const {
-  return internode_ != nullptr &&
-         (horovod_ops_ == nullptr || !horovod_ops_->Performs(bucket.plan, bucket.slots));
+bool PlannedPath::IsInternode(const PlannedBucket& bucket) const {
+  return internode_ != nullptr && (horovod_ops_ == nullptr || !horovod_ops_->Performs(bucket));
 }
 
 void PlannedPath::Await(const std::vector<int>& bucket_ids, std::chrono::seconds patience) const {
@@ -196,12 +197,12 @@ bool PlannedPath::Take(int entry, WaitCounts& waits) {
     return true;
   }
   if (internode_ != nullptr &&
-      (InternodeBuckets::IsEnd(entry) || IsInternode(plans_.Look(entry)))) {
+      (InternodeBuckets::IsEnd(entry) || IsInternode(*plans_.Look(entry).bucket))) {
     return PerformInternode(entry, waits);
   }
   Work work = plans_.Take(entry);
-  if (work.slots.empty()) return true;
-  if (horovod_ops_ != nullptr && horovod_ops_->Performs(*work.plan, work.slots)) {
+  if (work.IsEmpty()) return true;
+  if (horovod_ops_ != nullptr && horovod_ops_->Performs(*work.bucket)) {
     horovod_ops_->Hand(std::move(work));
     return true;
   }
@@ -227,18 +228,10 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
   return false;
 }
 
-// The ranks always compare it, as that costs nothing. Without `verify` it tells the bucket and its
-// iteration, with it also the tensors.
-std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                               const std::vector<int>& slots) const {
-  if (verify_) return Hash(Identity(plan, bucket_id, iteration, slots));
-  return iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
-}
-
-bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits) {
-  if (work.turn.HasPlace()) return small_buckets_.Reduce(work, tag, stop_, waits);
-  return node_.collectives().Allreduce(ReductionOf(*work.plan, work.slots, work.arrivals), tag,
-                                       stop_, waits);
+bool PlannedPath::Allreduce(const Work& work, WaitCounts& waits) {
+  if (work.reduction == nullptr) throw std::runtime_error("no arithmetic for this data type");
+  if (work.turn.HasPlace()) return small_buckets_.Reduce(work, stop_, waits);
+  return node_.collectives().Allreduce(*work.reduction, work.Tag(), stop_, waits);
 }
 
 Status PlannedPath::Differs(const std::string& bucket) {
@@ -253,47 +246,35 @@ void PlannedPath::Count(const Work& work, Clock::time_point start) {
   if (plans_.MarkReduced(work)) counters_.AddIteration();
 }
 
-BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int>& slots,
-                                         const std::vector<ArrivalPtr>& arrivals) const {
-  const Reduction& reduction = plan.slots[slots[0]].reduction;  // all slots are alike
-  const auto reduce_op = static_cast<ReduceOp>(reduction.reduce_op);
-  const double postscale =
-      reduce_op == ReduceOp::AVERAGE ? reduction.postscale / ranks_ : reduction.postscale;
-  return {SegmentsOf(plan, slots, arrivals),
-          ArithmeticOf(static_cast<DataType>(reduction.dtype), reduce_op), reduction.prescale,
-          postscale};
-}
-
-bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
-  const std::uint64_t tag = Tag(*work.plan, work.bucket_id, work.iteration, work.slots);
-  const Collective collective = work.plan->slots[work.slots[0]].collective;
+bool PlannedPath::Move(const Work& work, Status& status, WaitCounts& waits) {
   status = horovod::common::SHUT_DOWN_ERROR;
   if (!AwaitData(work.arrivals, stop_)) return false;
   try {
-    Status own = Status::OK();
-    const bool success =
-        collective == Collective::kAllreduce
-            ? Allreduce(work, tag, waits)
-            : PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, tag, waits, own);
-    if (success) {
-      status = own;
+    if (!work.bucket->IsCall()) {
+      if (!Allreduce(work, waits)) return false;
+      status = Status::OK();
       return true;
     }
+    const auto outcome = PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, waits);
+    if (outcome == NodeCollectives::Outcome::kStopped) return false;
+    const bool is_incomplete = outcome == NodeCollectives::Outcome::kIncomplete;
+    status = is_incomplete ? Incomplete(work) : StatusOf(work);
+    return true;
   } catch (const std::logic_error&) {
-    status = Differs(Describe(work));
+    status = Differs(work.Describe());
+    return false;
   }
-  return false;
 }
 
 std::pair<bool, Status> PlannedPath::Reduce(Work& work, WaitCounts& waits) {
   const auto start = Clock::now();
   Status status;
   bool goes_on = false;
-  StartInTimeline(timeline_, *work.plan, work.bucket_id, work.iteration, work.slots, work.arrivals);
+  StartInTimeline(timeline_, work);
   try {
     goes_on = Move(work, status, waits);
   } catch (const std::exception& problem) {
-    Fail(problem.what() + (", " + Describe(work)));
+    Fail(problem.what() + (", " + work.Describe()));
     status = ReductionFailed(Failure());
   }
   EndInTimeline(timeline_, work.arrivals);

@@ -51,12 +51,11 @@ class PlannedPath {
   };
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.
-  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `verify`: the ranks
-  // compare the names of the tensors before each bucket. `cpus`: where the thread runs; empty:
+  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `cpus`: where the thread runs; empty:
   // where the one that makes it does.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
               PlanTable& plans, NodeMemory& node, Network network, HorovodOps* horovod_ops,
-              PathCounters& counters, bool verify, std::vector<int> cpus);
+              PathCounters& counters, std::vector<int> cpus);
   // Ends the threads, in the middle of a bucket if the other ranks do not come. No thread of a
   // framework comes any more: PlanTable::Finish().
   ~PlannedPath();
@@ -64,7 +63,7 @@ class PlannedPath {
   PlannedPath& operator=(const PlannedPath&) = delete;
 
   // A bucket is complete on this rank. Any thread, under locks of PlanTable.
-  void Announce(const CompleteBucket& bucket);
+  void Announce(const Work& work);
 
   // Messages between this rank and those with its number in the other groups; nullptr: there are
   // none.
@@ -90,29 +89,25 @@ class PlannedPath {
   bool Take(int entry, WaitCounts& waits);
   bool PerformInternode(int entry, WaitCounts& waits);
   // The bucket is one for internode_.
-  bool IsInternode(const CompleteBucket& bucket) const;
+  bool IsInternode(const PlannedBucket& bucket) const;
   // Whether the path goes on, and what the tensors of the bucket get.
   std::pair<bool, horovod::common::Status> Reduce(Work& work, WaitCounts& waits);
   static void CallBack(const Work& work, const horovod::common::Status& status);
   // `status`: what the tensors of the bucket get.
-  bool Move(Work& work, horovod::common::Status& status, WaitCounts& waits);
-  bool Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits);
+  bool Move(const Work& work, horovod::common::Status& status, WaitCounts& waits);
+  bool Allreduce(const Work& work, WaitCounts& waits);
   // The ranks were about to reduce different tensors. What those of the bucket get.
   horovod::common::Status Differs(const std::string& bucket);
   void Fail(std::string failure);
+  void EndInternode(Work work, InternodeBuckets::Outcome outcome, Clock::time_point start);
   InternodeBuckets::Binding InternodeBinding(Network& network);
   void Count(const Work& work, Clock::time_point start);
-  BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
-                              const std::vector<ArrivalPtr>& arrivals) const;
-  std::uint64_t Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                    const std::vector<int>& slots) const;
 
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;
   NodeMemory& node_;
   HorovodOps* const horovod_ops_;
   PathCounters& counters_;
-  const bool verify_;
   const std::vector<int> cpus_;
   const int rank_, ranks_;
   std::atomic<bool> end_{false};   // at the end of the ready queue

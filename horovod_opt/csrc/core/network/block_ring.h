@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/network/nonblocking_collective.h"
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 
 namespace horovod_opt {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "horovod_opt/csrc/core/network/progress_engine.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 
 namespace horovod_opt {
 namespace {

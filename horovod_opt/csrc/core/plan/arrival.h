@@ -1,4 +1,5 @@
-// Arrivals: tensors that a framework has handed over, and complete buckets of them.
+// Arrivals: tensors that a framework has handed over, as the core knows them. What the core needs is
+// said once, at the door; what is the framework's is asked when it is needed.
 #pragma once
 
 #include <chrono>
@@ -7,59 +8,49 @@
 #include <string>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/tensor_view.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
-#include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 
 namespace horovod_opt {
 
-// What a framework's thread hands over; the binding knows what is in it. nullptr: zeros.
 struct Arrival {
+  // --- the framework's ---
   virtual ~Arrival() = default;
   virtual std::string Name() const { return ""; }
-  std::vector<std::int64_t> shape;
+  // Its data may be read; from then on always. Waits for nothing.
+  virtual bool DataReady() { return true; }
+  // Its data and its result stay as long as this, whoever drops the arrival.
+  virtual std::shared_ptr<void> Memory() const { return nullptr; }
+  // Of an allgather: memory for a result of `all` rows, which stays as long as this; nullptr: there
+  // is none, and the arrival knows why. The other ranks are in the middle of the call, so nothing
+  // is thrown.
+  virtual std::shared_ptr<char> AllocateResult(std::int64_t all) {
+    static_cast<void>(all);
+    return nullptr;
+  }
+
+  // --- what it is ---
+  std::int64_t bytes = 0;  // as in Slot
+  Reduction reduction;
+  std::vector<std::int64_t> shape;  // of an allgather: of a row
+  std::int64_t rows = 1;            // of an allgather: in the first dimension
+  std::string obstacle;             // why it cannot be planned; empty: it can
+  // Its data, and where the result goes; of an allgather nowhere yet.
+  Segment segment{nullptr, nullptr, 0};
   // The step on this rank that sends it, by a number that no other step of the process has; 0:
   // unknown.
   std::int64_t step = 0;
   // Steps come one after the other: the next one begins only when this one is complete or left.
   bool in_turn = false;
+
+  // --- what has become of it ---
   // Once it is back from a plan, or was not taken: why it fails, for users; empty: it is negotiated.
   // Then it may go as a call that recurs (recurring_calls.h) unless its plan warms up again after a
   // step that was abandoned: a call that waits in vain would not be told from one that is late.
   std::string failure;
   bool may_be_call = true;
   std::chrono::steady_clock::time_point since;  // it is in a bucket
-  // Its data may be read; from then on always. Waits for nothing.
-  virtual bool DataReady() { return true; }
 };
-using ArrivalPtr = std::unique_ptr<Arrival>;
-
-constexpr int kNoBucket = -1;
-
-// A complete bucket, to be reduced. No slots: its arrivals were taken back on every rank.
-struct Work {
-  const Plan* plan = nullptr;  // lives as long as the PlanRun
-  int bucket_id = kNoBucket;
-  std::uint64_t iteration = 0;
-  std::vector<int> slots;
-  std::vector<ArrivalPtr> arrivals;  // by position in `slots`
-  std::chrono::steady_clock::time_point last_arrival;
-  Turn turn;  // where it has a place of its own
-};
-
-// For messages: which bucket of which iteration it is, and its tensors.
-inline std::string Describe(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                            const std::vector<int>& slots) {
-  std::string text = "plan " + plan.hash + " (" + plan.name + "), iteration " +
-                     std::to_string(iteration) + ", bucket " + std::to_string(bucket_id) + ": ";
-  const char* separator = "";
-  for (int slot : slots) {
-    text += separator + plan.slots[slot].name;
-    separator = ", ";
-  }
-  return text;
-}
-inline std::string Describe(const Work& work) {
-  return Describe(*work.plan, work.bucket_id, work.iteration, work.slots);
-}
+using ArrivalPtr = std::unique_ptr<Arrival>;  // nullptr: zeros, of a rank that has joined
 
 }  // namespace horovod_opt

@@ -5,27 +5,26 @@
 
 namespace horovod_opt {
 
-void BucketFilling::Add(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
-                        Buckets buckets) {
+void BucketFilling::Add(std::uint64_t from_iteration,
+                        std::vector<std::shared_ptr<const PlannedBucket>> buckets) {
   Partition partition;
   partition.from_iteration = from_iteration;
   partition.where.resize(busy_.size());
   for (std::size_t index = 0; index < buckets.size(); ++index) {
-    const std::size_t size = buckets[index].size();
-    for (std::size_t position = 0; position < size; ++position) {
-      partition.where[buckets[index][position]] = {static_cast<int>(index),
-                                                   static_cast<int>(position)};
+    const std::vector<int>& slots = buckets[index]->slots;
+    for (std::size_t position = 0; position < slots.size(); ++position) {
+      partition.where[slots[position]] = {static_cast<int>(index), static_cast<int>(position)};
     }
-    Bucket bucket;
-    bucket.id = bucket_ids.at(index);
-    bucket.slots = buckets[index];
-    bucket.arrivals.resize(size);
-    bucket.filled.assign(size, false);
-    bucket.missing = static_cast<int>(size);
-    partition.filling.push_back(std::move(bucket));
+    places_[buckets[index]->id] = {partitions_.size(), index};
+    partition.filling.emplace_back(std::move(buckets[index]));
   }
-  partition.buckets = std::move(buckets);
   partitions_.push_back(std::move(partition));
+}
+
+Buckets BucketFilling::buckets() const {
+  Buckets buckets;
+  for (const Bucket& bucket : partitions_.back().filling) buckets.push_back(bucket.slots());
+  return buckets;
 }
 
 void BucketFilling::Restart() {
@@ -34,8 +33,9 @@ void BucketFilling::Restart() {
 
 std::vector<int> BucketFilling::Free() {
   std::vector<int> bucket_ids;
-  ForEach([&](const Bucket& bucket) { bucket_ids.push_back(bucket.id); });
+  ForEach([&](const Bucket& bucket) { bucket_ids.push_back(bucket.id()); });
   partitions_.clear();
+  places_.clear();
   return bucket_ids;
 }
 
@@ -55,52 +55,54 @@ int BucketFilling::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival,
   Partition& partition = PartitionOf(iteration);
   const auto [index, position] = partition.where[slot];
   Bucket& bucket = partition.filling[index];
+  Work& work = bucket.work;
   if (bucket.Empty()) {
-    bucket.iteration = iteration;
+    work.iteration = iteration;
+    work.arrivals.resize(bucket.filled.size());
     bucket.first_arrival = now;
   }
   if (arrival != nullptr) arrival->since = now;
-  bucket.arrivals[position] = std::move(arrival);
+  work.arrivals[position] = std::move(arrival);
   bucket.filled[position] = true;
   if (--bucket.missing > 0) return kNoBucket;
-  bucket.last_arrival = now;
+  work.reduction = work.bucket->ReductionOf(work.arrivals);
+  work.last_arrival = now;
+  work.turn.count = static_cast<std::uint32_t>(++bucket.completions);
   ++times_last_[slot];
-  ++bucket.completions;
   ++outstanding_;
-  return bucket.id;
+  return bucket.id();
 }
 
-BucketFilling::Complete BucketFilling::CompleteBucket(int bucket_id) {
-  const Bucket* const bucket = Find(bucket_id).second;
+Work& BucketFilling::CompleteBucket(int bucket_id) {
+  Bucket* const bucket = Find(bucket_id);
   if (bucket == nullptr) throw std::logic_error("a complete bucket of no plan");
-  return {bucket->iteration, bucket->completions, bucket->slots, bucket->arrivals,
-          bucket->taken_back};
+  return bucket->work;
 }
 
 Work BucketFilling::Take(int bucket_id) {
-  Bucket* const bucket = Find(bucket_id).second;
+  Bucket* const bucket = Find(bucket_id);
   if (bucket == nullptr) throw std::logic_error("the ready queue has a bucket of no plan");
-  Work work;
-  work.bucket_id = bucket_id;
-  work.iteration = bucket->iteration;
   if (bucket->taken_back) {
     bucket->taken_back = false;
     --outstanding_;
-    return work;
+    Work nothing;
+    nothing.bucket = bucket->work.bucket;
+    return nothing;
   }
   if (bucket->missing != 0) throw std::logic_error("the ready queue has an incomplete bucket");
-  work.turn.count = static_cast<std::uint32_t>(bucket->completions);
-  work.slots = bucket->slots;
-  work.arrivals = std::move(bucket->arrivals);
-  work.last_arrival = bucket->last_arrival;
+  Work work = std::move(bucket->work);
+  bucket->work = Work();
+  bucket->work.bucket = work.bucket;
   Empty(*bucket);
   return work;
 }
 
 bool BucketFilling::MarkReduced(int bucket_id) {
   --outstanding_;
-  Partition* const partition = Find(bucket_id).first;  // none if all ranks have joined meanwhile
-  return partition != nullptr && ++partition->done % partition->buckets.size() == 0;
+  const auto place = places_.find(bucket_id);
+  if (place == places_.end()) return false;  // all ranks have joined meanwhile
+  Partition& partition = partitions_[place->second.partition];
+  return ++partition.done % partition.filling.size() == 0;
 }
 
 std::vector<std::uint64_t> BucketFilling::Completions() const {
@@ -114,25 +116,20 @@ std::vector<int> BucketFilling::Untaken(const std::vector<std::uint64_t>& comple
   std::size_t number = 0;
   ForEach([&](const Bucket& bucket) {
     const bool is_same = number < completions.size() && bucket.completions == completions[number];
-    if (is_same && bucket.missing == 0) bucket_ids.push_back(bucket.id);
+    if (is_same && bucket.missing == 0) bucket_ids.push_back(bucket.id());
     ++number;
   });
   return bucket_ids;
 }
 
 bool BucketFilling::Holds(int bucket_id) const {
-  bool holds = false;
-  ForEach(
-      [&](const Bucket& bucket) { holds = holds || (bucket.id == bucket_id && !bucket.Empty()); });
-  return holds;
+  const Bucket* const bucket = Find(bucket_id);
+  return bucket != nullptr && !bucket->Empty();
 }
 
 bool BucketFilling::IsComplete(int bucket_id, std::uint64_t count) const {
-  bool is_complete = false;
-  ForEach([&](const Bucket& bucket) {
-    if (bucket.id == bucket_id) is_complete = bucket.missing == 0 && bucket.completions == count;
-  });
-  return is_complete;
+  const Bucket* const bucket = Find(bucket_id);
+  return bucket != nullptr && bucket->missing == 0 && bucket->completions == count;
 }
 
 bool BucketFilling::IsUnderWay() const {
@@ -161,16 +158,17 @@ BucketFilling::Withdrawal BucketFilling::TakeBack(const std::vector<std::uint64_
       }
       if (bucket.completions == most) continue;
       bucket.debt = most;
-      withdrawal.debts.push_back(bucket.id);
+      withdrawal.debts.push_back(bucket.id());
     }
   }
   return withdrawal;
 }
 
 bool BucketFilling::Owe(int bucket_id) {
-  Bucket& bucket = *Find(bucket_id).second;
+  Bucket& bucket = *Find(bucket_id);
   if (!bucket.Empty()) return false;
   bucket.completions = bucket.debt;
+  bucket.work.turn.count = static_cast<std::uint32_t>(bucket.debt);
   bucket.taken_back = true;
   ++outstanding_;
   return true;
@@ -178,7 +176,7 @@ bool BucketFilling::Owe(int bucket_id) {
 
 std::vector<ArrivalPtr> BucketFilling::GiveBack(int bucket_id) {
   std::vector<ArrivalPtr> arrivals;
-  MoveArrivals(*Find(bucket_id).second, arrivals);
+  MoveArrivals(*Find(bucket_id), arrivals);
   --outstanding_;
   return arrivals;
 }
@@ -195,10 +193,10 @@ std::vector<BucketFilling::LateBucket> BucketFilling::LateBuckets(Clock::time_po
   std::vector<LateBucket> late;
   ForEach([&](const Bucket& bucket) {
     if (bucket.Empty() || bucket.first_arrival > since) return;
-    LateBucket late_bucket{bucket.iteration, {}, {}, bucket.last_arrival};
+    LateBucket late_bucket{bucket.work.iteration, {}, {}, bucket.work.last_arrival};
     for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
       (bucket.filled[position] ? late_bucket.here : late_bucket.missing)
-          .push_back(bucket.slots[position]);
+          .push_back(bucket.slots()[position]);
     }
     late.push_back(std::move(late_bucket));
   });
@@ -208,9 +206,9 @@ std::vector<BucketFilling::LateBucket> BucketFilling::LateBuckets(Clock::time_po
 std::vector<BucketFilling::SlotArrival> BucketFilling::AllArrivals() const {
   std::vector<SlotArrival> arrivals;
   ForEach([&](const Bucket& bucket) {
-    for (std::size_t position = 0; position < bucket.slots.size(); ++position) {
-      const ArrivalPtr& arrival = bucket.arrivals[position];
-      if (arrival != nullptr) arrivals.push_back({bucket.slots[position], *arrival});
+    for (std::size_t position = 0; position < bucket.work.arrivals.size(); ++position) {
+      const ArrivalPtr& arrival = bucket.work.arrivals[position];
+      if (arrival != nullptr) arrivals.push_back({bucket.slots()[position], *arrival});
     }
   });
   return arrivals;
@@ -222,28 +220,24 @@ BucketFilling::Partition& BucketFilling::PartitionOf(std::uint64_t iteration) {
   return *partition;
 }
 
-std::pair<BucketFilling::Partition*, BucketFilling::Bucket*> BucketFilling::Find(int bucket_id) {
-  for (Partition& partition : partitions_) {
-    for (Bucket& bucket : partition.filling) {
-      if (bucket.id == bucket_id) return {&partition, &bucket};
-    }
-  }
-  return {nullptr, nullptr};
+BucketFilling::Bucket* BucketFilling::Find(int bucket_id) {
+  const auto place = places_.find(bucket_id);
+  if (place == places_.end()) return nullptr;
+  return &partitions_[place->second.partition].filling[place->second.bucket];
 }
 
 void BucketFilling::Empty(Bucket& bucket) {
-  for (std::size_t position = 0; position < bucket.slots.size(); ++position) {
-    if (bucket.filled[position]) busy_[bucket.slots[position]] = false;
+  for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
+    if (bucket.filled[position]) busy_[bucket.slots()[position]] = false;
   }
-  const std::size_t size = bucket.slots.size();
-  bucket.arrivals.clear();
-  bucket.arrivals.resize(size);
-  bucket.filled.assign(size, false);
-  bucket.missing = static_cast<int>(size);
+  bucket.work.arrivals.clear();
+  bucket.work.reduction = nullptr;
+  bucket.filled.assign(bucket.filled.size(), false);
+  bucket.missing = static_cast<int>(bucket.filled.size());
 }
 
 void BucketFilling::MoveArrivals(Bucket& bucket, std::vector<ArrivalPtr>& to) {
-  for (ArrivalPtr& arrival : bucket.arrivals) {
+  for (ArrivalPtr& arrival : bucket.work.arrivals) {
     if (arrival != nullptr) to.push_back(std::move(arrival));
   }
   Empty(bucket);

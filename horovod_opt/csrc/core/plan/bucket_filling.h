@@ -8,11 +8,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "horovod_opt/csrc/core/plan/arrival.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
+#include "horovod_opt/csrc/core/plan/planned_bucket.h"
 
 namespace horovod_opt {
 
@@ -23,10 +26,10 @@ class BucketFilling {
   explicit BucketFilling(std::size_t slots) : busy_(slots, false), times_last_(slots, 0) {}
 
   // --- partitions ---
-  // `bucket_ids`: of `buckets`, in their order.
-  void Add(std::uint64_t from_iteration, const std::vector<int>& bucket_ids, Buckets buckets);
+  void Add(std::uint64_t from_iteration,
+           std::vector<std::shared_ptr<const PlannedBucket>> buckets);
   // The newest; empty() if there is none.
-  const Buckets& buckets() const { return partitions_.back().buckets; }
+  Buckets buckets() const;
   bool empty() const { return partitions_.empty(); }
   // Iterations are counted anew; for buckets that are all empty.
   void Restart();
@@ -40,17 +43,11 @@ class BucketFilling {
   bool AnyIncomplete() const;  // buckets that are begun
   // Returns the ID of the bucket that is complete now, or kNoBucket.
   int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
-  // A complete bucket before it is taken, or one that was taken back.
-  struct Complete {
-    std::uint64_t iteration;
-    std::uint64_t count;  // how often it was complete, or counts as that
-    const std::vector<int>& slots;
-    const std::vector<ArrivalPtr>& arrivals;
-    bool taken_back;
-  };
-  Complete CompleteBucket(int bucket_id);
-  // The arrivals of a complete bucket, which is empty again; without `plan`. Throws
-  // std::logic_error if there is no such bucket or it is not complete.
+  // A complete bucket before it is taken, or one that was taken back, which is empty. Stays where it
+  // is until then.
+  Work& CompleteBucket(int bucket_id);
+  // The same, of which nothing is left here. Throws std::logic_error if there is no such bucket or
+  // it is not complete.
   Work Take(int bucket_id);
   // The bucket is reduced. True if all of its iteration are.
   bool MarkReduced(int bucket_id);
@@ -103,35 +100,43 @@ class BucketFilling {
 
  private:
   struct Bucket {
-    bool Empty() const { return missing == static_cast<int>(arrivals.size()); }
+    explicit Bucket(std::shared_ptr<const PlannedBucket> bucket)
+        : filled(bucket->slots.size(), false), missing(static_cast<int>(bucket->slots.size())) {
+      work.bucket = std::move(bucket);
+    }
+    int id() const { return work.bucket->id; }
+    const std::vector<int>& slots() const { return work.bucket->slots; }
+    bool Empty() const { return missing == static_cast<int>(filled.size()); }
 
-    int id = kNoBucket;
-    std::vector<int> slots;
-    std::vector<ArrivalPtr> arrivals;
+    Work work;  // arrivals: none if it is empty
     std::vector<bool> filled;
-    int missing = 0;
-    std::uint64_t iteration = 0;
-    Clock::time_point first_arrival, last_arrival;
+    int missing;
+    Clock::time_point first_arrival;
     std::uint64_t completions = 0;  // times that it was announced
     std::uint64_t debt = 0;         // has to be announced as often
     bool taken_back = false;        // its arrivals, since it was announced
   };
   struct Partition {
     std::uint64_t from_iteration = 0;
-    Buckets buckets;
     std::vector<std::pair<int, int>> where;  // slot -> bucket, position
     std::vector<Bucket> filling;
     std::uint64_t done = 0;  // buckets
   };
 
   Partition& PartitionOf(std::uint64_t iteration);
-  std::pair<Partition*, Bucket*> Find(int bucket_id);  // nullptr: none
+  struct Place {
+    std::size_t partition, bucket;
+  };
+  // nullptr: none
+  Bucket* Find(int bucket_id);
+  const Bucket* Find(int bucket_id) const { return const_cast<BucketFilling*>(this)->Find(bucket_id); }
   void Empty(Bucket& bucket);
   void MoveArrivals(Bucket& bucket, std::vector<ArrivalPtr>& to);  // it is empty then
   template <class Do>
   void ForEach(const Do& act) const;
 
-  std::vector<Partition> partitions_;  // the last one is the newest
+  std::vector<Partition> partitions_;      // the last one is the newest
+  std::unordered_map<int, Place> places_;  // by bucket ID
   std::vector<bool> busy_;
   std::vector<std::uint64_t> times_last_;
   int outstanding_ = 0;  // buckets that are announced and not reduced

@@ -9,24 +9,41 @@
 namespace horovod_opt {
 namespace {
 
-using VoteByRank = std::map<int, Vote>;
+// Votes on one plan, each with the ranks that cast it alike, in the order of the first of them.
+struct RankedVote {
+  Vote vote;
+  const std::vector<int>* ranks;
+};
+using Votes = std::vector<RankedVote>;
+using DistinctRows = std::vector<std::pair<SharedText, std::vector<int>>>;
 
 std::string On(int rank, const std::string& reason) {
   return "rank " + std::to_string(rank) + ": " + reason;
 }
 
-std::vector<int> RanksWithout(const VoteByRank& votes, const TextByRank& rows, PlanState at_least) {
+template <class Is>
+bool All(const Votes& votes, const Is& is) {
+  return std::all_of(votes.begin(), votes.end(), [&](const auto& cast) { return is(cast.vote); });
+}
+
+// Of `ranks`, those whose vote is not at least that.
+std::vector<int> RanksWithout(const Votes& votes, const std::vector<int>& ranks,
+                              PlanState at_least) {
+  std::set<int> have;
+  for (const auto& [vote, voters] : votes) {
+    if (vote.state >= at_least) have.insert(voters->begin(), voters->end());
+  }
   std::vector<int> missing;
-  for (const auto& [rank, row] : rows) {
-    const auto vote = votes.find(rank);
-    if (vote == votes.end() || vote->second.state < at_least) missing.push_back(rank);
+  for (int rank : ranks) {
+    if (have.count(rank) == 0) missing.push_back(rank);
   }
   return missing;
 }
 
-template <class Is>
-bool All(const VoteByRank& votes, const Is& is) {
-  return std::all_of(votes.begin(), votes.end(), [&](const auto& vote) { return is(vote.second); });
+std::size_t Voters(const Votes& votes) {
+  std::size_t voters = 0;
+  for (const RankedVote& cast : votes) voters += cast.ranks->size();
+  return voters;
 }
 
 bool IsQuiet(const Vote& vote) { return !vote.under_way; }
@@ -39,28 +56,43 @@ void Combine(std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& 
   }
 }
 
-void Combine(const VoteByRank& votes, const std::set<int>& group, Decision& decision) {
-  for (const auto& [rank, vote] : votes) {
-    if (vote.completions.empty()) continue;  // this rank got the plan after it had ended
+// A rank that lacks the plan has completed nothing of it.
+void Combine(const Votes& votes, std::size_t ranks, const std::set<int>& group,
+             Decision& decision) {
+  std::size_t of_all = 0, of_group = 0;
+  for (const auto& [vote, voters] : votes) {
+    std::size_t in_group = 0;
+    for (int rank : group) in_group += std::binary_search(voters->begin(), voters->end(), rank);
+    of_all += voters->size();
+    of_group += in_group;
+    if (vote.completions.empty()) continue;  // it got the plan after the others had ended it
     Combine(decision.everywhere, vote.completions, std::min<std::uint64_t>);
     Combine(decision.anywhere, vote.completions, std::max<std::uint64_t>);
-    if (group.empty() || group.count(rank) > 0)
+    if (group.empty() || in_group > 0)
       Combine(decision.in_group, vote.completions, std::min<std::uint64_t>);
+  }
+  const auto nothing = [](std::vector<std::uint64_t>& completions) {
+    std::fill(completions.begin(), completions.end(), 0);
+  };
+  if (of_all < ranks) nothing(decision.everywhere);
+  if (group.empty() ? of_all < ranks : of_group < group.size()) {
+    decision.in_group.resize(decision.everywhere.size());
+    nothing(decision.in_group);
   }
 }
 
 // All of it has arrived equally often on every rank, and nothing is under way.
-bool MayRest(const VoteByRank& votes) {
-  const Vote& first = votes.begin()->second;
+bool MayRest(const Votes& votes) {
+  const Vote& first = votes[0].vote;
   return All(votes, [&](const Vote& vote) {
     return vote.state == PlanState::kActive && vote.whole && IsQuiet(vote) &&
            vote.last_iteration == first.last_iteration;
   });
 }
 
-std::set<int> LeftOut(const VoteByRank& votes) {
+std::set<int> LeftOut(const Votes& votes) {
   std::set<int> slots;
-  for (const auto& [rank, vote] : votes) slots.insert(vote.left_out.begin(), vote.left_out.end());
+  for (const auto& [vote, voters] : votes) slots.insert(vote.left_out.begin(), vote.left_out.end());
   return slots;
 }
 
@@ -74,12 +106,16 @@ std::vector<bool> OnGpus(const Devices& by_slot, const std::set<int>& left_out) 
 }
 
 // Of a plan about which every rank has said the same number of devices.
-std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& votes) {
-  std::vector<std::shared_ptr<const Devices>> by_slot(votes.begin()->second.devices.size());
+std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const Votes& votes) {
+  std::map<int, const Devices*> by_rank;
+  for (const auto& [vote, voters] : votes) {
+    for (int rank : *voters) by_rank[rank] = &vote.devices;
+  }
+  std::vector<std::shared_ptr<const Devices>> by_slot(votes[0].vote.devices.size());
   std::map<Devices, std::shared_ptr<const Devices>> known;
   for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
     Devices devices;
-    for (const auto& [rank, vote] : votes) devices.push_back(vote.devices[slot]);
+    for (const auto& [rank, of_rank] : by_rank) devices.push_back((*of_rank)[slot]);
     auto& shared = known[devices];
     if (shared == nullptr) shared = std::make_shared<const Devices>(devices);
     by_slot[slot] = shared;
@@ -88,13 +124,13 @@ std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const VoteByRank& vote
 }
 
 // Invariant 6.
-bool AbandonsStep(const VoteByRank& votes, Decision& decision) {
+bool AbandonsStep(const Votes& votes, Decision& decision) {
   std::uint64_t iteration = 0;
   bool is_over = false;
-  for (const auto& [rank, vote] : votes) {
+  for (const auto& [vote, voters] : votes) {
     if (!vote.left) continue;
     decision.any_has_left = true;
-    iteration = vote.last_iteration;
+    iteration = std::max(iteration, vote.last_iteration);
     is_over = is_over || vote.step_over;
   }
   if (!decision.any_has_left) return false;
@@ -106,40 +142,43 @@ bool AbandonsStep(const VoteByRank& votes, Decision& decision) {
     return vote.left || goes_on(vote) || has_all(vote) ||
            (is_over && vote.last_iteration >= iteration);
   };
-  const auto waits = [&](const auto& vote) { return goes_on(vote.second) || has_all(vote.second); };
+  const auto waits = [&](const auto& cast) { return goes_on(cast.vote) || has_all(cast.vote); };
   if (!All(votes, is_known)) return false;
   if (!is_over && std::none_of(votes.begin(), votes.end(), waits)) return false;
   decision.kind = Decision::kAbandon;
   decision.fails_step = !All(votes, goes_on);
-  for (const auto& [rank, vote] : votes) {
-    if (vote.left) decision.missing[rank] = vote.missing;
+  for (const auto& [vote, voters] : votes) {
+    if (!vote.left) continue;
+    for (int rank : *voters) decision.missing[rank] = vote.missing;
   }
   return true;
 }
 
-Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const TextByRank& rows,
+Decision DecidePlan(const std::string& hash, const Votes& votes, const std::vector<int>& ranks,
                     const std::set<int>& group) {
   Decision decision;
   decision.hash = hash;
-  for (const auto& [rank, vote] : votes) {
+  for (const auto& [vote, voters] : votes) {
     decision.from_iteration = std::max(decision.from_iteration, vote.last_iteration + 1);
   }
-  if (All(votes, [](const Vote& vote) { return !vote.bound && IsQuiet(vote); })) {
+  const bool all_vote = Voters(votes) == ranks.size();
+  const bool is_other_call = !all_vote && IsCallHash(hash);  // than on some rank
+  if (is_other_call || All(votes, [](const Vote& vote) { return !vote.bound && IsQuiet(vote); })) {
     decision.kind = Decision::kForget;
     return decision;
   }
   const auto any_vetoes = [&](PlanState state, Decision::Kind kind) {
-    for (const auto& [rank, vote] : votes) {
+    for (const auto& [vote, voters] : votes) {
       if (vote.state != state) continue;
       decision.kind = kind;
-      decision.reason = On(rank, vote.reason);
+      decision.reason = On(voters->front(), vote.reason);
       return true;
     }
     return false;
   };
   if (any_vetoes(PlanState::kFailed, Decision::kEnd) ||
       any_vetoes(PlanState::kEnding, Decision::kEnd) || AbandonsStep(votes, decision)) {
-    Combine(votes, group, decision);
+    Combine(votes, ranks.size(), group, decision);
     return decision;
   }
   if (any_vetoes(PlanState::kPausing, Decision::kPause)) return decision;
@@ -147,20 +186,19 @@ Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const Text
     if (All(votes, IsQuiet)) decision.kind = Decision::kFree;
     return decision;
   }
-  const auto not_ready = RanksWithout(votes, rows, PlanState::kReady);
-  if (!not_ready.empty()) {
+  if (!all_vote || !All(votes, [](const Vote& vote) { return vote.state >= PlanState::kReady; })) {
     if (All(votes, [](const Vote& vote) { return vote.state != PlanState::kResting; })) {
-      decision.reason = "its warm-up is not over on " + Ranges("rank", not_ready);
+      decision.reason = "its warm-up is not over on " + Ranges("rank", RanksWithout(votes, ranks, PlanState::kReady));
     }
     return decision;
   }
-  const Vote& first = votes.begin()->second;
+  const Vote& first = votes[0].vote;
   const std::set<int> left_out = LeftOut(votes);
-  for (const auto& [rank, vote] : votes) {
+  for (const auto& [vote, voters] : votes) {
     if (OnGpus(vote.devices, left_out) == OnGpus(first.devices, left_out)) continue;
     decision.kind = Decision::kEnd;
-    decision.reason = On(rank, "it has other tensors on GPUs than rank 0");
-    Combine(votes, group, decision);
+    decision.reason = On(voters->front(), "it has other tensors on GPUs than rank 0");
+    Combine(votes, ranks.size(), group, decision);
     return decision;
   }
   if (first.state == PlanState::kReady) {
@@ -177,11 +215,13 @@ Decision DecidePlan(const std::string& hash, const VoteByRank& votes, const Text
   return decision;
 }
 
-std::map<std::string, VoteByRank> VotesByPlan(const TextByRank& rows) {
-  std::map<std::string, VoteByRank> plans;
-  for (const auto& [row, ranks] : Distinct(rows)) {
-    for (const Vote& vote : FromRow(row)) {
-      for (int rank : ranks) plans[vote.hash].emplace(rank, vote);
+// `rows` outlives it.
+std::map<std::string, Votes> VotesByPlan(const DistinctRows& rows) {
+  std::map<std::string, Votes> plans;
+  for (const auto& [row, ranks] : rows) {
+    for (Vote& vote : FromRow(row)) {
+      Votes& votes = plans[vote.hash];
+      votes.push_back({std::move(vote), &ranks});
     }
   }
   return plans;
@@ -245,10 +285,11 @@ std::vector<Vote> FromRow(const std::string& row) {
 
 std::map<std::string, std::vector<std::uint64_t>> CompletionsEverywhere(const TextByRank& rows) {
   std::map<std::string, std::vector<std::uint64_t>> everywhere;
-  for (const auto& [hash, votes] : VotesByPlan(rows)) {
-    if (votes.size() < rows.size()) continue;
+  const DistinctRows distinct = Distinct(rows);
+  for (const auto& [hash, votes] : VotesByPlan(distinct)) {
+    if (Voters(votes) < rows.size()) continue;
     auto& completed = everywhere[hash];
-    for (const auto& [rank, vote] : votes) {
+    for (const auto& [vote, voters] : votes) {
       Combine(completed, vote.completions, std::min<std::uint64_t>);
     }
   }
@@ -256,9 +297,12 @@ std::map<std::string, std::vector<std::uint64_t>> CompletionsEverywhere(const Te
 }
 
 std::vector<Decision> Decide(const TextByRank& rows, const std::set<int>& group) {
+  std::vector<int> ranks;
+  for (const auto& [rank, row] : rows) ranks.push_back(rank);
+  const DistinctRows distinct = Distinct(rows);
   std::vector<Decision> decisions;
-  for (const auto& [hash, votes] : VotesByPlan(rows)) {
-    decisions.push_back(DecidePlan(hash, votes, rows, group));
+  for (const auto& [hash, votes] : VotesByPlan(distinct)) {
+    decisions.push_back(DecidePlan(hash, votes, ranks, group));
   }
   return decisions;
 }

@@ -56,6 +56,7 @@ using Buckets = std::vector<std::vector<int>>;  // slots by bucket, in order
 
 // The hash of a call that recurs (recurring_calls.h) begins so, that of a graph does not.
 constexpr const char* kCallHash = "call-";
+inline bool IsCallHash(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
 
 struct Plan {
   std::string hash;

@@ -6,9 +6,17 @@
 #include <utility>
 
 namespace horovod_opt {
+namespace {
 
-PlanRun::PlanRun(Plan plan)
+constexpr std::uint64_t kFirstLook = 64;
+
+bool IsPowerOfTwo(std::uint64_t number) { return (number & (number - 1)) == 0; }
+
+}  // namespace
+
+PlanRun::PlanRun(Plan plan, int ranks)
     : plan_(std::move(plan)),
+      ranks_(ranks),
       arrivals_(plan_.slots.size(), 0),
       unseen_(static_cast<int>(plan_.slots.size())),
       shapes_(plan_.slots.size()),
@@ -49,7 +57,9 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     result.news = true;
   }
   if (state_ == PlanState::kCaptured && WarmUp(slot, iteration, difference)) result.news = true;
-  if (state_ == PlanState::kReady && iteration == kPatientIterations && last_iteration_ < iteration)
+  // What it waits for may have changed: the ranks look again, less and less often.
+  if (state_ == PlanState::kReady && iteration > last_iteration_ && iteration >= kFirstLook &&
+      IsPowerOfTwo(iteration))
     result.news = true;
   if (state_ == PlanState::kResting) {
     state_ = PlanState::kReady;
@@ -124,24 +134,25 @@ int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::t
   return filling_.Put(slot, iteration, std::move(arrival), now);
 }
 
-CompleteBucket PlanRun::CompleteBucketOf(int bucket_id) {
-  static const std::vector<ArrivalPtr> kNone;
-  const auto bucket = filling_.CompleteBucket(bucket_id);
-  Turn turn;
-  turn.count = static_cast<std::uint32_t>(bucket.count);
-  return {plan_, turn, bucket.iteration, bucket.slots, bucket.taken_back ? kNone : bucket.arrivals};
-}
-
 Work PlanRun::Take(int bucket_id, std::vector<int>& bucket_ids) {
   Work work = filling_.Take(bucket_id);
-  work.plan = &plan_;
-  if (!work.slots.empty() && zeros_ && !deferring_) bucket_ids = SupplyZeros();
+  if (!work.IsEmpty() && zeros_ && !deferring_) bucket_ids = SupplyZeros();
   return work;
+}
+
+void PlanRun::AddBuckets(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
+                         Buckets buckets) {
+  std::vector<std::shared_ptr<const PlannedBucket>> planned;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    planned.push_back(std::make_shared<const PlannedBucket>(plan_, bucket_ids.at(i),
+                                                            std::move(buckets[i]), ranks_));
+  }
+  filling_.Add(from_iteration, std::move(planned));
 }
 
 PlanRun::Progress PlanRun::MarkReduced(const Work& work) {
   Progress progress;
-  progress.iteration_over = filling_.MarkReduced(work.bucket_id);
+  progress.iteration_over = filling_.MarkReduced(work.bucket->id);
   iterations_done_ += progress.iteration_over;
   if (!rebuild_asked_ && iterations_done_ >= kTimedIterations) {
     rebuild_asked_ = true;
@@ -150,13 +161,11 @@ PlanRun::Progress PlanRun::MarkReduced(const Work& work) {
   return progress;
 }
 
-void PlanRun::Activate(const std::vector<int>& bucket_ids) {
-  state_ = PlanState::kActive;
-  planned_from_ = 1;
+void PlanRun::SkipWarmUp() {
+  state_ = PlanState::kReady;
   unseen_ = 0;
   last_arrival_ = Clock::now();
   rebuild_asked_ = rebuilt_ = true;  // its buckets are what they have to be
-  filling_.Add(0, bucket_ids, plan_.buckets);
 }
 
 std::vector<ArrivalPtr> PlanRun::GiveBack(int bucket_id) {
@@ -284,7 +293,7 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
       break;
     case Decision::kRebuild:
       rebuilt_ = true;
-      filling_.Add(decision.from_iteration, bucket_ids, std::move(buckets));
+      AddBuckets(decision.from_iteration, bucket_ids, std::move(buckets));
       break;
     case Decision::kPause:
       if (state_ == PlanState::kActive) reason_ = decision.reason;
@@ -297,7 +306,7 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
         reason_ = decision.reason;
       }
       planned_from_ = planned_until_ = kNever;
-      rested_ = Buckets(this->buckets());
+      rested_ = this->buckets();
       effects.free_ids = filling_.Free();
       break;
     case Decision::kEnd:
@@ -311,7 +320,7 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
       Abandon(decision, effects);
       break;
     case Decision::kFree:
-      if (starts_anew_) rested_ = Buckets(this->buckets());
+      if (starts_anew_) rested_ = this->buckets();
       effects.free_ids = filling_.Free();
       if (std::exchange(starts_anew_, false)) {
         state_ = PlanState::kCaptured;
@@ -342,7 +351,7 @@ void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_id
   for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
     plan_.slots[slot].devices = decision.devices.empty() ? nullptr : decision.devices[slot];
   }
-  if (filling_.empty()) filling_.Add(0, bucket_ids, std::move(buckets));
+  if (filling_.empty()) AddBuckets(0, bucket_ids, std::move(buckets));
 }
 
 void PlanRun::TakeBack(const Decision& decision, Effects& effects) {
@@ -400,7 +409,7 @@ void PlanRun::Forget(Effects& effects) {
   effects.free_ids = filling_.Free();
   std::vector<DeferredArrival> deferrals = std::move(deferrals_);
   std::move(held_.begin(), held_.end(), std::back_inserter(deferrals));
-  *this = PlanRun(std::move(plan_));
+  *this = PlanRun(std::move(plan_), ranks_);
   for (DeferredArrival& deferral : deferrals) {
     See(deferral.slot, plan_.slots[deferral.slot].reduction.device, deferral.arrival->shape);
     Arrive(deferral.slot, deferral.difference, deferral.arrival, Clock::now());

@@ -37,7 +37,6 @@
 #include "horovod_opt/csrc/core/plan/consensus.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
-#include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
 namespace horovod_opt {
 
@@ -53,7 +52,7 @@ enum class Route {
 constexpr int kWarmUpIterations = 2;
 // After so many planned iterations it is known when tensors arrive, and the buckets are rebuilt.
 constexpr int kTimedIterations = 5;
-// After so many iterations, users are told that a plan still waits for other ranks.
+// After so many iterations, users are told that a plan still waits for other ranks, or for room.
 constexpr int kPatientIterations = 100;
 
 // Not thread-safe: PlanTable locks.
@@ -61,7 +60,8 @@ class PlanRun {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit PlanRun(Plan plan);
+  // `ranks`: that reduce its tensors.
+  explicit PlanRun(Plan plan, int ranks = 1);
 
   struct ArrivalResult {
     Route route = Route::kNegotiated;
@@ -83,8 +83,8 @@ class PlanRun {
                        Clock::time_point now);
 
   // A complete bucket that is announced next, or was; without the place of its turn.
-  CompleteBucket CompleteBucketOf(int bucket_id);
-  // The arrivals of a complete bucket. `bucket_ids`: of buckets that zeros have completed since.
+  Work& CompleteBucket(int bucket_id) { return filling_.CompleteBucket(bucket_id); }
+  // The same, to be reduced now. `bucket_ids`: of buckets that zeros have completed since.
   Work Take(int bucket_id, std::vector<int>& bucket_ids);
   struct Progress {
     bool iteration_over = false;
@@ -95,9 +95,8 @@ class PlanRun {
   // It is not: see BucketFilling.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
   bool Owe(int bucket_id) { return filling_.Owe(bucket_id); }
-  // A call that recurs (recurring_calls.h): the plan is active from its first iteration on. Every
-  // rank does this at the same time and before a tensor of that iteration arrives anywhere.
-  void Activate(const std::vector<int>& bucket_ids);
+  // A call that recurs (recurring_calls.h): it needs no warm-up.
+  void SkipWarmUp();
 
   // --- votes ---
   // `patience`: a step of which nothing has come for so long counts as left, where steps come in
@@ -131,7 +130,7 @@ class PlanRun {
   std::vector<ArrivalPtr> Close();
 
   const Plan& plan() const { return plan_; }
-  const Buckets& buckets() const {
+  Buckets buckets() const {
     if (!filling_.empty()) return filling_.buckets();
     return rested_.empty() ? plan_.buckets : rested_;
   }
@@ -180,6 +179,8 @@ class PlanRun {
     return planned_from_ <= iteration && iteration < planned_until_ && left_out_.count(slot) == 0;
   }
   void Begin(int slot, std::uint64_t iteration);
+  void AddBuckets(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
+                  Buckets buckets);
   // All that it waits for has arrived in the warm-up iterations.
   void BecomeReady();
   void Commit(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
@@ -193,6 +194,7 @@ class PlanRun {
   void Release(Effects& effects);
 
   Plan plan_;
+  int ranks_;
   PlanState state_ = PlanState::kCaptured;
   std::string reason_;
   std::vector<std::uint64_t> arrivals_;  // by slot

@@ -14,7 +14,7 @@ constexpr std::size_t kOldGraphs = 64;
 
 }  // namespace
 
-PlanTable::PlanTable(int capacity, std::function<void(const CompleteBucket&)> ready,
+PlanTable::PlanTable(int capacity, std::function<void(const Work&)> ready,
                      std::function<void()> meet)
     : ready_(std::move(ready)),
       meet_(std::move(meet)),
@@ -38,7 +38,7 @@ void PlanTable::Add(Plan plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   const auto known = plans_.find(plan.hash);
   if (known != plans_.end()) return Bind(*known->second, plan);
-  Entry& entry = *plans_.emplace(plan.hash, std::make_unique<Entry>(plan)).first->second;
+  Entry& entry = *plans_.emplace(plan.hash, std::make_unique<Entry>(plan, ranks_)).first->second;
   if (!disabled_.empty()) entry.run.Fail(disabled_);
   Bind(entry, plan);
 }
@@ -86,19 +86,11 @@ void PlanTable::Unbind(const Entry* entry, const std::vector<std::int64_t>& keys
 bool PlanTable::Learn(const Plan& call) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   if (finishing_ || !disabled_.empty() || plans_.count(call.hash) > 0) return false;
-  const std::vector<int> bucket_ids = Allocate(call, call.buckets);
-  if (bucket_ids.size() < call.buckets.size()) {
-    demand_ = std::max(demand_, call.buckets.size());
-    // The 1st, 2nd, 4th, ...: there may be nothing to forget.
-    if ((refusals_ & (refusals_ + 1)) == 0) WantVote();
-    ++refusals_;
-    return false;
-  }
-  refusals_ = 0;
-  Entry& entry = *plans_.emplace(call.hash, std::make_unique<Entry>(call)).first->second;
-  for (int bucket_id : bucket_ids) owners_[bucket_id] = &entry;
-  entry.run.Activate(bucket_ids);
+  if (unlike_calls_.count(call.hash) > 0) return false;
+  Entry& entry = *plans_.emplace(call.hash, std::make_unique<Entry>(call, ranks_)).first->second;
+  entry.run.SkipWarmUp();
   Bind(entry, call);
+  WantVote();
   return true;
 }
 
@@ -140,21 +132,20 @@ void PlanTable::Disable(const std::string& reason) {
   disabled_ = reason;
 }
 
-Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
-                        const std::string& problem, ArrivalPtr& arrival) {
+Route PlanTable::Arrive(std::int64_t key, ArrivalPtr& arrival) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (finishing_) return Route::kNegotiated;
   const auto binding = bindings_.find(key);
   if (binding == bindings_.end()) return Route::kNegotiated;
   Entry& entry = *binding->second.entry;
   const int number = binding->second.slot;
-  std::string difference = problem;
+  std::string difference = arrival->obstacle;
   PlanRun::ArrivalResult result;
   {
     std::lock_guard<std::mutex> guard(entry.mutex);
-    const std::string shape = entry.run.See(number, reduction.device, arrival->shape);
+    const std::string shape = entry.run.See(number, arrival->reduction.device, arrival->shape);
     const Slot& slot = entry.run.plan().slots[number];
-    if (difference.empty()) difference = Difference(slot, bytes, reduction);
+    if (difference.empty()) difference = Difference(slot, arrival->bytes, arrival->reduction);
     if (difference.empty()) difference = shape;
     result = entry.run.Arrive(number, difference, arrival, Clock::now());
   }
@@ -163,7 +154,7 @@ Route PlanTable::Arrive(std::int64_t key, std::int64_t bytes, const Reduction& r
   Work own_work;
   const auto turn = Announce(entry, result.bucket_id, &own_work);
   lock.unlock();  // its callbacks may send other tensors
-  if (own_work.plan != nullptr) small_buckets_->Perform(std::move(own_work), false);
+  if (!own_work.IsEmpty()) small_buckets_->Perform(std::move(own_work), false);
   if (turn) SpinFor(*turn);
   return result.route;
 }
@@ -172,7 +163,7 @@ void PlanTable::SpinFor(const Turn& turn) {
   const bool all_there = small_buckets_->Spin(turn);
   Work work;
   if (all_there) work = TakeIfUntaken(turn);
-  if (work.plan == nullptr) return small_buckets_->EndSpin(turn, !all_there);
+  if (work.IsEmpty()) return small_buckets_->EndSpin(turn, !all_there);
   small_buckets_->Perform(std::move(work), true);
 }
 
@@ -195,17 +186,18 @@ Work PlanTable::TakeIfUntaken(const Turn& turn) {
 }
 
 std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* own_work) {
-  const CompleteBucket bucket = LookAt(entry, bucket_id);
+  Work& work = entry.run.CompleteBucket(bucket_id);
+  work.turn = ids_.TurnOf(bucket_id, work.turn.count);
   if (!ids_.HasPlace(bucket_id)) {
-    ready_(bucket);
+    ready_(work);
     return {};
   }
-  const Turn turn = bucket.turn;
-  const auto readiness = small_buckets_->Announce(bucket, own_work != nullptr);
+  const Turn turn = work.turn;
+  const auto readiness = small_buckets_->Announce(work, own_work != nullptr);
   if (readiness == SmallBucketPath::Readiness::kSoon) return turn;
   if (readiness == SmallBucketPath::Readiness::kOthers) return {};
   std::vector<int> completed;
-  const bool take = own_work != nullptr && small_buckets_->MayPerform(bucket);
+  const bool take = own_work != nullptr && small_buckets_->MayPerform(work);
   if (take) {
     std::lock_guard<std::mutex> guard(entry.mutex);
     *own_work = TakeFrom(entry, bucket_id, completed);
@@ -216,15 +208,9 @@ std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* own_w
   return {};
 }
 
-CompleteBucket PlanTable::LookAt(Entry& entry, int bucket_id) const {
-  CompleteBucket bucket = entry.run.CompleteBucketOf(bucket_id);
-  bucket.turn = ids_.TurnOf(bucket_id, bucket.turn.count);
-  return bucket;
-}
-
-CompleteBucket PlanTable::Look(int bucket_id) {
+const Work& PlanTable::Look(int bucket_id) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  return LookAt(EntryOf(bucket_id), bucket_id);
+  return EntryOf(bucket_id).run.CompleteBucket(bucket_id);
 }
 
 std::vector<ArrivalPtr> PlanTable::GiveBack(int bucket_id) {
@@ -237,7 +223,6 @@ std::vector<ArrivalPtr> PlanTable::GiveBack(int bucket_id) {
 Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed) {
   Work work = entry.run.Take(bucket_id, completed);
   if (entry.run.HeldStepMayBegin()) WantVote();
-  work.turn = ids_.TurnOf(bucket_id, work.turn.count);
   return work;
 }
 
@@ -278,11 +263,11 @@ Work PlanTable::Take(int bucket_id) {
 
 bool PlanTable::MarkReduced(const Work& work) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  Entry& entry = EntryOf(work.bucket_id);
+  Entry& entry = EntryOf(work.bucket->id);
   std::lock_guard<std::mutex> guard(entry.mutex);
   const auto progress = entry.run.MarkReduced(work);
   if (progress.news) WantVote();
-  return progress.iteration_over && !work.plan->is_call;
+  return progress.iteration_over && !work.bucket->plan->is_call;
 }
 
 void PlanTable::Finish() {

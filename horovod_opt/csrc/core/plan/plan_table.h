@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/rank_texts.h"
-#include "horovod_opt/csrc/core/plan/bucket_ids.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 
@@ -39,8 +39,10 @@ class PlanTable {
   // complete, by the thread that completed it and under locks; not after Finish() has returned, if
   // no vote follows. `meet` is called when there is something to vote on: by any thread, under
   // locks.
-  PlanTable(int capacity, std::function<void(const CompleteBucket& bucket)> ready,
+  PlanTable(int capacity, std::function<void(const Work& work)> ready,
             std::function<void()> meet);
+  // How many ranks reduce the tensors. Before the first plan.
+  void SetRanks(int ranks) { ranks_ = ranks; }
   // The ranks that this one shares memory with. Before the first vote; as if there were no others.
   void SetGroup(const std::vector<int>& ranks) { group_ = {ranks.begin(), ranks.end()}; }
   // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan
@@ -56,8 +58,8 @@ class PlanTable {
   // some ranks, its tensors are still known.
   void Remove(const Plan& plan);
   // A call has recurred: on every rank at the same place among the responses and votes, so that
-  // all give it the same bucket IDs. False, on every rank: it has a plan already, or there is no
-  // room; then calls that were not used for the longest time may be forgotten in a vote.
+  // the same of its calls is the first that counts for all. It is planned if the ranks find, in the
+  // next vote, that it is the same call on all; else it is forgotten. False: it has a plan already.
   bool Learn(const Plan& call);
   void Reject(const std::string& hash, const std::string& reason);
   // Nothing more comes of this step on this rank, or hardly anything: the tensors that have arrived
@@ -74,16 +76,13 @@ class PlanTable {
   // --- arrivals ---
   // Some plan has this key.
   bool Knows(std::int64_t key) const;
-  // `problem`: why the tensor cannot be planned; empty: it can. May perform the tensor's bucket,
-  // and then has called back for it when it returns.
-  Route Arrive(std::int64_t key, std::int64_t bytes, const Reduction& reduction,
-               const std::string& problem, ArrivalPtr& arrival);
+  // May perform the tensor's bucket, and then has called back for it when it returns.
+  Route Arrive(std::int64_t key, ArrivalPtr& arrival);
   // Why the tensor with this key is refused as kAbandoned.
   std::string Abandoned(std::int64_t key) const;
   // A bucket that is announced and not taken, of which the caller has been told: the same until
   // it takes it or gives it back.
-  CompleteBucket Look(int bucket_id);
-  // No slots: there is nothing left to do, see also Work.
+  const Work& Look(int bucket_id) const;
   Work Take(int bucket_id);
   // Instead of Take(), where another group has taken the bucket back: its plan has ended.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
@@ -112,9 +111,12 @@ class PlanTable {
     std::vector<std::string> rejections;   // lines for the user, of plans that are negotiated
     std::vector<std::string> failures;     // of steps that fail on some rank
   };
+  // What the ranks have decided, who say `rows`. Takes no lock, so that arrivals wait for none.
+  std::vector<Decision> DecideBy(const TextByRank& rows) const { return Decide(rows, group_); }
   // Whether Apply() may make a plan active that is not: the same on every rank.
-  bool Activates(const TextByRank& rows) const;
-  Outcome Apply(const TextByRank& rows);  // by rank
+  static bool AnyBecomesActive(const std::vector<Decision>& decisions);
+  Outcome Apply(std::vector<Decision> decisions);
+  Outcome Apply(const TextByRank& rows) { return Apply(DecideBy(rows)); }
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
   // on every rank between two votes.
   bool AnyCommitted(bool anywhere) const;
@@ -162,7 +164,7 @@ class PlanTable {
 
  private:
   struct Entry {
-    explicit Entry(Plan plan) : run(std::move(plan)) {}
+    Entry(Plan plan, int ranks) : run(std::move(plan), ranks) {}
     mutable std::mutex mutex;
     PlanRun run;     // under the mutex, except for what never changes of run.plan()
     int graphs = 0;  // that have its keys; under the table's mutex
@@ -184,11 +186,11 @@ class PlanTable {
   // The bucket, for a framework's thread to perform; nothing if another thread has taken it.
   Work TakeIfUntaken(const Turn& turn);
   void SpinFor(const Turn& turn);
-  CompleteBucket LookAt(Entry& entry, int bucket_id) const;
   void PayDebts();
   Work TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed);  // under its mutex
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
+  void ForgetCall(Entry& entry, Decision& decision, Outcome& outcome);
   void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
                 Buckets buckets, Outcome& outcome);
   void AddRejection(const Entry* entry, const Decision& decision, Outcome& outcome) const;
@@ -198,20 +200,20 @@ class PlanTable {
     meet_();
   }
 
-  const std::function<void(const CompleteBucket&)> ready_;
+  const std::function<void(const Work&)> ready_;
   const std::function<void()> meet_;
+  int ranks_ = 1;
   std::set<int> group_;
   mutable std::shared_mutex mutex_;  // protects what follows; before any Entry's mutex
   std::map<std::string, std::unique_ptr<Entry>> plans_;  // by hash: the order of decisions
   std::unordered_map<std::int64_t, Binding> bindings_;   // by key
   std::vector<Entry*> owners_;                           // by bucket ID
   std::set<std::string> reported_plans_;                 // hashes of waiting plans, reported
+  std::set<std::string> unlike_calls_;                   // hashes of calls that ranks do not share
   BucketIds ids_;
   SmallBucketPath* small_buckets_ = nullptr;
   // By bucket ID: how often Arrive() has taken the bucket, and Take() has not come across it since.
   std::vector<std::atomic<int>> performed_;
-  std::size_t demand_ = 0;      // buckets of calls that found no room
-  std::uint64_t refusals_ = 0;  // calls, since one has found room
   std::vector<int> debts_;      // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> old_graphs_;  // graphs, by their keys
   std::string disabled_;

@@ -10,6 +10,9 @@ namespace {
 // A plan rests only if it was not used for so long: not plans that are used in turn.
 constexpr std::int64_t kIdleMs = 1000;
 
+// So many calls that ranks do not share are remembered; then they are voted on once more.
+constexpr std::size_t kUnlikeCalls = 4096;
+
 }  // namespace
 
 void PlanTable::Join() {
@@ -33,9 +36,9 @@ void PlanTable::Restart() {
 }
 
 std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now, Stall stall) {
-  std::lock_guard<std::shared_mutex> lock(mutex_);
-  wants_vote_.store(false, std::memory_order_release);
   std::vector<Vote> votes;
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  wants_vote_.store(false, std::memory_order_release);
   std::set<const Entry*> late;
   for (auto& [hash, entry] : plans_) {
     if (stall.patience <= stall.patience.zero()) break;
@@ -51,6 +54,7 @@ std::string PlanTable::VoteRow(bool first, bool times, Clock::time_point now, St
     votes.back().bound = entry->graphs > 0;
     if (!first) votes.back().idle_ms = 0;
   }
+  lock.unlock();
   return ToRow(votes);
 }
 
@@ -84,12 +88,7 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
     if (ids_.available() >= static_cast<int>(buckets)) return;
     Entry& entry = *plans_.at(decision->hash);
     if (entry.run.plan().is_call) {
-      decision->kind = Decision::kForget;
-      std::vector<std::int64_t> keys;
-      for (const Slot& slot : entry.run.plan().slots) keys.push_back(slot.key);
-      Unbind(&entry, keys);
-      entry.graphs = 0;
-      Forget(*decision, outcome);
+      ForgetCall(entry, *decision, outcome);
     } else {
       decision->kind = Decision::kRest;
       decision->reason =
@@ -97,6 +96,15 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
       CarryOut(&entry, *decision, {}, {}, outcome);
     }
   }
+}
+
+void PlanTable::ForgetCall(Entry& entry, Decision& decision, Outcome& outcome) {
+  decision.kind = Decision::kForget;
+  std::vector<std::int64_t> keys;
+  for (const Slot& slot : entry.run.plan().slots) keys.push_back(slot.key);
+  Unbind(&entry, keys);
+  entry.graphs = 0;
+  Forget(decision, outcome);
 }
 
 // Of a plan that no rank has a graph of any more.
@@ -159,20 +167,17 @@ void PlanTable::PayDebts() {
   }
 }
 
-bool PlanTable::Activates(const TextByRank& rows) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto decisions = Decide(rows, group_);
+bool PlanTable::AnyBecomesActive(const std::vector<Decision>& decisions) {
   return std::any_of(decisions.begin(), decisions.end(),
                      [](const Decision& decision) { return decision.kind == Decision::kCommit; });
 }
 
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
 // those that free some, then those that need some, which may let others rest.
-PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
+PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
   Outcome outcome;
   std::lock_guard<std::shared_mutex> lock(mutex_);
   PayDebts();
-  std::vector<Decision> decisions = Decide(rows, group_);
   for (Decision& decision : decisions) {
     if (disabled_.empty() || decision.kind != Decision::kCommit) continue;
     decision.kind = Decision::kEnd;
@@ -185,13 +190,19 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
   const auto needs_ids = [](const Decision& decision) {
     return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
   };
-  for (const Decision& decision : decisions) {
+  for (Decision& decision : decisions) {
     if (decision.kind == Decision::kWait || needs_ids(decision)) continue;
+    Entry* const entry = entry_of(decision);
     if (decision.kind == Decision::kForget) {
-      Forget(decision, outcome);
+      if (entry != nullptr && entry->run.plan().is_call) {
+        if (unlike_calls_.size() >= kUnlikeCalls) unlike_calls_.clear();
+        unlike_calls_.insert(decision.hash);
+        ForgetCall(*entry, decision, outcome);
+      } else {
+        Forget(decision, outcome);
+      }
       continue;
     }
-    Entry* const entry = entry_of(decision);
     const bool has_ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
     if (decision.kind == Decision::kEnd && !has_ended) AddRejection(entry, decision, outcome);
     CarryOut(entry, decision, {}, {}, outcome);
@@ -215,16 +226,16 @@ PlanTable::Outcome PlanTable::Apply(const TextByRank& rows) {
       decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
                         " of " + std::to_string(ids_.capacity()) + " buckets, and this one needs " +
                         std::to_string(buckets.size());
-      AddRejectionOnce(entry, decision, outcome);
+      if (!plan.is_call) AddRejectionOnce(entry, decision, outcome);
       continue;
     }
     CarryOut(entry, decision, std::move(bucket_ids), std::move(buckets), outcome);
   }
-  Rest(decisions, std::exchange(demand_, 0), outcome);
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
     Entry* const entry = entry_of(decision);
-    if (!decision.reason.empty() && decision.from_iteration > kPatientIterations) {
+    const bool is_plan = entry == nullptr || !entry->run.plan().is_call;
+    if (is_plan && !decision.reason.empty() && decision.from_iteration > kPatientIterations) {
       AddRejectionOnce(entry, decision, outcome);
     }
     CarryOut(entry, decision, {}, {}, outcome);

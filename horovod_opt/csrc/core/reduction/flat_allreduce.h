@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
@@ -10,12 +11,6 @@
 
 namespace horovod_opt {
 namespace {
-
-std::int64_t BytesOf(const CompleteBucket& bucket) {
-  std::int64_t bytes = 0;
-  for (int slot : bucket.slots) bytes += bucket.plan.slots[slot].bytes;
-  return bytes;
-}
 
 std::vector<int> PlacesOf(const std::vector<int>& everybody) {
   std::vector<int> places(everybody.size());
@@ -44,31 +39,42 @@ InternodeBuckets::InternodeBuckets(PlanTable& plans, ReadyQueue& queue, NodeColl
       binding_(std::move(binding)),
       sizes_(sizes) {}
 
-void InternodeBuckets::Announce(const CompleteBucket& bucket) {
+InternodeBuckets::Request::Request(const Work& work)
+    : bucket(work.bucket),
+      tag(work.Tag()),
+      start(Clock::now()),
+      reduction(work.reduction),
+      tensor(bucket->IsCall() ? work.arrivals[0].get() : nullptr) {
+  for (const ArrivalPtr& arrival : work.arrivals) {
+    if (arrival != nullptr) memory.push_back(arrival->Memory());
+  }
+}
+
+void InternodeBuckets::Announce(const Work& work) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
     return arrival == nullptr || arrival->DataReady();
   };
   if (ranks_ == 1) {
     try {
-      if (std::all_of(bucket.arrivals.begin(), bucket.arrivals.end(), is_ready)) {
-        return Send(bucket);
+      if (std::all_of(work.arrivals.begin(), work.arrivals.end(), is_ready)) {
+        return Send(work);
       }
     } catch (const std::exception&) {
       // Begin() tries again, and fails where errors are told to all ranks.
     }
   }
-  queue_.Ready(bucket.turn.bucket_id, ranks_);
+  queue_.Ready(work.bucket->id, ranks_);
 }
 
 bool InternodeBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitCounts& waits) {
-  const CompleteBucket bucket = plans_.Look(bucket_id);
-  if (!AwaitData(bucket.arrivals, stop)) return false;
-  if (ranks_ == 1 || bucket.arrivals.empty()) {
-    Send(bucket);
+  const Work& work = plans_.Look(bucket_id);
+  if (!AwaitData(work.arrivals, stop)) return false;
+  if (ranks_ == 1 || work.IsEmpty()) {
+    Send(work);
     return true;
   }
-  if (IsCall(bucket)) return BeginCall(bucket, stop, waits);
-  const auto request = NewRequest(bucket);
+  if (work.bucket->IsCall()) return BeginCall(work, stop, waits);
+  const auto request = NewRequest(work);
   request->part = TakeBuffer(OwnBytes(request->ends));
   if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(), request->tag,
                          stop, waits)) {
@@ -85,7 +91,7 @@ bool InternodeBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts&
     std::lock_guard<std::mutex> lock(mutex_);
     request = requests_.at(bucket_id);
   }
-  if (request->call) {
+  if (request->bucket->IsCall()) {
     if (!EndCall(*request, stop, waits)) return false;
   } else if (!node_.GatherParts(*request->reduction, request->ends, request->part.data.get(),
                                 request->tag, stop, waits)) {
@@ -96,17 +102,16 @@ bool InternodeBuckets::End(int entry, const std::atomic<bool>& stop, WaitCounts&
 }
 
 std::string InternodeBuckets::Describe(int entry) const {
-  const CompleteBucket bucket = plans_.Look(BucketOf(entry));
-  return horovod_opt::Describe(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+  return plans_.Look(BucketOf(entry)).Describe();
 }
 
 Work InternodeBuckets::Drop(int entry) { return plans_.Take(BucketOf(entry)); }
 
-void InternodeBuckets::Send(const CompleteBucket& bucket) {
-  const int bucket_id = bucket.turn.bucket_id;
-  if (bucket.arrivals.empty()) return TakeBack(bucket);
-  if (IsCall(bucket)) return SendCall(bucket_id, NewCall(bucket));
-  const auto request = NewRequest(bucket);
+void InternodeBuckets::Send(const Work& work) {
+  const int bucket_id = work.bucket->id;
+  if (work.IsEmpty()) return TakeBack(work);
+  if (work.bucket->IsCall()) return SendCall(bucket_id, NewCall(work));
+  const auto request = NewRequest(work);
   const BucketReduction& reduction = *request->reduction;
   Start(bucket_id, request->tag,
         {reduction.Bytes(), reduction.arithmetic(),
@@ -150,8 +155,7 @@ void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData dat
       case NonblockingAllreduce::Outcome::kDone:
         return done();
       case NonblockingAllreduce::Outcome::kDiffers:
-        EndRequest(bucket_id);
-        return binding_.differs(plans_.Take(bucket_id));
+        return Finish(bucket_id, Outcome::kDiffers);
       case NonblockingAllreduce::Outcome::kTakenBack:
         EndRequest(bucket_id);
         return binding_.given_back(plans_.GiveBack(bucket_id));
@@ -162,10 +166,11 @@ void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData dat
                                                        tag, std::move(data), on_end, sizes_));
 }
 
-void InternodeBuckets::TakeBack(const CompleteBucket& bucket) {
-  const int bucket_id = bucket.turn.bucket_id;
-  const std::int64_t bytes = IsCall(bucket) ? everybody_.size() * sizeof(Words::value_type)
-                                            : OwnBytes(Ends(BytesOf(bucket)));
+void InternodeBuckets::TakeBack(const Work& work) {
+  const int bucket_id = work.bucket->id;
+  const std::int64_t bytes = work.bucket->IsCall()
+                                 ? everybody_.size() * sizeof(Words::value_type)
+                                 : OwnBytes(Ends(work.bucket->bytes));
   engine_.Begin(std::make_unique<NonblockingAllreduce>(
       groups_, group_, bucket_id * NonblockingAllreduce::kChannels, bytes,
       [this, bucket_id](NonblockingAllreduce::Outcome) { plans_.Take(bucket_id); }, sizes_));
@@ -176,29 +181,23 @@ void InternodeBuckets::AnnounceEnd(int bucket_id) {
   queue_.Ready(ReadyQueue::kIds + bucket_id, ranks_);
 }
 
-void InternodeBuckets::Finish(int bucket_id) {
+void InternodeBuckets::Finish(int bucket_id, Outcome outcome) {
   const Clock::time_point start = EndRequest(bucket_id)->start;
-  binding_.reduced(plans_.Take(bucket_id), start);
+  binding_.ended(plans_.Take(bucket_id), outcome, start);
 }
 
-std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewRequest(
-    const CompleteBucket& bucket) {
-  Request request;
-  request.reduction.emplace(binding_.reduction(bucket));
-  request.ends = Ends(BytesOf(bucket));
-  return Register(bucket, std::move(request));
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewRequest(const Work& work) {
+  const auto request = std::make_shared<Request>(work);
+  if (request->reduction == nullptr) throw std::logic_error("no arithmetic for this data type");
+  request->ends = Ends(work.bucket->bytes);
+  Register(work, request);
+  return request;
 }
 
-std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::Register(const CompleteBucket& bucket,
-                                                                      Request request) {
-  request.tag = binding_.tag(bucket);
-  request.memory = binding_.memory(bucket);
-  request.start = Clock::now();
-  const auto entry = std::make_shared<Request>(std::move(request));
-  binding_.begins(bucket);
+void InternodeBuckets::Register(const Work& work, const std::shared_ptr<Request>& request) {
+  binding_.begins(work);
   std::lock_guard<std::mutex> lock(mutex_);
-  requests_[bucket.turn.bucket_id] = entry;
-  return entry;
+  requests_[work.bucket->id] = request;
 }
 
 std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::EndRequest(int bucket_id) {
@@ -207,7 +206,7 @@ std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::EndRequest(int buck
   std::shared_ptr<Request> request = std::move(entry->second);
   requests_.erase(entry);
   buffers_.Return(std::move(request->part));
-  request->memory.reset();
+  request->memory.clear();
   request->result.reset();
   return request;
 }

@@ -30,7 +30,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,53 +38,28 @@
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
+#include "horovod_opt/csrc/core/reduction/planned_call.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 
 namespace horovod_opt {
-
-// What a rank gives to a planned call other than an allreduce, and where the result goes.
-struct InternodeCall {
-  Collective collective = Collective::kAllgather;  // any but kAllreduce
-  const char* data = nullptr;
-  std::int64_t rows = 0, row_bytes = 0;  // of a broadcast: one row
-  int root = 0;                          // of a broadcast: rank of the job
-  bool joined = false;                   // this rank has, and gives nothing: no rank gets a result
-  // Memory for a result of so many rows, which stays as long as this; nullptr: there is none, and
-  // who has made the call knows why. A broadcast and a reducescatter always have it, but a
-  // broadcast writes nothing on its root. By the progress engine's thread or of the planned path.
-  std::function<std::shared_ptr<char>(std::int64_t rows)> output;
-  // Of a reducescatter:
-  Arithmetic arithmetic{1, nullptr, nullptr};
-  double prescale = 1, postscale = 1;
-};
-
-// Of the sum that a reducescatter of `rows` rows gives to `rank` of `ranks`: the first ranks have
-// one more if they cannot be divided equally, as in upstream's ReducescatterOp.
-constexpr std::int64_t RowsOf(std::int64_t rows, int rank, int ranks) {
-  return rows / ranks + (rank < rows % ranks ? 1 : 0);
-}
 
 class InternodeBuckets {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // How a bucket ends that is not given back.
+  enum class Outcome {
+    kReduced,
+    kIncomplete,  // a call: a rank that has joined is missing in it
+    kDiffers,     // the members mean different buckets
+  };
   struct Binding {
-    // Of a complete bucket.
-    std::function<BucketReduction(const CompleteBucket& bucket)> reduction;  // of an allreduce
-    std::function<InternodeCall(const CompleteBucket& bucket)> call;         // of another one
-    // The memory of its tensors stays as long as this.
-    std::function<std::shared_ptr<void>(const CompleteBucket& bucket)> memory;
-    std::function<std::uint64_t(const CompleteBucket& bucket)> tag;
     // The first step begins. Any thread.
-    std::function<void(const CompleteBucket& bucket)> begins;
-    // How the bucket ends, by the progress engine's thread or of the planned path: it is reduced, a
-    // rank that has joined is missing in it, the members mean different buckets, or these arrivals
-    // are negotiated instead.
-    std::function<void(Work work, Clock::time_point start)> reduced;
-    std::function<void(Work work, Clock::time_point start)> incomplete;
-    std::function<void(Work work)> differs;
+    std::function<void(const Work& work)> begins;
+    // By the progress engine's thread or of the planned path.
+    std::function<void(Work work, Outcome outcome, Clock::time_point start)> ended;
+    // These are negotiated instead. By the same threads.
     std::function<void(std::vector<ArrivalPtr> arrivals)> given_back;
   };
 
@@ -98,7 +72,7 @@ class InternodeBuckets {
                    NonblockingAllreduce::Sizes sizes = NonblockingAllreduce::Sizes());
 
   // The bucket is complete on this rank. Any thread, under locks of PlanTable.
-  void Announce(const CompleteBucket& bucket);
+  void Announce(const Work& work);
 
   // --- the thread of the planned path, in the order of the queue ---
   // An entry for an end, and not for a bucket that all ranks of the group have announced.
@@ -117,46 +91,53 @@ class InternodeBuckets {
   static int BucketOf(int entry) { return entry % ReadyQueue::kIds; }
   // A bucket on its way.
   struct Request {
+    explicit Request(const Work& work);
+
+    const std::shared_ptr<const PlannedBucket> bucket;
+    const std::uint64_t tag;
+    const Clock::time_point start;
     // Of an allreduce; of a reducescatter if the group has several ranks.
-    std::optional<BucketReduction> reduction;
-    std::uint64_t tag = 0;
+    std::shared_ptr<const BucketReduction> reduction;
     std::vector<std::int64_t> ends;  // of the parts
     // Of this rank's part: the group's sums, then the result. Of an allgather: the blocks of the
     // ranks with this number. Of a group of one rank: what is scaled before it is scattered.
     BufferPool::Buffer part;
     // Of the tensors, and of a result that is allocated on the way: the transport may use it until
     // the messages are over, also if the bucket fails and its tensors are given back before.
-    std::shared_ptr<void> memory;
+    std::vector<std::shared_ptr<void>> memory;
     std::shared_ptr<char> result;
-    Clock::time_point start;
-    std::optional<InternodeCall> call;  // none: an allreduce
-    // Of a call: how many rows each of `everybody` gives, and one; 0: it has joined.
+    // Of a call: its one tensor, which the plan table has until it ends; nullptr: this rank has
+    // joined. And how many rows each of `everybody` gives, and one; 0: it has joined.
+    Arrival* tensor = nullptr;
     std::shared_ptr<Words> rows;
     // By rank of the job, in bytes: where its rows begin in what is gathered or scattered, and the
     // end.
     std::vector<std::int64_t> begins;
+
+    const Slot& slot() const { return bucket->first(); }
+    const char* data() const { return static_cast<const char*>(tensor->segment.in); }
+    std::int64_t row_bytes() const { return RowBytes(slot()); }
   };
 
   // Of the ranks' parts, in bytes.
   std::vector<std::int64_t> Ends(std::int64_t bytes) const;
   std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
   BufferPool::Buffer TakeBuffer(std::int64_t bytes);
-  void Send(const CompleteBucket& bucket);
+  void Send(const Work& work);
   void SendPart(int bucket_id, const std::shared_ptr<Request>& request);
-  void TakeBack(const CompleteBucket& bucket);
+  void TakeBack(const Work& work);
   // `done`: what follows on all ranks that mean the same.
   void Start(int bucket_id, std::uint64_t tag, AllreduceData data, std::function<void()> done);
   void AnnounceEnd(int bucket_id);
-  std::shared_ptr<Request> NewRequest(const CompleteBucket& bucket);
-  std::shared_ptr<Request> Register(const CompleteBucket& bucket, Request request);
+  std::shared_ptr<Request> NewRequest(const Work& work);
+  void Register(const Work& work, const std::shared_ptr<Request>& request);
   std::shared_ptr<Request> EndRequest(int bucket_id);
-  void Finish(int bucket_id);
+  void Finish(int bucket_id, Outcome outcome = Outcome::kReduced);
 
   // --- calls: internode_calls.cc ---
-  static bool IsCall(const CompleteBucket& bucket);
-  std::shared_ptr<Request> NewCall(const CompleteBucket& bucket);
+  std::shared_ptr<Request> NewCall(const Work& work);
   void PrepareReduction(Request& request) const;
-  bool BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop, WaitCounts& waits);
+  bool BeginCall(const Work& work, const std::atomic<bool>& stop, WaitCounts& waits);
   void SendCall(int bucket_id, const std::shared_ptr<Request>& request);
   // All ranks have begun it, and `request` has the rows of all.
   void GoRound(int bucket_id, const std::shared_ptr<Request>& request);
@@ -169,7 +150,7 @@ class InternodeBuckets {
   std::vector<BlockRing::Block> BlocksOf(const Request& request, bool in_all) const;
   bool EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits);
   bool EndGather(Request& request, const std::atomic<bool>& stop, WaitCounts& waits);
-  char* BroadcastMemory(const InternodeCall& call) const;
+  char* BroadcastMemory(const Request& request) const;
   static std::int64_t AllRows(const Request& request);
   static std::int64_t BytesOfRank(const Request& request, int rank) {
     return request.begins[rank + 1] - request.begins[rank];

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 
 namespace horovod_opt {
@@ -27,48 +27,49 @@ bool AnyoneJoined(Rows begin, Rows end) {
   return std::find(begin, end, Words::value_type{0}) != end;
 }
 
+// Of a ring that adds nothing up.
+constexpr Arithmetic kNoArithmetic{1, nullptr, nullptr};
+
 }  // namespace
 
-bool InternodeBuckets::IsCall(const CompleteBucket& bucket) {
-  return bucket.plan.slots[bucket.slots[0]].collective != Collective::kAllreduce;
-}
-
-std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewCall(const CompleteBucket& bucket) {
-  Request request;
-  request.call = binding_.call(bucket);
-  request.rows = std::make_shared<Words>(everybody_.size());
-  const InternodeCall& call = *request.call;
-  if (!call.joined) {
-    (*request.rows)[PlaceAt(group_, rank_)] = static_cast<Words::value_type>(call.rows) + 1;
+std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewCall(const Work& work) {
+  const auto request = std::make_shared<Request>(work);
+  request->rows = std::make_shared<Words>(everybody_.size());
+  const Slot& slot = request->slot();
+  if (request->tensor != nullptr) {
+    const std::int64_t rows = RowsGiven(slot, *request->tensor);
+    (*request->rows)[PlaceAt(group_, rank_)] = static_cast<Words::value_type>(rows) + 1;
   }
-  if (call.collective == Collective::kReducescatter && !call.joined) {
+  if (slot.collective == Collective::kReducescatter && request->tensor != nullptr) {
     const int size = static_cast<int>(everybody_.size());
-    request.begins =
-        BeginsOf(size, [&](int rank) { return RowsOf(call.rows, rank, size) * call.row_bytes; });
-    if (ranks_ > 1) PrepareReduction(request);
+    request->begins = BeginsOf(
+        size, [&](int rank) { return RowsOf(slot.rows, rank, size) * request->row_bytes(); });
+    if (ranks_ > 1) PrepareReduction(*request);
   }
-  return Register(bucket, std::move(request));
+  Register(work, request);
+  return request;
 }
 
 // In the group's memory: the rows that go to ranks of one number are one part.
 void InternodeBuckets::PrepareReduction(Request& request) const {
-  const InternodeCall& call = *request.call;
   std::vector<Segment> segments;
   std::int64_t bytes = 0;
   for (int number = 0; number < ranks_; ++number) {
     for (int group = 0; group < groups_; ++group) {
       const int to = RankAt(group, number);
-      segments.push_back({call.data + request.begins[to], nullptr, BytesOfRank(request, to)});
+      segments.push_back({request.data() + request.begins[to], nullptr, BytesOfRank(request, to)});
       bytes += segments.back().bytes;
     }
     request.ends.push_back(bytes);
   }
-  request.reduction.emplace(std::move(segments), call.arithmetic, call.prescale, call.postscale);
+  const Reduction& reduction = request.slot().reduction;
+  request.reduction = std::make_shared<const BucketReduction>(
+      std::move(segments), SumsOf(request.slot()), reduction.prescale, reduction.postscale);
 }
 
-bool InternodeBuckets::BeginCall(const CompleteBucket& bucket, const std::atomic<bool>& stop,
+bool InternodeBuckets::BeginCall(const Work& work, const std::atomic<bool>& stop,
                                  WaitCounts& waits) {
-  const auto request = NewCall(bucket);
+  const auto request = NewCall(work);
   Words& rows = *request->rows;
   std::uint64_t* const of_group = &rows[PlaceAt(group_, 0)];
   const std::uint64_t own = of_group[rank_];
@@ -77,14 +78,14 @@ bool InternodeBuckets::BeginCall(const CompleteBucket& bucket, const std::atomic
       NodeCollectives::Outcome::kDone) {
     return false;
   }
-  if (request->reduction && !AnyoneJoined(of_group, of_group + ranks_)) {
+  if (request->reduction != nullptr && !AnyoneJoined(of_group, of_group + ranks_)) {
     request->part = TakeBuffer(OwnBytes(request->ends));
     if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(),
                            request->tag, stop, waits)) {
       return false;
     }
   }
-  SendCall(bucket.turn.bucket_id, request);
+  SendCall(work.bucket->id, request);
   return true;
 }
 
@@ -95,11 +96,9 @@ void InternodeBuckets::SendCall(int bucket_id, const std::shared_ptr<Request>& r
 }
 
 void InternodeBuckets::GoRound(int bucket_id, const std::shared_ptr<Request>& request) {
-  if (AnyoneJoined(request->rows->begin(), request->rows->end())) {
-    EndRequest(bucket_id);
-    return binding_.incomplete(plans_.Take(bucket_id), request->start);
-  }
-  switch (request->call->collective) {
+  if (AnyoneJoined(request->rows->begin(), request->rows->end()))
+    return Finish(bucket_id, Outcome::kIncomplete);
+  switch (request->slot().collective) {
     case Collective::kAllgather:
       return Gather(bucket_id, request);
     case Collective::kReducescatter:
@@ -133,11 +132,10 @@ std::vector<BlockRing::Block> InternodeBuckets::BlocksOf(const Request& request,
 }
 
 void InternodeBuckets::Gather(int bucket_id, const std::shared_ptr<Request>& request) {
-  const InternodeCall& call = *request->call;
   request->begins = BeginsOf(static_cast<int>(everybody_.size()), [&](int rank) {
-    return (static_cast<std::int64_t>((*request->rows)[places_[rank]]) - 1) * call.row_bytes;
+    return (static_cast<std::int64_t>((*request->rows)[places_[rank]]) - 1) * request->row_bytes();
   });
-  if (ranks_ == 1) request->result = call.output(AllRows(*request));
+  if (ranks_ == 1) request->result = request->tensor->AllocateResult(AllRows(*request));
   char* memory = request->result.get();
   const std::vector<BlockRing::Block> blocks = BlocksOf(*request, memory != nullptr);
   if (memory == nullptr) {  // the others get the blocks nevertheless
@@ -145,50 +143,48 @@ void InternodeBuckets::Gather(int bucket_id, const std::shared_ptr<Request>& req
     memory = request->part.data.get();
   }
   const BlockRing::Block& own = blocks[group_];
-  std::copy_n(call.data, own.bytes, memory + own.begin);
-  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, memory}, blocks, call.arithmetic,
+  std::copy_n(request->data(), own.bytes, memory + own.begin);
+  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, memory}, blocks, kNoArithmetic,
             [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
 void InternodeBuckets::ScatterSums(int bucket_id, const std::shared_ptr<Request>& request) {
-  const InternodeCall& call = *request->call;
+  const Reduction& reduction = request->slot().reduction;
+  const Arithmetic arithmetic = SumsOf(request->slot());
   const std::vector<BlockRing::Block> blocks = BlocksOf(*request, ranks_ == 1);
-  const char* contributed = ranks_ == 1 ? call.data : request->part.data.get();
-  if (ranks_ == 1 && call.prescale != 1) {
+  const char* contributed = ranks_ == 1 ? request->data() : request->part.data.get();
+  if (ranks_ == 1 && reduction.prescale != 1) {
     const std::int64_t bytes = request->begins.back();
     request->part = TakeBuffer(bytes);
     char* const scaled = request->part.data.get();
-    std::copy_n(call.data, bytes, scaled);
-    Scale(call.arithmetic, scaled, bytes, call.prescale);
+    std::copy_n(request->data(), bytes, scaled);
+    Scale(arithmetic, scaled, bytes, reduction.prescale);
     contributed = scaled;
   }
-  request->result =
-      call.output(RowsOf(call.rows, RankAt(group_, rank_), static_cast<int>(everybody_.size())));
-  const auto on_end = [this, bucket_id, request, bytes = blocks[group_].bytes] {
-    const InternodeCall& call_at_end = *request->call;
-    Scale(call_at_end.arithmetic, request->result.get(), bytes, call_at_end.postscale);
+  char* const result = static_cast<char*>(request->tensor->segment.out);
+  const auto on_end = [this, bucket_id, request, arithmetic, result, bytes = blocks[group_].bytes] {
+    Scale(arithmetic, result, bytes, request->slot().reduction.postscale);
     Finish(bucket_id);
   };
-  BeginRing(BlockRing::Kind::kReduceScatter, bucket_id, {contributed, request->result.get()},
-            blocks, call.arithmetic, on_end);
+  BeginRing(BlockRing::Kind::kReduceScatter, bucket_id, {contributed, result}, blocks, arithmetic,
+            on_end);
 }
 
 // The ranks with the root's number pass it on; then each has it for its group.
 void InternodeBuckets::Broadcast(int bucket_id, const std::shared_ptr<Request>& request) {
-  const InternodeCall& call = *request->call;
-  const int root = places_[call.root];
+  const int root = places_[request->slot().root];
   if (root % ranks_ != rank_) return AnnounceEnd(bucket_id);
   std::vector<BlockRing::Block> blocks(static_cast<std::size_t>(groups_));
-  blocks[root / ranks_].bytes = call.row_bytes;
-  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(call)}, blocks,
-            call.arithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
+  blocks[root / ranks_].bytes = request->row_bytes();
+  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(*request)},
+            blocks, kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
 bool InternodeBuckets::EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits) {
-  const InternodeCall& call = *request.call;
-  if (call.collective == Collective::kAllgather) return EndGather(request, stop, waits);
-  return node_.Broadcast(BroadcastMemory(call), call.row_bytes, places_[call.root] % ranks_,
-                         request.tag, stop, waits) == NodeCollectives::Outcome::kDone;
+  const Slot& slot = request.slot();
+  if (slot.collective == Collective::kAllgather) return EndGather(request, stop, waits);
+  return node_.Broadcast(BroadcastMemory(request), request.row_bytes(),
+                         places_[slot.root] % ranks_, request.tag, stop, waits) == NodeCollectives::Outcome::kDone;
 }
 
 bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop,
@@ -200,7 +196,7 @@ bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop
   const auto outcome =
       node_.Allgather(request.part.data.get(), own, 1, output, request.tag, stop, waits);
   if (outcome != NodeCollectives::Outcome::kDone) return false;
-  if (const auto to = request.call->output(AllRows(request))) {
+  if (const auto to = request.tensor->AllocateResult(AllRows(request))) {
     const char* from = gathered.data.get();
     for (int number = 0; number < ranks_; ++number) {
       for (int group = 0; group < groups_; ++group) {
@@ -216,9 +212,8 @@ bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop
 }
 
 // Read on the root, written elsewhere.
-char* InternodeBuckets::BroadcastMemory(const InternodeCall& call) const {
-  const bool gives = call.root == RankAt(group_, rank_);
-  return gives ? const_cast<char*>(call.data) : call.output(1).get();
+char* InternodeBuckets::BroadcastMemory(const Request& request) const {
+  return static_cast<char*>(SourceOf(request.slot(), request.tensor->segment, RankAt(group_, rank_)));
 }
 
 std::int64_t InternodeBuckets::AllRows(const Request& request) {

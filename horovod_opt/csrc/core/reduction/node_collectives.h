@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 

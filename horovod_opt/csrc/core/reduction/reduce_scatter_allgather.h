@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 

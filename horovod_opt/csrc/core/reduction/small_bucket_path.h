@@ -6,20 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "horovod_opt/csrc/core/plan/arrival.h"
+#include "horovod_opt/csrc/core/plan/planned_bucket.h"
 
 namespace horovod_opt {
-
-// A complete bucket, which nobody has taken.
-struct CompleteBucket {
-  const Plan& plan;
-  Turn turn;
-  std::uint64_t iteration;
-  const std::vector<int>& slots;
-  const std::vector<ArrivalPtr>& arrivals;  // none: they were taken back, on every rank
-};
 
 // Any threads, under locks of PlanTable, except for Perform().
 class SmallBucketPath {
@@ -36,9 +26,9 @@ class SmallBucketPath {
   };
   // Contributes the bucket if that can be done at once, and counts it as complete. Never kSoon if
   // the caller cannot spin.
-  virtual Readiness Announce(const CompleteBucket& bucket, bool can_spin) = 0;
+  virtual Readiness Announce(const Work& work, bool can_spin) = 0;
   // The bucket can be performed without waiting for anybody. Then Perform() follows.
-  virtual bool MayPerform(const CompleteBucket& bucket) = 0;
+  virtual bool MayPerform(const Work& work) = 0;
   // The other ranks find it in the ready queue now. `here`: this rank performs it.
   virtual void Append(int bucket_id, bool here) = 0;
   // Adds up the bucket and calls back. `spun`: after Spin(). Whatever else there is to do in the

@@ -28,20 +28,17 @@ bool SmallBuckets::MaySpin(int bucket_id) {
          !spinning_.exchange(true);
 }
 
-SmallBucketPath::Readiness SmallBuckets::Announce(const CompleteBucket& bucket, bool can_spin) {
+SmallBucketPath::Readiness SmallBuckets::Announce(const Work& work, bool can_spin) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
     return arrival == nullptr || arrival->DataReady();
   };
-  const auto& arrivals = bucket.arrivals;
-  const int bucket_id = bucket.turn.bucket_id;
+  const auto& arrivals = work.arrivals;
+  const int bucket_id = work.bucket->id;
   const bool spins = can_spin && MaySpin(bucket_id);
   bool has_contributed = false;
   try {
-    if (!arrivals.empty() && std::all_of(arrivals.begin(), arrivals.end(), is_ready)) {
-      has_contributed =
-          places_.Contribute(bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
-                             binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
-    }
+    if (work.reduction != nullptr && std::all_of(arrivals.begin(), arrivals.end(), is_ready))
+      has_contributed = places_.Contribute(work.turn, *work.reduction, work.Tag());
   } catch (const std::exception&) {
     // Reduce() tries again, and fails where errors are told to all ranks.
   }
@@ -61,9 +58,9 @@ SmallBucketPath::Readiness SmallBuckets::Announce(const CompleteBucket& bucket, 
   return is_last ? Readiness::kLast : Readiness::kOthers;
 }
 
-bool SmallBuckets::MayPerform(const CompleteBucket& bucket) {
-  const bool may = !bucket.arrivals.empty() && !stopped_ && !within_callback && KeepsUp() &&
-                   places_.AllHaveContributed(bucket.turn);
+bool SmallBuckets::MayPerform(const Work& work) {
+  const bool may = !work.IsEmpty() && !stopped_ && !within_callback && KeepsUp() &&
+                   places_.AllHaveContributed(work.turn);
   performing_ += may ? 1 : 0;
   return may;
 }
@@ -76,7 +73,7 @@ void SmallBuckets::Perform(Work work, bool spun) {
   const Turn turn = work.turn;
   const Turn* const spun_for = spun ? &turn : nullptr;
   within_callback = true;
-  binding_.perform(std::move(work), [this, spun_for] {
+  perform_(std::move(work), [this, spun_for] {
     if (spun_for != nullptr) LeaveSpin(*spun_for, false, true);
     --performing_;
   });
@@ -103,15 +100,14 @@ void SmallBuckets::LeaveSpin(const Turn& turn, bool in_vain, bool performed) {
   spinning_ = false;
 }
 
-bool SmallBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,
-                          WaitCounts& waits) {
-  const BucketReduction bucket = binding_.reduction(*work.plan, work.slots, work.arrivals);
+bool SmallBuckets::Reduce(const Work& work, const std::atomic<bool>& stop, WaitCounts& waits) {
+  const std::uint64_t tag = work.Tag();
   while (!places_.HasContributed(work.turn)) {
-    if (places_.Contribute(work.turn, bucket, tag)) break;
+    if (places_.Contribute(work.turn, *work.reduction, tag)) break;
     if (!places_.AwaitReaders(work.turn, stop, waits)) return false;
   }
   if (!places_.AwaitAll(work.turn, stop, waits)) return false;
-  places_.Reduce(work.turn, bucket, tag);
+  places_.Reduce(work.turn, *work.reduction, tag);
   return true;
 }
 

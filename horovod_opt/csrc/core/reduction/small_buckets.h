@@ -40,31 +40,21 @@ namespace horovod_opt {
 
 class SmallBuckets : public SmallBucketPath {
  public:
-  struct Binding {
-    // What the arrivals contribute, and where their sums go.
-    std::function<BucketReduction(const Plan& plan, const std::vector<int>& slots,
-                                  const std::vector<ArrivalPtr>& arrivals)>
-        reduction;
-    // The same on every rank, if all mean the same bucket.
-    std::function<std::uint64_t(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                                const std::vector<int>& slots)>
-        tag;
-    // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back,
-    // and touches nothing that is gone after Close().
-    std::function<void(Work work, const std::function<void()>& done)> perform;
-  };
+  // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back,
+  // and touches nothing that is gone after Close().
+  using PerformWork = std::function<void(Work work, const std::function<void()>& done)>;
 
   // About what it takes to wake two threads one after the other.
   static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
 
   // `rank`, `ranks`: in the group. `spin`: how long a framework's thread spins at most.
-  SmallBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, Binding binding,
+  SmallBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, PerformWork perform,
                std::chrono::nanoseconds spin = kSpin)
       : queue_(queue),
         places_(places),
         rank_(rank),
         ranks_(ranks),
-        binding_(std::move(binding)),
+        perform_(std::move(perform)),
         spin_(spin),
         history_(ReadyQueue::kIds) {}
 
@@ -72,8 +62,8 @@ class SmallBuckets : public SmallBucketPath {
   std::int64_t PlaceBytes(std::int64_t bytes) const override {
     return BucketPlaces::PlaceBytes(bytes, ranks_);
   }
-  Readiness Announce(const CompleteBucket& bucket, bool can_spin) override;
-  bool MayPerform(const CompleteBucket& bucket) override;
+  Readiness Announce(const Work& work, bool can_spin) override;
+  bool MayPerform(const Work& work) override;
   void Append(int bucket_id, bool here) override;
   void Perform(Work work, bool spun) override;
   bool Spin(const Turn& turn) override;
@@ -81,9 +71,8 @@ class SmallBuckets : public SmallBucketPath {
 
   // --- any thread ---
   // Adds up the bucket, to whose place all ranks contribute. Waits for those that have not yet;
-  // false if `stop` was set before. `tag`: of this bucket, as Binding has it.
-  bool Reduce(const Work& work, std::uint64_t tag, const std::atomic<bool>& stop,
-              WaitCounts& waits);
+  // false if `stop` was set before.
+  bool Reduce(const Work& work, const std::atomic<bool>& stop, WaitCounts& waits);
 
   // --- the thread of the planned path ---
   // It has come across the entry before this position of the ready queue.
@@ -108,7 +97,7 @@ class SmallBuckets : public SmallBucketPath {
   BucketPlaces& places_;
   const int rank_;
   const int ranks_;
-  const Binding binding_;
+  const PerformWork perform_;
   const std::chrono::nanoseconds spin_;
   std::atomic<std::uint64_t> position_{0};
   std::atomic<int> performing_{0};  // threads that spin or perform: invariant 3

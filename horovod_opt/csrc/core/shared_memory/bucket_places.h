@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "horovod_opt/csrc/core/reduction/bucket_reduction.h"
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
 namespace horovod_opt {

@@ -41,8 +41,8 @@ class StepsSimulation {
       : plan_(std::move(plan)), successes_(successes), alike_(alike), random_(seed), calls_(64, 0) {
     const std::size_t size = leaves.size();
     for (std::size_t rank = 0; rank < size; ++rank) {
-      ranks_.push_back(std::make_unique<Rank>([this, size](const CompleteBucket& bucket) {
-        const int bucket_id = bucket.turn.bucket_id;
+      ranks_.push_back(std::make_unique<Rank>([this, size](const Work& work) {
+        const int bucket_id = work.bucket->id;
         if (++calls_[bucket_id] % size == 0) queue_.push_back(bucket_id);
       }));
       ranks_.back()->leaves = leaves[rank];
@@ -77,7 +77,7 @@ class StepsSimulation {
  private:
   enum class Sent { kNot, kYes, kReduced, kFailed };
   struct Rank {
-    explicit Rank(std::function<void(const CompleteBucket&)> ready)
+    explicit Rank(std::function<void(const Work&)> ready)
         : plans(64, std::move(ready), [] {}) {}
     PlanTable plans;
     std::vector<Leave> leaves;
@@ -129,7 +129,7 @@ class StepsSimulation {
     Rank& rank = *ranks_[number];
     rank.sent[rank.step][slot] = Sent::kYes;
     ArrivalPtr arrival = std::make_unique<Gradient>(slot, rank.step);
-    const Route route = rank.plans.Arrive(plan_.slots[slot].key, 4, {}, "", arrival);
+    const Route route = ArriveAt(rank.plans, plan_.slots[slot].key, arrival);
     if (route == Route::kNegotiated) return Negotiate(number, *arrival);
     if (route == Route::kPlanned || route == Route::kDeferred) return;
     EXPECT_EQ(route, Route::kAbandoned);
@@ -181,7 +181,7 @@ class StepsSimulation {
     }
     const auto& steps = steps_[rank.reduced];
     ++rank.reduced;
-    if (rank.work.slots.empty()) return;
+    if (rank.work.IsEmpty()) return;
     ASSERT_EQ(steps.size(), ranks_.size()) << "a bucket that not all ranks reduce";
     Pair(number, steps.at(number), steps.at(0));
     rank.plans.MarkReduced(rank.work);

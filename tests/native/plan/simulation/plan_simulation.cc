@@ -15,8 +15,8 @@ PlanSimulation::PlanSimulation(Program program, std::uint32_t seed)
   const int size = static_cast<int>(program_.iterations[0].size());
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(
-        std::make_unique<Rank>(program_.capacity, [this, rank, size](const CompleteBucket& bucket) {
-          const int bucket_id = bucket.turn.bucket_id;
+        std::make_unique<Rank>(program_.capacity, [this, rank, size](const Work& work) {
+          const int bucket_id = work.bucket->id;
           Rank& self = *ranks_[rank];
           ++self.readies[bucket_id];
           EXPECT_LE(self.readies[bucket_id], self.takes[bucket_id] + 1)
@@ -138,7 +138,7 @@ void PlanSimulation::Send(int rank, int plan, int slot) {
   const bool differs = !program_.different.empty() && plan == 0 && slot == 0 &&
                        program_.different[rank] == iteration;
   const std::int64_t key = Own(rank, plan).slots[slot].key;
-  const Route route = self.plans.Arrive(key, differs ? 8 : 4, {}, "", arrival);
+  const Route route = ArriveAt(self.plans, key, arrival, differs ? 8 : 4);
   EXPECT_EQ(arrival == nullptr, route != Route::kNegotiated);
   if (route != Route::kNegotiated) return;
   TakesLane(tensor, route);
@@ -180,7 +180,7 @@ void PlanSimulation::PlannedPath(int rank) {
     return;
   }
   ++self.finished;
-  if (!self.work.slots.empty()) self.plans.MarkReduced(self.work);
+  if (!self.work.IsEmpty()) self.plans.MarkReduced(self.work);
   for (const ArrivalPtr& arrival : self.work.arrivals) {
     if (arrival == nullptr) continue;
     const auto& tensor = static_cast<const Tensor&>(*arrival);
@@ -191,20 +191,22 @@ void PlanSimulation::PlannedPath(int rank) {
 
 void PlanSimulation::Check(int rank, const Work& work, std::size_t position) {
   const Rank& self = *ranks_[rank];
-  const std::uint64_t iteration = work.slots.empty() ? 0 : work.iteration;
-  const auto what = std::make_tuple(work.plan->hash, iteration, work.slots);
+  const std::uint64_t iteration = work.IsEmpty() ? 0 : work.iteration;
+  const auto what = std::make_tuple(work.bucket->plan->hash, iteration,
+                                    work.IsEmpty() ? std::vector<int>() : work.bucket->slots);
   if (position == reduced_.size()) reduced_.push_back(what);
   EXPECT_EQ(reduced_[position], what) << "the ranks reduce different buckets";
-  EXPECT_EQ(work.bucket_id, queue_[position]);
-  ASSERT_EQ(work.arrivals.size(), work.slots.size());
-  for (std::size_t i = 0; i < work.slots.size(); ++i) {
+  EXPECT_EQ(work.bucket->id, queue_[position]);
+  if (work.IsEmpty()) return;
+  ASSERT_EQ(work.arrivals.size(), work.bucket->slots.size());
+  for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
     if (work.arrivals[i] == nullptr) {
       EXPECT_TRUE(self.joined) << "zeros of a rank that has not joined";
       continue;
     }
     const auto& tensor = static_cast<const Tensor&>(*work.arrivals[i]);
-    EXPECT_EQ(program_.plans[tensor.plan].hash, work.plan->hash);
-    EXPECT_EQ(tensor.slot, work.slots[i]);
+    EXPECT_EQ(program_.plans[tensor.plan].hash, work.bucket->plan->hash);
+    EXPECT_EQ(tensor.slot, work.bucket->slots[i]);
     EXPECT_EQ(iterations_.emplace(position, tensor.iteration).first->second, tensor.iteration)
         << "different iterations are reduced together";
     if (program_.retraces == 0) {

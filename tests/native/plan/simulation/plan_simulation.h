@@ -74,7 +74,7 @@ class PlanSimulation {
     std::vector<Sent> slots;
   };
   struct Rank {
-    Rank(int capacity, std::function<void(const CompleteBucket&)> ready)
+    Rank(int capacity, std::function<void(const Work&)> ready)
         : plans(capacity, std::move(ready), [] {}) {}
     PlanTable plans;
     std::vector<Thread> threads;

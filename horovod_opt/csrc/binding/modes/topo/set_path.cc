@@ -33,12 +33,13 @@ SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
                  std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
-          ReadyQueue::kBuckets, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
+          ReadyQueue::kBuckets, [this](const Work& work) { path_->Announce(work); },
           std::move(request_round)),
       round_work_(state, horovod, id, *process_set_, plans_,
                   problem.empty() ? [this] { Open(); } : std::function<void()>()),
       state_(state),
       timeline_(horovod.timeline) {
+  plans_.SetRanks(process_set_->controller->GetSize());
   if (!problem.empty()) plans_.Disable(problem);
 }
 
@@ -57,7 +58,7 @@ void SetPath::Open() {
   }
   path_ = std::make_unique<PlannedPath>(controller, timeline_, plans_, *node_,
                                         PlannedPath::Network(), nullptr, state_.path_counters,
-                                        state_.settings.verify != 0, state_.planned_cpus);
+                                        state_.planned_cpus);
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {

@@ -102,9 +102,9 @@ void SetRoundWork::HoldVote(PlanTable::Stall stall) {
   const bool first = controller.GetRank() == 0;
   const std::string row =
       plans_.VoteRow(first, first && state_.settings.recut != 0, PlanTable::Clock::now(), stall);
-  const auto rows = GatherByRank(controller, row);
-  if (before_plan_ && plans_.Activates(rows)) PrepareForPlan();
-  auto outcome = plans_.Apply(rows);
+  auto decisions = plans_.DecideBy(GatherByRank(controller, row));
+  if (before_plan_ && PlanTable::AnyBecomesActive(decisions)) std::exchange(before_plan_, nullptr)();
+  auto outcome = plans_.Apply(std::move(decisions));
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
@@ -177,17 +177,13 @@ void SetRoundWork::GiveUp(const Contradiction& contradiction) {
   }
 }
 
-bool SetRoundWork::Learn(const horovod::common::Response& response,
+void SetRoundWork::Learn(const horovod::common::Response& response,
                          const std::function<bool(Collective)>& can_be_planned) {
-  const auto groups = CallsOf(response, process_set_.tensor_queue, process_set_.group_table);
-  bool learned = false;
-  for (const CallGroup& group : groups) {
-    if (!can_be_planned(group.calls[0].collective)) continue;
-    if (!calls_.Recurs(group.Key())) continue;
-    PrepareForPlan();
-    if (plans_.Learn(group.AsPlan())) learned = true;
+  for (const CallGroup& group :
+       CallsOf(response, process_set_.tensor_queue, process_set_.group_table)) {
+    if (can_be_planned(group.calls[0].collective) && calls_.Recurs(group.Key()))
+      plans_.Learn(group.AsPlan());
   }
-  return learned;
 }
 
 }  // namespace horovod_opt

@@ -73,16 +73,13 @@ class SetRoundWork {
   // Waits in vain: its plan ends on this rank, or the rank objects to it.
   void GiveUp(const Contradiction& contradiction);
 
-  // `response` is about to be performed: calls that recur are planned from now on, if
-  // `can_be_planned` says that those of this kind can. True if one is.
-  bool Learn(const horovod::common::Response& response,
+  // `response` is about to be performed: the ranks vote on calls that recur, if `can_be_planned`
+  // says that those of this kind can be.
+  void Learn(const horovod::common::Response& response,
              const std::function<bool(Collective)>& can_be_planned);
 
  private:
   void HoldVote(PlanTable::Stall stall);
-  void PrepareForPlan() {
-    if (before_plan_) std::exchange(before_plan_, nullptr)();
-  }
   void RejectMismatches();
   void ReportStall();
 

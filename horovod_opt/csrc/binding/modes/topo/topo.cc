@@ -34,7 +34,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
     : state_(state),
       horovod_(horovod),
       plans_(
-          ReadyQueue::kBuckets, [this](const CompleteBucket& bucket) { path_->Announce(bucket); },
+          ReadyQueue::kBuckets, [this](const Work& work) { path_->Announce(work); },
           [this] { RequestRound(); }),
       horovod_ops_(horovod, perform, plans_, state.path_counters,
                    state.settings.shared_memory == 0 || state.settings.deterministic != 0,
@@ -44,6 +44,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           [this] { return WantsRound(); }, [this] { CheckPeers(); }),
       round_work_(state, horovod, plans_, horovod_ops_, rounds_),
       set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
+  plans_.SetRanks(horovod.global_controller->GetSize());
   PlannedPath::Network network;
   const std::string problem = Connect(network);
   rounds_.Connect(node_.get(), node_ == nullptr || !groups_.Alone(), groups_.index == 0);
@@ -56,7 +57,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
   PathCounters& counters = state.path_counters;
   path_ = std::make_unique<PlannedPath>(*horovod.global_controller, horovod.timeline, plans_,
                                         *node_, std::move(network), &horovod_ops_, counters,
-                                        state.settings.verify != 0, state.planned_cpus);
+                                        state.planned_cpus);
   if (!groups_.Alone() && groups_.index == 0) {
     ops_order_ =
         std::make_unique<HorovodOpsOrderThread>(*node_, *path_->engine(), groups_, counters);
@@ -141,9 +142,7 @@ void Topo::LearnCalls(const Response& response, ProcessSet& process_set) {
     return;
   }
   if (round_work_.AnyRankJoined()) return;
-  if (set_round_work_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); })) {
-    round_work_.EnterQueue();
-  }
+  set_round_work_.Learn(response, [this](Collective kind) { return CanBePlanned(kind); });
 }
 
 bool Topo::WantsRound() const {

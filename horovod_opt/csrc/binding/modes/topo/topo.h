@@ -54,7 +54,7 @@ class Topo {
   // Waits for the next round of negotiation; then looks with the other ranks at what there is to do
   // in it. Collective.
   void BeginRound(std::chrono::nanoseconds rest);
-  // `response` is about to be performed: calls that recur are planned from now on.
+  // `response` is about to be performed: the ranks vote on calls that recur.
   void LearnCalls(const horovod::common::Response& response,
                   horovod::common::ProcessSet& process_set);
   // Why a rank has objected to a tensor of the process set with these ranks; empty: none has.

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/plan/bucket_ids.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
 
 #include <gtest/gtest.h>
 

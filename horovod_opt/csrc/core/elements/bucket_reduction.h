@@ -12,27 +12,10 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/float_environment.h"
-#include "horovod_opt/csrc/core/reduction/tensor_view.h"
+#include "horovod_opt/csrc/core/elements/arithmetic.h"
+#include "horovod_opt/csrc/core/elements/tensor_view.h"
 
 namespace horovod_opt {
-
-// What is done to elements, for one element type and reduction: the same on whichever thread
-// (FloatEnvironment). `count` is in elements.
-struct Arithmetic {
-  std::size_t element;  // bytes
-  // out = ((inputs[0] op inputs[1]) op inputs[2]) ..., of two inputs at least; `out` may be one of
-  // the first two.
-  void (*reduce)(void* out, const void* const* inputs, int number, std::int64_t count);
-  void (*scale)(void* data, std::int64_t count, double factor);
-  // As `reduce`, of two inputs, but the same bits in either order, of any values: for ranks that
-  // each compute it in an order of their own. nullptr: `reduce` does that.
-  decltype(reduce) commute = nullptr;
-};
-
-inline void Scale(const Arithmetic& arithmetic, char* values, std::int64_t bytes, double factor) {
-  if (factor == 1) return;
-  arithmetic.scale(values, bytes / static_cast<std::int64_t>(arithmetic.element), factor);
-}
 
 // Of one call. Offsets and lengths are bytes, in whole elements.
 class BucketReduction {
