@@ -4,6 +4,7 @@ With HOROVOD_OPT_WITHOUT_HOROVOD=1 the wheel has no Horovod: nothing is fetched,
 needed, and what is compiled takes seconds; where TensorFlow is, a kernel for it somewhat longer.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -79,7 +80,8 @@ class BuildExt(build_ext):
         say("compiling the input side's library")
         native.compile_reader(host.compiler, host.variables, BUILD, target)
         _compile_kernel(host, target)
-        built = {"horovod": _has_horovod(host), "compiler": host.compiler}
+        built = {"horovod": _has_horovod(host), "compiler": host.compiler,
+                 "sources": _hash_of_sources()}
         if _has_horovod(host):
             native.compile_libraries(host, UPSTREAM, BUILD, target, say)
             built.update(frameworks=host.frameworks, mpicxx=str(host.mpicxx or ""),
@@ -88,6 +90,17 @@ class BuildExt(build_ext):
         (target / "horovod_opt" / "build.json").write_text(json.dumps(built, indent=2))
         say("built for:")
         say(host.summary())
+
+
+def _hash_of_sources() -> str:
+    """16 hexadecimal digits over all that the native libraries are made of: ranks whose builds
+    have others may not understand each other."""
+    hash_ = hashlib.sha256()
+    for folder in ("horovod_opt/csrc", "patches"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file():
+                hash_.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return hash_.hexdigest()[:16]
 
 
 def _compile_kernel(host, target: Path) -> None:

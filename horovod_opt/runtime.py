@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from horovod_opt import counters, xla
-from horovod_opt.launcher import slurm_step
+from horovod_opt.launcher import built, slurm_step
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
 from horovod_opt.planning import plan_folder, pytorch_gradients
@@ -74,7 +74,9 @@ def configure(lib: ctypes.CDLL) -> None:
     if os.environ.get(STATS_JSON):
         table = bool(settings.stats)
         settings = dataclasses.replace(settings, stats=1)
-    lib.horovod_opt_configure(structs.to_native(settings), settings.text.encode(), error)
+    # In mode off the ranks say nothing to each other that upstream's do not.
+    build = f"horovod-opt={built.identity()}\n" if settings.mode_bits else ""
+    lib.horovod_opt_configure(structs.to_native(settings), (settings.text + build).encode(), error)
 
     framework = framework_of(lib)
     _libraries.pop(framework, None)

@@ -196,9 +196,9 @@ class Settings:
     )
     verify: int = _setting(
         0,
-        "topo: 1: before each bucket all ranks compare plan, iteration and tensors; a difference "
-        "ends the job on every rank, with what each had; to search for faults. 0: ranks that "
-        "reduce through shared memory compare the numbers of iteration and bucket, at no cost.",
+        "topo: 1: before each bucket that Horovod's own operations reduce, as on GPUs, all ranks "
+        "compare plan, iteration and tensors; a difference ends the job on every rank, with what "
+        "each had; to search for faults. All other buckets are always compared, at no cost.",
         "",
         (0, 1),
         modes=("topo",),

@@ -40,6 +40,11 @@ def controllers() -> frozenset[str] | None:
     return frozenset(name for name, value in parts.items() if value)
 
 
+def identity() -> str:
+    """What the native libraries were made of, for ranks to compare; "" without notes."""
+    return (notes() or {}).get("sources", "")
+
+
 def is_without_horovod() -> bool:
     """Whether this package's build left Horovod out. False in a checkout that was not built."""
     try:

@@ -62,6 +62,10 @@ ATTEMPTS = {
         [{MODE: "topo"}, {MODE: "topo", "HOROVOD_FUSION_THRESHOLD": "64MB"}],
         ["On rank 1:", "HOROVOD_FUSION_THRESHOLD='64MB'", "67108864 for 64MB"],
     ),
+    "different builds": (
+        [{MODE: "topo"}, {MODE: "topo", "BUILT_OF": "0123456789abcdef"}],
+        ["horovod-opt=0123456789abcdef on rank 1", "Install the same build of horovod-opt"],
+    ),
     "too few cores": (
         [{MODE: "scp"}] * 2,
         ["Mode scp needs 2 cores per rank", "local ranks 0-1 share CPUs", "HOROVOD_OPT_MODE"],

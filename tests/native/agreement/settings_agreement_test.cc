@@ -25,6 +25,22 @@ TEST(SettingsDisagreement, NamesSettingValuesAndRanks) {
                 kRemedy);
 }
 
+TEST(SettingsDisagreement, AnotherBuildHasARemedyOfItsOwn) {
+  const std::string remedy =
+      "Install the same build of horovod-opt on every node: layouts of memory and plans depend on "
+      "it.";
+  EXPECT_EQ(SettingsDisagreement(
+                {"A=1\nhorovod-opt=1.0 of sources 12\n", "A=1\nhorovod-opt=1.0 of sources 34\n"}),
+            "The ranks disagree: horovod-opt=1.0 of sources 12 on rank 0; horovod-opt=1.0 of "
+            "sources 34 on rank 1.\n" +
+                remedy);
+  EXPECT_EQ(SettingsDisagreement({"A=1\nB=1\nhorovod-opt=x\n", "A=2\nB=2\nhorovod-opt=y\n"}),
+            "The ranks disagree: A=1 on rank 0; A=2 on rank 1.\n"
+            "The ranks disagree: B=1 on rank 0; B=2 on rank 1.\n"
+            "The ranks disagree: horovod-opt=x on rank 0; horovod-opt=y on rank 1.\n" +
+                kRemedy + "\n" + remedy);
+}
+
 TEST(SettingsDisagreement, NamesEverySettingThatDiffers) {
   EXPECT_EQ(SettingsDisagreement({kGs, kGs10, kNbcs10}),
             "The ranks disagree: HOROVOD_OPT_MODE=gs on ranks 0-1; HOROVOD_OPT_MODE=nbcs on rank "

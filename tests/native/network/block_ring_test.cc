@@ -12,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
-#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
 

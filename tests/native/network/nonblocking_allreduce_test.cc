@@ -7,11 +7,11 @@
 #include <numeric>
 #include <random>
 
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
-#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/network/loopback.h"
 #include "tests/native/reduction/node_ranks.h"
 #include "tests/native/waiting/await.h"

@@ -47,7 +47,8 @@ TEST(Vote, RowsKeepEveryField) {
        true,
        true,
        true,
-       {1, 3}},
+       {1, 3},
+       4 << 20},
       {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
       {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
   };
@@ -69,6 +70,7 @@ TEST(Vote, RowsKeepEveryField) {
     EXPECT_EQ(read[i].left, votes[i].left);
     EXPECT_EQ(read[i].step_over, votes[i].step_over);
     EXPECT_EQ(read[i].missing, votes[i].missing);
+    EXPECT_EQ(read[i].threshold, votes[i].threshold);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -275,6 +277,45 @@ TEST(Vote, AnEndTellsWhichBucketsAreCompleteEverywhere) {
   EXPECT_EQ(decision.kind, Decision::kEnd);
   EXPECT_EQ(decision.everywhere, (std::vector<std::uint64_t>{4, 5, 5}));
   EXPECT_EQ(decision.anywhere, (std::vector<std::uint64_t>{5, 5, 6}));
+}
+
+TEST(Vote, ARankThatLacksThePlanHasCompletedNothingOfIt) {
+  Vote ending = Says(PlanState::kEnding, 9, "no"), active = Says(PlanState::kActive, 9);
+  ending.completions = {5, 4};
+  active.completions = {5, 5};
+  for (const auto& [row, in_group] :
+       {std::pair{std::string(), std::vector<std::uint64_t>{0, 0}},
+        std::pair{ToRow({active}), std::vector<std::uint64_t>{5, 4}}}) {
+    const auto rows = ByRank({ToRow({ending}), row, ToRow({})});
+    const Decision decision = Decide(rows, {0, 1}).at(0);
+    EXPECT_EQ(decision.kind, Decision::kEnd);
+    EXPECT_EQ(decision.everywhere, (std::vector<std::uint64_t>{0, 0}));
+    EXPECT_EQ(decision.in_group, in_group) << "of ranks 0 and 1";
+    EXPECT_TRUE(CompletionsEverywhere(rows).empty());
+  }
+}
+
+// However many ranks there are, what many say alike is looked at once.
+TEST(Vote, RanksThatSayTheSameAreCountedAndNotRepeated) {
+  constexpr int kRanks = 5000;
+  Vote early = Says(PlanState::kReady, 3), late = Says(PlanState::kReady, 7);
+  TextByRank rows;
+  for (int rank = 0; rank < kRanks; ++rank) rows[rank] = ToRow({rank % 2 == 0 ? early : late});
+  EXPECT_EQ(Decide(rows).at(0).kind, Decision::kCommit);
+  EXPECT_EQ(Decide(rows).at(0).from_iteration, 8u);
+  rows[4321] = ToRow({Says(PlanState::kFailed, 1, "it is another tensor")});
+  EXPECT_EQ(Decide(rows).at(0).reason, "rank 4321: it is another tensor");
+  rows[4321] = ToRow({Says(PlanState::kCaptured)});
+  rows[4999] = std::string();
+  EXPECT_EQ(Decide(rows).at(0).reason, "its warm-up is not over on ranks 4321, 4999");
+}
+
+TEST(Vote, NewBucketsAreOfTheSizeThatTheFirstRankHas) {
+  Vote first = Says(PlanState::kActive, 6, "", {1, 2}), second = Says(PlanState::kActive, 6);
+  first.threshold = 100;
+  second.threshold = 7;
+  EXPECT_EQ(Decided({first, second}).kind, Decision::kRebuild);
+  EXPECT_EQ(Decided({first, second}).threshold, 100);
 }
 
 // Invariant 5.

@@ -95,7 +95,8 @@ TEST_F(PlanPlacement, EveryRankKnowsTheDevicesOfAll) {
   ASSERT_EQ(ready_.size(), 2u);
   const Work fused = plans_[0].Take(ready_[0]);
   ASSERT_EQ(fused.bucket->slots, (std::vector<int>{0, 1}));
-  for (int slot : fused.bucket->slots) EXPECT_EQ(*fused.bucket->plan->slots[slot].devices, (Devices{0, 1}));
+  for (int slot : fused.bucket->slots)
+    EXPECT_EQ(*fused.bucket->plan->slots[slot].devices, (Devices{0, 1}));
   const Work alone = plans_[0].Take(ready_[1]);
   EXPECT_EQ(*alone.bucket->first().devices, (Devices{kMainMemory, kMainMemory}));
 }

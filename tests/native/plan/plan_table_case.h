@@ -75,8 +75,7 @@ class PlanTableTest : public testing::Test {
   const PlanTable::Clock::time_point begin_ = PlanTable::Clock::now();
   std::chrono::seconds later_{0};
   bool times_ = false;
-  PlanTable plans_{kCapacity,
-                   [this](const auto& work) { announced_.push_back(work.bucket->id); },
+  PlanTable plans_{kCapacity, [this](const auto& work) { announced_.push_back(work.bucket->id); },
                    [this] { ++meetings_; }};
 };
 

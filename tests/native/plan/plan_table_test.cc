@@ -201,8 +201,7 @@ TEST(PlanTableCapacity, EveryBucketHasAnIdOfItsOwnAndNoOtherEntryIsTakenForOne) 
       PlanTable(ReadyQueue::kBuckets + 1, [](const auto&) {}, [] {}), std::invalid_argument);
   std::vector<int> announced;
   PlanTable plans(
-      ReadyQueue::kBuckets, [&](const auto& work) { announced.push_back(work.bucket->id); },
-      [] {});
+      ReadyQueue::kBuckets, [&](const auto& work) { announced.push_back(work.bucket->id); }, [] {});
   std::set<int> bucket_ids;
   for (std::int64_t key = 1; key <= ReadyQueue::kBuckets; ++key) {
     ASSERT_TRUE(Activate(plans, CallPlanOf(key))) << key;

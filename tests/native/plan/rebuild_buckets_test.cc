@@ -20,27 +20,27 @@ Plan Independent(int slots, std::int64_t threshold) {
 }
 
 TEST(Rebuild, TakesTheSlotsByTime) {
-  EXPECT_EQ(RebuildBuckets(Independent(4, 8), Times{30, 10, 40, 20}), (Buckets{{1, 3}, {0, 2}}));
+  EXPECT_EQ(RebuildBuckets(Independent(4, 8), 8, Times{30, 10, 40, 20}), (Buckets{{1, 3}, {0, 2}}));
 }
 
 TEST(Rebuild, EqualTimesKeepThePlansOrder) {
-  EXPECT_EQ(RebuildBuckets(Independent(5, 8), Times(5, 0)), (Buckets{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(RebuildBuckets(Independent(5, 8), 8, Times(5, 0)), (Buckets{{0, 1}, {2, 3}, {4}}));
 }
 
 TEST(Rebuild, ASlotThatIsLargerThanTheThresholdIsAlone) {
   Plan plan = Independent(3, 8);
   plan.slots[1].bytes = 9;
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
-  EXPECT_EQ(RebuildBuckets(Independent(3, 0), Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
+  EXPECT_EQ(RebuildBuckets(Independent(3, 0), 0, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
 }
 
 TEST(Rebuild, WhatIsLeftOutTakesNoRoomAndStillOrdersTheOthers) {
-  EXPECT_EQ(RebuildBuckets(Independent(3, 8), Times{0, 1, 2}, {0}), (Buckets{{1, 2}}));
+  EXPECT_EQ(RebuildBuckets(Independent(3, 8), 8, Times{0, 1, 2}, {0}), (Buckets{{1, 2}}));
   Plan plan = Independent(4, 100);
   plan.slots[1].after = {0};
   plan.slots[2].after = {1};
   plan.slots[3].after = {2};
-  EXPECT_EQ(RebuildBuckets(plan, Times(4, 0), {1, 2}), (Buckets{{0}, {3}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times(4, 0), {1, 2}), (Buckets{{0}, {3}}));
 }
 
 TEST(Rebuild, NeverBeforeAPredecessor) {
@@ -48,21 +48,22 @@ TEST(Rebuild, NeverBeforeAPredecessor) {
   plan.slots[1].after = {0};
   plan.slots[2].after = {1};
   // Measured before what it depends on, as the means of a few iterations can be.
-  EXPECT_EQ(RebuildBuckets(plan, Times{30, 20, 10, 5}), (Buckets{{3, 0}, {1}, {2}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{30, 20, 10, 5}),
+            (Buckets{{3, 0}, {1}, {2}}));
 }
 
 TEST(Rebuild, DependentSlotsAreNotFused) {
   Plan plan = Independent(4, 100);
   plan.slots[2].after = {0, 1};
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2, 3}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2, 3}}));
   plan.slots[3].after = {2};
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
 }
 
 TEST(Rebuild, AnotherReductionBeginsABucket) {
   Plan plan = Independent(3, 100);
   plan.slots[1].reduction.dtype = 1;
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3}), (Buckets{{0}, {1}, {2}}));
 }
 
 TEST(Rebuild, TensorsOnOtherDevicesOfAnyRankBeginABucket) {
@@ -71,16 +72,16 @@ TEST(Rebuild, TensorsOnOtherDevicesOfAnyRankBeginABucket) {
   plan.slots[0].devices = plan.slots[1].devices = same;
   // Where this rank's own tensors are does not matter: the ranks would build different buckets.
   plan.slots[2].devices = std::make_shared<const Devices>(Devices{0, 2});
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
   plan.slots[1].reduction.device = 5;
-  EXPECT_EQ(RebuildBuckets(plan, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
+  EXPECT_EQ(RebuildBuckets(plan, plan.threshold, Times{1, 2, 3, 4}), (Buckets{{0, 1}, {2}, {3}}));
 }
 
 TEST(Rebuild, WhatComesMuchLaterIsNotWaitedFor) {
-  EXPECT_EQ(RebuildBuckets(Independent(4, 100), Times{0, 1000, 2000, 3001}),
+  EXPECT_EQ(RebuildBuckets(Independent(4, 100), 100, Times{0, 1000, 2000, 3001}),
             (Buckets{{0, 1, 2}, {3}}));
   // A tenth of a long iteration.
-  EXPECT_EQ(RebuildBuckets(Independent(4, 100), Times{0, 10000, 20001, 100000}),
+  EXPECT_EQ(RebuildBuckets(Independent(4, 100), 100, Times{0, 10000, 20001, 100000}),
             (Buckets{{0, 1}, {2}, {3}}));
 }
 
@@ -95,8 +96,8 @@ TEST(Rebuild, AnyPlanKeepsItsRules) {
       slot.reduction.dtype = random() % 4 == 0;
       times.push_back(static_cast<std::int64_t>(random() % 5) * 600);
     }
-    const Buckets buckets = RebuildBuckets(plan, times);
-    EXPECT_EQ(RebuildBuckets(plan, times), buckets);
+    const Buckets buckets = RebuildBuckets(plan, plan.threshold, times);
+    EXPECT_EQ(RebuildBuckets(plan, plan.threshold, times), buckets);
     std::vector<int> place(plan.slots.size(), -1);  // bucket of a slot
     for (std::size_t index = 0; index < buckets.size(); ++index) {
       ASSERT_FALSE(buckets[index].empty());

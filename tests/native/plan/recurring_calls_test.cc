@@ -167,6 +167,16 @@ TEST_F(PlanTableTest, WhereNothingCanBePlannedNoCallIs) {
   EXPECT_EQ(Arrive(7), Route::kNegotiated);
 }
 
+// What it needs cannot be made on some rank, as all find out between vote and decision.
+TEST_F(PlanTableTest, ACallThatWasVotedForInVainIsForgotten) {
+  EXPECT_TRUE(plans_.Learn(CallOf("call-a", 7)));
+  const auto rows = ByRank({plans_.VoteRow(true, false)});
+  plans_.Disable("no memory");
+  EXPECT_TRUE(plans_.Apply(rows).rejections.empty());
+  EXPECT_TRUE(plans_.Reports().empty());
+  EXPECT_EQ(Arrive(7), Route::kNegotiated);
+}
+
 // Buckets of calls are never cut anew.
 TEST_F(PlanTableTest, ACallIsNotRebuilt) {
   ASSERT_TRUE(horovod_opt::Activate(plans_, CallOf("call", 7)));

@@ -50,9 +50,10 @@ struct Tensor : Arrival {
   std::size_t row = 1;  // numbers in a row
   int root = 0;         // of a broadcast
   Numbers values, sums;
-  std::shared_ptr<char> memory = std::make_shared<char>();  // stands for that of both, to be counted
-  int late_looks = 0;                                       // that see no data yet
-  bool without_memory = false;                              // for the result
+  std::shared_ptr<char> memory =
+      std::make_shared<char>();  // stands for that of both, to be counted
+  int late_looks = 0;            // that see no data yet
+  bool without_memory = false;   // for the result
   std::atomic<bool>* done = nullptr;
   Numbers* result = nullptr;  // the sums, or what has been gathered
 
@@ -207,17 +208,16 @@ class Rank {
             std::make_unique<Loopback::End>(world.nets[rank % world.ranks], rank / world.ranks,
                                             static_cast<unsigned>(rank) + 1, world.ends_must_stay),
             rank % 2 == 0 ? 0 : 64 << 20, [] {}, [] {}),
-        internode_(plans_, queue_, node_, engine_, world.everybody, rank % world.ranks,
-                   rank / world.ranks, world.groups,
-                   {[](const Work&) {},
-                    [this](Work work, InternodeBuckets::Outcome outcome, auto) {
-                      End(work, outcome);
-                    },
-                    [this](std::vector<ArrivalPtr> arrivals) {
-                      ++world_.given_back;
-                      for (auto& arrival : arrivals) world_.negotiation.Send(std::move(arrival));
-                    }},
-                   kSizes) {
+        internode_(
+            plans_, queue_, node_, engine_, world.everybody, rank % world.ranks, rank / world.ranks,
+            world.groups,
+            {[](const Work&) {},
+             [this](Work work, InternodeBuckets::Outcome outcome, auto) { End(work, outcome); },
+             [this](std::vector<ArrivalPtr> arrivals) {
+               ++world_.given_back;
+               for (auto& arrival : arrivals) world_.negotiation.Send(std::move(arrival));
+             }},
+            kSizes) {
     std::vector<int> group(static_cast<std::size_t>(world.ranks));
     std::iota(group.begin(), group.end(), rank / world.ranks * world.ranks);
     plans_.SetGroup(group);
@@ -329,8 +329,7 @@ class Rank {
   const std::atomic<bool> never_{false};
   ReadyQueue& queue_;
   NodeCollectives node_;
-  PlanTable plans_{kIds, [this](const Work& work) { internode_.Announce(work); },
-                   [] {}};
+  PlanTable plans_{kIds, [this](const Work& work) { internode_.Announce(work); }, [] {}};
   ProgressEngine engine_;
   InternodeBuckets internode_;
   std::thread planned_;
@@ -349,7 +348,8 @@ inline std::vector<std::unique_ptr<Rank>> RanksWith(World& world, const std::vec
   std::vector<std::unique_ptr<Rank>> all;
   for (int rank = 0; rank < world.Size(); ++rank) {
     all.push_back(std::make_unique<Rank>(world, rank));
-    for (const Plan& plan : rank < world.ranks ? of_first_group : plans) EXPECT_TRUE(Activate(all[rank]->plans(), plan));
+    for (const Plan& plan : rank < world.ranks ? of_first_group : plans)
+      EXPECT_TRUE(Activate(all[rank]->plans(), plan));
   }
   return all;
 }

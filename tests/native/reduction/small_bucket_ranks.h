@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/elements/elementwise.h"
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/reduction/small_buckets.h"
 #include "tests/native/plan/sample_plans.h"
 #include "tests/native/reduction/node_ranks.h"

@@ -105,9 +105,8 @@ TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
-  SmallBuckets small_buckets(queue, places, 0, 1, [](Work, const auto&) {
-    ADD_FAILURE() << "it has no contribution";
-  });
+  SmallBuckets small_buckets(queue, places, 0, 1,
+                             [](Work, const auto&) { ADD_FAILURE() << "it has no contribution"; });
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ArrivalPtr arrival = std::make_unique<BrokenArrival>();

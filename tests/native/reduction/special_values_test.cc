@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/network/block_ring.h"
 #include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
-#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "tests/native/network/loopback.h"

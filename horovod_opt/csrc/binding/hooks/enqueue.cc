@@ -40,15 +40,15 @@ HOROVOD_OPT_DTYPES(HOROVOD_OPT_CHECK)
   static_assert(ReduceOp::name == number, "upstream has another number");
 HOROVOD_OPT_REDUCE_OPS(HOROVOD_OPT_CHECK)
 #undef HOROVOD_OPT_CHECK
-static_assert(
-    data_type::kUint8 == DataType::HOROVOD_UINT8 && data_type::kInt8 == DataType::HOROVOD_INT8 &&
-        data_type::kInt32 == DataType::HOROVOD_INT32 &&
-        data_type::kInt64 == DataType::HOROVOD_INT64 &&
-        data_type::kFloat16 == DataType::HOROVOD_FLOAT16 &&
-        data_type::kFloat32 == DataType::HOROVOD_FLOAT32 &&
-        data_type::kFloat64 == DataType::HOROVOD_FLOAT64 &&
-        data_type::kBfloat16 == DataType::HOROVOD_BFLOAT16,
-    "the core has another number");
+static_assert(data_type::kUint8 == DataType::HOROVOD_UINT8 &&
+                  data_type::kInt8 == DataType::HOROVOD_INT8 &&
+                  data_type::kInt32 == DataType::HOROVOD_INT32 &&
+                  data_type::kInt64 == DataType::HOROVOD_INT64 &&
+                  data_type::kFloat16 == DataType::HOROVOD_FLOAT16 &&
+                  data_type::kFloat32 == DataType::HOROVOD_FLOAT32 &&
+                  data_type::kFloat64 == DataType::HOROVOD_FLOAT64 &&
+                  data_type::kBfloat16 == DataType::HOROVOD_BFLOAT16,
+              "the core has another number");
 static_assert(reduce_op::kAverage == ReduceOp::AVERAGE && reduce_op::kSum == ReduceOp::SUM &&
                   reduce_op::kAdasum == ReduceOp::ADASUM && reduce_op::kMin == ReduceOp::MIN &&
                   reduce_op::kMax == ReduceOp::MAX && reduce_op::kProduct == ReduceOp::PRODUCT,

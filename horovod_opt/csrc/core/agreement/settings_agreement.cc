@@ -15,6 +15,10 @@ const char kErrorTag[] = "error\n";
 const char kRemedy[] =
     "Set the same value on every rank; horovodrun passes the environment of the shell it is "
     "launched from.";
+const char kBuild[] = "horovod-opt";  // the name of a line that is no setting
+const char kBuildRemedy[] =
+    "Install the same build of horovod-opt on every node: layouts of memory and plans depend on "
+    "it.";
 
 // Text -> the ranks that have it, in the order of first appearance.
 class RanksByText {
@@ -62,7 +66,7 @@ std::string Differences(const std::vector<std::string>& rows) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }
-  std::string text;
+  std::string text, remedies;
   for (const std::string& name : names) {
     RanksByText values;
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -78,8 +82,11 @@ std::string Differences(const std::vector<std::string>& rows) {
       separator = "; ";
     }
     text += ".\n";
+    const char* const remedy = name == kBuild ? kBuildRemedy : kRemedy;
+    if (remedies.find(remedy) == std::string::npos)
+      remedies += (remedies.empty() ? "" : "\n") + std::string(remedy);
   }
-  return text.empty() ? "" : text + kRemedy;
+  return text + remedies;
 }
 
 }  // namespace

@@ -23,8 +23,8 @@
 #include <functional>
 #include <vector>
 
-#include "horovod_opt/csrc/core/network/nonblocking_collective.h"
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
+#include "horovod_opt/csrc/core/network/nonblocking_collective.h"
 
 namespace horovod_opt {
 

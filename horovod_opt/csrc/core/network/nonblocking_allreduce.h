@@ -30,9 +30,9 @@
 #include <memory>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/network/allreduce_schedules.h"
 #include "horovod_opt/csrc/core/network/nonblocking_collective.h"
-#include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 
 namespace horovod_opt {
 

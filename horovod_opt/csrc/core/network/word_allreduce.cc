@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/elements/elementwise.h"
+#include "horovod_opt/csrc/core/network/progress_engine.h"
 
 namespace horovod_opt {
 namespace {

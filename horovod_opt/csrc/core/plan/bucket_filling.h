@@ -26,8 +26,7 @@ class BucketFilling {
   explicit BucketFilling(std::size_t slots) : busy_(slots, false), times_last_(slots, 0) {}
 
   // --- partitions ---
-  void Add(std::uint64_t from_iteration,
-           std::vector<std::shared_ptr<const PlannedBucket>> buckets);
+  void Add(std::uint64_t from_iteration, std::vector<std::shared_ptr<const PlannedBucket>> buckets);
   // The newest; empty() if there is none.
   Buckets buckets() const;
   bool empty() const { return partitions_.empty(); }
@@ -129,7 +128,9 @@ class BucketFilling {
   };
   // nullptr: none
   Bucket* Find(int bucket_id);
-  const Bucket* Find(int bucket_id) const { return const_cast<BucketFilling*>(this)->Find(bucket_id); }
+  const Bucket* Find(int bucket_id) const {
+    return const_cast<BucketFilling*>(this)->Find(bucket_id);
+  }
   void Empty(Bucket& bucket);
   void MoveArrivals(Bucket& bucket, std::vector<ArrivalPtr>& to);  // it is empty then
   template <class Do>

@@ -188,7 +188,8 @@ Decision DecidePlan(const std::string& hash, const Votes& votes, const std::vect
   }
   if (!all_vote || !All(votes, [](const Vote& vote) { return vote.state >= PlanState::kReady; })) {
     if (All(votes, [](const Vote& vote) { return vote.state != PlanState::kResting; })) {
-      decision.reason = "its warm-up is not over on " + Ranges("rank", RanksWithout(votes, ranks, PlanState::kReady));
+      decision.reason = "its warm-up is not over on " +
+                        Ranges("rank", RanksWithout(votes, ranks, PlanState::kReady));
     }
     return decision;
   }
@@ -208,6 +209,7 @@ Decision DecidePlan(const std::string& hash, const Votes& votes, const std::vect
   } else if (!first.times.empty()) {
     decision.kind = Decision::kRebuild;
     decision.times = first.times;
+    decision.threshold = first.threshold;
   } else if (MayRest(votes)) {
     decision.may_rest = true;
     decision.idle_ms = first.idle_ms;
@@ -250,7 +252,7 @@ std::string ToRow(const std::vector<Vote>& votes) {
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     row << vote.hash << ' ' << static_cast<int>(vote.state) << ' ' << vote.last_iteration << ' '
         << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.goes_on << ' '
-        << vote.left << ' ' << vote.step_over << ' ' << vote.idle_ms;
+        << vote.left << ' ' << vote.step_over << ' ' << vote.idle_ms << ' ' << vote.threshold;
     Write(row, vote.times);
     Write(row, vote.devices);
     Write(row, vote.completions);
@@ -269,7 +271,7 @@ std::vector<Vote> FromRow(const std::string& row) {
     Vote vote;
     int state = 0;
     fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
-        vote.whole >> vote.goes_on >> vote.left >> vote.step_over >> vote.idle_ms;
+        vote.whole >> vote.goes_on >> vote.left >> vote.step_over >> vote.idle_ms >> vote.threshold;
     vote.state = static_cast<PlanState>(state);
     Read(fields, vote.times);
     Read(fields, vote.devices);

@@ -56,7 +56,8 @@ struct Vote {
   PlanState state = PlanState::kCaptured;
   std::uint64_t last_iteration = 0;  // the last that has begun on this rank
   std::string reason;                // of kEnding and kFailed
-  // Mean arrival in us after the start of an iteration, by slot; empty: no rebuild of buckets.
+  // Mean arrival in us after the start of an iteration, by slot; empty: no rebuild of buckets. And
+  // how many bytes a new bucket may have.
   std::vector<std::int64_t> times;
   // Of this rank's tensors, by slot; empty: all are in main memory.
   Devices devices;
@@ -72,6 +73,7 @@ struct Vote {
   bool left = false;         // the step is not whole, and as far as known never will be
   bool step_over = false;    // it is known, as the framework says so
   std::vector<int> missing;  // slots that have not arrived in the step that was left
+  std::int64_t threshold = 0;
 };
 
 // What all ranks do about one plan.
@@ -93,7 +95,8 @@ struct Decision {
   // is not planned.
   std::uint64_t from_iteration = 0;
   std::string reason;               // of kWait, kPause, kRest, kEnd
-  std::vector<std::int64_t> times;  // of kRebuild
+  std::vector<std::int64_t> times;  // of kRebuild, as in the vote of the first rank
+  std::int64_t threshold = 0;
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
   std::vector<std::shared_ptr<const Devices>> devices;
   // Of kCommit: slots that any rank leaves out.

@@ -1,8 +1,8 @@
-#include "horovod_opt/csrc/core/plan/plan.h"
-
 #include <set>
 #include <sstream>
 #include <stdexcept>
+
+#include "horovod_opt/csrc/core/plan/plan.h"
 
 namespace horovod_opt {
 namespace {

@@ -276,7 +276,10 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   } else if (joined && state_ == PlanState::kReady) {
     vote.state = PlanState::kCaptured;
   }
-  if (times && rebuild_asked_ && !rebuilt_) vote.times = times_.Means();
+  if (times && rebuild_asked_ && !rebuilt_) {
+    vote.times = times_.Means();
+    vote.threshold = plan_.threshold;
+  }
   return vote;
 }
 

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/rank_texts.h"
-#include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
+#include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
 
 namespace horovod_opt {
 
@@ -39,8 +39,7 @@ class PlanTable {
   // complete, by the thread that completed it and under locks; not after Finish() has returned, if
   // no vote follows. `meet` is called when there is something to vote on: by any thread, under
   // locks.
-  PlanTable(int capacity, std::function<void(const Work& work)> ready,
-            std::function<void()> meet);
+  PlanTable(int capacity, std::function<void(const Work& work)> ready, std::function<void()> meet);
   // How many ranks reduce the tensors. Before the first plan.
   void SetRanks(int ranks) { ranks_ = ranks; }
   // The ranks that this one shares memory with. Before the first vote; as if there were no others.
@@ -214,7 +213,7 @@ class PlanTable {
   SmallBucketPath* small_buckets_ = nullptr;
   // By bucket ID: how often Arrive() has taken the bucket, and Take() has not come across it since.
   std::vector<std::atomic<int>> performed_;
-  std::vector<int> debts_;      // to be announced in the next vote
+  std::vector<int> debts_;  // to be announced in the next vote
   std::deque<std::pair<Entry*, std::vector<std::int64_t>>> old_graphs_;  // graphs, by their keys
   std::string disabled_;
   bool finishing_ = false;

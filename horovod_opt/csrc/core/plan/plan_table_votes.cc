@@ -180,7 +180,7 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
   PayDebts();
   for (Decision& decision : decisions) {
     if (disabled_.empty() || decision.kind != Decision::kCommit) continue;
-    decision.kind = Decision::kEnd;
+    decision.kind = IsCallHash(decision.hash) ? Decision::kForget : Decision::kEnd;
     decision.reason = disabled_;
   }
   const auto entry_of = [&](const Decision& decision) {
@@ -215,7 +215,7 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
     const Plan& plan = entry->run.plan();
     Buckets buckets;
     if (decision.kind == Decision::kRebuild) {
-      buckets = RebuildBuckets(plan, decision.times, entry->run.left_out());
+      buckets = RebuildBuckets(plan, decision.threshold, decision.times, entry->run.left_out());
     } else if (!entry->run.IsCommitted()) {
       buckets = Without(entry->run.buckets(), decision.left_out);
     }

@@ -15,7 +15,8 @@ std::uint64_t FingerprintOf(const Plan& plan, int id, const std::vector<int>& sl
   for (int number : slots) {
     const Slot& slot = plan.slots[number];
     const Reduction& reduction = slot.reduction;
-    text << '\n' << number << ' ' << static_cast<int>(slot.collective) << ' ' << slot.bytes << ' '
+    text << '\n'
+         << number << ' ' << static_cast<int>(slot.collective) << ' ' << slot.bytes << ' '
          << slot.root << ' ' << slot.rows << ' ' << reduction.dtype << ' ' << reduction.reduce_op
          << ' ' << reduction.prescale << ' ' << reduction.postscale << ' ' << slot.name;
   }

@@ -53,7 +53,7 @@ struct Work {
 
   std::shared_ptr<const PlannedBucket> bucket;
   std::uint64_t iteration = 0;
-  std::vector<ArrivalPtr> arrivals;  // by position in the bucket's slots
+  std::vector<ArrivalPtr> arrivals;                  // by position in the bucket's slots
   std::shared_ptr<const BucketReduction> reduction;  // as ReductionOf() of them
   std::chrono::steady_clock::time_point last_arrival;
   Turn turn;  // where it has a place of its own

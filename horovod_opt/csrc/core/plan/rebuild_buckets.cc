@@ -59,8 +59,8 @@ std::vector<std::int64_t> ArrivalTimes::Means() const {
   return means;
 }
 
-Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_us,
-                       const std::set<int>& left_out) {
+Buckets RebuildBuckets(const Plan& plan, std::int64_t threshold,
+                       const std::vector<std::int64_t>& times_us, const std::set<int>& left_out) {
   const auto range = std::minmax_element(times_us.begin(), times_us.end());
   const std::int64_t late =
       std::max(kLateUs, (*range.second - *range.first) / kLatePartOfIteration);
@@ -75,7 +75,7 @@ Buckets RebuildBuckets(const Plan& plan, const std::vector<std::int64_t>& times_
     const auto& last = buckets.back();
     const Slot& first = plan.slots[last[0]];
     return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
-           bytes + slot.bytes <= plan.threshold && time - previous <= late &&
+           bytes + slot.bytes <= threshold && time - previous <= late &&
            std::none_of(last.begin(), last.end(),
                         [&](int dependency) { return after[number].count(dependency) > 0; });
   };

@@ -168,9 +168,8 @@ void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData dat
 
 void InternodeBuckets::TakeBack(const Work& work) {
   const int bucket_id = work.bucket->id;
-  const std::int64_t bytes = work.bucket->IsCall()
-                                 ? everybody_.size() * sizeof(Words::value_type)
-                                 : OwnBytes(Ends(work.bucket->bytes));
+  const std::int64_t bytes = work.bucket->IsCall() ? everybody_.size() * sizeof(Words::value_type)
+                                                   : OwnBytes(Ends(work.bucket->bytes));
   engine_.Begin(std::make_unique<NonblockingAllreduce>(
       groups_, group_, bucket_id * NonblockingAllreduce::kChannels, bytes,
       [this, bucket_id](NonblockingAllreduce::Outcome) { plans_.Take(bucket_id); }, sizes_));

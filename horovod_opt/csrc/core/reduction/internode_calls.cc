@@ -176,15 +176,15 @@ void InternodeBuckets::Broadcast(int bucket_id, const std::shared_ptr<Request>& 
   if (root % ranks_ != rank_) return AnnounceEnd(bucket_id);
   std::vector<BlockRing::Block> blocks(static_cast<std::size_t>(groups_));
   blocks[root / ranks_].bytes = request->row_bytes();
-  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(*request)},
-            blocks, kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
+  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(*request)}, blocks,
+            kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
 bool InternodeBuckets::EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits) {
   const Slot& slot = request.slot();
   if (slot.collective == Collective::kAllgather) return EndGather(request, stop, waits);
-  return node_.Broadcast(BroadcastMemory(request), request.row_bytes(),
-                         places_[slot.root] % ranks_, request.tag, stop, waits) == NodeCollectives::Outcome::kDone;
+  return node_.Broadcast(BroadcastMemory(request), request.row_bytes(), places_[slot.root] % ranks_,
+                         request.tag, stop, waits) == NodeCollectives::Outcome::kDone;
 }
 
 bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop,
@@ -213,7 +213,8 @@ bool InternodeBuckets::EndGather(Request& request, const std::atomic<bool>& stop
 
 // Read on the root, written elsewhere.
 char* InternodeBuckets::BroadcastMemory(const Request& request) const {
-  return static_cast<char*>(SourceOf(request.slot(), request.tensor->segment, RankAt(group_, rank_)));
+  return static_cast<char*>(
+      SourceOf(request.slot(), request.tensor->segment, RankAt(group_, rank_)));
 }
 
 std::int64_t InternodeBuckets::AllRows(const Request& request) {

@@ -11,7 +11,7 @@ namespace {
 using Outcome = NodeCollectives::Outcome;
 
 Outcome GatherRows(const GroupCollectives& group, const Slot& slot, Arrival& tensor,
-                  std::uint64_t tag, WaitCounts& counts) {
+                   std::uint64_t tag, WaitCounts& counts) {
   std::shared_ptr<char> result;
   const auto output = [&](const std::vector<std::int64_t>& rows) {
     result = tensor.AllocateResult(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
@@ -22,7 +22,7 @@ Outcome GatherRows(const GroupCollectives& group, const Slot& slot, Arrival& ten
 }
 
 Outcome ScatterSums(const GroupCollectives& group, const Slot& slot, const Arrival& tensor,
-                      std::uint64_t tag, WaitCounts& counts) {
+                    std::uint64_t tag, WaitCounts& counts) {
   const std::int64_t row_bytes = RowBytes(slot);
   std::vector<std::int64_t> ends;
   for (int owner = 0; owner < group.ranks; ++owner) {

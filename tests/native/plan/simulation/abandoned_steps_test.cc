@@ -77,8 +77,7 @@ class StepsSimulation {
  private:
   enum class Sent { kNot, kYes, kReduced, kFailed };
   struct Rank {
-    explicit Rank(std::function<void(const Work&)> ready)
-        : plans(64, std::move(ready), [] {}) {}
+    explicit Rank(std::function<void(const Work&)> ready) : plans(64, std::move(ready), [] {}) {}
     PlanTable plans;
     std::vector<Leave> leaves;
     std::map<std::int64_t, std::vector<Sent>> sent;  // by step

@@ -56,9 +56,9 @@ void SetPath::Open() {
     plans_.Disable(problem);
     return;
   }
-  path_ = std::make_unique<PlannedPath>(controller, timeline_, plans_, *node_,
-                                        PlannedPath::Network(), nullptr, state_.path_counters,
-                                        state_.planned_cpus);
+  path_ =
+      std::make_unique<PlannedPath>(controller, timeline_, plans_, *node_, PlannedPath::Network(),
+                                    nullptr, state_.path_counters, state_.planned_cpus);
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {

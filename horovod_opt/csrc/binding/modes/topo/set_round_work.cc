@@ -103,7 +103,8 @@ void SetRoundWork::HoldVote(PlanTable::Stall stall) {
   const std::string row =
       plans_.VoteRow(first, first && state_.settings.recut != 0, PlanTable::Clock::now(), stall);
   auto decisions = plans_.DecideBy(GatherByRank(controller, row));
-  if (before_plan_ && PlanTable::AnyBecomesActive(decisions)) std::exchange(before_plan_, nullptr)();
+  if (before_plan_ && PlanTable::AnyBecomesActive(decisions))
+    std::exchange(before_plan_, nullptr)();
   auto outcome = plans_.Apply(std::move(decisions));
   for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
   for (ArrivalPtr& arrival : outcome.to_refuse) {

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "horovod_opt/csrc/binding/base/state.h"
-#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
-#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
-#include "horovod_opt/csrc/binding/reduction/node_memory.h"
-#include "horovod_opt/csrc/binding/reduction/planned_path.h"
 #include "horovod_opt/csrc/binding/modes/topo/round_work.h"
 #include "horovod_opt/csrc/binding/modes/topo/rounds.h"
 #include "horovod_opt/csrc/binding/modes/topo/set_path.h"
 #include "horovod_opt/csrc/binding/modes/topo/set_round_work.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
+#include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
+#include "horovod_opt/csrc/binding/reduction/node_memory.h"
+#include "horovod_opt/csrc/binding/reduction/planned_path.h"
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
