@@ -34,6 +34,34 @@ TEST(SmallBucketsSpin, WhoSpinsPerformsTheBucket) {
   }
 }
 
+// Invariant 4: the thread of the last rank would come across the entries if it were woken.
+TEST(SmallBucketsSpin, TheLastRankPerformsTheBucketAndWakesNobody) {
+  constexpr int kIterations = 20;
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, kLong), last(node, 1, 2, kLong);
+  for (SmallBucketRank* rank : {&first, &last}) rank->Learn(CallPlan("p", 1, 1));
+  WaitCounts waits;
+  std::atomic<bool> end{false};
+  std::atomic<int> entries{0};
+  Sleeper reader([&] {
+    int bucket_id = 0;
+    while (node.queue.As<ReadyQueue>().Next(entries, bucket_id, end, waits, 1)) ++entries;
+  });
+  reader.AwaitSleep();
+  for (int i = 1; i <= kIterations; ++i) {
+    Sleeper spinner([&] { EXPECT_EQ(first.Allreduce(1, i), 2 * i + 1); });
+    first.AwaitTensor();
+    EXPECT_EQ(last.Allreduce(1, i + 1), 2 * i + 1);
+    spinner.Join();
+  }
+  EXPECT_EQ(last.performed(), kIterations);
+  EXPECT_EQ(entries, 0) << "the thread has been woken";
+  end = true;
+  node.queue.As<ReadyQueue>().Kick();
+  reader.Join();
+  EXPECT_EQ(entries, kIterations);
+}
+
 // Invariant 4: the entry comes while a thread spins, and nobody is woken. But the other rank has
 // not contributed, as its data is late, and the spin is in vain.
 TEST(SmallBucketsSpin, WhoSpinsInVainWakesTheThread) {

@@ -53,7 +53,8 @@ SmallBucketPath::Readiness SmallBuckets::Announce(const Work& work, bool can_spi
     ++performing_;
     return Readiness::kSoon;
   }
-  queue_.EndSpin(bucket_id, rank_, false, position_);
+  // Nobody appends the bucket before its last rank does: that has missed nothing, and wakes nobody.
+  queue_.EndSpin(bucket_id, rank_, is_last, position_);
   spinning_ = false;
   return is_last ? Readiness::kLast : Readiness::kOthers;
 }

@@ -18,8 +18,9 @@
 //    nothing left that it does here; it calls back after that, since the framework may take any time
 //    for it, or wait for the shutdown.
 // 4. From Count() on, either the thread of the planned path is woken for the bucket, or a thread
-//    spins for it, until it has added it up. One that spins in vain makes up for it (ready_queue.h, invariant 5). One thread
-//    of a rank spins at a time.
+//    spins for it, until it has added it up. One that spins in vain makes up for it (ready_queue.h,
+//    invariant 5). One thread of a rank spins at a time. The last rank performs the bucket, or
+//    wakes its thread by Append().
 // 5. Whoever spins holds no lock, so a vote may take the bucket back, or the thread of the planned
 //    path may perform it. A bucket is only performed if it is still the one of that turn; who takes
 //    it is decided under the mutex of its plan, and the thread passes by what has been performed.
