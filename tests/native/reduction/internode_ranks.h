@@ -295,6 +295,11 @@ class Rank {
   }
 
   PlanTable& plans() { return plans_; }
+  std::string State() const {
+    StatePage page;
+    internode_.DumpState(page);
+    return page.Text();
+  }
   void MakeTagsOdd() { odd_tag_ = 1000000; }
   void TakeMemoryAway() { without_memory_ = true; }
   // So many tensors are left in the end.

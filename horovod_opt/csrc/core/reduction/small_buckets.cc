@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "horovod_opt/csrc/core/waiting/sleep.h"
@@ -117,6 +118,15 @@ bool SmallBuckets::Reduce(const Work& work, std::uint64_t tag, const std::atomic
 
 void SmallBuckets::Close() const {
   while (performing_ > 0) SleepFor(kShortly);
+}
+
+void SmallBuckets::DumpState(StatePage& page) const {
+  page.Line(0, "ready queue: " + std::to_string(queue_.Size()) + " entries, the thread has read " +
+                   std::to_string(position_));
+  const int performing = performing_;
+  if (performing == 0) return;
+  page.Line(0, "small buckets: " + std::to_string(performing) + " framework threads " +
+                   (spinning_ ? "spin for or perform one" : "perform one"));
 }
 
 }  // namespace horovod_opt
