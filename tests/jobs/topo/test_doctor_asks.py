@@ -51,7 +51,7 @@ def test_says_where_the_tensor_waits(asked, controller, mode):
     first = asked(controller, mode)[0]["again"]["jobs"][0]["ranks"][0]
     page = "\n".join(first["page"])
     if not mode.startswith("topo"):
-        assert f"allreduce '{mode}.again' since " in page
+        assert f"allreduce '{mode}.again' for " in page
         assert "background thread: " in page
         return
     assert "background thread: waits for round " in page

@@ -54,7 +54,8 @@ TEST_F(PlanTableState, ABucketThatIsBegun) {
   const StatePage page = Dump();
   EXPECT_EQ(page.Text(),
             "plan p (p): active; iteration 3 has begun, 0 planned ones are reduced\n"
-            "  bucket 0, iteration 3: begun since 0.0 s; here: 'a'; missing: 'b'\n");
+            "  bucket 0, iteration 3: begun 0.0 s ago; here: 'a'; missing: 'b'\n"
+            "  not yet called as often as the others: 'b', 'c'\n");
   EXPECT_TRUE(Has(page, "fact\twaits\t0\tbegun\tp\t3\t0\ta"));
   EXPECT_TRUE(Has(page, "fact\tmisses\t0\tp\t3\tb"));
   EXPECT_TRUE(Has(page, "fact\tplan\t0\tp\tp\t3"));
@@ -69,7 +70,7 @@ TEST_F(PlanTableState, ABucketThatIsCompleteAndNotReduced) {
   const StatePage page = Dump([](int bucket_id) { return "; on " + std::to_string(bucket_id); });
   EXPECT_EQ(page.Text(),
             "plan p (p): active; iteration 3 has begun, 0 planned ones are reduced\n"
-            "  bucket 0, iteration 3: complete since 0.0 s, waits for its sum: 'a', 'b'; on 0\n"
+            "  bucket 0, iteration 3: complete for 0.0 s, waits for its sum: 'a', 'b'; on 0\n"
             "  announced and not reduced: 1 bucket\n");
   EXPECT_TRUE(Has(page, "fact\twaits\t0\tcomplete\tp\t3\t0\ta"));
   EXPECT_FALSE(Has(page, "fact\tmisses\t0\tp\t3\ta"));

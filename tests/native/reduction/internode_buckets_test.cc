@@ -223,7 +223,7 @@ TEST(InternodeBucketsState, TellsWhichBucketsAreOnTheirWayAndToWhom) {
     const std::string text = all[0]->State();
     return text.find(
                "this rank is of group 0; its peers are of group 1 rank 1\n"
-               "between nodes since ") == 0 &&
+               "between nodes for ") == 0 &&
            text.find("bucket 0 (plan " + plan.name + ": '") != std::string::npos &&
            text.find("bucket 1 (plan " + plan.name + ": '") != std::string::npos;
   };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from horovod_opt.doctor.rank_state import RankState, Wait, page, parse
 from horovod_opt.doctor.waits import conclusions
 
@@ -81,6 +82,8 @@ def test_planned_tensor_that_one_of_several_has_not_called():
 def test_tensor_that_nobody_has_called():
     facts = plan(5), behind("y", 4), "misses\t0\tp\t5\ty", waits("begun", "x")
     assert conclusions([state(0, *facts), state(1, *facts)]) == [
+        *(f"Rank {rank} has yet to call 'y' of a bucket that it has begun: its script does "
+          f"something else; py-spy dump --pid 10{rank} shows what." for rank in (0, 1)),
         "'y': no rank here has called it in iteration 5 of plan trained; the rest of the bucket "
         "waits for it."]
 

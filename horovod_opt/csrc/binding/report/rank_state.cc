@@ -64,8 +64,7 @@ void TellQueue(StatePage& page, int id, std::vector<QueuedTensor> tensors) {
   page.Line(0, "negotiated path" + (id == 0 ? "" : ", process set " + set) +
                    ": waiting in Horovod's queue: " + std::to_string(tensors.size()));
   for (std::size_t i = 0; i < std::min(tensors.size(), kLines); ++i) {
-    page.Line(1, tensors[i].kind + " '" + tensors[i].name + "' since " +
-                     page.Age(tensors[i].since));
+    page.Line(1, tensors[i].kind + " '" + tensors[i].name + "' for " + page.Age(tensors[i].since));
   }
   if (tensors.size() > kLines) {
     page.Line(1, "and " + std::to_string(tensors.size() - kLines) + " more, that came later");
@@ -116,12 +115,11 @@ void TellQueues(StatePage& page, HorovodGlobalState& horovod) {
 void TellCycles(StatePage& page, std::int64_t before, std::int64_t after) {
   const std::string now = std::to_string(after);
   page.Fact({"cycles", std::to_string(before), now});
-  page.Line(0, after > before
-                   ? "background thread: goes on, " + std::to_string(after - before) +
-                         " cycles within " + std::to_string(kLook.count()) + " ms"
-                   : "background thread: in cycle " + now + " for at least " +
-                         std::to_string(kLook.count()) +
-                         " ms: it waits for the other ranks, in MPI or Gloo");
+  page.Line(0, after > before ? "background thread: goes on, " + std::to_string(after - before) +
+                                    " cycles within " + std::to_string(kLook.count()) + " ms"
+                              : "background thread: in cycle " + now + " for at least " +
+                                    std::to_string(kLook.count()) +
+                                    " ms: it waits for the other ranks, in MPI or Gloo");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // What PlanTable tells of its plans: to users, and to those who look for what is late.
-#include "horovod_opt/csrc/core/plan/plan_table.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 
 namespace horovod_opt {
 namespace {
@@ -108,16 +108,18 @@ bool PlanRun::DumpState(StatePage& page, const std::string& set,
   for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
     if (!IsLeftOut(static_cast<int>(slot))) most = std::max(most, arrivals_[slot]);
   }
+  std::vector<std::string> behind;
   if (IsCommitted()) {
     page.Fact({"plan", set, plan_.hash, plan_.name, std::to_string(most)});
     for (std::size_t slot = 0; slot < arrivals_.size(); ++slot) {
       if (arrivals_[slot] >= most || IsLeftOut(static_cast<int>(slot))) continue;
-      page.Fact({"behind", set, plan_.hash, plan_.slots[slot].name,
-                 std::to_string(arrivals_[slot])});
+      behind.push_back(plan_.slots[slot].name);
+      page.Fact({"behind", set, plan_.hash, behind.back(), std::to_string(arrivals_[slot])});
     }
   }
   const bool under_way = filling_.IsUnderWay() || deferring_ || !deferrals_.empty() ||
-                         !held_.empty() || starts_anew_ || state_ == PlanState::kEnding;
+                         !held_.empty() || starts_anew_ || state_ == PlanState::kEnding ||
+                         !behind.empty();
   if (!under_way) return false;
   const std::string why = reason();
   page.Line(0, "plan " + plan_.name + " (" + plan_.hash + ")" +
@@ -127,6 +129,9 @@ bool PlanRun::DumpState(StatePage& page, const std::string& set,
                    std::to_string(last_iteration_) + " has begun, " +
                    std::to_string(iterations_done_) + " planned ones are reduced");
   DumpBuckets(page, set, more);
+  if (!behind.empty()) {
+    page.Line(1, "not yet called as often as the others: " + StatePage::Names(behind));
+  }
   const int complete = filling_.outstanding();
   if (complete > 0) {
     page.Line(1, "announced and not reduced: " + std::to_string(complete) +
@@ -153,16 +158,16 @@ void PlanRun::DumpBuckets(StatePage& page, const std::string& set,
       page.Line(1, text + (bucket.owed ? ": taken back, to be announced without tensors"
                                        : ": taken back, announced without tensors"));
     } else if (complete) {
-      page.Line(1, text + ": complete since " + page.Age(since) + ", waits for its sum: " +
-                       StatePage::Names(NamesOf(plan_, bucket.here)) +
+      page.Line(1, text + ": complete for " + page.Age(since) +
+                       ", waits for its sum: " + StatePage::Names(NamesOf(plan_, bucket.here)) +
                        (more ? more(bucket.id) : ""));
     } else {
       for (const std::string& name : NamesOf(plan_, bucket.missing)) {
         page.Fact({"misses", set, plan_.hash, iteration, name});
       }
-      page.Line(1, text + ": begun since " + page.Age(since) + "; here: " +
-                       StatePage::Names(NamesOf(plan_, bucket.here)) + "; missing: " +
-                       StatePage::Names(NamesOf(plan_, bucket.missing)));
+      page.Line(1, text + ": begun " + page.Age(since) +
+                       " ago; here: " + StatePage::Names(NamesOf(plan_, bucket.here)) +
+                       "; missing: " + StatePage::Names(NamesOf(plan_, bucket.missing)));
     }
   }
 }
@@ -174,8 +179,8 @@ void PlanRun::DumpWaiting(StatePage& page, const std::string& set, const std::st
   for (const DeferredArrival& deferral : arrivals) slots.push_back(deferral.slot);
   const std::vector<std::string> names = NamesOf(plan_, slots);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    page.Fact({"waits", set, kind, plan_.hash, std::to_string(arrivals[i].iteration), "",
-               names[i]});
+    page.Fact(
+        {"waits", set, kind, plan_.hash, std::to_string(arrivals[i].iteration), "", names[i]});
   }
   page.Line(1, (kind == "held" ? "held until the step before is over: "
                                : "deferred until the ranks have voted: ") +

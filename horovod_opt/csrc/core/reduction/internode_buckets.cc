@@ -239,11 +239,12 @@ void InternodeBuckets::DumpState(StatePage& page) const {
   page.Line(0, "this rank is of group " + std::to_string(group_) + "; its peers are of " + peers);
   std::vector<std::pair<int, Clock::time_point>> begun;
   page.Under(std::unique_lock<std::mutex>(mutex_, std::defer_lock), "buckets between nodes", [&] {
-    for (const auto& [bucket_id, request] : requests_) begun.emplace_back(bucket_id, request->start);
+    for (const auto& [bucket_id, request] : requests_)
+      begun.emplace_back(bucket_id, request->start);
   });
   for (const auto& [bucket_id, start] : begun) {
-    page.Line(0, "between nodes since " + page.Age(start) + ": " +
-                     plans_.DumpBucket(page, bucket_id));
+    page.Line(0,
+              "between nodes for " + page.Age(start) + ": " + plans_.DumpBucket(page, bucket_id));
   }
 }
 

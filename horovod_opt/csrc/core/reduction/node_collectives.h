@@ -116,7 +116,7 @@ class NodeCollectives {
   const BucketLayout layout_;
   // Arrived at so far. One thread writes it, DescribeBarrier() reads it elsewhere.
   std::atomic<std::uint64_t> barriers_{0};
-  std::uint64_t copies_ = 0;    // copied in so far
+  std::uint64_t copies_ = 0;  // copied in so far
   alignas(64) char block_[BucketReduction::kBlock];
 };
 

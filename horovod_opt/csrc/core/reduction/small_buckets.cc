@@ -125,8 +125,9 @@ void SmallBuckets::DumpState(StatePage& page) const {
                    std::to_string(position_));
   const int performing = performing_;
   if (performing == 0) return;
-  page.Line(0, "small buckets: " + std::to_string(performing) + " framework threads " +
-                   (spinning_ ? "spin for or perform one" : "perform one"));
+  page.Line(0, std::string("small buckets: framework threads that ") +
+                   (spinning_ ? "spin for one or perform it: " : "perform one: ") +
+                   std::to_string(performing));
 }
 
 }  // namespace horovod_opt

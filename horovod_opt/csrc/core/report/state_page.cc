@@ -10,8 +10,7 @@ constexpr std::size_t kNames = 6;
 
 // Names come from users: they must not look like two fields or two lines.
 std::string OneField(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
   return text;
 }
 

@@ -34,10 +34,9 @@ StateSocket::StateSocket(std::function<std::string()> state)
       listener_(unix_socket::New(SOCK_STREAM)),
       end_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (end_.number() < 0) Fail("cannot make an eventfd");
-  const bool bound =
-      unix_socket::AtName(name_, [&](const sockaddr* address, socklen_t length) {
-        return bind(listener_.number(), address, length);
-      });
+  const bool bound = unix_socket::AtName(name_, [&](const sockaddr* address, socklen_t length) {
+    return bind(listener_.number(), address, length);
+  });
   if (!bound || listen(listener_.number(), kBacklog) != 0) Fail("cannot listen on a Unix socket");
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

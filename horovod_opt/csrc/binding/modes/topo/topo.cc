@@ -215,6 +215,7 @@ std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
 
 void Topo::DumpState(StatePage& page) {
   rounds_.DumpState(page);
+  horovod_ops_.DumpState(page);
   std::unique_lock<std::mutex> open(dump_mutex_, std::defer_lock);
   page.Under(open, "the planned path, which shuts down", [&] {
     if (closed_) return page.Line(0, "the planned path is shut down");
@@ -227,10 +228,9 @@ void Topo::DumpState(StatePage& page) {
     if (!missing.empty()) page.Line(0, missing + " from the memory that the ranks share");
   });
   std::vector<std::shared_ptr<SetPath>> sets;
-  page.Under(std::shared_lock<std::shared_mutex>(mutex_, std::defer_lock), "the process sets",
-             [&] {
-               for (const auto& [id, set] : sets_) sets.push_back(set);
-             });
+  page.Under(std::shared_lock<std::shared_mutex>(mutex_, std::defer_lock), "the process sets", [&] {
+    for (const auto& [id, set] : sets_) sets.push_back(set);
+  });
   for (const auto& set : sets) set->DumpState(page);
 }
 
