@@ -99,6 +99,7 @@ TEST_F(PlanTableState, WhatIsDeferredUntilTheVote) {
   EXPECT_EQ(page.Text(),
             "plan p (p): active, and this rank wants it to end (no more); iteration 2 has begun, "
             "0 planned ones are reduced\n"
+            "  not yet called as often as the others: 'b'\n"
             "  what arrives is deferred until the ranks have voted\n"
             "  deferred until the ranks have voted: 'a'\n"
             "a vote on plans is wanted\n");
