@@ -105,7 +105,7 @@ def _take(state: RankState, fact: str, fields: list[str]) -> None:
     elif fact == "library":
         state.framework = fields[0].split("/")[-2] if fields[0].count("/") > 1 else ""
     elif fact == "phase":
-        state.phase = fields[0]
+        state.phase, state.controller = fields[0], ""  # it is not known before they have met
     elif fact == "waits":
         process_set, kind, plan, iteration, age, name = fields
         state.waits.append(Wait(int(process_set), kind, plan, int(iteration),

@@ -134,6 +134,12 @@ def test_a_collective_that_does_not_end():
         "Rank 0 performs 'x' (1.5 s) and waits for ranks that do not.")
 
 
+def test_a_rank_in_init_does_not_know_its_controller():
+    waiting = state(0, "phase\tin hvd.init(): connects")
+    assert next(iter(page(waiting))) == (
+        "rank 0 of 2, process 100: torch, mode topo, local rank 0 of 2")
+
+
 def test_a_rank_in_init_and_a_lock():
     assert conclusions([state(0, "phase\tin hvd.init(): connects"), state(1, "locked\tplan p")])[
         :2] == ["Rank 0 is in hvd.init(): connects.",
