@@ -37,6 +37,8 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/planned_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_page.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_socket.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_ids.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
@@ -68,6 +70,9 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/report/performed_response.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/report/process_state.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/report/rank_state.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_gpu.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_order_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc

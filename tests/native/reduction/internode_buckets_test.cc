@@ -204,6 +204,37 @@ TEST_P(InternodeBucketsRanks, GroupsThatMeanDifferentBucketsAreTold) {
   EXPECT_EQ(world.differs, 2 * world.Size()) << "each bucket, on every rank";
 }
 
+TEST(InternodeBucketsState, TellsWhichBucketsAreOnTheirWayAndToWhom) {
+  World world(2, 1);
+  const Plan plan = Call(0);
+  const auto all = RanksWith(world, {plan});
+  EXPECT_EQ(all[1]->State(), "this rank is of group 1; its peers are of group 0 rank 0\n");
+  std::vector<Numbers> results[2] = {std::vector<Numbers>(kSlots), std::vector<Numbers>(kSlots)};
+  std::array<std::atomic<bool>, kSlots> done[2]{};
+  const auto send = [&](int rank) {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const std::int64_t key = plan.slots[slot].key;
+      all[rank]->Send(plan.slots[slot], ValuesOf(rank, key, 0), 0, results[rank][slot],
+                      done[rank][slot]);
+    }
+  };
+  send(0);
+  const auto on_their_way = [&] {
+    const std::string text = all[0]->State();
+    return text.find(
+               "this rank is of group 0; its peers are of group 1 rank 1\n"
+               "between nodes for ") == 0 &&
+           text.find("bucket 0 (plan " + plan.name + ": '") != std::string::npos &&
+           text.find("bucket 1 (plan " + plan.name + ": '") != std::string::npos;
+  };
+  EXPECT_TRUE(Await(on_their_way)) << all[0]->State();
+  send(1);
+  for (const auto& of_rank : done) {
+    for (const auto& is_done : of_rank) EXPECT_TRUE(Await([&] { return is_done.load(); }));
+  }
+  EXPECT_EQ(all[0]->State(), "this rank is of group 0; its peers are of group 1 rank 1\n");
+}
+
 INSTANTIATE_TEST_SUITE_P(GroupsAndRanks, InternodeBucketsRanks,
                          testing::Values(std::make_tuple(2, 1), std::make_tuple(2, 2),
                                          std::make_tuple(3, 1), std::make_tuple(3, 2),

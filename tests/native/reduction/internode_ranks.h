@@ -234,6 +234,11 @@ class Rank {
   }
 
   PlanTable& plans() { return plans_; }
+  std::string State() const {
+    StatePage page;
+    internode_.DumpState(page);
+    return page.Text();
+  }
   void TakeMemoryAway() { without_memory_ = true; }
   // So many tensors are left in the end.
   void Leave(std::size_t tensors) { leftovers_ = tensors; }

@@ -132,6 +132,26 @@ TEST_F(NodeAllreduceEnd, RanksThatReduceDifferentBucketsAllSaySo) {
   }
 }
 
+TEST_F(NodeAllreduceEnd, TellsInWhichBarrierARankWaits) {
+  std::vector<float> values[kRanks];
+  for (auto& of_rank : values) of_rank = {1};
+  const auto run = [&](int rank) { EXPECT_TRUE(Run(rank, values[rank])); };
+  EXPECT_EQ(reduce_[0]->DescribeBarrier(), "");
+  Sleeper first([&] { run(0); });
+  first.AwaitSleep();
+  EXPECT_EQ(reduce_[0]->DescribeBarrier(),
+            "in barrier 1 of the node, to which 1 of 3 ranks have come");
+  EXPECT_EQ(reduce_[2]->DescribeBarrier(), "");
+  Sleeper second([&] { run(1); });
+  second.AwaitSleep();
+  EXPECT_EQ(reduce_[0]->DescribeBarrier(),
+            "in barrier 1 of the node, to which 2 of 3 ranks have come");
+  run(2);
+  first.Join();
+  second.Join();
+  EXPECT_EQ(reduce_[0]->DescribeBarrier(), "");
+}
+
 TEST_F(NodeAllreduceEnd, RefusesPartsOfElements) {
   std::vector<char> values(8);
   WaitCounts counts;

@@ -100,6 +100,12 @@ class SmallBucketRank {
     });
   }
 
+  std::string State() const {
+    StatePage page;
+    small_buckets_->DumpState(page);
+    return page.Text();
+  }
+
   // Called by the framework's thread that has performed a bucket.
   void AfterCallback(std::function<void()> call) { after_callback_ = std::move(call); }
 

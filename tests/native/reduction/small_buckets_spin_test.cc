@@ -7,6 +7,7 @@
 
 #include "horovod_opt/csrc/core/reduction/small_buckets.h"
 #include "tests/native/reduction/small_bucket_ranks.h"
+#include "tests/native/waiting/await.h"
 
 namespace horovod_opt {
 namespace small_buckets_spin_test {
@@ -206,6 +207,31 @@ TEST(SmallBucketsSpin, WhoSpinsFindsThatAVoteHasTakenTheBucketBack) {
   EXPECT_TRUE(last.plans().Apply(rows).to_negotiate.empty());
   spinner.Join();
   EXPECT_EQ(first.performed(), 0);
+}
+
+TEST(SmallBucketsState, TellsOfThreadsThatSpinAndHowFarTheQueueIsRead) {
+  SmallBucketNode node(2);
+  SmallBucketRank first(node, 0, 2, kHang), second(node, 1, 2, kHang);
+  for (SmallBucketRank* rank : {&first, &second}) {
+    rank->Learn(CallPlan("alone", 1, 1));
+    rank->StartThread();
+  }
+  EXPECT_EQ(first.State(), "ready queue: 0 entries, the thread has read 0\n");
+  std::thread framework([&] { EXPECT_EQ(first.Allreduce(1, 5), 11); });
+  EXPECT_TRUE(Await([&] {
+    return first.State() ==
+           "ready queue: 0 entries, the thread has read 0\n"
+           "small buckets: framework threads that spin for one or perform it: 1\n";
+  }));
+  EXPECT_EQ(second.Allreduce(1, 6), 11);
+  framework.join();
+  for (SmallBucketRank* rank : {&first, &second}) {
+    EXPECT_TRUE(Await([&] {
+      return rank->State() == "ready queue: 1 entries, the thread has read 1\n" ||
+             rank->State() == "ready queue: 1 entries, the thread has read 0\n";
+    }));
+    rank->Finish();
+  }
 }
 
 }  // namespace small_buckets_spin_test

@@ -14,6 +14,7 @@
 #include "horovod_opt/csrc/binding/modes/gs.h"
 #include "horovod_opt/csrc/binding/modes/scp.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
+#include "horovod_opt/csrc/binding/report/process_state.h"
 #include "horovod_opt/csrc/core/agreement/settings_agreement.h"
 #include "horovod_opt/csrc/core/cores/affinity.h"
 #include "horovod_opt/csrc/core/cores/partition.h"
@@ -65,9 +66,13 @@ void StartTopo(State& state, HorovodGlobalState& horovod, PerformOperation perfo
 
 }  // namespace
 
-BackgroundThread::BackgroundThread() { BeginThread(GlobalState()); }
+BackgroundThread::BackgroundThread() {
+  BeginThread(GlobalState());
+  OpenStateSocket();
+}
 
 BackgroundThread::~BackgroundThread() {
+  CloseStateSocket();
   State& state = GlobalState();
   if (state.Has(HOROVOD_OPT_MODE_SCP)) UndoPartition(state);
   EndThread(state);
@@ -78,6 +83,7 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
   pthread_setname_np(pthread_self(), "hvd-background");
 
   WatchProcess(horovod);
+  TellRanksConnect(horovod);
   State& state = GlobalState();
   Controller& controller = *horovod.global_controller;
   const bool gloo = horovod.control_operation == LibType::GLOO;
@@ -128,6 +134,7 @@ void Finish(HorovodGlobalState& horovod) {
 }
 
 void Close() {
+  TellRanksPart();
   if (Topo* topo = GlobalState().topo) topo->Close();
 }
 
@@ -147,6 +154,7 @@ bool TakePlannedEntries(const horovod::common::Response& response,
 DataScope::DataScope(const horovod::common::Response& response,
                      const std::vector<horovod::common::TensorTableEntry>& entries)
     : start_(steady_clock::now()) {
+  CurrentResponse().Begin(response, entries, start_);
   Topo* topo = GlobalState().topo;
   if (topo != nullptr && response.response_type() == horovod::common::Response::JOIN) {
     topo->AllJoined();
@@ -163,6 +171,7 @@ DataScope::DataScope(const horovod::common::Response& response,
 }
 
 DataScope::~DataScope() {
+  CurrentResponse().End();
   Topo* topo = GlobalState().topo;
   if (topo != nullptr && topo->horovod_ops().IsPerforming()) return;  // counted as planned
   GlobalState().counters.AddData(steady_clock::now() - start_, bytes_);

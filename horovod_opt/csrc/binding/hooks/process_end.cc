@@ -15,6 +15,7 @@
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/state.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
+#include "horovod_opt/csrc/binding/report/process_state.h"
 
 namespace horovod_opt {
 namespace {
@@ -42,6 +43,7 @@ void ShutDownAtExit() {
 void ForgetParentsThreads() {
   State& state = GlobalState();
   new (&state.mutex) std::mutex;
+  LeaveStateSocketToParent();
   new (&horovod_state->start_stop_mutex) std::mutex;
   if (!horovod_state->background_thread.joinable()) return;
   new (&horovod_state->background_thread) std::thread;

@@ -74,6 +74,10 @@ class MpiTransport : public Transport {
     wake_.notify_one();
   }
 
+  void DumpState(StatePage& page) const override {
+    page.Line(1, "messages of MPI on their way: " + std::to_string(requests_.size()));
+  }
+
   // MPI cannot cancel what is sent.
   bool MustStay() const override { return !requests_.empty(); }
 

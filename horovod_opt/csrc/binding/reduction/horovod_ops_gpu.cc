@@ -1,5 +1,6 @@
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_gpu.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -182,6 +183,17 @@ std::vector<ArrivalPtr> HorovodOps::Close() {
   }
   items_.clear();
   return arrivals;
+}
+
+void HorovodOps::DumpState(StatePage& page) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  page.Under(lock, "the buckets for Horovod's own operations", [&] {
+    if (items_.empty()) return;
+    const auto buckets =
+        std::count_if(items_.begin(), items_.end(), [](const Item& item) { return !item.round; });
+    page.Line(0, "for Horovod's own operations, not performed yet: " + std::to_string(buckets) +
+                     (buckets == 1 ? " bucket" : " buckets"));
+  });
 }
 
 }  // namespace horovod_opt

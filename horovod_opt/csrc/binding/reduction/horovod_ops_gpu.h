@@ -46,6 +46,9 @@ class HorovodOps {
   void Hand(Work work);
   void HandRound();
 
+  // --- any thread ---
+  void DumpState(StatePage& page);
+
   // --- the background thread ---
   // Sleeps until something is handed; false if nothing was by `deadline`.
   bool Wait(std::chrono::steady_clock::time_point deadline);

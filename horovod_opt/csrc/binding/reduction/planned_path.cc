@@ -191,7 +191,44 @@ void PlannedPath::Settle() const {
   }
 }
 
+void PlannedPath::DumpState(StatePage& page) const {
+  small_buckets_.DumpState(page);
+  const int entry = entry_;
+  const std::string failure = Failure();
+  const std::string thread = "thread hvd-planned: ";
+  if (!failure.empty()) {
+    page.Line(0, thread + "stands still: " + failure);
+  } else if (entry == kNoBucket) {
+    page.Line(0, thread + "waits for the next entry of the ready queue");
+  } else {
+    const Clock::time_point since = entry_since_;
+    const std::string barrier = node_.collectives().DescribeBarrier();
+    page.Line(0, thread + (InternodeBuckets::IsEnd(entry) ? "ends " : "reduces ") +
+                     plans_.DumpBucket(page, entry % ReadyQueue::kIds) + ", " + page.Age(since) +
+                     (barrier.empty() ? "" : "; " + barrier));
+  }
+  if (engine_ == nullptr) return;
+  internode_->DumpState(page);
+  engine_->DumpState(page);
+}
+
+std::string PlannedPath::DescribeReadiness(int bucket_id) const {
+  const int ranks = internode_ == nullptr ? ranks_ : internode_->ranks();
+  const auto calls = node_.ready().Calls(bucket_id) % static_cast<std::uint64_t>(ranks);
+  if (calls == 0) return "";
+  return "; " + std::to_string(calls) + " of the " + std::to_string(ranks) +
+         " ranks that share memory have it";
+}
+
 bool PlannedPath::Take(int entry, WaitCounts& waits) {
+  entry_since_.store(Clock::now(), std::memory_order_relaxed);
+  entry_.store(entry, std::memory_order_relaxed);
+  const bool goes_on = Perform(entry, waits);
+  entry_.store(kNoBucket, std::memory_order_relaxed);
+  return goes_on;
+}
+
+bool PlannedPath::Perform(int entry, WaitCounts& waits) {
   if (entry == ReadyQueue::kRoundId) {
     horovod_ops_->HandRound();
     return true;

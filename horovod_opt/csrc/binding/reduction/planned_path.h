@@ -76,6 +76,11 @@ class PlannedPath {
   // longer than `patience`.
   void Finish(std::chrono::seconds patience);
 
+  // What its threads do, and what is on its way between nodes. Any thread.
+  void DumpState(StatePage& page) const;
+  // How many ranks have a bucket that is complete on this one.
+  std::string DescribeReadiness(int bucket_id) const;
+
   // Why the path stands still: what this rank was about to reduce when the ranks found that they
   // differ, that it cannot reach the others, or that something else went wrong. Empty: it does not.
   std::string Failure() const;
@@ -87,6 +92,7 @@ class PlannedPath {
   void Settle() const;
   // These return false if the path stands still from now on.
   bool Take(int entry, WaitCounts& waits);
+  bool Perform(int entry, WaitCounts& waits);
   bool PerformInternode(int entry, WaitCounts& waits);
   // The bucket is one for internode_.
   bool IsInternode(const PlannedBucket& bucket) const;
@@ -113,6 +119,10 @@ class PlannedPath {
   std::atomic<bool> end_{false};   // at the end of the ready queue
   std::atomic<bool> stop_{false};  // at once
   std::atomic<bool> failed_{false};
+  // What the thread has taken from the ready queue and not done, and since when it reduces it, for
+  // DumpState().
+  std::atomic<int> entry_{kNoBucket};
+  std::atomic<Clock::time_point> entry_since_{};
   std::string failure_;  // written before failed_ is set
   mutable std::mutex failure_mutex_;
   SmallBuckets small_buckets_;

@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/core/network/block_ring.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace horovod_opt {
@@ -108,6 +109,22 @@ bool BlockRing::Send(Transport& transport, BufferPool& buffers) {
     progress = true;
   }
   return progress;
+}
+
+void BlockRing::DumpState(StatePage& page) const {
+  const auto progress = [](const Stream& stream) {
+    std::int64_t bytes = 0, over = 0;
+    for (std::size_t number = 0; number < stream.chunks.size(); ++number) {
+      bytes += stream.chunks[number].bytes;
+      if (number < stream.over) over += stream.chunks[number].bytes;
+    }
+    return std::to_string(over) + " of " + std::to_string(bytes) + " bytes";
+  };
+  page.Line(1, "bucket " + std::to_string(channels_ / kChannels) +
+                   (kind_ == Kind::kAllgather ? ": ring allgather" : ": ring reduce-scatter") +
+                   ", has sent " + progress(outgoing_) + " to group " + std::to_string(next_) +
+                   ", has received " + progress(incoming_) + " from group " +
+                   std::to_string(before_));
 }
 
 }  // namespace horovod_opt

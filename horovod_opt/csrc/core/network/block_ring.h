@@ -52,6 +52,7 @@ class BlockRing : public NonblockingCollective {
             std::function<void()> on_end, std::int64_t chunk);
 
   bool Advance(Transport& transport, BufferPool& buffers) override;
+  void DumpState(StatePage& page) const override;
 
  private:
   struct Place {

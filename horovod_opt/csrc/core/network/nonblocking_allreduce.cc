@@ -204,4 +204,37 @@ std::int64_t NonblockingAllreduce::MessageBytes(const Chunk& chunk,
   return std::min(end, chunk.bytes) - std::min(begin, chunk.bytes);
 }
 
+void NonblockingAllreduce::DumpState(StatePage& page) const {
+  const bool taken_back = outcome_ == Outcome::kTakenBack;
+  page.Line(1, "bucket " + std::to_string(channels_ / kChannels) + ": allreduce of " +
+                   std::to_string(data_.bytes) + " bytes over " + std::to_string(members_) +
+                   " groups, " + (taken_back ? "to be taken back, " : "") +
+                   std::to_string(end_count_) + " of " + std::to_string(chunks_) +
+                   (chunks_ == 1 ? " chunk done" : " chunks done"));
+  for (const Chunk& chunk : pipeline_) {
+    if (chunk.number == kNone || chunk.step >= chunk.schedule.steps.size()) continue;
+    page.Line(2, "chunk " + std::to_string(chunk.number + 1) + ", step " +
+                     std::to_string(chunk.step + 1) + " of " +
+                     std::to_string(chunk.schedule.steps.size()) + ": " + DumpStep(chunk));
+  }
+}
+
+std::string NonblockingAllreduce::DumpStep(const Chunk& chunk) const {
+  const Step& step = chunk.schedule.steps[chunk.step];
+  const auto message = [&](const char* done, const char* under_way,
+                           const Transport::Operation& operation, int member,
+                           const Step::Pieces& pieces) {
+    return (operation.done ? done : under_way) + std::to_string(MessageBytes(chunk, pieces)) +
+           " bytes " + (&operation == &chunk.sending ? "to" : "from") + " group " +
+           std::to_string(member);
+  };
+  std::string text;
+  if (step.to != Step::kNobody) {
+    text = message("has sent ", "sends ", chunk.sending, step.to, step.outgoing);
+  }
+  if (step.from == Step::kNobody) return text;
+  return text + (text.empty() ? "" : ", ") +
+         message("has received ", "WAITS for ", chunk.receiving, step.from, step.incoming);
+}
+
 }  // namespace horovod_opt

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
@@ -81,6 +82,7 @@ class NonblockingAllreduce : public NonblockingCollective {
                        Sizes sizes);
 
   bool Advance(Transport& transport, BufferPool& buffers) override;
+  void DumpState(StatePage& page) const override;
 
  private:
   struct Header;
@@ -119,6 +121,7 @@ class NonblockingAllreduce : public NonblockingCollective {
   template <class Act>  // of a Piece
   void ForEachPiece(const Chunk& chunk, const Step::Pieces& pieces, const Act& act) const;
   std::int64_t MessageBytes(const Chunk& chunk, const Step::Pieces& pieces) const;
+  std::string DumpStep(const Chunk& chunk) const;
 
   const int members_;
   const int self_;

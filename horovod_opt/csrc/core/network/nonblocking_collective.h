@@ -88,6 +88,9 @@ class NonblockingCollective {
 
   // Does what can be done at once. True if it has ended.
   virtual bool Advance(Transport& transport, BufferPool& buffers) = 0;
+
+  // How far it has come.
+  virtual void DumpState(StatePage& page) const = 0;
 };
 
 }  // namespace horovod_opt

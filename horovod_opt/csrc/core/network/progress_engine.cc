@@ -76,6 +76,38 @@ void ProgressEngine::Run() {
   }
 }
 
+// Under the mutex, so that who waits for the page does not go meanwhile.
+void ProgressEngine::AnswerDump() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (wanted_dump_ == nullptr) return;  // too late
+  StatePage& page = *std::exchange(wanted_dump_, nullptr);
+  page.Line(0, "between nodes, under way: " + std::to_string(under_way_.size()));
+  for (const auto& collective : under_way_) collective->DumpState(page);
+  transport_->DumpState(page);
+  dumped_.notify_all();
+}
+
+void ProgressEngine::DumpState(StatePage& page) {
+  std::unique_lock<std::mutex> own(mutex_, std::defer_lock);
+  bool told = true;
+  page.Under(own, "what goes between nodes", [&] {
+    if (!failure_.empty()) return page.Line(0, "between nodes nothing goes on: " + failure_);
+    if (stop_) return page.Line(0, "between nodes: shut down");
+    wanted_dump_ = &page;
+    own.unlock();
+    transport_->Wake();
+    own.lock();
+    told = dumped_.wait_for(own, StatePage::kPatience, [&] { return wanted_dump_ == nullptr; });
+    wanted_dump_ = nullptr;
+  });
+  if (!told) {
+    page.Line(0, "between nodes: the thread hvd-nodes has not answered within " +
+                     std::to_string(StatePage::kPatience.count()) +
+                     " ms; it is blocked, in a call of the network or of what it calls back");
+    page.Fact({"locked", "the thread hvd-nodes"});
+  }
+}
+
 void ProgressEngine::Advance() {
   const std::uint64_t signal = signal_;
   if (signal > sent_signal_) {
@@ -83,15 +115,18 @@ void ProgressEngine::Advance() {
     transport_->Signal(signal);
   }
   std::vector<std::unique_ptr<NonblockingCollective>> collectives;
+  bool dump = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     collectives.swap(new_);
+    dump = wanted_dump_ != nullptr;
   }
   for (auto& collective : collectives) under_way_.push_back(std::move(collective));
   for (auto collective = under_way_.begin(); collective != under_way_.end();) {
     const bool over = (*collective)->Advance(*transport_, buffers_);
     collective = over ? under_way_.erase(collective) : std::next(collective);
   }
+  if (dump) AnswerDump();
 }
 
 }  // namespace horovod_opt

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -41,10 +42,15 @@ class ProgressEngine {
   // Why nothing goes on; empty: it does.
   std::string Failure() const;
 
+  // What is under way, which its own thread tells; if that does not within the patience of the page,
+  // this is told.
+  void DumpState(StatePage& page);
+
  private:
   void Run();
   void Advance();
   void Fail(std::string failure);
+  void AnswerDump();
 
   std::unique_ptr<Transport> transport_;
   BufferPool buffers_;                                           // of the thread
@@ -55,6 +61,9 @@ class ProgressEngine {
   mutable std::mutex mutex_;  // protects what follows
   std::vector<std::unique_ptr<NonblockingCollective>> new_;
   std::string failure_;
+  // The page that somebody waits for and the thread is to fill; until `dumped_`.
+  StatePage* wanted_dump_ = nullptr;
+  std::condition_variable dumped_;
   std::thread thread_;
 };
 

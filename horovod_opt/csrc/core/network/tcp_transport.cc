@@ -311,6 +311,35 @@ std::string TcpTransport::Silence() const {
   return text + "; look for what drops packets between the hosts";
 }
 
+void TcpTransport::DumpState(StatePage& page) const {
+  const auto frame = static_cast<std::int64_t>(sizeof(Frame));
+  for (const auto& [member, neighbour] : neighbours_) {
+    std::string text = neighbour->name + ": ";
+    if (neighbour->closed) {
+      page.Line(1, text + "lost, it " + neighbour->loss);
+      continue;
+    }
+    const auto& outgoing = neighbour->outgoing;
+    text += outgoing.empty() ? "nothing to send" : std::to_string(outgoing.size()) + " to send";
+    if (!outgoing.empty()) {
+      text += ", of the first " + std::to_string(outgoing.front().position) + " of " +
+              std::to_string(frame + outgoing.front().frame.DataBytes()) + " bytes are sent";
+    }
+    std::size_t awaited = neighbour->has_receive && neighbour->read > 0 ? 1 : 0, unexpected = 0;
+    for (const auto& [number, channel] : neighbour->channels) {
+      awaited += channel.receives.size();
+      unexpected += channel.unexpected.size();
+    }
+    text += ", " + std::to_string(awaited) + " awaited";
+    if (neighbour->read >= frame) {
+      text += ", " + std::to_string(neighbour->read) + " of " +
+              std::to_string(frame + neighbour->frame.DataBytes()) + " bytes of one are here";
+    }
+    if (unexpected > 0) text += ", " + std::to_string(unexpected) + " here that nobody awaits yet";
+    page.Line(1, text);
+  }
+}
+
 void TcpTransport::Lose(Neighbour& neighbour, const std::string& why) {
   if (!neighbour.closed) {
     neighbour.closed = true;

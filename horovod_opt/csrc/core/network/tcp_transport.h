@@ -44,6 +44,7 @@ class TcpTransport : public Transport {
   bool CanSignal() const override { return true; }
   void Signal(std::uint64_t number) override;
   void Listen(std::function<void(std::uint64_t number)> on_signal) override;
+  void DumpState(StatePage& page) const override;
   bool MustStay() const override { return false; }
 
  private:

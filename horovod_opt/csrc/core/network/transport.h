@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "horovod_opt/csrc/core/report/state_page.h"
+
 namespace horovod_opt {
 
 // Of one thread, except for Wake().
@@ -41,6 +43,9 @@ class Transport {
   virtual void Signal(std::uint64_t) {}
   // Called in Progress() with what a neighbour signals. Before the first message.
   virtual void Listen(std::function<void(std::uint64_t number)>) {}
+
+  // Connections and the messages on their way.
+  virtual void DumpState(StatePage&) const {}
 
   // Memory of operations that are not done has to stay, and so has this object: what is under way
   // cannot be ended.

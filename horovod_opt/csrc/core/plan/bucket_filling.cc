@@ -214,6 +214,26 @@ std::vector<BucketFilling::SlotArrival> BucketFilling::AllArrivals() const {
   return arrivals;
 }
 
+std::vector<BucketFilling::BucketState> BucketFilling::BucketStates() const {
+  std::vector<BucketState> states;
+  ForEach([&](const Bucket& bucket) {
+    const bool owed = bucket.debt > bucket.completions;
+    if (bucket.Empty() && !bucket.taken_back && !owed) return;
+    BucketState state{bucket.id(),          bucket.work.iteration,    {}, {},
+                      bucket.first_arrival, bucket.work.last_arrival, bucket.taken_back, owed};
+    for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
+      (bucket.filled[position] ? state.here : state.missing).push_back(bucket.slots()[position]);
+    }
+    states.push_back(std::move(state));
+  });
+  return states;
+}
+
+std::vector<int> BucketFilling::SlotsOf(int bucket_id) const {
+  const Bucket* const bucket = Find(bucket_id);
+  return bucket == nullptr ? std::vector<int>() : bucket->slots();
+}
+
 BucketFilling::Partition& BucketFilling::PartitionOf(std::uint64_t iteration) {
   auto partition = partitions_.rbegin();
   while (partition->from_iteration > iteration) ++partition;

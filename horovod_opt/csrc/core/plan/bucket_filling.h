@@ -97,6 +97,18 @@ class BucketFilling {
   };
   std::vector<SlotArrival> AllArrivals() const;
 
+  // --- for a state dump ---
+  struct BucketState {
+    int id;
+    std::uint64_t iteration;
+    std::vector<int> here, missing;  // slots
+    Clock::time_point first_arrival, last_arrival;
+    bool taken_back, owed;  // see Complete; to be announced without arrivals
+  };
+  std::vector<BucketState> BucketStates() const;  // those in which something is, or has to be
+  std::vector<int> SlotsOf(int bucket_id) const;
+  int outstanding() const { return outstanding_; }
+
  private:
   struct Bucket {
     explicit Bucket(std::shared_ptr<const PlannedBucket> bucket)

@@ -26,6 +26,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -37,6 +38,7 @@
 #include "horovod_opt/csrc/core/plan/consensus.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
+#include "horovod_opt/csrc/core/report/state_page.h"
 
 namespace horovod_opt {
 
@@ -150,6 +152,10 @@ class PlanRun {
   bool starts_anew() const { return starts_anew_; }
   std::uint64_t last_iteration() const { return last_iteration_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
+  // False: it says nothing, as nothing of the plan is under way. `set`: the number of its process
+  // set. `more`: what else is known of a bucket that is complete.
+  bool DumpState(StatePage& page, const std::string& set,
+                 const std::function<std::string(int bucket_id)>& more) const;
 
  private:
   // All slots have arrived equally often.
@@ -178,6 +184,10 @@ class PlanRun {
   bool IsPlanned(int slot, std::uint64_t iteration) const {
     return planned_from_ <= iteration && iteration < planned_until_ && left_out_.count(slot) == 0;
   }
+  void DumpBuckets(StatePage& page, const std::string& set,
+                   const std::function<std::string(int bucket_id)>& more) const;
+  void DumpWaiting(StatePage& page, const std::string& set, const std::string& kind,
+                   const std::vector<DeferredArrival>& arrivals) const;
   void Begin(int slot, std::uint64_t iteration);
   void AddBuckets(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
                   Buckets buckets);

@@ -160,6 +160,12 @@ class PlanTable {
     Clock::time_point since;
   };
   std::vector<PendingTensor> PendingTensors() const;
+  // Which plans have something under way, and what. `more`: what else is known of a bucket that is
+  // complete. Waits for no lock longer than the page does.
+  using BucketNote = std::function<std::string(int bucket_id)>;
+  void DumpState(StatePage& page, int process_set, const BucketNote& more = {}) const;
+  // Of a bucket that is taken: "bucket 3 (plan p: 'a', 'b')".
+  std::string DumpBucket(StatePage& page, int bucket_id) const;
 
  private:
   struct Entry {

@@ -227,4 +227,23 @@ BufferPool::Buffer InternodeBuckets::TakeBuffer(std::int64_t bytes) {
   return buffers_.Take(bytes);
 }
 
+void InternodeBuckets::DumpState(StatePage& page) const {
+  std::string peers;
+  for (int group = 0; group < groups_; ++group) {
+    if (group == group_) continue;
+    peers += (peers.empty() ? "group " : ", group ") + std::to_string(group) + " rank " +
+             std::to_string(RankAt(group, rank_));
+  }
+  page.Line(0, "this rank is of group " + std::to_string(group_) + "; its peers are of " + peers);
+  std::vector<std::pair<int, Clock::time_point>> begun;
+  page.Under(std::unique_lock<std::mutex>(mutex_, std::defer_lock), "buckets between nodes", [&] {
+    for (const auto& [bucket_id, request] : requests_)
+      begun.emplace_back(bucket_id, request->start);
+  });
+  for (const auto& [bucket_id, start] : begun) {
+    page.Line(0,
+              "between nodes for " + page.Age(start) + ": " + plans_.DumpBucket(page, bucket_id));
+  }
+}
+
 }  // namespace horovod_opt

@@ -85,6 +85,9 @@ class InternodeBuckets {
   std::string Describe(int entry) const;
   Work Drop(int entry);
 
+  // The buckets that have begun and not ended, and who the peers are. Any thread.
+  void DumpState(StatePage& page) const;
+
   int ranks() const { return ranks_; }  // of the group
 
  private:
@@ -166,7 +169,7 @@ class InternodeBuckets {
   const int rank_, ranks_, group_, groups_;
   const Binding binding_;
   const NonblockingAllreduce::Sizes sizes_;
-  std::mutex mutex_;                                  // protects what follows
+  mutable std::mutex mutex_;                          // protects what follows
   std::map<int, std::shared_ptr<Request>> requests_;  // by bucket ID
   BufferPool buffers_{0};
 };

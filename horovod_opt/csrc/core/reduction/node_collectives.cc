@@ -172,7 +172,18 @@ bool NodeCollectives::AnyoneAway(std::uint64_t copy) const {
 void NodeCollectives::Kick() { layout_.barrier().Kick(); }
 
 bool NodeCollectives::Meet(const std::atomic<bool>& stop, WaitCounts& counts) {
-  return layout_.barrier().Pass(++barriers_, layout_.ranks(), stop, counts);
+  const std::uint64_t number = barriers_.load(std::memory_order_relaxed) + 1;
+  barriers_.store(number, std::memory_order_relaxed);
+  return layout_.barrier().Pass(number, layout_.ranks(), stop, counts);
+}
+
+std::string NodeCollectives::DescribeBarrier() const {
+  const std::uint64_t number = barriers_.load(std::memory_order_relaxed);
+  if (number == 0) return "";
+  const std::uint64_t arrived = layout_.barrier().Arrived(number, layout_.ranks());
+  if (arrived == static_cast<std::uint64_t>(layout_.ranks())) return "";
+  return "in barrier " + std::to_string(number) + " of the node, to which " +
+         std::to_string(arrived) + " of " + std::to_string(layout_.ranks()) + " ranks have come";
 }
 
 void NodeCollectives::Compare(std::uint64_t copy, Field same) const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
@@ -88,6 +89,9 @@ class NodeCollectives {
   // Makes all ranks that wait look at their `stop`.
   void Kick();
 
+  // In which barrier the rank waits, and how many have come to it; "" if in none. Any thread.
+  std::string DescribeBarrier() const;
+
   // The parts of the memory that this rank writes most, and the bytes of each.
   std::array<char*, 2> OwnMemory() const { return layout_.OwnRows(); }
   std::int64_t OwnBytes() const { return layout_.RowBytes(); }
@@ -110,8 +114,9 @@ class NodeCollectives {
   void Compare(std::uint64_t copy, Field same) const;
 
   const BucketLayout layout_;
-  std::uint64_t barriers_ = 0;  // arrived at so far
-  std::uint64_t copies_ = 0;    // copied in so far
+  // Arrived at so far. One thread writes it, DescribeBarrier() reads it elsewhere.
+  std::atomic<std::uint64_t> barriers_{0};
+  std::uint64_t copies_ = 0;  // copied in so far
   alignas(64) char block_[BucketReduction::kBlock];
 };
 

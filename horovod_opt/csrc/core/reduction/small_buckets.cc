@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "horovod_opt/csrc/core/waiting/sleep.h"
@@ -114,6 +115,16 @@ bool SmallBuckets::Reduce(const Work& work, const std::atomic<bool>& stop, WaitC
 
 void SmallBuckets::Close() const {
   while (performing_ > 0) SleepFor(kShortly);
+}
+
+void SmallBuckets::DumpState(StatePage& page) const {
+  page.Line(0, "ready queue: " + std::to_string(queue_.Size()) + " entries, the thread has read " +
+                   std::to_string(position_));
+  const int performing = performing_;
+  if (performing == 0) return;
+  page.Line(0, std::string("small buckets: framework threads that ") +
+                   (spinning_ ? "spin for one or perform it: " : "perform one: ") +
+                   std::to_string(performing));
 }
 
 }  // namespace horovod_opt

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
+#include "horovod_opt/csrc/core/report/state_page.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
 #include "horovod_opt/csrc/core/waiting/spin_history.h"
@@ -80,6 +81,9 @@ class SmallBuckets : public SmallBucketPath {
   void CameTo(std::uint64_t position) { position_ = position; }
   // Buckets are performed by it alone from now on.
   void Stop() { stopped_ = true; }
+
+  // How far the thread has come in the ready queue, and what framework threads do. Any thread.
+  void DumpState(StatePage& page) const;
 
   // Waits for framework threads that perform a bucket, which takes no longer than adding it up.
   void Close() const;

@@ -33,6 +33,9 @@ class Doorbell {
     return changed_.Await(is_requested, stop, counts, EventCount::kLongestSleep, After(timeout));
   }
 
+  // The last round that is wanted.
+  std::uint64_t Requested() const { return requested_.load(); }
+
   // Makes all who wait look at `stop`.
   void Kick() { changed_.Kick(); }
 

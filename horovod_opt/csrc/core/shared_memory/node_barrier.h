@@ -1,6 +1,7 @@
 // A counter barrier: nobody passes before all ranks of the node have arrived.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -24,6 +25,13 @@ class NodeBarrier {
     }
     const auto is_open = [&] { return arrived_.load() >= all; };
     return opened_.Await(is_open, stop, counts, EventCount::kLongestSleep);
+  }
+
+  // How many ranks have come to barrier `number`, as one of them sees it that is in it or was there
+  // last.
+  std::uint64_t Arrived(std::uint64_t number, int ranks) const {
+    const std::uint64_t before = (number - 1) * static_cast<std::uint64_t>(ranks);
+    return std::min<std::uint64_t>(arrived_.load() - before, static_cast<std::uint64_t>(ranks));
   }
 
   // Makes all who wait look at `stop`.

@@ -76,6 +76,8 @@ class ReadyQueue {
 
   // Entries appended so far; the last of them may be about to be filled in.
   std::uint64_t Size() const;
+  // How often the ranks have said that the bucket is ready, all together.
+  std::uint64_t Calls(int bucket_id) const { return calls_[bucket_id].load(); }
 
  private:
   // The first readers have bits of their own, by which they are woken or not; all others share one.

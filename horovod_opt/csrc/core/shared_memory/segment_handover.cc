@@ -1,22 +1,24 @@
 #include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
 
 #include <errno.h>
-#include <stddef.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
 
+#include "horovod_opt/csrc/core/base/unix_socket.h"
+
 namespace horovod_opt {
 namespace {
 
 using system_call::Fail;
+using unix_socket::AtName;
+using unix_socket::kSecretBytes;
+using unix_socket::NewSecret;
+using unix_socket::PeerOf;
 
-constexpr std::size_t kSecretBytes = 16;
 // Connections that may wait to be accepted, those of strangers included.
 constexpr int kBacklog = 1024;
 
@@ -27,44 +29,6 @@ struct Address {
     std::istringstream(text) >> name >> question >> answer;
   }
 };
-
-std::string NewSecret() {
-  unsigned char bytes[kSecretBytes];
-  if (getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    Fail("cannot draw a secret");
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    for (const int digit : {byte >> 4, byte & 15}) text += "0123456789abcdef"[digit];
-  }
-  return text;
-}
-
-// Keeps the bounds of messages. All calls on it return at once.
-Descriptor NewSocket() {
-  Descriptor descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (descriptor.number() < 0) Fail("cannot make a Unix socket");
-  return descriptor;
-}
-
-// Calls bind() or connect(). A name that begins with a zero is an abstract one.
-template <class Call>
-bool AtName(const std::string& name, const Call& call) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return call(reinterpret_cast<const sockaddr*>(&address), length) == 0;
-}
-
-uid_t PeerOf(const Descriptor& connection) {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  if (getsockopt(connection.number(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    Fail("cannot tell whose socket it is");
-  }
-  return peer.uid;
-}
 
 bool Asks(const Descriptor& connection, const std::string& question) {
   char text[2 * kSecretBytes + 1];
@@ -107,7 +71,7 @@ void Send(const Descriptor& connection, const std::string& answer, const Descrip
 
 SegmentGiver::SegmentGiver()
     : address_("horovod-opt-" + NewSecret() + " " + NewSecret() + " " + NewSecret()),
-      listener_(NewSocket()) {
+      listener_(unix_socket::New(SOCK_SEQPACKET)) {
   const bool bound = AtName(Address(address_).name, [&](const sockaddr* name, socklen_t length) {
     return bind(listener_.number(), name, length);
   });
@@ -136,7 +100,7 @@ void SegmentGiver::Give(const Descriptor& file, int takers) {
 }
 
 SegmentTaker::SegmentTaker(const std::string& address)
-    : address_(address), connection_(NewSocket()) {
+    : address_(address), connection_(unix_socket::New(SOCK_SEQPACKET)) {
   const Address giver(address_);
   const bool connected = AtName(giver.name, [&](const sockaddr* name, socklen_t length) {
     return connect(connection_.number(), name, length);

@@ -72,7 +72,11 @@ void Rounds::NotifyGroups(std::uint64_t round) {
 void Rounds::Begin(std::chrono::nanoseconds rest) {
   const auto start = Clock::now();
   const std::uint64_t round = round_ + 1;
+  since_ = start;
+  waits_ = true;
   Await(round);
+  since_ = Clock::now();
+  waits_ = false;
   rest -= Clock::now() - start;
   if (rest.count() > 0) SleepFor(rest);
   round_ = round;
@@ -112,6 +116,26 @@ void Rounds::EnterQueue() {
   in_queue_ = true;
   // Whoever has asked for the next round so far has put nothing into the queue.
   if (leader_) node_->ready().Ready(ReadyQueue::kRoundId, 1);
+}
+
+void Rounds::DumpState(StatePage& page) {
+  const bool waits = waits_;
+  const std::uint64_t round = round_ + (waits ? 1 : 0);
+  const std::string number = std::to_string(round), age = page.Age(since_);
+  page.Fact({"round", waits ? "waits" : "in", number, page.Milliseconds(since_)});
+  page.Under(std::shared_lock<std::shared_mutex>(close_mutex_, std::defer_lock), "rounds", [&] {
+    if (doorbell_ == nullptr) return page.Line(0, "no rounds of negotiation any more: shutdown");
+    if (!waits) {
+      return page.Line(0, "background thread: in round " + number + " of negotiation, " + age);
+    }
+    const bool wanted = doorbell_->Requested() >= round;
+    const bool by_this_rank = wanted && notified_round_ >= round;
+    page.Line(0, "background thread: waits for round " + number + " of negotiation, " + age +
+                     (!wanted        ? "; no rank that shares memory has asked for it"
+                      : by_this_rank ? "; this rank has asked for it first"
+                                     : "; another rank has asked for it first") +
+                     (in_queue_ ? "; rounds are entries of the ready queue" : ""));
+  });
 }
 
 void Rounds::Close() {

@@ -50,6 +50,9 @@ class Rounds {
   // From now on rounds are entries of the ready queue. On every rank in the same round.
   void EnterQueue();
 
+  // Which round the background thread waits for or is in, and who wants it. Any thread.
+  void DumpState(StatePage& page);
+
   // The memory and the connections go away.
   void Close();
 
@@ -72,6 +75,9 @@ class Rounds {
   std::chrono::steady_clock::time_point last_want_ = std::chrono::steady_clock::now();
   Doorbell own_doorbell_;                // where there is no memory at all
   std::atomic<std::uint64_t> round_{0};  // the last one begun
+  // For DumpState(): the thread waits for the next one; since when it does, or does not.
+  std::atomic<bool> waits_{false};
+  std::atomic<std::chrono::steady_clock::time_point> since_{};
   std::atomic<bool> in_queue_{false};
   const std::atomic<bool> never_{false};
 

@@ -59,6 +59,22 @@ void SetPath::Open() {
   path_ =
       std::make_unique<PlannedPath>(controller, timeline_, plans_, *node_, PlannedPath::Network(),
                                     nullptr, state_.path_counters, state_.planned_cpus);
+  std::lock_guard<std::mutex> lock(dump_mutex_);
+  dumped_path_ = path_.get();
+}
+
+void SetPath::DumpState(StatePage& page) {
+  const std::string set = "process set " + std::to_string(round_work_.id());
+  std::unique_lock<std::mutex> lock(dump_mutex_, std::defer_lock);
+  page.Under(lock, set, [&] {
+    const PlannedPath* const path = dumped_path_;
+    plans_.DumpState(page, round_work_.id(), [path](int bucket_id) {
+      return path == nullptr ? "" : path->DescribeReadiness(bucket_id);
+    });
+    if (path == nullptr) return;
+    page.Line(0, set + ":");
+    path->DumpState(page);
+  });
 }
 
 void SetPath::Finish(std::chrono::seconds patience) {
@@ -67,6 +83,10 @@ void SetPath::Finish(std::chrono::seconds patience) {
 
 void SetPath::Close(const Status& status) {
   plans_.Finish();  // no thread of a framework comes any more
+  {
+    std::lock_guard<std::mutex> lock(dump_mutex_);
+    dumped_path_ = nullptr;
+  }
   path_.reset();
   const auto arrivals = plans_.Close();
   node_.reset();

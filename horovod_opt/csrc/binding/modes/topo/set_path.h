@@ -12,6 +12,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "horovod_opt/csrc/binding/base/state.h"
@@ -46,6 +47,9 @@ class SetPath {
   const std::shared_ptr<horovod::common::ProcessSet>& process_set() const { return process_set_; }
   std::string Failure() const { return path_ == nullptr ? "" : path_->Failure(); }
 
+  // Any thread.
+  void DumpState(StatePage& page);
+
   // Reduces what is complete on all ranks: no rank adds anything any more.
   void Finish(std::chrono::seconds patience);
   // Fails what the path still holds with `status`. Afterwards everything is negotiated.
@@ -62,6 +66,10 @@ class SetPath {
   State& state_;
   horovod::common::Timeline& timeline_;
   std::unique_ptr<NodeMemory> node_;
+  // No thread looks at what follows when it goes away, or comes: the background thread makes and
+  // destroys it, others look at it for DumpState().
+  std::mutex dump_mutex_;
+  PlannedPath* dumped_path_ = nullptr;
   std::unique_ptr<PlannedPath> path_;  // none before the first plan, or if nothing can be planned
 };
 

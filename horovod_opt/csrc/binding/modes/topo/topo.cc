@@ -212,6 +212,27 @@ std::map<int, std::shared_ptr<PlanTable>> Topo::AllPlans() {
   return all;
 }
 
+void Topo::DumpState(StatePage& page) {
+  rounds_.DumpState(page);
+  horovod_ops_.DumpState(page);
+  std::unique_lock<std::mutex> open(dump_mutex_, std::defer_lock);
+  page.Under(open, "the planned path, which shuts down", [&] {
+    if (closed_) return page.Line(0, "the planned path is shut down");
+    plans_.DumpState(page, 0, [this](int bucket_id) {
+      return path_ == nullptr ? "" : path_->DescribeReadiness(bucket_id);
+    });
+    if (path_ != nullptr) path_->DumpState(page);
+    if (node_ == nullptr) return;
+    const std::string missing = node_->Missing();
+    if (!missing.empty()) page.Line(0, missing + " from the memory that the ranks share");
+  });
+  std::vector<std::shared_ptr<SetPath>> sets;
+  page.Under(std::shared_lock<std::shared_mutex>(mutex_, std::defer_lock), "the process sets", [&] {
+    for (const auto& [id, set] : sets_) sets.push_back(set);
+  });
+  for (const auto& set : sets) set->DumpState(page);
+}
+
 bool Topo::Join(TensorTableEntry& entry, Request& request) {
   if (!round_work_.Join(entry, request)) return false;
   RequestRound();
@@ -261,6 +282,10 @@ void Topo::Close() {
     sets.swap(sets_);
   }
   for (const auto& [id, set] : sets) set->Close(horovod::common::SHUT_DOWN_ERROR);
+  {
+    std::lock_guard<std::mutex> lock(dump_mutex_);
+    closed_ = true;
+  }
   rounds_.Close();
   ops_order_.reset();
   plans_.Finish();  // no thread of a framework comes any more

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -47,6 +48,8 @@ class Topo {
   std::map<int, std::shared_ptr<PlanTable>> AllPlans();  // by process set
   // Horovod's queue has a request for the negotiated path, or a round is wanted for another reason.
   void RequestRound() { rounds_.Request(); }
+  // What all of it does, for a process that hangs.
+  void DumpState(StatePage& page);
   // Takes a request to join, unless the path is closed.
   bool Join(horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
 
@@ -93,6 +96,10 @@ class Topo {
   std::unique_ptr<PlannedPath> path_;                 // none where nothing can be planned
   std::unique_ptr<HorovodOpsOrderThread> ops_order_;  // on the leader of one of several groups
   bool failure_reported_ = false;                     // why the ranks cannot go on
+
+  // Held while somebody looks at the path for DumpState(); nobody does once it is closed.
+  std::mutex dump_mutex_;
+  bool closed_ = false;
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;
