@@ -5,6 +5,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/stall_report.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/unnamed_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc

@@ -12,6 +12,7 @@
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/unnamed_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 
 namespace horovod_opt {
@@ -66,9 +67,11 @@ void KeepFirstError(std::vector<TensorTableEntry>& entries) {
 }
 
 // The calls of a group go one by one; upstream has registered the group. What is not planned after
-// all, which holds for all of them unless the plan is just about to end, is negotiated.
+// all, which holds for all of them unless the plan is just about to end, is negotiated. `number`: as
+// in Arrival.
 Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const CallGroup& group,
-                    std::vector<TensorTableEntry>& entries, std::vector<Request>& requests) {
+                    std::vector<TensorTableEntry>& entries, std::vector<Request>& requests,
+                    std::int64_t number) {
   const bool is_group = requests[0].group_id() != NULL_GROUP_ID;
   std::vector<std::string> names;
   for (const Request& request : requests) names.push_back(request.tensor_name());
@@ -83,6 +86,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
     planned->reduction = group.calls[i].reduction;
     planned->entry = std::move(entries[i]);
     planned->request = requests[i];
+    planned->number = number;
     ArrivalPtr arrival = std::move(planned);
     const Route route =
         plans.Arrive(group.keys[i], group.calls[i].Bytes(), group.calls[i].reduction, "", arrival);
@@ -172,11 +176,14 @@ Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
   if (entries.size() > 1) KeepFirstError(entries);
   Topo* topo = !calls_are_planned ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr && IsUnnamed(requests[0].tensor_name())) {
+    return EnqueueUnnamed(*topo, process_set, entries, requests, EnqueueCalls);
+  }
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(entries[0].process_set_id);
   if (plans != nullptr) {
     const auto group = CallsOf(requests);
     if (group && plans->Knows(group->keys[0])) {
-      return EnqueueCalls(*topo, *plans, process_set, *group, entries, requests);
+      return EnqueueCalls(*topo, *plans, process_set, *group, entries, requests, 0);
     }
   }
   return process_set.tensor_queue.AddToTensorQueueMulti(entries, requests);

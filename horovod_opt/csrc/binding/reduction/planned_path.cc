@@ -48,7 +48,9 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
                         return ReductionOf(plan, slots, arrivals);
                       },
                       [this](const auto& plan, int bucket_id, std::uint64_t iteration,
-                             const auto& slots) { return Tag(plan, bucket_id, iteration, slots); },
+                             const auto& slots, const auto& arrivals) {
+                        return Tag(plan, bucket_id, iteration, slots, arrivals);
+                      },
                       [this](Work work, const auto& done) {
                         WaitCounts none;
                         const Status status = Reduce(work, none).second;
@@ -89,7 +91,8 @@ InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
   binding.call = CallOf;
   binding.memory = [](const CompleteBucket& bucket) { return MemoryOf(bucket.arrivals); };
   binding.tag = [this](const CompleteBucket& bucket) {
-    return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots);
+    return Tag(bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots,
+               bucket.arrivals);
   };
   binding.begins = [this](const CompleteBucket& bucket) {
     StartInTimeline(timeline_, bucket.plan, bucket.turn.bucket_id, bucket.iteration, bucket.slots,
@@ -228,11 +231,16 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
 }
 
 // The ranks always compare it, as that costs nothing. Without `verify` it tells the bucket and its
-// iteration, with it also the tensors.
+// iteration, with it also the tensors; of a call without a name always its number, too. (A rank that
+// has joined has no arrival to tell it: such calls end when one joins.)
 std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                               const std::vector<int>& slots) const {
-  if (verify_) return Hash(Identity(plan, bucket_id, iteration, slots));
-  return iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id);
+                               const std::vector<int>& slots,
+                               const std::vector<ArrivalPtr>& arrivals) const {
+  constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // odd: no two numbers become one
+  const bool has_number = !arrivals.empty() && arrivals[0] != nullptr;
+  const auto number = has_number ? static_cast<std::uint64_t>(arrivals[0]->number) * kSpread : 0;
+  if (verify_) return Hash(Identity(plan, bucket_id, iteration, slots)) + number;
+  return iteration * ReadyQueue::kIds + static_cast<std::uint64_t>(bucket_id) + number;
 }
 
 bool PlannedPath::Allreduce(const Work& work, std::uint64_t tag, WaitCounts& waits) {
@@ -265,7 +273,7 @@ BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int
 }
 
 bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
-  const std::uint64_t tag = Tag(*work.plan, work.bucket_id, work.iteration, work.slots);
+  const std::uint64_t tag = Tag(*work.plan, work.bucket_id, work.iteration, work.slots, work.arrivals);
   const Collective collective = work.plan->slots[work.slots[0]].collective;
   status = horovod::common::SHUT_DOWN_ERROR;
   if (!AwaitData(work.arrivals, stop_)) return false;

@@ -105,7 +105,7 @@ class PlannedPath {
   BucketReduction ReductionOf(const Plan& plan, const std::vector<int>& slots,
                               const std::vector<ArrivalPtr>& arrivals) const;
   std::uint64_t Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                    const std::vector<int>& slots) const;
+                    const std::vector<int>& slots, const std::vector<ArrivalPtr>& arrivals) const;
 
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;

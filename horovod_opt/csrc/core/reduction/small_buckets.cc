@@ -40,7 +40,8 @@ SmallBucketPath::Readiness SmallBuckets::Announce(const CompleteBucket& bucket, 
     if (!arrivals.empty() && std::all_of(arrivals.begin(), arrivals.end(), is_ready)) {
       has_contributed =
           places_.Contribute(bucket.turn, binding_.reduction(bucket.plan, bucket.slots, arrivals),
-                             binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots));
+                             binding_.tag(bucket.plan, bucket_id, bucket.iteration, bucket.slots,
+                                          arrivals));
     }
   } catch (const std::exception&) {
     // Reduce() tries again, and fails where errors are told to all ranks.

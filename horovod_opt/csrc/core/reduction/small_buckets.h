@@ -47,7 +47,8 @@ class SmallBuckets : public SmallBucketPath {
         reduction;
     // The same on every rank, if all mean the same bucket.
     std::function<std::uint64_t(const Plan& plan, int bucket_id, std::uint64_t iteration,
-                                const std::vector<int>& slots)>
+                                const std::vector<int>& slots,
+                                const std::vector<ArrivalPtr>& arrivals)>
         tag;
     // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back,
     // and touches nothing that is gone after Close().
