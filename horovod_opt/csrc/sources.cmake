@@ -62,6 +62,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/set_round_work.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/stall_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/topo.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/unnamed_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc

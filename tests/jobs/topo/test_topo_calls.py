@@ -91,7 +91,7 @@ def test_results_without_names(reports):
 
 
 def test_steady_steps_without_names_ask_for_no_round(reports):
-    """Also after a rank has joined, which has made fewer calls."""
+    """Also after all ranks have joined."""
     for report in reports:
         unnamed = report["unnamed"]["topo"]
         assert (unnamed["rounds"], unnamed["rounds again"]) == (0, 0)
