@@ -214,5 +214,5 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
 for at_once in (False, True):
     with running(hvd, "topo"):
         unnamed[f"disorder {at_once}"] = unnamed_calls.in_another_order(at_once)
-report(unnamed=unnamed, specials=specials, wrong=problems, rounds=rounds, states=states, errors=errors,
-       joined=joined)
+report(unnamed=unnamed, specials=specials, wrong=problems, rounds=rounds, states=states,
+       errors=errors, joined=joined)

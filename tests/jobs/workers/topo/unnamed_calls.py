@@ -1,4 +1,4 @@
-"""Calls of PyTorch without a name, as most programs make them, with the results that they must have."""
+"""Calls of PyTorch without a name, with the results that they must have."""
 
 from __future__ import annotations
 
