@@ -174,7 +174,8 @@ TEST(UnnamedCalls, WhatRanksWaitForIsComparedFromTheDecisionOn) {
   first.Call(1);
   second.Call(1, "allreduce of float32 [3]");
   const auto disorder = [&] {
-    return UnnamedCalls::Disorder({{0, first.Waiting()}, {1, second.Waiting()}, {2, std::string()}});
+    return UnnamedCalls::Disorder(
+        {{0, first.Waiting()}, {1, second.Waiting()}, {2, std::string()}});
   };
   EXPECT_EQ(disorder(), "");
   first.Call(2, "allgather of int32 [any]");

@@ -67,8 +67,8 @@ void KeepFirstError(std::vector<TensorTableEntry>& entries) {
 }
 
 // The calls of a group go one by one; upstream has registered the group. What is not planned after
-// all, which holds for all of them unless the plan is just about to end, is negotiated. `number`: as
-// in Arrival.
+// all, which holds for all of them unless the plan is just about to end, is negotiated. `number`:
+// as in Arrival.
 Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const CallGroup& group,
                     std::vector<TensorTableEntry>& entries, std::vector<Request>& requests,
                     std::int64_t number) {

@@ -231,8 +231,8 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
 }
 
 // The ranks always compare it, as that costs nothing. Without `verify` it tells the bucket and its
-// iteration, with it also the tensors; of a call without a name always its number, too. (A rank that
-// has joined has no arrival to tell it: such calls end when one joins.)
+// iteration, with it also the tensors; of a call without a name always its number, too. (A rank
+// that has joined has no arrival to tell it: such plans end when one joins.)
 std::uint64_t PlannedPath::Tag(const Plan& plan, int bucket_id, std::uint64_t iteration,
                                const std::vector<int>& slots,
                                const std::vector<ArrivalPtr>& arrivals) const {
@@ -273,7 +273,8 @@ BucketReduction PlannedPath::ReductionOf(const Plan& plan, const std::vector<int
 }
 
 bool PlannedPath::Move(Work& work, Status& status, WaitCounts& waits) {
-  const std::uint64_t tag = Tag(*work.plan, work.bucket_id, work.iteration, work.slots, work.arrivals);
+  const std::uint64_t tag =
+      Tag(*work.plan, work.bucket_id, work.iteration, work.slots, work.arrivals);
   const Collective collective = work.plan->slots[work.slots[0]].collective;
   status = horovod::common::SHUT_DOWN_ERROR;
   if (!AwaitData(work.arrivals, stop_)) return false;

@@ -52,8 +52,8 @@ class UnnamedCalls {
   using Send = std::function<bool(const Turn& turn)>;
 
   // The next call. Nothing: it waits, and is sent by what `wait` returns, which is called under a
-  // lock. `number`: upstream's. `describe`: for people, beginning with the kind; of a signature that
-  // is new.
+  // lock. `number`: upstream's. `describe`: for people, beginning with the kind; of a signature
+  // that is new.
   std::optional<Turn> Enter(std::int64_t signature, std::uint64_t number,
                             const std::function<std::string()>& describe,
                             const std::function<Send()>& wait);
@@ -73,8 +73,8 @@ class UnnamedCalls {
   // What this rank waits for since before `since`: a line for each call. Empty while nothing was
   // ever planned.
   std::string Waiting(Clock::time_point since) const;
-  // By rank; which rank waits for what, where they wait for different kinds of calls under one number.
-  // Upstream, which pairs names, would wait forever. Empty: they do not.
+  // By rank; which rank waits for what, where they wait for different calls under one number that
+  // upstream names differently, so that it would wait forever. Empty: they do not.
   static std::string Disorder(const TextByRank& waiting);
 
  private:

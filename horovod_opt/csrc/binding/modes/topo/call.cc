@@ -71,7 +71,8 @@ bool Complete(Call& call, std::vector<std::int64_t> shape, int root, const Messa
   return true;
 }
 
-// A name of upstream's for a call without one: "allreduce.noname.57", "grouped_allgather.noname.57_1of3".
+// A name of upstream's for a call without one: "allreduce.noname.57",
+// "grouped_allgather.noname.57_1of3".
 struct UnnamedName {
   std::string base;  // without the number
   std::uint64_t number = 0;

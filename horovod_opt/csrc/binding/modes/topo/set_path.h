@@ -35,7 +35,8 @@ namespace horovod_opt {
 // of it.
 class SetPath {
  public:
-  // `id`: the number of the set. `unnamed`: its calls without a name. `problem`: why nothing of it can be planned; empty: it can.
+  // `id`: the number of the set. `unnamed`: its calls without a name. `problem`: why
+  // nothing of it can be planned; empty: it can.
   // `request_round`: asks for a round.
   SetPath(State& state, horovod::common::HorovodGlobalState& horovod, int id,
           std::shared_ptr<horovod::common::ProcessSet> process_set,

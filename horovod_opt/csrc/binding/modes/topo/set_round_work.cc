@@ -124,7 +124,8 @@ void SetRoundWork::RejectMismatches() {
   // From here on the ranks may have made unequal numbers of calls of one signature.
   if (!mismatches.empty() || !disorder.empty()) unnamed_.DropAll();
   // The next round, for which that asks, tells all ranks of the job.
-  if (!disorder.empty()) disorder_ = "their calls without a name, in another order (" + disorder + ")";
+  if (!disorder.empty())
+    disorder_ = "their calls without a name, in another order (" + disorder + ")";
 }
 
 void SetRoundWork::ReportStall() {

@@ -63,8 +63,8 @@ class SetRoundWork {
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
 
-  // This rank is about to join: its calls without a name, which others make meanwhile, are planned no
-  // longer.
+  // This rank is about to join: its calls without a name, which others make meanwhile, are
+  // planned no longer.
   void LeaveLanes() { unnamed_.DropAll(); }
   // The ranks make calls without a name in another order each; empty: they do not.
   const std::string& Failure() const { return disorder_; }
