@@ -5,6 +5,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/agreement/stall_report.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/unnamed_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
@@ -66,6 +67,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/set_round_work.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/stall_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/topo.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/unnamed_call.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc

@@ -82,3 +82,32 @@ def test_a_rank_that_sends_something_else(reports, name):
     for report in reports:
         assert report["errors"][name].startswith("Mismatched ALLREDUCE tensor shapes")
         assert "'" in report["errors"][name]
+
+
+def test_results_without_names(reports):
+    for report in reports:
+        assert report["unnamed"]["off"] == []
+        assert report["unnamed"]["topo"]["wrong"] == []
+
+
+def test_steady_steps_without_names_ask_for_no_round(reports):
+    """Also after all ranks have joined."""
+    for report in reports:
+        unnamed = report["unnamed"]["topo"]
+        assert (unnamed["rounds"], unnamed["rounds again"]) == (0, 0)
+        assert unnamed["states"] == ["active"]
+        assert unnamed["grown"] == 0
+
+
+def test_a_rank_that_sends_something_else_without_a_name(reports):
+    for report in reports:
+        error = report["unnamed"]["topo"]["error"]
+        assert error.startswith("Mismatched ALLREDUCE tensor shapes")
+        assert "'allreduce.noname." in error
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_ranks_that_call_without_names_in_another_order(reports, at_once):
+    """All ranks get an error: sums of others' tensors, or a wait, are none."""
+    for report in reports:
+        assert report["unnamed"][f"disorder {at_once}"] != ""

@@ -15,7 +15,7 @@
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
-#include "horovod_opt/csrc/core/reduction/elementwise.h"
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/waiting/await.h"
 
 namespace horovod_opt {

@@ -12,6 +12,7 @@
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
 #include "horovod_opt/csrc/binding/modes/topo/topo.h"
+#include "horovod_opt/csrc/binding/modes/topo/unnamed_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/elements/arithmetic.h"
 #include "horovod_opt_abi.h"
@@ -92,9 +93,11 @@ void KeepFirstError(std::vector<TensorTableEntry>& entries) {
 }
 
 // The calls of a group go one by one; upstream has registered the group. What is not planned after
-// all, which holds for all of them unless the plan is just about to end, is negotiated.
+// all, which holds for all of them unless the plan is just about to end, is negotiated. `number`:
+// as in Arrival.
 Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const CallGroup& group,
-                    std::vector<TensorTableEntry>& entries, std::vector<Request>& requests) {
+                    std::vector<TensorTableEntry>& entries, std::vector<Request>& requests,
+                    std::int64_t number) {
   const bool is_group = requests[0].group_id() != NULL_GROUP_ID;
   std::vector<std::string> names;
   for (const Request& request : requests) names.push_back(request.tensor_name());
@@ -110,6 +113,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
     arrival->shape = call.dims;
     arrival->bytes = call.Bytes();
     arrival->reduction = call.reduction;
+    arrival->number = number;
     const Route route = plans.Arrive(group.keys[i], arrival);
     if (route == Route::kNegotiated) {
       negotiated.push_back(std::move(TensorOf(arrival).entry));
@@ -194,11 +198,14 @@ Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
   if (entries.size() > 1) KeepFirstError(entries);
   Topo* topo = !calls_are_planned ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
+  if (topo != nullptr && IsUnnamed(requests[0].tensor_name())) {
+    return EnqueueUnnamed(*topo, process_set, entries, requests, EnqueueCalls);
+  }
   const auto plans = topo == nullptr ? nullptr : topo->PlansOf(entries[0].process_set_id);
   if (plans != nullptr) {
     const auto group = CallsOf(requests);
     if (group && plans->Knows(group->keys[0])) {
-      return EnqueueCalls(*topo, *plans, process_set, *group, entries, requests);
+      return EnqueueCalls(*topo, *plans, process_set, *group, entries, requests, 0);
     }
   }
   return process_set.tensor_queue.AddToTensorQueueMulti(entries, requests);

@@ -40,6 +40,8 @@ struct Arrival {
   // The step on this rank that sends it, by a number that no other step of the process has; 0:
   // unknown.
   std::int64_t step = 0;
+  // Of a call without a name (unnamed_calls.h): which one it is, the same on every rank; else 0.
+  std::int64_t number = 0;
   // Steps come one after the other: the next one begins only when this one is complete or left.
   bool in_turn = false;
 

@@ -165,6 +165,7 @@ Decision DecidePlan(const std::string& hash, const Votes& votes, const std::vect
   const bool is_other_call = !all_vote && IsCallHash(hash);  // than on some rank
   if (is_other_call || All(votes, [](const Vote& vote) { return !vote.bound && IsQuiet(vote); })) {
     decision.kind = Decision::kForget;
+    if (is_other_call) decision.reason = "it is another call on some rank";
     return decision;
   }
   const auto any_vetoes = [&](PlanState state, Decision::Kind kind) {

@@ -94,7 +94,7 @@ struct Decision {
   // Of kCommit, kRebuild: the first iteration that is planned so; of kPause, kRest: the first that
   // is not planned.
   std::uint64_t from_iteration = 0;
-  std::string reason;               // of kWait, kPause, kRest, kEnd
+  std::string reason;  // of kWait, kPause, kRest, kEnd, kForget of a call that not all ranks have
   std::vector<std::int64_t> times;  // of kRebuild, as in the vote of the first rank
   std::int64_t threshold = 0;
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.

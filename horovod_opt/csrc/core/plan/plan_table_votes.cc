@@ -196,7 +196,7 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
     if (decision.kind == Decision::kForget) {
       if (entry != nullptr && entry->run.plan().is_call) {
         if (unlike_calls_.size() >= kUnlikeCalls) unlike_calls_.clear();
-        unlike_calls_.insert(decision.hash);
+        if (!decision.reason.empty()) unlike_calls_.insert(decision.hash);
         ForgetCall(*entry, decision, outcome);
       } else {
         Forget(decision, outcome);

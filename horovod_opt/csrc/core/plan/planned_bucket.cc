@@ -63,6 +63,13 @@ std::shared_ptr<const BucketReduction> PlannedBucket::ReductionOf(
                                                  first().reduction.prescale, postscale);
 }
 
+// A rank that has joined has no arrival to tell a number: plans of such calls end when one joins.
+std::uint64_t Work::Tag() const {
+  const bool has_number = !arrivals.empty() && arrivals[0] != nullptr;
+  const auto number = has_number ? static_cast<std::uint64_t>(arrivals[0]->number) : 0;
+  return bucket->Tag(iteration) + number * 0xc2b2ae3d27d4eb4fu;
+}
+
 std::string PlannedBucket::Describe(std::uint64_t iteration) const {
   std::string text = "plan " + plan->hash + " (" + plan->name + "), iteration " +
                      std::to_string(iteration) + ", bucket " + std::to_string(id) + ": ";

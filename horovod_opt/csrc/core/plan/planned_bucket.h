@@ -2,7 +2,7 @@
 // with all that is needed to reduce it.
 //
 // Ranks mean the same bucket if their fingerprints are equal: of all that each of its tensors has to
-// have in common, and of the number of the iteration. It goes as a tag with everything that ranks do
+// have in common, of the iteration, and of the number of a call without a name. It goes as a tag with everything that ranks do
 // together about the bucket, and is compared before a result is written. So ranks that disagree,
 // for whatever reason, get an error and not the sum of different tensors.
 #pragma once
@@ -48,7 +48,7 @@ struct PlannedBucket {
 struct Work {
   // Nothing is left to do: its arrivals were taken back, on every rank, or another thread has it.
   bool IsEmpty() const { return arrivals.empty(); }
-  std::uint64_t Tag() const { return bucket->Tag(iteration); }
+  std::uint64_t Tag() const;
   std::string Describe() const { return bucket->Describe(iteration); }
 
   std::shared_ptr<const PlannedBucket> bucket;

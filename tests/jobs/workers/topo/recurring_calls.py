@@ -1,4 +1,5 @@
-"""Named calls of PyTorch that recur in every step, with the results that they must have.
+"""Calls of PyTorch that recur in every step, named and unnamed, with the results that they must
+have.
 
 Reports what was wrong (nothing), how many rounds of negotiation the last steps asked for, and the
 bits of sums of special values.
@@ -11,6 +12,7 @@ import faulthandler
 import horovod.torch as hvd
 import special_values
 import torch
+import unnamed_calls
 from common import RANK, meet, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
@@ -205,5 +207,12 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
 torch.set_flush_denormal(RANK % 2 == 1)
 with running(hvd, "off"):
     specials["off"] = reduced_specials(1)
-report(specials=specials, wrong=problems, rounds=rounds, states=states, errors=errors,
-       joined=joined)
+with running(hvd, "off"):
+    unnamed = {"off": unnamed_calls.one_step(0)}
+with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
+    unnamed["topo"] = unnamed_calls.train(meet)
+for at_once in (False, True):
+    with running(hvd, "topo"):
+        unnamed[f"disorder {at_once}"] = unnamed_calls.in_another_order(at_once)
+report(unnamed=unnamed, specials=specials, wrong=problems, rounds=rounds, states=states,
+       errors=errors, joined=joined)

@@ -15,6 +15,7 @@ namespace horovod_opt {
 namespace {
 
 using horovod::common::DataType;
+using horovod::common::DataType_Name;
 using horovod::common::DataType_Size;
 using horovod::common::GroupTable;
 using horovod::common::Request;
@@ -70,8 +71,39 @@ bool Complete(Call& call, std::vector<std::int64_t> shape, int root, const Messa
   return true;
 }
 
+// A name of upstream's for a call without one: "allreduce.noname.57",
+// "grouped_allgather.noname.57_1of3".
+struct UnnamedName {
+  std::string base;  // without the number
+  std::uint64_t number = 0;
+};
+
+std::optional<UnnamedName> ParseUnnamed(const std::string& name) {
+  static const std::string kMark = ".noname.";
+  static const std::set<std::string> kKinds = {
+      "allreduce",         "allgather",         "broadcast",            "reducescatter",
+      "grouped_allreduce", "grouped_allgather", "grouped_reducescatter"};
+  const std::size_t mark = name.find(kMark);
+  if (mark == std::string::npos || kKinds.count(name.substr(0, mark)) == 0) return std::nullopt;
+  UnnamedName unnamed;
+  std::size_t end = mark + kMark.size();
+  const std::size_t begin = end;
+  for (; end < name.size() && std::isdigit(static_cast<unsigned char>(name[end])); ++end) {
+    unnamed.number = 10 * unnamed.number + static_cast<std::uint64_t>(name[end] - '0');
+  }
+  if (end == begin || (end < name.size() && name[end] != '_')) return std::nullopt;
+  unnamed.base = name.substr(0, begin - 1) + name.substr(end);
+  return unnamed;
+}
+
 CallGroup Group(std::vector<Call> calls, bool is_group) {
   CallGroup group;
+  for (Call& call : calls) {
+    const auto unnamed = ParseUnnamed(call.name);
+    if (!unnamed) break;
+    call.name = unnamed->base;
+    group.number = unnamed->number;
+  }
   std::vector<std::string> texts;
   for (const Call& call : calls) texts.push_back(call.Text());
   std::string whole;  // in the keys of all its calls
@@ -126,6 +158,28 @@ std::int64_t Call::Bytes() const {
   const auto element = DataType_Size(static_cast<DataType>(reduction.dtype));
   return std::accumulate(dims.begin(), dims.end(), static_cast<std::int64_t>(element),
                          std::multiplies<>());
+}
+
+std::string Call::Description() const {
+  std::string text = NameOf(collective) + " of " +
+                     DataType_Name(static_cast<DataType>(reduction.dtype)) + " [" +
+                     (collective == Collective::kAllgather ? "any" : "");
+  for (std::int64_t dim : dims) text += (text.back() == '[' ? "" : ", ") + std::to_string(dim);
+  return text + ']';
+}
+
+bool IsUnnamed(const std::string& name) { return ParseUnnamed(name).has_value(); }
+
+CallGroup CallGroup::InLane(int lane) const {
+  std::vector<Call> in_lane = calls;
+  for (Call& call : in_lane) call.name += ", lane " + std::to_string(lane);
+  return Group(std::move(in_lane), calls.size() > 1);
+}
+
+std::string CallGroup::Description() const {
+  const std::string first = calls[0].Description();
+  if (calls.size() == 1) return first;
+  return "grouped_" + first + " and " + std::to_string(calls.size() - 1) + " more";
 }
 
 std::int64_t CallGroup::Key() const { return *std::min_element(keys.begin(), keys.end()); }

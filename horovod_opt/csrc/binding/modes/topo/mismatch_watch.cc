@@ -14,13 +14,17 @@ constexpr std::chrono::milliseconds kWhile(200);
 // Ranks may wait that long without such a tensor; then they are asked less and less often.
 constexpr std::chrono::milliseconds kLongest(10000);
 
+// After what UnnamedCalls says.
+constexpr char kUnnamed = '#';
+
 bool IsCall(const std::string& hash) { return hash.rfind(kCallHash, 0) == 0; }
 
 }  // namespace
 
 MismatchWatch::MismatchWatch() : pause_(kWhile) {}
 
-int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
+int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated,
+                        const UnnamedCalls& unnamed) {
   const auto now = Clock::now();
   if (now < next_) return waits_;
   next_ = now + kWhile;
@@ -34,12 +38,15 @@ int MismatchWatch::Look(const PlanTable& plans, const NamesSince& negotiated) {
                   [](const auto& tensor) { return IsCall(tensor.first); })) {
     waits_ |= kCall;
   }
+  if (!unnamed.Waiting(now - kWhile).empty()) waits_ |= kCall;
   if (waits_ == 0) pause_ = kWhile;
   return waits_;
 }
 
-std::string MismatchWatch::Row() {
+std::string MismatchWatch::Row(const UnnamedCalls& unnamed) {
   std::ostringstream row;
+  // As of this round: since an earlier one they may count from another call.
+  row << unnamed.Waiting(Clock::now() - kWhile) << kUnnamed;
   for (const auto& name : negotiated_) row << "-\t" << name << '\n';
   for (const auto& [hash, name] : planned_) row << hash << '\t' << name << '\n';
   waits_ = 0;
@@ -54,7 +61,7 @@ std::map<std::string, std::string> MismatchWatch::Mismatches(const TextByRank& r
   std::map<std::string, std::map<std::string, int>> calls;   // name -> hash -> first rank
   for (const auto& [row, ranks] : Distinct(rows)) {
     const int rank = ranks[0];
-    std::istringstream lines(row.str());
+    std::istringstream lines(row.str().substr(row.str().find(kUnnamed) + 1));
     for (std::string line; std::getline(lines, line);) {
       const std::size_t tab = line.find('\t');
       const std::string hash = line.substr(0, tab), name = line.substr(tab + 1);
@@ -84,6 +91,14 @@ std::map<std::string, std::string> MismatchWatch::Mismatches(const TextByRank& r
     }
   }
   return mismatches;
+}
+
+std::string MismatchWatch::Disorder(const TextByRank& rows) {
+  TextByRank waiting;
+  for (const auto& [rank, row] : rows) {
+    waiting[rank] = row.str().substr(0, row.str().find(kUnnamed));
+  }
+  return UnnamedCalls::Disorder(waiting);
 }
 
 }  // namespace horovod_opt

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "horovod_opt/csrc/core/agreement/unnamed_calls.h"
 #include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -25,14 +26,16 @@ class MismatchWatch {
   // names of the tensors in upstream's queue that have been there since a time.
   enum Waits { kNegotiated = 1, kPlanned = 2, kCall = 4 };
   using NamesSince = std::function<std::set<std::string>(PlanTable::Clock::time_point since)>;
-  int Look(const PlanTable& plans, const NamesSince& negotiated);
+  int Look(const PlanTable& plans, const NamesSince& negotiated, const UnnamedCalls& unnamed);
 
   // Some ranks have waited for planned tensors, and some for negotiated ones, or some for calls
   // that recur: which, for Mismatches(). All ranks ask in the same round.
-  std::string Row();
+  std::string Row(const UnnamedCalls& unnamed);
   // By the hash of a plan that holds such a tensor: which one, and the rank that has it elsewhere.
   // `rows` by rank.
   static std::map<std::string, std::string> Mismatches(const TextByRank& rows);
+  // See UnnamedCalls.
+  static std::string Disorder(const TextByRank& rows);
 
  private:
   std::chrono::steady_clock::time_point next_;  // when to look again

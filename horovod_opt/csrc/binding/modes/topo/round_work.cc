@@ -54,7 +54,10 @@ std::string RoundWork::Meet(const std::vector<SetRoundWork*>& sets, const std::s
     std::lock_guard<std::mutex> lock(mutex_);
     joins.swap(joins_);
   }
-  if (!joins.empty()) plans_.Join();
+  if (!joins.empty()) {
+    sets[0]->LeaveLanes();
+    plans_.Join();
+  }
   if (plans_.HasJoined()) own_wants |= want::kJoined;
   if (!failure.empty()) own_wants |= want::kFailure;
   for (SetRoundWork* set : sets) own_wants |= set->Wants();

@@ -29,18 +29,25 @@ Groups OneGroup(int rank, int ranks) {
 }  // namespace
 
 SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
-                 std::shared_ptr<ProcessSet> process_set, const std::string& problem,
+                 std::shared_ptr<ProcessSet> process_set,
+                 std::shared_ptr<UnnamedCalls> unnamed, const std::string& problem,
                  std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
           ReadyQueue::kBuckets, [this](const Work& work) { path_->Announce(work); },
           std::move(request_round)),
-      round_work_(state, horovod, id, *process_set_, plans_,
+      unnamed_(std::move(unnamed)),
+      round_work_(state, horovod, id, *process_set_, plans_, *unnamed_,
                   problem.empty() ? [this] { Open(); } : std::function<void()>()),
       state_(state),
       timeline_(horovod.timeline) {
   plans_.SetRanks(process_set_->controller->GetSize());
   if (!problem.empty()) plans_.Disable(problem);
+}
+
+std::string SetPath::Failure() const {
+  const std::string failure = path_ == nullptr ? "" : path_->Failure();
+  return failure.empty() ? round_work_.Failure() : failure;
 }
 
 void SetPath::Open() {

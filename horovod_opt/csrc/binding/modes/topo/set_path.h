@@ -36,16 +36,18 @@ namespace horovod_opt {
 // of it.
 class SetPath {
  public:
-  // `id`: the number of the set. `problem`: why nothing of it can be planned; empty: it can.
+  // `id`: the number of the set. `unnamed`: its calls without a name. `problem`: why
+  // nothing of it can be planned; empty: it can.
   // `request_round`: asks for a round.
   SetPath(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-          std::shared_ptr<horovod::common::ProcessSet> process_set, const std::string& problem,
+          std::shared_ptr<horovod::common::ProcessSet> process_set,
+          std::shared_ptr<UnnamedCalls> unnamed, const std::string& problem,
           std::function<void()> request_round);
 
   PlanTable& plans() { return plans_; }
   SetRoundWork& round_work() { return round_work_; }
   const std::shared_ptr<horovod::common::ProcessSet>& process_set() const { return process_set_; }
-  std::string Failure() const { return path_ == nullptr ? "" : path_->Failure(); }
+  std::string Failure() const;
 
   // Any thread.
   void DumpState(StatePage& page);
@@ -62,6 +64,7 @@ class SetPath {
 
   const std::shared_ptr<horovod::common::ProcessSet> process_set_;
   PlanTable plans_;
+  const std::shared_ptr<UnnamedCalls> unnamed_;
   SetRoundWork round_work_;
   State& state_;
   horovod::common::Timeline& timeline_;

@@ -10,6 +10,7 @@
 #include "horovod_opt/csrc/binding/base/say.h"
 #include "horovod_opt/csrc/binding/modes/topo/call.h"
 #include "horovod_opt/csrc/binding/modes/topo/objection.h"
+#include "horovod_opt/csrc/binding/modes/topo/unnamed_call.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
 #include "horovod_opt/csrc/core/agreement/stall_report.h"
 
@@ -83,7 +84,7 @@ int SetRoundWork::Wants() {
       if (entry.opt_since <= since) names.insert(entry.tensor_name);
     });
     return names;
-  });
+  }, unnamed_);
   if (waits & MismatchWatch::kNegotiated) wants |= want::kLateNegotiated;
   if (waits & MismatchWatch::kPlanned) wants |= want::kLatePlanned;
   if (waits & MismatchWatch::kCall) wants |= want::kLateCall;
@@ -111,14 +112,21 @@ void SetRoundWork::HoldVote(PlanTable::Stall stall) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
   for (const std::string& line : outcome.rejections) {
-    SayOnce(controller, line + "; it stays negotiated");
+    if (!IsOfLanes(line)) SayOnce(controller, line + "; it stays negotiated");
   }
   for (const std::string& line : outcome.failures) SayOnce(controller, line);
 }
 
 void SetRoundWork::RejectMismatches() {
-  const auto rows = GatherByRank(*process_set_.controller, mismatch_.Row());
-  for (const auto& [plan, reason] : MismatchWatch::Mismatches(rows)) plans_.Reject(plan, reason);
+  const auto rows = GatherByRank(*process_set_.controller, mismatch_.Row(unnamed_));
+  const auto mismatches = MismatchWatch::Mismatches(rows);
+  for (const auto& [plan, reason] : mismatches) plans_.Reject(plan, reason);
+  const std::string disorder = MismatchWatch::Disorder(rows);
+  // From here on the ranks may have made unequal numbers of calls of one signature.
+  if (!mismatches.empty() || !disorder.empty()) unnamed_.DropAll();
+  // The next round, for which that asks, tells all ranks of the job.
+  if (!disorder.empty())
+    disorder_ = "their calls without a name, in another order (" + disorder + ")";
 }
 
 void SetRoundWork::ReportStall() {
@@ -182,8 +190,12 @@ void SetRoundWork::Learn(const horovod::common::Response& response,
                          const std::function<bool(Collective)>& can_be_planned) {
   for (const CallGroup& group :
        CallsOf(response, process_set_.tensor_queue, process_set_.group_table)) {
-    if (can_be_planned(group.calls[0].collective) && calls_.Recurs(group.Key()))
+    if (!can_be_planned(group.calls[0].collective) || !calls_.Recurs(group.Key())) continue;
+    if (group.number) {
+      PlanLanes(plans_, unnamed_, group);
+    } else {
       plans_.Learn(group.AsPlan());
+    }
   }
 }
 

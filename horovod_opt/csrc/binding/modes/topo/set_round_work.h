@@ -10,6 +10,7 @@
 #include "horovod_opt/csrc/binding/modes/topo/mismatch_watch.h"
 #include "horovod_opt/csrc/binding/modes/topo/stall_watch.h"
 #include "horovod_opt/csrc/core/agreement/contradictions.h"
+#include "horovod_opt/csrc/core/agreement/unnamed_calls.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/recurring_calls.h"
 
@@ -45,13 +46,14 @@ class SetRoundWork {
   // `id`: the number of the process set. `before_plan`: called once, before the first plan may
   // become active, on all ranks of the set at the same place; empty: nothing.
   SetRoundWork(State& state, horovod::common::HorovodGlobalState& horovod, int id,
-               horovod::common::ProcessSet& process_set, PlanTable& plans,
+               horovod::common::ProcessSet& process_set, PlanTable& plans, UnnamedCalls& unnamed,
                std::function<void()> before_plan = {})
       : state_(state),
         horovod_(horovod),
         id_(id),
         process_set_(process_set),
         plans_(plans),
+        unnamed_(unnamed),
         before_plan_(std::move(before_plan)) {}
 
   // Bits, for this rank.
@@ -60,6 +62,12 @@ class SetRoundWork {
   void Meet(int wants, PlanTable::Stall stall);
   // A tensor has waited so long that the job is to end.
   bool ShouldEnd() const { return stall_.ShouldEnd(plans_); }
+
+  // This rank is about to join: its calls without a name, which others make meanwhile, are
+  // planned no longer.
+  void LeaveLanes() { unnamed_.DropAll(); }
+  // The ranks make calls without a name in another order each; empty: they do not.
+  const std::string& Failure() const { return disorder_; }
 
   int id() const { return id_; }
   // How long tensors may wait until anybody is warned; zero: forever.
@@ -88,10 +96,12 @@ class SetRoundWork {
   const int id_;
   horovod::common::ProcessSet& process_set_;
   PlanTable& plans_;
+  UnnamedCalls& unnamed_;
   std::function<void()> before_plan_;
   StallWatch stall_;
   MismatchWatch mismatch_;
   RecurringCalls calls_;
+  std::string disorder_;
 };
 
 }  // namespace horovod_opt

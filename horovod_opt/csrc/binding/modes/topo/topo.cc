@@ -43,7 +43,7 @@ Topo::Topo(State& state, HorovodGlobalState& horovod, PerformOperation perform)
           std::chrono::milliseconds(state.settings.heartbeat_ms), horovod_ops_,
           [this] { return WantsRound(); }, [this] { CheckPeers(); }),
       round_work_(state, horovod, plans_, horovod_ops_, rounds_),
-      set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_) {
+      set_round_work_(state, horovod, 0, horovod.process_set_table.Get(0), plans_, unnamed_) {
   plans_.SetRanks(horovod.global_controller->GetSize());
   PlannedPath::Network network;
   const std::string problem = Connect(network);
@@ -171,6 +171,7 @@ void Topo::FollowProcessSets() {
     }
     {
       std::lock_guard<std::shared_mutex> lock(mutex_);
+      unnamed_of_sets_.erase(entry->first);
       entry = sets_.erase(entry);
     }
     set->Close(horovod::common::PROCESS_SET_HAS_BEEN_REMOVED);
@@ -185,8 +186,9 @@ void Topo::FollowProcessSets() {
       continue;
     }
     const std::string problem = Obstacle(process_set->controller->GetGlobalRanks());
-    const auto set = std::make_shared<SetPath>(state_, horovod_, id, std::move(process_set),
-                                               problem, [this] { RequestRound(); });
+    const auto set =
+        std::make_shared<SetPath>(state_, horovod_, id, std::move(process_set), UnnamedOf(id),
+                                  problem, [this] { RequestRound(); });
     std::lock_guard<std::mutex> plans(state_.mutex);  // nothing is added meanwhile
     for (const std::string& text : state_.plans) {
       Plan plan = ParsePlan(text);
@@ -233,6 +235,24 @@ void Topo::DumpState(StatePage& page) {
   for (const auto& set : sets) set->DumpState(page);
 }
 
+std::shared_ptr<UnnamedCalls> Topo::UnnamedOf(int process_set_id) {
+  if (process_set_id == 0) return {std::shared_ptr<void>(), &unnamed_};  // never deleted
+  std::lock_guard<std::shared_mutex> lock(mutex_);
+  auto& unnamed = unnamed_of_sets_[process_set_id];
+  if (unnamed == nullptr) unnamed = std::make_shared<UnnamedCalls>();
+  return unnamed;
+}
+
+std::shared_ptr<ProcessSet> Topo::ProcessSetOf(int id) const {
+  return horovod_.process_set_table.Find(id);
+}
+
+// Those that have joined last have made fewer calls.
+void Topo::AllJoined() {
+  plans_.Restart();
+  unnamed_.DropAll();
+}
+
 bool Topo::Join(TensorTableEntry& entry, Request& request) {
   if (!round_work_.Join(entry, request)) return false;
   RequestRound();
@@ -248,7 +268,8 @@ std::string Topo::Failure() const {
     const std::string failure = set->Failure();
     if (!failure.empty()) return failure + ", in process set " + std::to_string(id);
   }
-  return path_ == nullptr ? "" : path_->Failure();
+  const std::string failure = path_ == nullptr ? "" : path_->Failure();
+  return failure.empty() ? set_round_work_.Failure() : failure;
 }
 
 void Topo::Finish() {

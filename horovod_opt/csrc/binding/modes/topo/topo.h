@@ -22,6 +22,7 @@
 #include "horovod_opt/csrc/binding/reduction/horovod_ops_order_thread.h"
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 #include "horovod_opt/csrc/binding/reduction/planned_path.h"
+#include "horovod_opt/csrc/core/agreement/unnamed_calls.h"
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 
@@ -46,6 +47,9 @@ class Topo {
   // Those of a process set; nullptr: it has none on this rank.
   std::shared_ptr<PlanTable> PlansOf(int process_set_id);
   std::map<int, std::shared_ptr<PlanTable>> AllPlans();  // by process set
+  // Those that a process set has called, since its first.
+  std::shared_ptr<UnnamedCalls> UnnamedOf(int process_set_id);
+  std::shared_ptr<horovod::common::ProcessSet> ProcessSetOf(int id) const;  // nullptr: it is gone
   // Horovod's queue has a request for the negotiated path, or a round is wanted for another reason.
   void RequestRound() { rounds_.Request(); }
   // What all of it does, for a process that hangs.
@@ -65,7 +69,7 @@ class Topo {
     return round_work_.Objection(ranks, name);
   }
   // All ranks have joined.
-  void AllJoined() { plans_.Restart(); }
+  void AllJoined();
   // After the last round: reduces what is complete on all ranks. Collective.
   void Finish();
   // Fails what the path still holds. Afterwards everything is negotiated.
@@ -91,6 +95,7 @@ class Topo {
   std::unique_ptr<NodeMemory> node_;
   HorovodOps horovod_ops_;
   Rounds rounds_;
+  UnnamedCalls unnamed_;  // of all ranks
   RoundWork round_work_;
   SetRoundWork set_round_work_;                       // of all ranks
   std::unique_ptr<PlannedPath> path_;                 // none where nothing can be planned
@@ -103,6 +108,9 @@ class Topo {
 
   // By process set, but that of all ranks. The background thread alone writes it, under the mutex.
   std::map<int, std::shared_ptr<SetPath>> sets_;
+  // The same; any thread adds some, also before a set has its path: all ranks count from its first
+  // call.
+  std::map<int, std::shared_ptr<UnnamedCalls>> unnamed_of_sets_;
   std::shared_mutex mutex_;
 };
 
