@@ -99,7 +99,7 @@ const Scenario::Leave* Job::LeaveOf(int rank) const {
 
 void Job::EnableFramework(int rank, std::vector<Event>& events) const {
   const Rank& self = ranks_[rank];
-  if (self.joined || shutdown_) return;
+  if (self.joined) return;
   bool is_over = true;
   for (std::size_t plan = 0; plan < scenario_.plans.size(); ++plan) {
     const Thread& thread = self.threads[plan];

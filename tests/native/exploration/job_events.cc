@@ -16,13 +16,17 @@ void Job::Send(int number, int plan, int slot) {
   slots.resize(shape.slots, Sent::kNot);
   slots[slot] = Sent::kYes;
   const Tensor tensor{plan, slot, thread.iteration};
-  if (rank.closed) return End(number, tensor, Sent::kFailed);
   Manner manner;
   manner.differs = rank.different.erase({plan, slot}) > 0;
   manner.on_gpu = scenario_.on_gpu.count(number) > 0;
   manner.in_step = !scenario_.leaves.empty() && plan == 0;
   if (rank.left_out.count({plan, slot}) > 0) rank.plans->LeaveOut(plan, slot);
-  switch (rank.plans->Arrive(tensor, manner)) {
+  const Way way = rank.plans->Arrive(tensor, manner);
+  if (rank.closed) {
+    if (way != Way::kNegotiated) throw Violation(tensor.Name() + " is planned after Close()");
+    return End(number, tensor, Sent::kFailed);
+  }
+  switch (way) {
     case Way::kNegotiated:
       return Negotiate(number, tensor);
     case Way::kDeferred:

@@ -66,8 +66,9 @@ void Job::Negotiate(int number, const Tensor& tensor) {
   TryNegotiation(name);
 }
 
-// As upstream: once all ranks have it that have not joined.
+// As upstream: once all ranks have it that have not joined, and until all shut down.
 void Job::TryNegotiation(const std::pair<int, int>& name) {
+  if (Count([](const Rank& rank) { return rank.finished; }) > 0) return;
   TouchShared(16 + 8 * name.first + name.second);
   std::vector<int> here;
   for (int rank = 0; rank < scenario_.ranks; ++rank) {

@@ -1,10 +1,13 @@
-// The invariants of plan_run.h and consensus.h in every order of events, or in all that interrupt
-// threads so often. tests/by_hand/mutations/run removes the rules one by one.
+// The invariants of plan_run.h and consensus.h in every order of events. The rules one by one, and
+// what goes wrong without: tests/by_hand/mutations/run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/native/exploration/job.h"
@@ -15,31 +18,29 @@ namespace plan_exploration_test {
 
 using Disturbance = Scenario::Disturbance;
 
+// By hand: with more ranks, and until so many states are known.
+int Number(const char* variable, int usual) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? usual : std::atoi(text);
+}
+
+const int kRanks = Number("HOROVOD_OPT_EXPLORED_RANKS", 2);
+const int kStates = Number("HOROVOD_OPT_EXPLORED_STATES", 0);
+
 struct Case {
   const char* name;
   Scenario scenario;
-  int preemptions;
-  std::size_t states;  // that are found at least
+  std::size_t states;  // of two ranks
 };
 
 void PrintTo(const Case& what, std::ostream* stream) { *stream << what.name; }
 
-constexpr int kAll = Limits::kAnyNumber;
-
-// Three buckets of two plans, which are active, and one iteration.
-Scenario TwoPlans() {
-  Scenario scenario;
-  scenario.plans = {{"p", 3, {{0}, {1, 2}}}, {"q", 1, {{0}}}};
-  scenario.known = 2;
-  return scenario;
-}
-
-// One plan of two buckets, which is active.
-Scenario OnePlan(int ranks = 3) {
+// A plan of two buckets, which is active, and one iteration.
+Scenario OnePlan() {
   Scenario scenario;
   scenario.plans = {{"p", 2, {{0}, {1}}}};
   scenario.known = 2;
-  scenario.ranks = ranks;
+  scenario.ranks = kRanks;
   return scenario;
 }
 
@@ -48,15 +49,22 @@ Scenario Disturbed(Scenario scenario, std::vector<Disturbance> disturbances) {
   return scenario;
 }
 
-Scenario Activation(int ranks) {
-  Scenario scenario = OnePlan(ranks);
+// Three buckets of two plans.
+Scenario TwoPlans() {
+  Scenario scenario = OnePlan();
+  scenario.plans = {{"p", 3, {{0}, {1, 2}}}, {"q", 1, {{0}}}};
+  return scenario;
+}
+
+Scenario Activation() {
+  Scenario scenario = OnePlan();
   scenario.known = 0;
-  scenario.iterations = 4;
+  scenario.iterations = kRanks == 2 ? 4 : 3;
   return scenario;
 }
 
 Scenario Devices() {
-  Scenario scenario = Activation(2);
+  Scenario scenario = Activation();
   scenario.iterations = 3;
   scenario.on_gpu = {1};
   return scenario;
@@ -64,11 +72,10 @@ Scenario Devices() {
 
 // The second plan gets the bucket IDs of the first, which has ended.
 Scenario Heirs() {
-  Scenario scenario = OnePlan(2);
-  scenario.plans.push_back({"q", 1, {{0}}});
+  Scenario scenario = OnePlan();
+  scenario.plans = {{"p", 1, {{0}}}, {"q", 1, {{0}}}};
   scenario.late = {0, 2};
-  scenario.capacity = 2;
-  scenario.iterations = 3;
+  scenario.capacity = 1;
   return Disturbed(scenario, {{Disturbance::kReject, 1}});
 }
 
@@ -80,41 +87,52 @@ Scenario Steps(std::vector<Scenario::Leave> leaves) {
   return scenario;
 }
 
-Scenario Joins(std::vector<int> joins) {
-  Scenario scenario = OnePlan(static_cast<int>(joins.size()));
-  scenario.joins = std::move(joins);
+Scenario Joins() {
+  Scenario scenario = OnePlan();
+  scenario.joins = {3, 4};
+  scenario.joins.resize(kRanks, 3);
   return scenario;
 }
 
 Scenario Rebuild() {
-  Scenario scenario = OnePlan(2);
+  Scenario scenario = OnePlan();
   scenario.known = 6;
   scenario.iterations = 8;
   scenario.rebuilt = true;
   return scenario;
 }
 
+// Its last iteration may be under way when the graph goes, on all ranks.
+Scenario Forgotten() {
+  std::vector<Disturbance> removals;
+  for (int rank = 0; rank < kRanks; ++rank) removals.push_back({Disturbance::kRemove, rank});
+  return Disturbed(OnePlan(), removals);
+}
+
+// A rank dies at any moment.
+Scenario Death() {
+  Scenario scenario = OnePlan();
+  scenario.ranks = 3;
+  return Disturbed(scenario, {{Disturbance::kDeath, 1}});
+}
+
 std::vector<Case> Cases() {
-  std::vector<Case> cases{
-      {"Activation", Activation(2), 2, 1},
-      {"ActivationOfThree", Activation(3), 0, 1},
-      {"TwoPlans", TwoPlans(), 1, 1},
-      {"Devices", Devices(), 1, 1},
-      {"End", Disturbed(OnePlan(), {{Disturbance::kReject, 1}}), 1, 1},
-      {"EndByATensor", Disturbed(OnePlan(2), {{Disturbance::kDiffers, 1, 0, 1}}), 2, 1},
-      {"LeftOut", Disturbed(OnePlan(2), {{Disturbance::kLeaveOut, 1, 0, 1}}), 2, 1},
-      {"Heirs", Heirs(), 1, 1},
-      {"StepLeftByOne", Steps({{1, 3, 1}}), 1, 1},
-      {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 1, 1},
-      {"Join", Joins({3, 4}), 2, 1},
-      {"JoinOfThree", Joins({3, 4, 2}), 1, 1},
-      {"Rebuild", Rebuild(), 2, 1},
-      {"Forgotten",
-       Disturbed(OnePlan(2), {{Disturbance::kRemove, 0}, {Disturbance::kRemove, 1}}), 2, 1},
-      {"Shutdown", Disturbed(OnePlan(), {{Disturbance::kShutdown, 2}}), 1, 1},
-      {"Death", Disturbed(OnePlan(), {{Disturbance::kDeath, 1}}), 1, 1},
+  return {
+      {"Activation", Activation(), 1},
+      {"TwoPlans", TwoPlans(), 1},
+      {"Devices", Devices(), 1},
+      {"End", Disturbed(OnePlan(), {{Disturbance::kReject, 1}}), 1},
+      {"EndByATensor", Disturbed(OnePlan(), {{Disturbance::kDiffers, 1, 0, 1}}), 1},
+      {"LeftOut", Disturbed(OnePlan(), {{Disturbance::kLeaveOut, 1, 0, 1}}), 1},
+      {"Heirs", Heirs(), 1},
+      {"StepLeft", Steps({{1, 3, 1}}), 1},
+      {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 1},
+      {"Join", Joins(), 1},
+      {"Rebuild", Rebuild(), 1},
+      {"Forgotten", Forgotten(), 1},
+      {"Shutdown", Disturbed(OnePlan(), {{Disturbance::kShutdown, 1}}), 1},
+      {"Death", Death(), 1},
   };
-  return cases;
 }
 
 class PlanExploration : public testing::TestWithParam<Case> {};
@@ -122,16 +140,19 @@ class PlanExploration : public testing::TestWithParam<Case> {};
 TEST_P(PlanExploration, NoRuleIsBroken) {
   const Case& what = GetParam();
   Limits limits;
-  limits.preemptions = what.preemptions;
-  if (const char* more = std::getenv("HOROVOD_OPT_PREEMPTIONS")) limits.preemptions = std::atoi(more);
-  const Findings findings = Explore(JobsOf(what.scenario), limits);
+  if (kStates > 0) limits.states = static_cast<std::size_t>(kStates);
+  const MakeWorld jobs = JobsOf(what.scenario);
+  const Findings findings = Explore(jobs, limits);
   std::cout << what.name << ": " << findings.Text() << std::endl;
   EXPECT_EQ(findings.violation, "");
-  EXPECT_GE(findings.states, what.states);
-  EXPECT_EQ(CompareTwins(JobsOf(what.scenario), 1, 20), "");
+  EXPECT_EQ(CompareTwins(jobs, 1, 20), "");
+  if (kStates == 0 && kRanks == 2) {
+    EXPECT_TRUE(findings.is_complete);
+    EXPECT_GE(findings.states, what.states);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlanExploration, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Jobs, PlanExploration, testing::ValuesIn(Cases()),
                          [](const auto& of) { return std::string(of.param.name); });
 
 }  // namespace plan_exploration_test
