@@ -21,15 +21,12 @@ from pathlib import Path
 from rule_mutations import RULES, Mutation
 
 ROOT = Path(__file__).resolve().parents[3]
-TESTS = "tests/native/exploration"
 FOUND = re.compile(r"^(\w+): (\d+) states, .*\nviolation: (.*)\nafter:\n((?:  .*\n)*)", re.M)
 COUNTED = re.compile(r"^(\w+): (\d+) states, (\d+) events", re.M)
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    job: str
-    ranks: int
     states: int
     violation: str
     trace: str
@@ -50,7 +47,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def copy_sources(to: Path) -> None:
     """What the native tests are built from, as it stands. Equal files keep their times."""
     parts = ("CMakeLists.txt", "building", "horovod_opt", "graph_analysis", "tests/native")
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", *parts],
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard",
+                             *parts],
                             cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     for name in listed.splitlines():
         source, copy = ROOT / name, to / name
@@ -61,10 +59,14 @@ def copy_sources(to: Path) -> None:
             shutil.copyfile(source, copy)
 
 
-def configure(source: Path, build: Path) -> None:
-    googletest = [sys.executable, str(ROOT / "tests/native/googletest.py"), str(build / "googletest")]
-    where = subprocess.run(googletest, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / TESTS).rglob("*.cc"))
+def configure(source: Path, build: Path, tests: str) -> None:
+    finder = ROOT / "tests/native/googletest.py"
+    where = subprocess.run([sys.executable, str(finder), str(build / "googletest")],
+                           check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    folders = {"tests/native/exploration", f"tests/native/{tests}"}
+    files = sorted(str(file.relative_to(ROOT)) for folder in folders
+                   for file in (ROOT / folder).glob("*.cc")
+                   if tests in str(file) or not file.name.endswith("_test.cc"))
     subprocess.run(["cmake", "-S", source, "-B", build, "-G", "Ninja",
                     "-DHOROVOD_OPT_NATIVE_TESTS=ON", f"-DHOROVOD_OPT_GOOGLETEST={where}",
                     f"-DHOROVOD_OPT_TESTS={';'.join(files)}",
@@ -80,64 +82,61 @@ def mutated(text: str, mutation: Mutation) -> str:
     return text.replace(mutation.old, mutation.new)
 
 
-def explore(build: Path, ranks: int, states: int, jobs: int) -> str:
-    """What the tests print; builds them before."""
-    subprocess.run(["cmake", "--build", build, "--target", "native_tests", "--parallel", str(jobs)],
-                   check=True, stdout=subprocess.DEVNULL)
-    environment = {**os.environ, "HOROVOD_OPT_EXPLORED_RANKS": str(ranks)}
-    if ranks > 2:
-        environment["HOROVOD_OPT_EXPLORED_STATES"] = str(states)
-    run = subprocess.run([build / "tests/native/native_tests", "--gtest_filter=*Exploration*"],
+def explore(build: Path, job: str, ranks: int, options: argparse.Namespace) -> str:
+    """What the tests of a job print; builds them before."""
+    subprocess.run(["cmake", "--build", build, "--target", "native_tests", "--parallel",
+                    str(options.jobs)], check=True, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "HOROVOD_OPT_EXPLORED_RANKS": str(ranks),
+                   "HOROVOD_OPT_EXPLORED_STATES": str(options.states),
+                   "HOROVOD_OPT_EXPLORED_SEARCHES": str(options.states // 600)}
+    run = subprocess.run([build / "tests/native/native_tests", f"--gtest_filter=*/{job}"],
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          env=environment)
     return run.stdout
 
 
-def counterexample(output: str, ranks: int) -> Counterexample | None:
-    """The one that takes the fewest states."""
-    found = [Counterexample(job, ranks, int(states), violation, trace)
-             for job, states, violation, trace in FOUND.findall(output)]
-    return min(found, key=lambda example: example.states, default=None)
+def counterexample(output: str) -> Counterexample | None:
+    found = FOUND.search(output)
+    return Counterexample(int(found[2]), found[3], found[4]) if found else None
 
 
-def without(mutation: Mutation, source: Path, options: argparse.Namespace) -> Counterexample | None:
-    file = source / mutation.file
+def without(mutation: Mutation, options: argparse.Namespace) -> tuple[int, Counterexample | None]:
+    """The number of ranks, and what they show."""
+    file = options.output / "source" / mutation.file
     original = file.read_text()
     file.write_text(mutated(original, mutation))
+    ranks, example = 2, None
     try:
-        for ranks in (2, 3):
-            output = explore(options.output / "build", ranks, options.states, options.jobs)
+        for ranks in (2, 3) if mutation.tests == "exploration" else (2,):
+            output = explore(options.output / mutation.tests, mutation.job, ranks, options)
             (options.output / f"{mutation.name}-{ranks}.txt").write_text(output)
-            if example := counterexample(output, ranks):
-                return example
+            if example := counterexample(output):
+                break
     finally:
         file.write_text(original)
-    return None
+    return ranks, example
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(argv)
     options.output = options.output.resolve()
-    source, build = options.output / "source", options.output / "build"
-    copy_sources(source)
-    configure(source, build)
+    copy_sources(options.output / "source")
     chosen = [rule for rule in RULES if not options.names or rule.name in options.names]
-    output = explore(build, 2, options.states, options.jobs)
-    if counterexample(output, 2) or not COUNTED.search(output):
-        print(output)
-        return 1
-    states, events = (sum(int(row[i]) for row in COUNTED.findall(output)) for i in (1, 2))
-    print(f"As it is: {states} states, {events} events, no rule is broken.\n", flush=True)
+    for tests in sorted({rule.tests for rule in chosen}):
+        configure(options.output / "source", options.output / tests, tests)
+        output = explore(options.output / tests, "*", 2, options)
+        if counterexample(output) or not COUNTED.search(output):
+            print(output)
+            return 1
+        print(f"As it is, {tests}: " + ", ".join(f"{job} {states} states, {events} events"
+              for job, states, events in COUNTED.findall(output)) + "\n", flush=True)
     print("| without the rule | in | job | states | what goes wrong |\n"
           "| --- | --- | --- | --- | --- |", flush=True)
     all_found = True
     for mutation in chosen:
-        example = without(mutation, source, options)
+        ranks, example = without(mutation, options)
         all_found = all_found and example is not None
-        where = f"| {mutation.rule} | `{Path(mutation.file).name}` |"
-        if example is None:
-            print(f"{where} | | nothing was found |", flush=True)
-        else:
-            print(f"{where} {example.job}, {example.ranks} ranks | {example.states} | "
-                  f"{example.violation} |", flush=True)
+        what = f"{example.states} | {example.violation}" if example else "| nothing was found"
+        print(f"| {mutation.rule} | `{Path(mutation.file).name}` | "
+              f"{mutation.job}, {ranks} ranks | {what} |", flush=True)
     return 0 if all_found else 1

@@ -224,7 +224,7 @@ std::string Job::StateOf(const Rank& rank) const {
     add(bucket_id);
     add(number);
   }
-  for (const auto* names : {&rank.different, &rank.left_out}) {
+  for (const auto* names : {&rank.different, &rank.left_out, &rank.told}) {
     for (const auto& [plan, slot] : *names) add(100 * plan + slot);
     state += ';';
   }

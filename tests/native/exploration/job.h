@@ -102,7 +102,7 @@ class Job : public World {
     bool voted = false, applied = false, joined = false, restarted = false;
     bool finished = false, closed = false, dead = false;
     std::vector<int> untaken;
-    std::set<std::pair<int, int>> different, left_out;  // plan, slot
+    std::set<std::pair<int, int>> different, left_out, told;  // plan, slot
   };
 
   static Event MakeEvent(int rank, int thread, Kind kind, int argument = 0) {

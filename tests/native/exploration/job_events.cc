@@ -20,7 +20,10 @@ void Job::Send(int number, int plan, int slot) {
   manner.differs = rank.different.erase({plan, slot}) > 0;
   manner.on_gpu = scenario_.on_gpu.count(number) > 0;
   manner.in_step = !scenario_.leaves.empty() && plan == 0;
-  if (rank.left_out.count({plan, slot}) > 0) rank.plans->LeaveOut(plan, slot);
+  if (rank.left_out.count({plan, slot}) > 0) {
+    rank.plans->LeaveOut(plan, slot);
+    rank.told.insert({plan, slot});
+  }
   const Way way = rank.plans->Arrive(tensor, manner);
   if (rank.closed) {
     if (way != Way::kNegotiated) throw Violation(tensor.Name() + " is planned after Close()");

@@ -134,6 +134,8 @@ void Job::CheckEnd() {
     }
     if (!rank.closed && rank.taken < queue_.Size())
       throw Violation("an entry of the queue is left" + On(number));
+    if (!rank.closed && !rank.announced.empty() && presence_ == nullptr)
+      throw Violation("a bucket is announced and never taken" + On(number));
     if (!rank.closed && !rank.plans->Close().empty())
       throw Violation("a tensor is left" + On(number));
   }

@@ -70,6 +70,13 @@ Scenario Devices() {
   return scenario;
 }
 
+// A rank leaves a tensor out, before the plan is active or after.
+Scenario LeftOutEarly() {
+  Scenario scenario = Activation();
+  scenario.iterations = 3;
+  return Disturbed(scenario, {{Disturbance::kLeaveOut, 1, 0, 1}});
+}
+
 // The second plan gets the bucket IDs of the first, which has ended.
 Scenario Heirs() {
   Scenario scenario = OnePlan();
@@ -91,6 +98,14 @@ Scenario Joins() {
   Scenario scenario = OnePlan();
   scenario.joins = {3, 4};
   scenario.joins.resize(kRanks, 3);
+  return scenario;
+}
+
+// A rank joins before the plan is active.
+Scenario JoinEarly() {
+  Scenario scenario = Joins();
+  scenario.known = 0;
+  scenario.joins[0] = 2;
   return scenario;
 }
 
@@ -118,20 +133,22 @@ Scenario Death() {
 
 std::vector<Case> Cases() {
   return {
-      {"Activation", Activation(), 1},
-      {"TwoPlans", TwoPlans(), 1},
-      {"Devices", Devices(), 1},
-      {"End", Disturbed(OnePlan(), {{Disturbance::kReject, 1}}), 1},
-      {"EndByATensor", Disturbed(OnePlan(), {{Disturbance::kDiffers, 1, 0, 1}}), 1},
-      {"LeftOut", Disturbed(OnePlan(), {{Disturbance::kLeaveOut, 1, 0, 1}}), 1},
-      {"Heirs", Heirs(), 1},
-      {"StepLeft", Steps({{1, 3, 1}}), 1},
-      {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 1},
-      {"Join", Joins(), 1},
-      {"Rebuild", Rebuild(), 1},
-      {"Forgotten", Forgotten(), 1},
-      {"Shutdown", Disturbed(OnePlan(), {{Disturbance::kShutdown, 1}}), 1},
-      {"Death", Death(), 1},
+      {"Activation", Activation(), 2900},
+      {"TwoPlans", TwoPlans(), 1400},
+      {"Devices", Devices(), 1150},
+      {"End", Disturbed(OnePlan(), {{Disturbance::kReject, 1}}), 3500},
+      {"EndByATensor", Disturbed(OnePlan(), {{Disturbance::kDiffers, 1, 0, 1}}), 800},
+      {"LeftOut", Disturbed(OnePlan(), {{Disturbance::kLeaveOut, 1, 0, 1}}), 700},
+      {"LeftOutEarly", LeftOutEarly(), 4100},
+      {"Heirs", Heirs(), 1600},
+      {"StepLeft", Steps({{1, 3, 1}}), 2700},
+      {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 5100},
+      {"Join", Joins(), 550},
+      {"JoinEarly", JoinEarly(), 1900},
+      {"Rebuild", Rebuild(), 350},
+      {"Forgotten", Forgotten(), 120},
+      {"Shutdown", Disturbed(OnePlan(), {{Disturbance::kShutdown, 1}}), 1300},
+      {"Death", Death(), 2000},
   };
 }
 

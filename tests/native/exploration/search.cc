@@ -22,7 +22,7 @@ bool IsIn(const Event& event, const std::vector<Sleeper>& sleepers) {
 class Search {
  public:
   Search(const MakeWorld& make_world, const Limits& limits)
-      : make_world_(make_world), limits_(limits) {}
+      : make_world_(make_world), limits_(limits), random_(limits.seed + 1) {}
 
   Findings Run() {
     try {
@@ -110,6 +110,7 @@ class Search {
       return;
     }
     std::reverse(node.next.begin(), node.next.end());
+    if (limits_.seed != 0) std::shuffle(node.next.begin(), node.next.end(), random_);
     nodes_.push_back(std::move(node));
   }
 
@@ -135,6 +136,7 @@ class Search {
 
   const MakeWorld& make_world_;
   const Limits limits_;
+  std::minstd_rand random_;
   std::unique_ptr<World> world_;  // in the state of the last node; nullptr: in none
   std::vector<Event> path_;
   std::vector<Node> nodes_;  // the first is the beginning, each other follows an event of the path
@@ -159,6 +161,17 @@ std::string Findings::Text() const {
   if (!violation.empty()) text += "\nviolation: " + violation + "\nafter:";
   for (const std::string& event : trace) text += "\n  " + event;
   return text;
+}
+
+void Findings::Add(const Findings& other) {
+  states += other.states;
+  events += other.events;
+  ends += other.ends;
+  replays += other.replays;
+  deepest = std::max(deepest, other.deepest);
+  is_complete = is_complete && other.is_complete;
+  violation = other.violation;
+  trace = other.trace;
 }
 
 Findings Explore(const MakeWorld& make_world, const Limits& limits) {
@@ -187,7 +200,8 @@ std::string CompareTwins(const MakeWorld& make_world, std::uint32_t seed, int pa
         if (first->State() != second->State())
           return "after " + first->Name(event) + "\n" + first->State() + "\n" + second->State();
       }
-      if (!(first->Enabled() == second->Enabled())) return "not the same is possible\n" + first->State();
+      if (!(first->Enabled() == second->Enabled()))
+        return "not the same is possible\n" + first->State();
     }
   }
   return "";

@@ -54,6 +54,9 @@ struct Limits {
   // How often an actor that can go on is interrupted by another.
   int preemptions = kAnyNumber;
   std::size_t states = std::numeric_limits<std::size_t>::max();
+  // 0: branches are followed in the order of Enabled(), else in a random one. Where not all states
+  // can be found, several searches with different seeds see more than a longer one.
+  std::uint32_t seed = 0;
 };
 
 struct Findings {
@@ -63,6 +66,8 @@ struct Findings {
   std::vector<std::string> trace;
 
   std::string Text() const;
+  // What another search has found, which may have come to the same states.
+  void Add(const Findings& other);
 };
 
 // Ends with the first violation.

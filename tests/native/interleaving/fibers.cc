@@ -61,6 +61,11 @@ void Fibers::SwitchTo(int number) {
   running_ = -1;
 }
 
+void Fibers::Settle() {
+  for (std::size_t number = 0; number < fibers_.size(); ++number)
+    SwitchTo(static_cast<int>(number));
+}
+
 void Fibers::Yield() {
   swapcontext(&fibers_[running_]->context, &scheduler_);
   if (stops_ && std::uncaught_exceptions() == 0) throw Stopped();
@@ -86,8 +91,9 @@ std::vector<Event> Fibers::Enabled() const {
 
 Footprint Fibers::Do(const Event& event) {
   footprint_ = 0;
-  SwitchTo(event.actor);
   Fiber& fiber = *fibers_[event.actor];
+  fiber.history = 31 * fiber.history + 1;
+  SwitchTo(event.actor);
   if (!fiber.failure.empty()) throw Violation(fiber.name + ": " + fiber.failure);
   return footprint_;
 }

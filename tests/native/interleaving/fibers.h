@@ -44,6 +44,8 @@ class Fibers : public exploration::World {
   explicit Fibers(bool& thread_local_flag) : flag_(thread_local_flag) {}
 
   void Start(std::string name, std::function<void()> body);
+  // Lets each come to its first step.
+  void Settle();
   // Unwinds those that have not ended: before what they use is gone.
   void Stop();
   bool HasEnded(int number) const { return fibers_[number]->ended; }

@@ -55,7 +55,9 @@ class Group : public Fibers {
   struct Gradient : Arrival {
     Gradient(Group& group_of, int rank_of, int bucket_of, int iteration_of)
         : group(group_of), rank(rank_of), bucket(bucket_of), iteration(iteration_of) {}
-    bool DataReady() override { return group.ranks_[rank]->copied[iteration]; }
+    bool DataReady() override { 
+      return !group.program_.copied || group.ranks_[rank]->copied[iteration];
+    }
     Group& group;
     const int rank, bucket, iteration;
     std::int32_t sum = 0;

@@ -79,6 +79,7 @@ Group::Group(const Program& program)
     Start("the background thread" + On(number), [this, number] { End(number); });
     if (program.copied) Start("a GPU" + On(number), [this, number] { Copy(number); });
   }
+  Settle();
 }
 
 void Group::CheckAccess(int number, const void* object) const {
@@ -183,24 +184,53 @@ void Group::CallBack(int number, const std::vector<ArrivalPtr>& arrivals, bool r
   }
 }
 
-int Number(const char* variable, int usual) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? usual : std::atoi(text);
+// All orders are too many: searches from random ones, each of so many states. By hand more of them.
+constexpr std::size_t kStates = 600;
+const int kSearches = [] {
+  const char* const text = std::getenv("HOROVOD_OPT_EXPLORED_SEARCHES");
+  return text == nullptr ? 5 : std::atoi(text);
+}();
+
+struct Case {
+  const char* name;
+  Program program;
+};
+
+void PrintTo(const Case& what, std::ostream* stream) { *stream << what.name; }
+
+std::vector<Case> Cases() {
+  Program one, two, eager, copied, ends;
+  two.buckets = 2;
+  eager.iterations = 3;
+  eager.eager = true;
+  copied.copied = true;
+  ends.ends = true;
+  return {{"OneBucket", one},
+          {"TwoBuckets", two},
+          {"SentAgain", eager},
+          {"CopiedData", copied},
+          {"GroupShutdown", ends}};
 }
 
-TEST(Try, Group) {
-  Program program;
-  program.buckets = Number("B", 1);
-  program.iterations = Number("I", 1);
-  program.eager = Number("E", 0);
-  program.copied = Number("C", 0);
-  program.ends = Number("X", 0);
-  exploration::Limits limits;
-  limits.preemptions = Number("P", limits.preemptions);
-  limits.states = Number("S", 100000);
-  const auto f = exploration::Explore([&] { return std::make_unique<Group>(program); }, limits);
-  std::cout << f.Text() << (f.is_complete ? " complete" : " LIMIT") << std::endl;
+class GroupInterleaving : public testing::TestWithParam<Case> {};
+
+TEST_P(GroupInterleaving, NoRuleIsBroken) {
+  const Case& what = GetParam();
+  exploration::Findings all;
+  for (int search = 1; search <= kSearches && all.violation.empty(); ++search) {
+    exploration::Limits limits;
+    limits.states = kStates;
+    limits.seed = static_cast<std::uint32_t>(search);
+    all.Add(exploration::Explore([&] { return std::make_unique<Group>(what.program); }, limits));
+  }
+  std::cout << what.name << ": " << all.Text() << std::endl;
+  EXPECT_EQ(all.violation, "");
+  EXPECT_EQ(all.states, kSearches * kStates);
+  EXPECT_GE(all.ends, static_cast<std::size_t>(kSearches));
 }
+
+INSTANTIATE_TEST_SUITE_P(Groups, GroupInterleaving, testing::ValuesIn(Cases()),
+                         [](const auto& of) { return std::string(of.param.name); });
 
 }  // namespace group_interleaving
 }  // namespace horovod_opt
