@@ -1,6 +1,6 @@
 """Removes each rule of mode topo in a copy of the sources and explores every order of events.
 
-    tests/by_hand/mutations/run                    # all: about an hour
+    tests/by_hand/mutations/run                    # all: half an hour
     tests/by_hand/mutations/run defer begun        # these
 
 Prints a table: how many states were known when a rule was broken, in which job, and how. Exit
