@@ -38,7 +38,9 @@ std::string Tensor::Name() const {
 RankPlans::RankPlans(int capacity, std::function<void(int bucket_id)> ready)
     : table_(
           capacity,
-          [ready = std::move(ready)](const CompleteBucket& bucket) { ready(bucket.turn.bucket_id); },
+          [ready = std::move(ready)](const CompleteBucket& bucket) {
+            ready(bucket.turn.bucket_id);
+          },
           [] {}) {}
 
 void RankPlans::Add(int plan, const Shape& shape) {
@@ -85,8 +87,7 @@ RankPlans::Bucket RankPlans::Take(int bucket_id) {
     bucket.tensors.emplace_back();
     if (arrival != nullptr) bucket.tensors.back() = TensorOf(*arrival);
   }
-  for (int slot : work_.slots)
-    bucket.on_gpu.push_back(work_.plan->slots[slot].reduction.OnGpu());
+  for (int slot : work_.slots) bucket.on_gpu.push_back(work_.plan->slots[slot].reduction.OnGpu());
   return bucket;
 }
 
@@ -156,8 +157,7 @@ std::string RankPlans::State() const {
   return state + table_.CompletionRow();
 }
 
-GroupQueue::GroupQueue()
-    : memory_(std::aligned_alloc(64, (ReadyQueue::Bytes() + 63) / 64 * 64)) {
+GroupQueue::GroupQueue() : memory_(std::aligned_alloc(64, (ReadyQueue::Bytes() + 63) / 64 * 64)) {
   std::memset(memory_.get(), 0, ReadyQueue::Bytes());
   queue_ = static_cast<ReadyQueue*>(memory_.get());
 }

@@ -51,9 +51,9 @@ class RankPlans {
   struct Bucket {
     std::string plan;
     std::uint64_t iteration = 0;
-    std::vector<int> slots;                       // none: it was taken back everywhere
-    std::vector<std::optional<Tensor>> tensors;   // none: zeros
-    std::vector<bool> on_gpu;                     // as the plan says, by tensor
+    std::vector<int> slots;                      // none: it was taken back everywhere
+    std::vector<std::optional<Tensor>> tensors;  // none: zeros
+    std::vector<bool> on_gpu;                    // as the plan says, by tensor
   };
   Bucket Take(int bucket_id);
   void MarkReduced();  // what was taken last

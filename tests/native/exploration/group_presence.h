@@ -14,8 +14,7 @@ namespace exploration {
 
 class GroupPresence {
  public:
-  explicit GroupPresence(int ranks)
-      : memory_(std::aligned_alloc(64, Presence::Bytes(ranks))) {
+  explicit GroupPresence(int ranks) : memory_(std::aligned_alloc(64, Presence::Bytes(ranks))) {
     std::memset(memory_.get(), 0, Presence::Bytes(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       presences_.emplace_back(memory_.get(), rank, ranks);

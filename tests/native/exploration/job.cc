@@ -70,10 +70,9 @@ void Job::Enable(int rank, std::vector<Event>& events) const {
   if (next.rank != rank) return;
   const Thread& thread = self.threads[next.plan];
   // A graph goes only after it has been executed for the last time.
-  const bool may_be_gone = next.kind != Disturbance::kRemove ||
-                           thread.iteration > Limit(rank) ||
-                           (thread.iteration == Limit(rank) && thread.slots.count(Limit(rank)) > 0 &&
-                            !MaySend(rank, next.plan, -1));
+  const bool may_be_gone = next.kind != Disturbance::kRemove || thread.iteration > Limit(rank) ||
+                           (thread.iteration == Limit(rank) &&
+                            thread.slots.count(Limit(rank)) > 0 && !MaySend(rank, next.plan, -1));
   if (may_be_gone) events.push_back(MakeEvent(rank, kFate, kDisturb));
 }
 
@@ -107,11 +106,11 @@ void Job::EnableFramework(int rank, std::vector<Event>& events) const {
     const auto* const leave = plan == 0 ? LeaveOf(rank) : nullptr;
     if (leave != nullptr) {
       const auto sent = thread.slots.find(leave->iteration);
-      const int number = sent == thread.slots.end() ? 0
-                                                    : static_cast<int>(sent->second.size()) -
-                                                          static_cast<int>(std::count(
-                                                              sent->second.begin(),
-                                                              sent->second.end(), Sent::kNot));
+      const int number = sent == thread.slots.end()
+                             ? 0
+                             : static_cast<int>(sent->second.size()) -
+                                   static_cast<int>(std::count(sent->second.begin(),
+                                                               sent->second.end(), Sent::kNot));
       if (number == leave->sent) {
         events.push_back(MakeEvent(rank, 0, kLeave));
         continue;
@@ -241,9 +240,9 @@ std::string Job::State() const {
 }
 
 std::string Job::Name(const Event& event) const {
-  static const char* const kNames[] = {"sends",  "takes a bucket", "has reduced it", "votes",
-                                       "decides", "joins",          "restarts",       "leaves its step",
-                                       "is disturbed", "finishes",  "closes",         "misses a rank"};
+  static const char* const kNames[] = {
+      "sends",    "takes a bucket",  "has reduced it", "votes",    "decides", "joins",
+      "restarts", "leaves its step", "is disturbed",   "finishes", "closes",  "misses a rank"};
   const int argument = event.code % 16;
   std::string name = "rank " + std::to_string(event.actor / 8) + " " + kNames[KindOf(event)];
   if (KindOf(event) == kSend)
@@ -252,9 +251,8 @@ std::string Job::Name(const Event& event) const {
 }
 
 MakeWorld JobsOf(const Scenario& scenario) {
-  return [scenario, known = Job(scenario).known()] {
-    return std::make_unique<Job>(scenario, &known);
-  };
+  return
+      [scenario, known = Job(scenario).known()] { return std::make_unique<Job>(scenario, &known); };
 }
 
 }  // namespace exploration

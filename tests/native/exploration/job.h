@@ -47,11 +47,11 @@ struct Scenario {
   int known = 0;  // so many of them happen in one order, and their votes, before all others
   std::vector<Disturbance> disturbances;  // each at any time, after the one before
   std::vector<Leave> leaves;              // if any, iterations of the first plan are steps
-  std::vector<int> joins;                 // by rank: after how many iterations it joins; empty: never
-  std::set<int> on_gpu;                   // ranks whose tensors are on a GPU
-  std::vector<int> late;                  // by plan: the iteration of the first before it begins
-  int capacity = 8;                       // bucket IDs
-  bool rebuilt = false;                   // buckets, by the times of rank 0
+  std::vector<int> joins;  // by rank: after how many iterations it joins; empty: never
+  std::set<int> on_gpu;    // ranks whose tensors are on a GPU
+  std::vector<int> late;   // by plan: the iteration of the first before it begins
+  int capacity = 8;        // bucket IDs
+  bool rebuilt = false;    // buckets, by the times of rank 0
 };
 
 class Job : public World {
@@ -91,14 +91,14 @@ class Job : public World {
   };
   struct Rank {
     std::unique_ptr<RankPlans> plans;
-    std::vector<Thread> threads;                     // by plan
-    std::map<std::pair<int, int>, int> negotiated;   // plan, slot -> iteration
-    std::vector<Tensor> deferred;                    // in their order
-    std::map<int, int> announced;                    // by bucket ID: and not taken
-    std::optional<RankPlans::Bucket> work;           // is being reduced
-    int taken = 0;                                   // entries of the queue
-    std::string row;                                 // of this vote
-    std::size_t decided = 0, history = 0;            // hashes: the last decisions, and all
+    std::vector<Thread> threads;                    // by plan
+    std::map<std::pair<int, int>, int> negotiated;  // plan, slot -> iteration
+    std::vector<Tensor> deferred;                   // in their order
+    std::map<int, int> announced;                   // by bucket ID: and not taken
+    std::optional<RankPlans::Bucket> work;          // is being reduced
+    int taken = 0;                                  // entries of the queue
+    std::string row;                                // of this vote
+    std::size_t decided = 0, history = 0;           // hashes: the last decisions, and all
     bool voted = false, applied = false, joined = false, restarted = false;
     bool finished = false, closed = false, dead = false;
     std::vector<int> untaken;
@@ -157,15 +157,15 @@ class Job : public World {
   std::vector<Rank> ranks_;
   GroupQueue queue_;
   std::unique_ptr<GroupPresence> presence_;  // if a rank may die
-  std::size_t disturbed_ = 0;  // how many disturbances have happened
+  std::size_t disturbed_ = 0;                // how many disturbances have happened
   bool shutdown_ = false;
   Footprint footprint_ = 0;
   int planned_ = 0;
   // By entry of the queue: plan, iteration and slots as the first rank has found them.
   std::map<int, std::tuple<std::string, std::uint64_t, std::vector<int>, std::vector<bool>>> found_;
-  std::map<int, int> iterations_;                          // by entry: of its tensors
-  std::map<std::tuple<int, int, int>, bool> lanes_;        // plan, slot, iteration: planned
-  std::map<std::tuple<int, int, int>, int> sums_;          // plan, slot, iteration: ranks with it
+  std::map<int, int> iterations_;                    // by entry: of its tensors
+  std::map<std::tuple<int, int, int>, bool> lanes_;  // plan, slot, iteration: planned
+  std::map<std::tuple<int, int, int>, int> sums_;    // plan, slot, iteration: ranks with it
 };
 
 // For Explore().

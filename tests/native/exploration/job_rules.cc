@@ -83,8 +83,8 @@ void Job::TryNegotiation(const std::pair<int, int>& name) {
     const int iteration = ranks_[rank].negotiated.at(name);
     ranks_[rank].negotiated.erase(name);
     if (iteration != tensor.iteration) {
-      throw Violation(tensor.Name() + On(here[0]) + " meets iteration " + std::to_string(iteration) +
-                      On(rank));
+      throw Violation(tensor.Name() + On(here[0]) + " meets iteration " +
+                      std::to_string(iteration) + On(rank));
     }
     End(rank, tensor, Sent::kReduced);
   }

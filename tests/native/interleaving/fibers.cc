@@ -141,7 +141,8 @@ void Fibers::HasRead(const void* object, std::uint64_t value) {
   if (stops_) return;
   Fiber& self = *fibers_[running_];
   const int number = NumberOf(object);
-  self.history = (self.history * 1000003 + static_cast<std::uint64_t>(number)) * 1000003 + value + 1;
+  self.history =
+      (self.history * 1000003 + static_cast<std::uint64_t>(number)) * 1000003 + value + 1;
   self.read.emplace_back(number, objects_[number].version);
 }
 
@@ -149,7 +150,8 @@ void Fibers::HasWritten(const void* object, std::uint64_t value) {
   if (stops_) return;
   Fiber& self = *fibers_[running_];
   const int number = NumberOf(object);
-  self.history = (self.history * 1000003 + static_cast<std::uint64_t>(number)) * 1000003 + value + 7;
+  self.history =
+      (self.history * 1000003 + static_cast<std::uint64_t>(number)) * 1000003 + value + 7;
   if (objects_[number].value != value) ++objects_[number].version;
   objects_[number].value = value;
 }

@@ -60,8 +60,8 @@ class Fibers : public exploration::World {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     bool started = false, ended = false, flag = false;
-    std::uint64_t history = 0;                            // of what it has read and written
-    std::vector<std::pair<int, std::uint64_t>> read;      // objects and their versions
+    std::uint64_t history = 0;                        // of what it has read and written
+    std::vector<std::pair<int, std::uint64_t>> read;  // objects and their versions
     std::string failure;
   };
   struct Object {

@@ -17,8 +17,8 @@ constexpr int kWarmUp = 2;  // iterations
 
 struct Program {
   int buckets = 1;
-  int iterations = 1;  // planned ones
-  bool eager = false;  // a tensor is sent again as soon as it is taken, before its sum is there
+  int iterations = 1;   // planned ones
+  bool eager = false;   // a tensor is sent again as soon as it is taken, before its sum is there
   bool copied = false;  // from a GPU: a tensor's data comes later than the tensor
   bool ends = false;    // at any time
 };
@@ -55,7 +55,7 @@ class Group : public Fibers {
   struct Gradient : Arrival {
     Gradient(Group& group_of, int rank_of, int bucket_of, int iteration_of)
         : group(group_of), rank(rank_of), bucket(bucket_of), iteration(iteration_of) {}
-    bool DataReady() override { 
+    bool DataReady() override {
       return !group.program_.copied || group.ranks_[rank]->copied[iteration];
     }
     Group& group;
@@ -67,7 +67,7 @@ class Group : public Fibers {
     std::unique_ptr<BucketPlaces> places;
     std::unique_ptr<SmallBuckets> small_buckets;
     Atomic<bool> end{false}, stop{false}, finished{false}, path_over{false};
-    Atomic<int> done[2]{};   // by bucket: the last iteration that has its sum, or has failed
+    Atomic<int> done[2]{};     // by bucket: the last iteration that has its sum, or has failed
     Atomic<bool> copied[8]{};  // by iteration
     std::int32_t data[8]{};
     bool closed = false;

@@ -44,8 +44,7 @@ Group::Group(const Program& program)
     ranks_.push_back(std::make_unique<Rank>());
     Rank& rank = *ranks_.back();
     rank.places = std::make_unique<BucketPlaces>(PlacesMemory(), number, kRanks);
-    rank.plans = std::make_unique<PlanTable>(
-        4, [](const CompleteBucket&) {}, [] {});
+    rank.plans = std::make_unique<PlanTable>(4, [](const CompleteBucket&) {}, [] {});
     SmallBuckets::Binding binding;
     binding.reduction = [this, number](const Plan&, const auto&, const auto& arrivals) {
       return ReductionOf(number, arrivals);
@@ -161,7 +160,9 @@ BucketReduction Group::ReductionOf(int number, const std::vector<ArrivalPtr>& ar
   auto& gradient = static_cast<Gradient&>(*arrivals[0]);
   const Arithmetic arithmetic{sizeof(std::int32_t), ReduceRows, ScaleRow};
   return {{{&ranks_[number]->data[gradient.iteration], &gradient.sum, sizeof(std::int32_t)}},
-          arithmetic, 2, 1};
+          arithmetic,
+          2,
+          1};
 }
 
 void Group::Reduce(int number, const Work& work) {
