@@ -293,6 +293,7 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
       break;
     case Decision::kCommit:
       Commit(decision, bucket_ids, std::move(buckets));
+      effects.news = state_ == PlanState::kEnding;  // nobody else asks for the vote that ends it
       break;
     case Decision::kRebuild:
       rebuilt_ = true;
