@@ -153,7 +153,10 @@ class Runner:
             if Left.__name__ not in error and ABANDONED not in error:
                 raise
         self._trouble.leave_at(None)
-        if own is not None and Left.__name__ not in error:
+        print(f"rank {RANK}: {where}: left by {leave.ranks}", flush=True)
+        # TensorFlow tells one of a step's errors, and others may hear of the step before this one.
+        if own is not None and not any(text in error for text in (
+                Left.__name__, *[ABANDONED] * (self._framework.__name__ == "soak_tensorflow"))):
             self._checked.note(f"{where}: this rank has left, error: {error or 'none'}")
         if own is None and not all(f"rank {rank} has left it" in error for rank in leave.ranks):
             self._checked.note(f"{where}: {leave.ranks} have left, error: {error or 'none'}")
