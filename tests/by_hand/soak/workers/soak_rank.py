@@ -11,21 +11,21 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import model
 import numpy as np
 from common import FOLDER, RANK, report, start_mpi
-from programs import Calls, Function, Leave, Training, Uneven, kinds_of, parameter_at, process_sets
-from soak_checks import Checked, all_active
-from soak_trouble import Left, Trouble
+from programs import Calls, Function, Training, Uneven, kinds_of, process_sets
+from soak_checks import Checked
+from soak_leaves import Leaves
+from soak_trouble import Trouble
 from trials import REFUSED, Round, trial
 
 import horovod_opt
 
 ERROR_CHARACTERS = 700  # TensorFlow puts the stack before the message
-ABANDONED = "was abandoned:"
 
 
 class Runner:
@@ -36,6 +36,7 @@ class Runner:
         self._framework, self._name, self._sets = framework, name, sets
         self._trouble, self._checked, self._flushes = trouble, checked, flushes
         self._size = framework.hvd.size()
+        self._leaves = Leaves(framework, trouble, checked)
 
     def run(self, number: int, phase) -> None:
         name = f"{self._name}.{number}"
@@ -60,11 +61,12 @@ class Runner:
 
                 self._begin(number, thread)
                 if leave := leaves.get(turn):
-                    if self._leave(f"{name}, turn {turn}", leave, function, tensors, call):
+                    if self._leaves.call(f"{name}, turn {turn}", leave, function, tensors, call):
                         self._end(thread)
                         continue
                 planned = self._planned(function, tensors)
                 arrays = call()
+                self._leaves.is_done(tensors)
                 self._end(thread)
                 expected = self._expected(function, turn, everybody)
                 self._compare(f"{name}.{place}, turn {turn}", arrays, expected, function, planned)
@@ -89,8 +91,7 @@ class Runner:
         for step, present in self._until_joined(phase.steps_of_rank, phase.after, weights, trainer):
             self._begin(number)
             if leave := leaves.get(step):
-                left = self._leave_step(f"{name}, step {step}", leave, step, phase, trainer)
-                if left:
+                if self._leaves.step(f"{name}, step {step}", leave, step, phase, trainer):
                     self._end()
                     self._checked.compare(f"{name}, left step {step}", trainer.weights(),
                                           weights.of_rank[RANK])
@@ -98,6 +99,7 @@ class Runner:
             planned = self._checked.active(trainer.tensors) if phase.bits else []
             with self._flushing():
                 arrays = trainer.step(step)
+            self._leaves.is_done(trainer.tensors)
             self._end()
             if phase.bits:
                 expected = model.gradients(phase, self._size, step)
@@ -110,60 +112,6 @@ class Runner:
                 expected += self._expected(phase.beside, step, present)
             self._checked.compare(f"{name}, step {step}", arrays, expected,
                                   [place for place, is_so in enumerate(planned) if is_so])
-
-    def _leave_step(self, where: str, leave: Leave, step: int, phase: Training, trainer) -> bool:
-        """A step."""
-        try:
-            own = [parameter_at(phase, leave, rank, step) for rank in range(self._size)][RANK]
-        except IndexError:
-            return False
-        needs_plans = not leave.is_alike() or phase.branches.m != 0
-        again = "same" if leave.again == "synchronized" and len(leave.ranks) < self._size else (
-            leave.again)
-        return self._left(where, leave, own, trainer.tensors if needs_plans else [],
-                          lambda: trainer.leave(step, own, again))
-
-    def _leave(self, where: str, leave: Leave, function: Function, tensors: list[str],
-               call: Callable) -> bool:
-        """A call of a function, after its first collective."""
-        own = leave.places[RANK]
-        if own is not None:
-            own = 1 + own % (len(function.collectives) - 1)
-        is_chain = all(place - 1 in about.sources
-                       for place, about in enumerate(function.collectives) if place)
-        needs_plans = not leave.is_alike() or not is_chain
-
-        def leave_call() -> None:
-            self._trouble.leave_at(own)
-            call()
-
-        return self._left(where, leave, own, tensors if needs_plans else [], leave_call)
-
-    def _left(self, where: str, leave: Leave, own: int | None, planned: Collection[str],
-              call: Callable) -> bool:
-        """Whether ranks have left the call; only if these tensors are planned on all."""
-        if planned and not self._framework.agree(all_active(planned), f"{where}, planned"):
-            self._count("not left, as it is not planned")
-            return False
-        try:
-            call()
-            error = ""
-        except Exception as problem:
-            error = str(problem) if not isinstance(problem, Left) else Left.__name__
-            if Left.__name__ not in error and ABANDONED not in error:
-                raise
-        self._trouble.leave_at(None)
-        print(f"rank {RANK}: {where}: left by {leave.ranks}", flush=True)
-        # TensorFlow tells one of a step's errors, and others may hear of the step before this one.
-        if own is not None and not any(text in error for text in (
-                Left.__name__, *[ABANDONED] * (self._framework.__name__ == "soak_tensorflow"))):
-            self._checked.note(f"{where}: this rank has left, error: {error or 'none'}")
-        if own is None and not all(f"rank {rank} has left it" in error for rank in leave.ranks):
-            self._checked.note(f"{where}: {leave.ranks} have left, error: {error or 'none'}")
-        self._count(f"left by {'all' if len(leave.ranks) == self._size else 'some'}")
-        if leave.elsewhere:
-            self._framework.agree(True, f"{where}, elsewhere")
-        return True
 
     def _until_joined(self, times: tuple[int, ...], after: int, weights=None, trainer=None
                       ) -> Iterator[tuple[int, list[int]]]:
@@ -237,7 +185,7 @@ class Runner:
 def perform(framework, number: int, round_: Round, ranks: int) -> dict:
     """A round; what it gave, and the error that ended it."""
     hvd, error, refused, planned = framework.hvd, "", "", 0
-    checked = Checked(round_.settings.get("HOROVOD_OPT_SHARED_MEMORY") != "0")
+    checked = Checked(ranks > 1 and round_.settings.get("HOROVOD_OPT_SHARED_MEMORY") != "0")
     mine = round_.fault if round_.fault and round_.fault.rank == RANK else None
     mode = round_.mode
     if mine and mine.kind in REFUSED:
