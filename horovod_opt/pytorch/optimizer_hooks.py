@@ -63,6 +63,8 @@ class Reducing:
             group.clear()
             group.update(source)
         self.param_groups = groups
+        if self._groups is not None:  # gradients of a step that an exception has ended do not count
+            self._group_counts = dict.fromkeys(self._group_counts, 0)
         self._end_step()
 
     def _end_step(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 from jobs import Job
+from workers.shared import special_values
 
 BEFORE_FAULT = 12  # step of the last save before the fault, see workers/ends/fault_common.py
 
@@ -34,3 +36,19 @@ def assert_apart(run: dict) -> None:
     assert all(cpus == background for cpus in planned)
     for cpus in run["during"]["rest"]:
         assert set(cpus) == all_cpus - set(background)
+
+
+def assert_special_values(name: str, bits: list[np.ndarray], planned: bool) -> None:
+    """The ranks' results of workers/shared/special_values.py are right: all the same where they are
+    planned, else where no NaN comes in and no order of zeros counts."""
+    dtype = name.split()[-1]
+    known, nans, right = special_values.expected(name, len(bits))
+    numbers = known & ~nans
+    if planned:
+        for others in bits[1:]:
+            np.testing.assert_array_equal(others, bits[0])
+        np.testing.assert_array_equal(special_values.is_nan(bits[0], dtype)[known], nans[known])
+        np.testing.assert_array_equal(bits[0][numbers], right[numbers])
+    elif name.split()[0] not in ("Min", "Max"):
+        for own in bits:
+            np.testing.assert_array_equal(own[numbers], right[numbers])

@@ -49,9 +49,9 @@ class Texts(Sequence):
 
     def strings(self) -> list[str]:
         """All texts, decoded. Raises UnicodeDecodeError where one is not UTF-8."""
-        return list(self._decoded())
+        return list(self._decode())
 
-    def _decoded(self) -> Iterator[str]:
+    def _decode(self) -> Iterator[str]:
         data, start = self.blob.tobytes(), 0
         for end in self.ends.tolist():
             yield data[start:end].decode()

@@ -52,7 +52,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
     with ReadBuffer(path, size, BLOCK if contents else STRUCTURE_BLOCK) as buffer:
         while position < size:
             if position + HEAD.size > size:
-                raise _truncated(path, len(sizes), position, position + HEAD.size, size)
+                raise _truncation(path, len(sizes), position, position + HEAD.size, size)
             head = buffer.take(position, HEAD.size)
             length = _length(head)
             if length is None:
@@ -60,7 +60,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -
             start = position + HEAD.size
             end = start + length
             if end + TAIL.size > size:
-                raise _truncated(path, len(sizes), position, end + TAIL.size, size)
+                raise _truncation(path, len(sizes), position, end + TAIL.size, size)
             actual = buffer.crc32c(start, length) if contents else None
             stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))
             if contents and actual != stored:
@@ -88,7 +88,7 @@ def _column(values: array, kind: type) -> np.ndarray:
     return np.array(values, kind).reshape(-1, 1)
 
 
-def _truncated(path: str, record: int, position: int, end: int, size: int) -> DataError:
+def _truncation(path: str, record: int, position: int, end: int, size: int) -> DataError:
     return DataError(f"{path}: truncated: record {record}, at byte {position}, would end at byte "
                      f"{end}, but the file at {size}; remedy: copy or make the file again")
 

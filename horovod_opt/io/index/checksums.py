@@ -24,6 +24,28 @@ class Unreadable(NamedTuple):
     reason: str
 
 
+class Records(NamedTuple):
+    """Of one file, each by its row: where they begin, and their bytes."""
+
+    row: np.ndarray
+    offset: np.ndarray
+    size: np.ndarray
+
+    @property
+    def end(self) -> int:
+        return int((self.offset + self.size).max())
+
+    def read(self, buffer: ReadBuffer, crc: np.ndarray) -> list[Unreadable]:
+        """Puts their checksums into `crc`; returns those that cannot be read."""
+        bad = []
+        for row, offset, size in zip(*(column.tolist() for column in self)):
+            try:
+                crc[row] = buffer.crc32c(offset, size)
+            except DataError as error:
+                bad.append(Unreadable(row, str(error)))
+        return bad
+
+
 def checksums(paths: Sequence[str], file: np.ndarray, offset: np.ndarray, size: np.ndarray,
               advance: Callable[[int], None]) -> tuple[np.ndarray, list[Unreadable]]:
     """Checksums of n records (uint32[n]; 0 where unreadable), and those that cannot be read.
@@ -38,29 +60,20 @@ def checksums(paths: Sequence[str], file: np.ndarray, offset: np.ndarray, size: 
     tasks = [rows for rows in np.split(order, cuts) if len(rows)]
 
     def read(rows: np.ndarray) -> list[Unreadable]:
-        return _read(paths, rows, file, offset, size, crc, advance)
+        return [record for of_file in np.split(rows, np.flatnonzero(np.diff(file[rows])) + 1)
+                for record in read_file(paths[file[of_file[0]]], of_file)]
+
+    def read_file(path: str, rows: np.ndarray) -> list[Unreadable]:
+        records = Records(rows, offset[rows], size[rows])
+        try:
+            buffer = ReadBuffer(path, records.end)
+        except DataError as error:
+            return [Unreadable(row, str(error)) for row in rows.tolist()]
+        with closing(buffer):
+            bad = records.read(buffer, crc)
+        advance(int(records.size.sum()))
+        return bad
 
     with ThreadPoolExecutor(THREADS) as pool:
         bad = [record for records in pool.map(read, tasks) for record in records]
     return crc, sorted(bad)
-
-
-def _read(paths: Sequence[str], rows: np.ndarray, file: np.ndarray, offset: np.ndarray,
-          size: np.ndarray, crc: np.ndarray, advance: Callable[[int], None]) -> list[Unreadable]:
-    bad = []
-    for of_file in np.split(rows, np.flatnonzero(np.diff(file[rows])) + 1):
-        try:
-            buffer = ReadBuffer(paths[file[of_file[0]]],
-                                int((offset[of_file] + size[of_file]).max()))
-        except DataError as error:
-            bad += [Unreadable(int(row), str(error)) for row in of_file]
-            continue
-        with closing(buffer):
-            for row, at, length in zip(of_file.tolist(), offset[of_file].tolist(),
-                                       size[of_file].tolist()):
-                try:
-                    crc[row] = buffer.crc32c(at, length)
-                except DataError as error:
-                    bad.append(Unreadable(row, str(error)))
-        advance(int(size[of_file].sum()))
-    return bad

@@ -80,7 +80,7 @@ class NodeCache:
 
     def watch(self, socket: int) -> None:
         """Ends the node cache for this process when the other end of `socket` is closed."""
-        self._checked(self._call(self._lib.hio_cache_watch, socket))
+        self._check(self._call(self._lib.hio_cache_watch, socket))
 
     def know_files(self, index) -> None:
         """The index's files: before start(), gather() and take()."""
@@ -89,13 +89,13 @@ class NodeCache:
             np.ascontiguousarray(files.names.blob, np.uint8),
             *(np.ascontiguousarray(column, np.int64)
               for column in (files.names.ends, files.sizes, files.mtimes_ns)))
-        self._checked(self._call(self._lib.hio_cache_set_files, os.fsencode(index.root),
+        self._check(self._call(self._lib.hio_cache_set_files, os.fsencode(index.root),
                                  len(self._file_columns[1]), *map(address_of, self._file_columns)))
 
     def start(self, threads: int, leave_cached: bool) -> None:
         """Starts the reader's threads. `leave_cached`: what is in the page cache stays there, and
         each rank takes its records from there."""
-        self._checked(self._call(self._lib.hio_cache_start, threads, leave_cached))
+        self._check(self._call(self._lib.hio_cache_start, threads, leave_cached))
 
     def announce(self, first: np.ndarray, last: np.ndarray, size: np.ndarray) -> None:
         """Raises InputError if loads of `size` bytes, needed in steps `first` to `last` (int64[n]),
@@ -106,7 +106,7 @@ class NodeCache:
 
     def add(self, first: np.ndarray, last: np.ndarray, extents: Extents) -> None:
         """The next loads, as announced. Waits while many are not begun."""
-        self._checked(self._call(self._lib.hio_cache_add_loads, native_table.Loads(
+        self._check(self._call(self._lib.hio_cache_add_loads, native_table.Loads(
             len(first), *map(address_of, (first, last, extents.bytes, extents.begin, extents.file,
                                           extents.offset, extents.length, extents.place)))))
 
@@ -119,7 +119,7 @@ class NodeCache:
         while code == Code.TIMEOUT:  # here Python's signal handlers run
             code = self._call(self._lib.hio_cache_gather, rank, step, request.records,
                               ctypes.addressof(begin), PATIENCE_MS)
-        self._checked(code, f"step {step} of rank {rank}")
+        self._check(code, f"step {step} of rank {rank}")
         return request.status
 
     def take(self, rank: int, first: int, request: RecordRequest, steps: int) -> None:
@@ -137,7 +137,7 @@ class NodeCache:
     def check_taken(self, code: int, rank: int, step: int, text: str | None = None) -> None:
         """Raises what the code says of taking a step; `text`: of a failure in another thread."""
         self._check_distance(code, rank, step)
-        self._checked(code, f"step {step} of rank {rank}", text)
+        self._check(code, f"step {step} of rank {rank}", text)
 
     def queue(self, rank: int) -> StepQueue:
         """A new queue of the rank's steps."""
@@ -226,7 +226,7 @@ class NodeCache:
                 if self._handle is None:
                     self._idle.notify_all()
 
-    def _checked(self, code: int, what: str = "", text: str | None = None) -> None:
+    def _check(self, code: int, what: str = "", text: str | None = None) -> None:
         if code == Code.OK:
             return
         prefix = f"{what}: " if what else ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.shards import digit_reversed
+from horovod_opt.io.order.shards import reverse_digits
 
 
 def whole_rows(order: Order) -> int:
@@ -29,7 +29,7 @@ def shards_before(order: Order, batches: Batches, ranks: Sequence[int]) -> np.nd
     the ordinals at which batches begin are few, as they repeat after at most as many steps as
     shards."""
     size, shards = batches.global_batch_size, order.shards
-    shard_of_ordinal = digit_reversed(shards)
+    shard_of_ordinal = reverse_digits(shards)
     ordinal_of_shard = np.argsort(shard_of_ordinal)
     is_read = np.zeros(shards, bool)
     quotient, more = divmod(size, shards)
@@ -50,7 +50,7 @@ def shards_at_the_end(order: Order, batches: Batches, ranks: Sequence[int]) -> n
     in one of both a shard, which has the short chunk, may be missing. Of a run of n positions, the
     shards below s give n x their part of all shards, up to a deviation that the order of ordinals
     sets; the missing shard moves that by as often as it would have come."""
-    shard_of_ordinal = digit_reversed(order.shards)
+    shard_of_ordinal = reverse_digits(order.shards)
     longer = order.chunks % order.shards
     parts, deviations = zip(*(_below(shard_of_ordinal[:count], order.shards)
                               for count in {order.shards, longer or order.shards}))

@@ -31,7 +31,7 @@ def prime_factors(number: int) -> list[int]:
     return ([number] if number > 1 else []) + factors[::-1]
 
 
-def digit_reversed(shards: int) -> np.ndarray:
+def reverse_digits(shards: int) -> np.ndarray:
     """The shard of each ordinal, as int64[shards]."""
     order, stride = np.zeros(1, np.int64), shards
     for radix in prime_factors(shards):
@@ -48,7 +48,7 @@ class Shards:
     those that are left, in the same order."""
 
     def __init__(self, chunks: Chunks, count: int) -> None:
-        shard_of_ordinal = digit_reversed(count)
+        shard_of_ordinal = reverse_digits(count)
         self.ordinal_of_shard = np.argsort(shard_of_ordinal)
         quotient, longer = divmod(chunks.count, count)
         counts = quotient + (self.ordinal_of_shard < longer)

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Union
 
+import bits
 import numpy as np
-from programs import ROWS, Collective, Function, Training
+from programs import EXPANDED, ROW_ELEMENTS, ROWS, Collective, Function, Training
 
 REDUCTIONS = {"Sum": np.add, "Average": np.add, "Min": np.minimum, "Max": np.maximum}
 
-Arrays = list[np.ndarray]
+# Of a rank outside of the process set, whose bits are drawn for those in it.
+NOTHING = np.zeros(0)
+
+Arrays = list[Union[np.ndarray, bits.Result]]
 
 
 def number(rank: int, turn: int) -> float:
@@ -23,9 +28,11 @@ def number(rank: int, turn: int) -> float:
 
 def length(collective: Collective, rank: int, ranks: int) -> int:
     """Elements that `rank` contributes, of `ranks` that take part."""
+    of_row = ROW_ELEMENTS if collective.layout else 1
     if collective.kind == "allgather":
-        return collective.length + rank
-    return collective.length * (ranks if collective.kind in ("alltoall", "reducescatter") else 1)
+        return (collective.length + rank) * of_row
+    parts = ranks if collective.kind in ("alltoall", "reducescatter") else 1
+    return collective.length * parts * of_row
 
 
 def indices(collective: Collective, rank: int) -> np.ndarray:
@@ -62,19 +69,38 @@ def _once(function: Function, numbers: dict[int, float], branch: bool, present: 
     arrays: dict[int, Arrays] = {rank: [] for rank in present}
     for collective in function.collectives:
         group = collective.among or range(len(numbers))
-        mine = {}
+        mine: dict[int, Union[np.ndarray, bits.Result]] = {}
         for rank in present:
-            first = np.float32(numbers[rank]) + total([arrays[rank][i] for i in collective.sources])
             elements = length(collective, rank, len(group))
+            if collective.bits:
+                if rank in group:
+                    mine[rank] = bits.moved(bits.given(
+                        collective, rank, group, elements, int(numbers[rank])), collective.dtype)
+                continue
+            first = np.float32(numbers[rank]) + total([arrays[rank][i] for i in collective.sources])
             row = np.mod(first + np.arange(elements, dtype=np.float32), np.float32(3)) + 1
+            if collective.layout == EXPANDED:
+                row = np.tile(row[:ROW_ELEMENTS], elements // ROW_ELEMENTS)
             mine[rank] = row.astype(_numpy_type(collective))
         active = [rank for rank in group if rank in mine]
         shared = dict(mine)
         if branch or not collective.sometimes:
-            shared.update(zip(active, _collective(collective, [mine[r] for r in active], active)))
+            perform = _of_bits if collective.bits else _collective
+            shared.update(zip(active, perform(collective, [mine[r] for r in active], active)))
         for rank in present:
-            arrays[rank].append(shared[rank])
+            arrays[rank].append(shared[rank] if rank in shared else NOTHING)
     return arrays
+
+
+def _of_bits(about: Collective, parts: Sequence[bits.Result], ranks: Sequence[int]
+             ) -> list[bits.Result]:
+    """The result of each rank of a group."""
+    size, words = len(parts), [part.words for part in parts]
+    if about.kind == "allreduce":
+        return [bits.reduced(about.op, about.dtype, words)] * size
+    if about.kind == "reducescatter":
+        return bits.split(bits.reduced(about.op, about.dtype, words), size)
+    return [bits.moved(array, about.dtype) for array in _collective(about, words, ranks)]
 
 
 def _collective(about: Collective, parts: Arrays, ranks: Sequence[int]) -> Arrays:
@@ -85,7 +111,7 @@ def _collective(about: Collective, parts: Arrays, ranks: Sequence[int]) -> Array
         reduced = functools.reduce(REDUCTIONS[about.op], scaled)
         mean = reduced / size if about.op == "Average" else reduced
         return [mean.astype(_numpy_type(about))] * size
-    if about.kind == "grouped":
+    if about.kind in ("grouped", "mixed"):
         return [3 * functools.reduce(np.add, parts)] * size
     if about.kind == "broadcast":
         return [parts[0]] * size
@@ -106,6 +132,16 @@ def gradient(about: Training, rank: int, step: int, pass_: int, parameter: int) 
     """What one backward pass adds to the gradient of a parameter that it uses."""
     elements = np.arange(about.parameters[parameter])
     return (1 + (elements + rank + step + pass_ + parameter) % 3).astype(np.float32)
+
+
+def gradients(about: Training, ranks: int, step: int) -> list[bits.Result]:
+    """Of each parameter, reduced, where they are drawn as bits."""
+    results = []
+    for parameter, size in enumerate(about.parameters):
+        parts = [bits.gradient(about.bits + parameter, about.dtype, rank, ranks, size, step)
+                 for rank in range(ranks)]
+        results.append(bits.reduced(about.op, about.dtype, parts))
+    return results
 
 
 class Weights:

@@ -1,22 +1,32 @@
-"""Random programs: what all ranks call, drawn from a random.Random and from nothing else."""
+"""Programs: what all ranks call, as data. drawing.py draws them."""
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple, Union
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-DTYPES = {"tensorflow": ("uint8", "int32", *FLOATS), "torch": ("int32", "int64", *FLOATS)}
-OTHERS = ("broadcast", "allgather", "alltoall", "reducescatter", "grouped", "sparse")
+# Bytes of an element of types that are only moved.
+MOVED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "uint32": 4, "uint64": 8, "complex64": 8,
+         "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1}
 ROWS = 50  # of the dense tensor that a sparse one is part of
+
+# A tensor with a layout has rows of this shape, in the memory of one of PyTorch's layouts.
+ROW = (2, 3, 2)
+ROW_ELEMENTS = 12
+LAYOUTS = ("", "channels_last", "transposed", "sliced", "view")
+EACH_ITS_OWN = "each its own"  # another one on each rank
+EXPANDED = "expanded"  # all rows are the first one
 
 
 class Collective(NamedTuple):
-    """One collective of a function. `length` in elements, of each rank's part.
+    """One collective of a function. `length` in elements, or rows, of each rank's part.
 
     sources    places of earlier collectives whose results its input is computed from
     among      the ranks of its process set, if it is not the global one
     sometimes  it is in a branch that every other call takes
+    bits       not 0: its input is drawn from this, bit by bit (bits.py), and no other's source
+    layout     of PyTorch's tensors
+    in_place   whether PyTorch's result is in the input's memory
     """
 
     kind: str
@@ -27,6 +37,9 @@ class Collective(NamedTuple):
     sources: tuple[int, ...] = ()
     among: tuple[int, ...] = ()
     sometimes: bool = False
+    bits: int = 0
+    layout: str = ""
+    in_place: bool = False
 
 
 class Function(NamedTuple):
@@ -38,11 +51,35 @@ class Function(NamedTuple):
     eager: bool = False
 
 
+class Leave(NamedTuple):
+    """What ranks leave by an exception that they catch: a turn, or a step.
+
+    places   by rank, before which collective, or at which parameter's gradient; None: not at all
+    again    how they go on: with the `same` optimizer, with `another`, or `synchronized`
+    elsewhere  whether all meet in another call before they go on
+    """
+
+    turn: int
+    places: tuple[Union[int, None], ...]
+    again: str = ""
+    elsewhere: bool = False
+
+    @property
+    def ranks(self) -> list[int]:
+        return [rank for rank, place in enumerate(self.places) if place is not None]
+
+    def is_alike(self) -> bool:
+        """All ranks leave, at one place."""
+        return len({*self.places}) == 1
+
+
 class Calls(NamedTuple):
-    """Threads that call functions, each its own, in an order of its own."""
+    """Threads that call functions, each its own, in an order of its own. With `leaves` there is one
+    thread."""
 
     functions: tuple[Function, ...]
     threads: tuple[tuple[int, ...], ...]
+    leaves: tuple[Leave, ...] = ()
 
 
 class Uneven(NamedTuple):
@@ -57,9 +94,9 @@ class Uneven(NamedTuple):
 class Branches(NamedTuple):
     """Parameter p has a gradient on `rank` in `step` unless (step * a + rank * b + p) % m is 0."""
 
-    a: int
-    b: int
-    m: int
+    a: int = 0
+    b: int = 0
+    m: int = 0
 
     def takes(self, rank: int, step: int, parameter: int) -> bool:
         if parameter == 0 or self.m == 0:
@@ -69,44 +106,43 @@ class Branches(NamedTuple):
 
 class Training(NamedTuple):
     """Steps of PyTorch's hvd.DistributedOptimizer; a join after them if ranks have different
-    numbers, and then `after` more. `beside`: what is called between gradients and step."""
+    numbers, and then `after` more.
+
+    beside     what is called between gradients and step
+    layouts    of the parameters, in one of which a length is a multiple of a row's
+    gradients  where they are: in `views` of one tensor, or in a memory of `another order`
+    bits       not 0: gradients are drawn from this, and weights are zeros before each step
+    """
 
     parameters: tuple[int, ...]  # lengths
     branches: Branches
     steps_of_rank: tuple[int, ...]
     after: int
     op: str
-    predivide: float
-    passes: int
-    groups: int
-    compression: str
-    beside: Union[Function, None]
+    predivide: float = 1.0
+    passes: int = 1
+    groups: int = 0
+    compression: str = "none"
+    beside: Union[Function, None] = None
+    layouts: tuple[str, ...] = ()
+    gradients: str = ""
+    bits: int = 0
+    dtype: str = "float32"
+    leaves: tuple[Leave, ...] = ()
+
+
+def parameter_at(about: Training, leave: Leave, rank: int, step: int) -> Union[int, None]:
+    """The gradient at which a rank leaves. The last parameter's comes first: a rank that has sent
+    nothing has not left the step, unless all leave alike. Raises IndexError if there is none."""
+    place = leave.places[rank]
+    if place is None or (leave.is_alike() and not about.branches.m):
+        return place
+    used = [each for each in range(len(about.parameters))
+            if about.branches.takes(rank, step, each)][:-1]
+    return used[min(place, len(used) - 1)]
 
 
 Phase = Union[Calls, Uneven, Training]
-
-
-def collective(random: Random, framework: str, ranks: int, place: int, plain: bool) -> Collective:
-    """`plain`: a sum of all ranks, which a rank that has joined can take part in."""
-    sources = tuple(sorted({random.randrange(place) for _ in range(random.randrange(3))})
-                    ) if place else ()
-    if not plain and random.random() < 0.35:
-        kind = random.choice(OTHERS)
-        dtypes = ("float32",) if kind == "sparse" else ("float32", "int32", "float64", "bfloat16")
-        dtype = random.choice(dtypes)
-        return Collective(kind, dtype, random.randint(1, 300), sources=sources,
-                          among=_process_set(random, ranks) if kind != "sparse" else ())
-    dtype = "float32" if plain else random.choice((*DTYPES[framework], "float32", "float32"))
-    length = random.choice((0, 1, random.randint(2, 300), random.randint(300, 20_000)))
-    scale = random.choice((1.0, 2.0)) if dtype in FLOATS else 1.0
-    if plain:
-        return Collective("allreduce", dtype, length, scale=scale, sources=sources)
-    # A mean of three ranks would not be exact.
-    mean = ("Average",) if dtype in FLOATS and ranks != 3 else ()
-    among = _process_set(random, ranks) if random.random() < 0.3 else ()
-    op = random.choice(("Sum", "Sum", "Min", "Max", *(() if among else mean)))
-    return Collective("allreduce", dtype, length, op, scale, sources, among,
-                      random.random() < 0.1)
 
 
 def process_sets(ranks: int) -> list[tuple[int, ...]]:
@@ -114,63 +150,8 @@ def process_sets(ranks: int) -> list[tuple[int, ...]]:
     return [(rank, rank + 1) for rank in range(ranks - 1)] if ranks > 2 else []
 
 
-def _process_set(random: Random, ranks: int) -> tuple[int, ...]:
-    return random.choice([(), *process_sets(ranks)])
-
-
-def function(random: Random, framework: str, ranks: int, plain: bool = False) -> Function:
-    collectives = tuple(collective(random, framework, ranks, place, plain)
-                        for place in range(random.randint(1, 7)))
-    if any(about.sometimes for about in collectives):
-        # TensorFlow numbers branches, and ranks outside of a process set have fewer.
-        collectives = tuple(about._replace(among=()) for about in collectives)
-    times = random.choice((1, 1, 1, 1, 2, 3)) if not plain else 1
-    return Function(collectives, times)
-
-
-def calls(random: Random, framework: str, ranks: int) -> Calls:
-    threads = random.choice((1, 1, 1, 2, 3))
-    functions = [function(random, framework, ranks)
-                 for _ in range(max(threads, random.randint(1, 3)))]
-    if threads == 1 and random.random() < 0.3:
-        # Not in several threads: TensorFlow has one kernel, with one name, for all eager
-        # operations that are alike.
-        functions[0] = functions[0]._replace(eager=True)
-    own = [[place for place in range(len(functions)) if place % threads == thread]
-           for thread in range(threads)]
-    return Calls(tuple(functions), tuple(
-        tuple(random.choice(own[thread]) for _ in range(random.randint(6, 20)))
-        for thread in range(threads)))
-
-
-def uneven(random: Random, framework: str, ranks: int) -> Uneven:
-    return Uneven(function(random, framework, ranks, plain=True),
-                  tuple(random.choice((0, random.randint(1, 14))) for _ in range(ranks)),
-                  random.randint(3, 12))
-
-
-def training(random: Random, ranks: int, may_join: bool) -> Training:
-    parameters = tuple(random.choice((1, random.randint(2, 200), random.randint(200, 30_000)))
-                       for _ in range(random.randint(1, 9)))
-    steps = random.randint(6, 16)
-    joins = may_join and random.random() < 0.3
-    groups = random.choice((0, 0, 0, 1, 2)) if not joins else 0
-    # Upstream reduces a group when all of it has gradients.
-    always = groups or random.random() < 0.3
-    branches = Branches(random.randrange(3), random.choice((0, 0, 1)), random.randint(2, 4))
-    op = random.choice(("Sum", "Average")) if ranks != 3 else "Sum"
-    return Training(
-        parameters, Branches(0, 0, 0) if always else branches,
-        tuple(max(0, steps - random.randint(0, 8) * joins) for _ in range(ranks)),
-        random.randint(3, 10), op, 2.0 if op == "Average" and random.random() < 0.3 else 1.0,
-        random.choice((1, 1, 2)), groups,
-        random.choice(("none", "none", "none", "none", "fp16", "bf16")),
-        function(random, "torch", ranks, plain=joins) if random.random() < 0.4 else None)
-
-
-def phase(random: Random, framework: str, ranks: int, may_join: bool) -> Phase:
-    if framework == "torch" and random.random() < 0.6:
-        return training(random, ranks, may_join)
-    if may_join and random.random() < 0.2:
-        return uneven(random, framework, ranks)
-    return calls(random, framework, ranks)
+def kinds_of(about: Collective) -> list[str]:
+    """Of KINDS in drawing.py; what a rank counts of them."""
+    return [name for name, drawn in (
+        ("bytes", about.dtype in MOVED), ("special", about.bits and about.dtype not in MOVED),
+        ("layouts", about.layout), ("mixed", about.kind == "mixed")) if drawn]

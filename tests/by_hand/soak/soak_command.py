@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -25,6 +27,7 @@ from random import SystemRandom
 
 import input_trials
 import psutil
+from drawing import DEFAULT_KINDS, KINDS
 from input_trials import InputTrial
 from jobs import HANG_SECONDS, PYTHONPATH, run_job
 from rich.console import Console
@@ -34,7 +37,7 @@ from trials import CONTROLLERS, Trial, trial
 from verdict import problems
 
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
-from horovod_opt.arguments import INTERRUPTED, above_zero
+from horovod_opt.arguments import INTERRUPTED, above_zero, some_of
 from horovod_opt.launcher import built as build
 
 HERE = Path(__file__).parent
@@ -66,6 +69,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
                       help="the input side: ranks and workers that are killed, and jobs that go on")
     kind.add_argument("--runs", type=_runs, metavar="COUNT",
                       help="so many runs of the input side in one process, and nothing else")
+    parser.add_argument("--kinds", type=some_of(KINDS), default=list(DEFAULT_KINDS),
+                        help=f"some of {', '.join(KINDS)}, which programs have (all but "
+                        f"{', '.join({*KINDS} - {*DEFAULT_KINDS})})")
     parser.add_argument("--json", type=Path, default=Path("build/soak.jsonl"), metavar="FILE",
                         help="a line for each trial; folders of what went wrong go to a folder of "
                         "that name without its ending (%(default)s)")
@@ -108,14 +114,13 @@ def built() -> tuple[list[str], list[str]]:
     return frameworks, controllers
 
 
-def trials_from(seed: int, groups: bool, frameworks: list[str],
+def trials_from(arguments: argparse.Namespace, frameworks: list[str],
                 controllers: list[str]) -> Iterator[Trial]:
     """Those that this Horovod can run."""
-    while True:
-        candidate = trial(seed, groups)
+    for number in count(arguments.seed):
+        candidate = trial(number % SEEDS, arguments.groups, arguments.kinds)
         if candidate.framework in frameworks and candidate.controller in controllers:
             yield candidate
-        seed = (seed + 1) % SEEDS
 
 
 def perform(trial: Trial | InputTrial, folder: Path) -> dict:
@@ -126,6 +131,7 @@ def perform(trial: Trial | InputTrial, folder: Path) -> dict:
     begun = time.monotonic()
     try:
         job = run_job(folder, WORKER, trial.seed, int(trial.groups), STACKS_SECONDS,
+                      ",".join(trial.kinds),
                       ranks=trial.ranks, controller=trial.controller, **trial.settings,
                       PYTHONPATH=os.pathsep.join([PYTHONPATH, str(HERE.resolve())]))
     except BaseException:
@@ -137,10 +143,11 @@ def perform(trial: Trial | InputTrial, folder: Path) -> dict:
     if not wrong:
         shutil.rmtree(folder)
     rounds = [part for report in reports.values() for part in report["rounds"]]
+    kinds = sum((Counter(part["kinds"]) for part in rounds), Counter())
     return {"seed": trial.seed, "trial": trial.describe(), "found": wrong,
             "seconds": round(time.monotonic() - begun, 1),
             "results": sum(part["checked"] for part in rounds),
-            "planned_iterations": sum(part["planned"] for part in rounds)}
+            "planned_iterations": sum(part["planned"] for part in rounds), "kinds": kinds}
 
 
 def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
@@ -149,7 +156,7 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
     folder = arguments.json.absolute().with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * arguments.minutes
-    wrong, ended, results, iterations = [], 0, 0, 0
+    wrong, ended, results, iterations, kinds = [], 0, 0, 0, Counter()
     with arguments.json.open("w") as file, Progress(
             TimeElapsedColumn(), BarColumn(), TextColumn("{task.description}"),
             console=console, transient=True) as progress:
@@ -164,12 +171,16 @@ def soak(arguments: argparse.Namespace, chosen: Iterator[Trial | InputTrial],
             file.flush()
             ended, results = ended + 1, results + outcome["results"]
             iterations += outcome["planned_iterations"]
+            kinds.update(outcome.get("kinds", {}))
             if outcome["found"]:
                 wrong.append(outcome)
                 _show(outcome, arguments, folder, console)
             if arguments.replay is not None or time.monotonic() > deadline:
                 break
     console.print(f"{ended} trials, {results} results compared, {iterations} planned iterations")
+    if kinds:
+        console.print("of them, on all ranks together: " + ", ".join(
+            f"{number} {kind}" for kind, number in sorted(kinds.items())))
     return wrong
 
 
@@ -183,7 +194,9 @@ def _show(outcome: dict, arguments: argparse.Namespace, folder: Path, console: C
 
 def _replay(seed: int | str, arguments: argparse.Namespace) -> str:
     kind = "--groups " * arguments.groups + "--input " * arguments.input
-    return f"make soak SOAK_ARGS='{kind}--replay {seed}'"
+    if arguments.kinds != list(DEFAULT_KINDS):
+        kind += f"--kinds {shlex.quote(','.join(arguments.kinds))} "
+    return f"make soak SOAK_ARGS={shlex.quote(f'{kind}--replay {seed}')}"
 
 
 def choose_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]:
@@ -195,8 +208,8 @@ def choose_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]
         first = arguments.seed if arguments.replay is None else arguments.replay
         return (input_trials.trial((first + number) % SEEDS) for number in count())
     if arguments.replay is None:
-        return trials_from(arguments.seed, arguments.groups, frameworks, controllers)
-    chosen = trial(arguments.replay, arguments.groups)
+        return trials_from(arguments, frameworks, controllers)
+    chosen = trial(arguments.replay, arguments.groups, arguments.kinds)
     if chosen.framework not in frameworks or chosen.controller not in controllers:
         raise Unusable(f"this Horovod was built without what the trial needs: {chosen.framework}, "
                        f"{chosen.controller}")

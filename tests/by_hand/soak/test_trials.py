@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+
+import bits
 import input_trials
+import programs
 import pytest
 import soak_command
 import trials
+from drawing import DEFAULT_KINDS, KINDS
 from selection import rest_by_hand
 
-SEEDS = (77, 149, 222, 376)
+SEEDS = (997, 1096, 2119, 2995)
 GROUPED = ((1, True), (2, True))
 INPUT = (1, 2, 3, 4)
 
@@ -42,6 +49,51 @@ def test_in_groups_there_are_always_several():
             assert round_.mode == "topo"
             assert int(round_.settings["HOROVOD_OPT_NODE_RANKS"]) < trial.ranks
     assert some[0] == trials.trial(0, groups=True) != trials.trial(0)
+
+
+def test_all_kinds_are_drawn_often_and_only_those():
+    of_default = [counts_of(seed, DEFAULT_KINDS) for seed in range(60)]
+    total = sum(of_default, Counter())
+    assert {*total} == {*DEFAULT_KINDS}
+    assert min(total.values()) >= 60, total  # once a trial
+    for kind in KINDS:
+        assert {*sum((counts_of(seed, [kind]) for seed in range(60)), Counter())} == {kind}
+
+
+def counts_of(seed: int, kinds: Sequence[str]) -> Counter[str]:
+    """Of the collectives, and of trainings, that have something of a kind."""
+    counts: Counter[str] = Counter()
+    for round_ in trials.trial(seed, kinds=kinds).rounds:
+        for phase in round_.phases:
+            counts["leaves"] += len(trials.leaves_of(phase))
+            if isinstance(phase, programs.Calls):
+                functions = phase.functions
+            elif isinstance(phase, programs.Uneven):
+                functions = (phase.function,)
+            else:
+                counts["special"] += bool(phase.bits)
+                counts["layouts"] += bool(phase.layouts or phase.gradients)
+                functions = (phase.beside,) if phase.beside else ()
+            for function in functions:
+                counts.update(kind for about in function.collectives
+                              for kind in programs.kinds_of(about))
+    return +counts
+
+
+@pytest.mark.parametrize("dtype", programs.FLOATS)
+@pytest.mark.parametrize("op", ["Sum", "Average", "Product", "Min", "Max"])
+def test_special_values_have_one_result_in_every_order(op, dtype):
+    about = programs.Collective("allreduce", dtype, 300, op, bits=7)
+    for ranks in (2, 4):
+        parts = [bits.given(about, rank, range(ranks), 300, 1) for rank in range(ranks)]
+        right = bits.reduced(op, dtype, parts)
+        for order in permutations(parts):
+            other = bits.reduced(op, dtype, order)
+            assert (other.nans == right.nans).all() and (other.words == right.words).all()
+        assert right.nans.any() and not right.nans.all()
+        wrong = right.words ^ 1
+        numbers = ~right.nans
+        assert len(right.differences(wrong, planned=True)) >= numbers.sum()
 
 
 @pytest.mark.parametrize("seed, groups", [*((seed, False) for seed in SEEDS), *GROUPED])

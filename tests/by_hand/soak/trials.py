@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple, Optional
 
-from programs import Calls, Phase, Training, Uneven, phase
+from drawing import DEFAULT_KINDS, Draw, phase
+from programs import Calls, Leave, Phase, Training, Uneven
 
 FRAMEWORKS = ("tensorflow", "torch")
 CONTROLLERS = ("mpi", "gloo")
@@ -41,6 +43,8 @@ OF_MODE = {
 # Upstream's inspector; "never" waits for it.
 STALL_SECONDS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
                  "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
+# Ranks that have left a step and wait elsewhere are known to have left it after half of it.
+STALL_OF_LEAVES = {**STALL_SECONDS, "HOROVOD_STALL_CHECK_TIME_SECONDS": "2"}
 STALL_ENDS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
 
 
@@ -55,13 +59,15 @@ class Fault(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Between a hvd.init() and its hvd.shutdown(). `late`: a rank that is often some ms behind."""
+    """Between a hvd.init() and its hvd.shutdown(). `late`: a rank that is often some ms behind;
+    `flushes`: one whose thread makes zeros of denormals."""
 
     mode: str
     settings: dict[str, str]
     phases: tuple[Phase, ...]
     late: int
     fault: Optional[Fault]
+    flushes: int = -1
 
 
 class Trial(NamedTuple):
@@ -74,14 +80,16 @@ class Trial(NamedTuple):
     settings: dict[str, str]
     rounds: tuple[Round, ...]
     groups: bool = False  # several, in each round
+    kinds: tuple[str, ...] = DEFAULT_KINDS
 
     def describe(self) -> str:
         return (f"{self.framework}, {self.controller}, {self.ranks} ranks{_list(self.settings)}: "
                 + "; ".join(_words(round_) for round_ in self.rounds))
 
 
-def trial(seed: int, groups: bool = False) -> Trial:
-    """`groups`: of those in mode topo whose ranks form several groups."""
+def trial(seed: int, groups: bool = False, kinds: Iterable[str] = DEFAULT_KINDS) -> Trial:
+    """`groups`: of those in mode topo whose ranks form several groups. `kinds`: of KINDS, what
+    programs have."""
     random = Random(seed)
     framework, controller = random.choice(FRAMEWORKS), random.choice(CONTROLLERS)
     ranks = random.choice([number for number in RANKS if number > 1 or not groups])
@@ -90,11 +98,12 @@ def trial(seed: int, groups: bool = False) -> Trial:
     if may_join:  # of which upstream's cache does not know enough
         settings["HOROVOD_CACHE_CAPACITY"] = "0"
     last = random.randint(3, 8) - 1
-    rounds = tuple(_round(random, framework, ranks, may_join, number == last)
-                   for number in range(last + 1))
+    draw = Draw(random, framework, ranks, False, frozenset(kinds))
+    rounds = tuple(_round(draw, "topo" if groups else random.choice(MODES), may_join,
+                          number == last) for number in range(last + 1))
     if groups:
         rounds = tuple(_in_groups(random, ranks, plain) for plain in rounds)
-    return Trial(seed, framework, controller, ranks, settings, rounds, groups)
+    return Trial(seed, framework, controller, ranks, settings, rounds, groups, tuple(kinds))
 
 
 def _in_groups(random: Random, ranks: int, round_: Round) -> Round:
@@ -104,7 +113,7 @@ def _in_groups(random: Random, ranks: int, round_: Round) -> Round:
     settings.pop("HOROVOD_OPT_SHARED_MEMORY", None)
     settings |= {"HOROVOD_OPT_NODE_RANKS": of_a_group,
                  "HOROVOD_OPT_TCP_MESSAGES": random.choice(["0", "1"])}
-    return round_._replace(mode="topo", settings=settings)
+    return round_._replace(settings=settings)
 
 
 def _some(random: Random, possible: dict[str, tuple[str, ...]]) -> dict[str, str]:
@@ -112,19 +121,27 @@ def _some(random: Random, possible: dict[str, tuple[str, ...]]) -> dict[str, str
             if random.random() < 0.25}
 
 
-def _round(random: Random, framework: str, ranks: int, may_join: bool, is_last: bool) -> Round:
-    mode = random.choice(MODES)
-    phases = tuple(phase(random, framework, ranks, may_join)
-                   for _ in range(random.randint(1, 3)))
+def _round(draw: Draw, mode: str, may_join: bool, is_last: bool) -> Round:
+    random, ranks = draw.random, draw.ranks
+    parts = ("topo", "scp") if mode == "auto" else mode.split("+")
+    draw = draw._replace(plans="topo" in parts)
+    phases = tuple(phase(draw, may_join) for _ in range(random.randint(1, 3)))
     settings = {}
-    for part in ("topo", "scp") if mode == "auto" else mode.split("+"):
+    for part in parts:
         settings.update(_some(random, OF_MODE.get(part, {})))
     fault = None
-    if ranks > 1 and random.random() < 0.2:
+    if ranks > 1 and draw.chance(0.2):
         kinds = (*HARMLESS, *ENDS_ROUND, *REFUSED, *ENDS_JOB * is_last)
         fault = _fault(random, ranks, phases, kinds)
     stall = STALL_ENDS if fault and fault.kind == "never" else STALL_SECONDS
-    return Round(mode, {**stall, **settings}, phases, random.randint(-ranks, ranks - 1), fault)
+    if stall is STALL_SECONDS and any(leaves_of(each) for each in phases):
+        stall = STALL_OF_LEAVES
+    late, flushes = random.randint(-ranks, ranks - 1), random.randint(-ranks, ranks - 1)
+    return Round(mode, {**stall, **settings}, phases, late, fault, flushes)
+
+
+def leaves_of(phase: Phase) -> tuple[Leave, ...]:
+    return () if isinstance(phase, Uneven) else phase.leaves
 
 
 def _fault(random: Random, ranks: int, phases: tuple[Phase, ...], kinds: tuple[str, ...]) -> Fault:
@@ -145,8 +162,9 @@ def turns_of(phase: Phase, rank: int) -> int:
 def _words(round_: Round) -> str:
     names = {Calls: "calls", Uneven: "join", Training: "training"}
     words = [round_.mode + _list(round_.settings),
-             ", ".join(f"{len(phase.threads)} threads" if isinstance(phase, Calls)
-                       and len(phase.threads) > 1 else names[type(phase)]
+             ", ".join((f"{len(phase.threads)} threads" if isinstance(phase, Calls)
+                        and len(phase.threads) > 1 else names[type(phase)])
+                       + " that ranks leave" * bool(leaves_of(phase))
                        for phase in round_.phases)]
     if fault := round_.fault:
         words.append(f"{fault.kind} on rank {fault.rank} in phase {fault.phase}")

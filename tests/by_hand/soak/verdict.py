@@ -9,8 +9,10 @@ from trials import ENDS_JOB, ENDS_ROUND, REFUSED, Round, Trial
 # What Horovod says, by the kind of fault. A rank that is killed breaks off what is under way: then
 # it is what Gloo says of the connection, an UnknownError in TensorFlow.
 SHUT_DOWN = "Horovod has been shut down"
-OTHERS = {"raise": (SHUT_DOWN,), "shutdown": (SHUT_DOWN,), "never": (SHUT_DOWN,),
-          "killed": (SHUT_DOWN, "HorovodInternalError", "/gloo/transport/")}
+# In topo the step of a rank that ends may first be over for the others.
+ABANDONED = "was abandoned: rank"
+OTHERS = {"raise": (SHUT_DOWN, ABANDONED), "shutdown": (SHUT_DOWN, ABANDONED),
+          "never": (SHUT_DOWN,), "killed": (SHUT_DOWN, "HorovodInternalError", "/gloo/transport/")}
 CULPRIT = {"raise": ("a bug in the training script",), "never": (SHUT_DOWN,),
            "shutdown": (SHUT_DOWN, "Horovod has not been initialized")}
 
@@ -31,7 +33,7 @@ def problems(trial: Trial, code: int, hung: bool, survivors: Sequence[str],
     for rank in range(trial.ranks):
         texts += [f"rank {rank}: {problem}" for problem in _rank(
             trial, rank, reports.get(rank, {}).get("rounds", []), killed)]
-    return texts + _disagreements(trial, reports)
+    return texts + _disagreements(trial, reports) + _other_bits(reports)
 
 
 def _rank(trial: Trial, rank: int, rounds: Sequence[Mapping], killed: bool) -> list[str]:
@@ -73,3 +75,14 @@ def _disagreements(trial: Trial, reports: Mapping[int, Mapping]) -> list[str]:
         if len(refused) > 1:
             texts.append(f"round {number}: refused on some ranks only")
     return texts
+
+
+def _other_bits(reports: Mapping[int, Mapping]) -> list[str]:
+    """Planned reductions whose results are not the same bits on all ranks."""
+    known: dict[str, dict[int, int]] = {}
+    for rank, report in reports.items():
+        for round_ in report["rounds"]:
+            for where, digest in round_["digests"].items():
+                known.setdefault(where, {})[rank] = digest
+    return [f"{where}: other bits on each rank: {digests}"
+            for where, digests in known.items() if len(set(digests.values())) > 1][:5]

@@ -27,9 +27,10 @@ MARKER = "UPSTREAM_SUITES_JOB"
 TAIL_LINES = 40
 STACKS_SECONDS = 80  # a test that takes longer writes the stacks of its threads
 LOOK_SECONDS = 0.5
-# Looks in a row, at ranks that all have begun, in which no test begins or ends: many times what one
-# takes. Looks are counted, and not seconds, as a machine that stands for a while stops all alike.
-STILL_LOOKS = 180
+# Looks in a row, at ranks that all have begun, in which no test begins or ends: more than the
+# longest takes on a busy machine, 83 s for TensorFlow's broadcasts in place. Looks are counted, and
+# not seconds, as a machine that stands for a while stops all alike.
+STILL_LOOKS = 600
 STOOD_STILL = "all ranks stood still"
 
 

@@ -9,8 +9,9 @@ import re
 
 import numpy as np
 import pytest
+from assertions import assert_special_values
 from jobs import Job
-from workers.shared import cases, edge_calls
+from workers.shared import cases, edge_calls, special_values
 
 MPI_MODES = ("off", "gs", "nbcs", "gs+nbcs", "topo")
 GLOO_MODES = ("off", "gs", "nbcs", "topo")
@@ -193,6 +194,17 @@ def test_a_session_of_tensorflow_1_begins_with_the_variables_of_rank_0(job_of, k
 def test_variables_of_every_type(job_of, kind):
     for mode, reports in edge_reports(job_of, kind):
         assert [report["variables"] for report in reports] == [[]] * kind[2], mode
+
+
+@pytest.mark.parametrize("name", special_values.NAMES)
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind[0] == "tensorflow"], ids=name_of)
+def test_special_values_whatever_threads_make_of_denormals(job_of, kind, name):
+    for mode, reports in edge_reports(job_of, kind):
+        for report in reports:
+            assert report["specials"]["states"] == (["active"] if mode == "topo" else [])
+        bits = [np.frombuffer(bytes.fromhex(report["specials"]["bits"][name]),
+                              special_values.word(name.split()[-1])) for report in reports]
+        assert_special_values(name, bits, planned=mode == "topo")
 
 
 @pytest.mark.parametrize("kind", JOBS, ids=name_of)

@@ -5,53 +5,38 @@ Arguments: the folder to report to, the seed, and after how many seconds to say 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import model
 import numpy as np
 from common import FOLDER, RANK, report, start_mpi
-from programs import Calls, Training, Uneven, process_sets
+from programs import Calls, Function, Training, Uneven, kinds_of, process_sets
+from soak_checks import Checked
+from soak_leaves import Leaves
 from soak_trouble import Trouble
 from trials import REFUSED, Round, trial
 
 import horovod_opt
 
-DIFFERENCES = 5  # more of them say no more
 ERROR_CHARACTERS = 700  # TensorFlow puts the stack before the message
-
-
-class Checked:
-    """What a round has given so far."""
-
-    def __init__(self) -> None:
-        self.results, self.different = 0, []
-
-    def compare(self, where: str, actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
-        assert len(actual) == len(expected), where
-        for place, (array, reference) in enumerate(zip(actual, expected)):
-            self.results += 1
-            if ((array.dtype, array.shape) != (reference.dtype, reference.shape)
-                    or array.tobytes() != reference.tobytes()):
-                if len(self.different) < DIFFERENCES:
-                    self.different.append(
-                        f"{where}, {place}: {array.dtype}{list(array.shape)} {array.ravel()[:6]}, "
-                        f"expected {reference.dtype}{list(reference.shape)} "
-                        f"{reference.ravel()[:6]}")
 
 
 class Runner:
     """The phases of one round."""
 
-    def __init__(self, framework, name: str, sets: dict, trouble: Trouble, checked: Checked):
+    def __init__(self, framework, name: str, sets: dict, trouble: Trouble, checked: Checked,
+                 flushes: bool):
         self._framework, self._name, self._sets = framework, name, sets
-        self._trouble, self._checked = trouble, checked
+        self._trouble, self._checked, self._flushes = trouble, checked, flushes
         self._size = framework.hvd.size()
+        self._leaves = Leaves(framework, trouble, checked)
 
     def run(self, number: int, phase) -> None:
         name = f"{self._name}.{number}"
@@ -63,14 +48,28 @@ class Runner:
         functions = [self._compile(function, f"{name}.{place}")
                      for place, function in enumerate(phase.functions)]
         everybody = range(self._size)
+        leaves = {leave.turn: leave for leave in phase.leaves}
 
         def run(thread: int) -> None:
             for turn, place in enumerate(phase.threads[thread]):
+                function = phase.functions[place]
+                tensors = self._tensors(function, f"{name}.{place}")
+
+                def call(turn=turn, place=place) -> list[np.ndarray]:
+                    with self._flushing():
+                        return functions[place](model.number(RANK, turn), turn % 2 == 0, turn)
+
                 self._begin(number, thread)
-                arrays = functions[place](model.number(RANK, turn), turn % 2 == 0, turn)
+                if leave := leaves.get(turn):
+                    if self._leaves.call(f"{name}, turn {turn}", leave, function, tensors, call):
+                        self._end(thread)
+                        continue
+                planned = self._planned(function, tensors)
+                arrays = call()
+                self._leaves.is_done(tensors)
                 self._end(thread)
-                expected = self._expected(phase.functions[place], turn, everybody)
-                self._checked.compare(f"{name}.{place}, turn {turn}", arrays, expected)
+                expected = self._expected(function, turn, everybody)
+                self._compare(f"{name}.{place}, turn {turn}", arrays, expected, function, planned)
 
         with ThreadPoolExecutor() as pool:
             for thread in [pool.submit(run, thread) for thread in range(len(phase.threads))]:
@@ -86,17 +85,33 @@ class Runner:
             self._checked.compare(f"{name}, turn {turn}", arrays, expected)
 
     def _training(self, number: int, name: str, phase: Training) -> None:
-        trainer = self._framework.Trainer(phase, name, self._sets, self._trouble)
+        trainer = self._framework.trainer(phase, name, self._sets, self._trouble)
         weights = model.Weights(phase, self._size)
+        leaves = {leave.turn: leave for leave in phase.leaves}
         for step, present in self._until_joined(phase.steps_of_rank, phase.after, weights, trainer):
             self._begin(number)
-            arrays = trainer.step(step)
+            if leave := leaves.get(step):
+                if self._leaves.step(f"{name}, step {step}", leave, step, phase, trainer):
+                    self._end()
+                    self._checked.compare(f"{name}, left step {step}", trainer.weights(),
+                                          weights.of_rank[RANK])
+                    continue
+            planned = self._checked.active(trainer.tensors) if phase.bits else []
+            with self._flushing():
+                arrays = trainer.step(step)
+            self._leaves.is_done(trainer.tensors)
             self._end()
-            weights.step(step, present)
-            expected = list(weights.of_rank[RANK])
+            if phase.bits:
+                expected = model.gradients(phase, self._size, step)
+                self._count("special", len(arrays))
+            else:
+                weights.step(step, present)
+                expected = list(weights.of_rank[RANK])
+            self._count("layouts", sum(map(bool, phase.layouts)))
             if phase.beside is not None:
                 expected += self._expected(phase.beside, step, present)
-            self._checked.compare(f"{name}, step {step}", arrays, expected)
+            self._checked.compare(f"{name}, step {step}", arrays, expected,
+                                  [place for place, is_so in enumerate(planned) if is_so])
 
     def _until_joined(self, times: tuple[int, ...], after: int, weights=None, trainer=None
                       ) -> Iterator[tuple[int, list[int]]]:
@@ -119,6 +134,38 @@ class Runner:
         for turn in range(max(times), max(times) + after):
             yield turn, list(range(self._size))
 
+    def _compare(self, where: str, arrays: list, expected: list, function: Function,
+                 planned: Collection[int] = ()) -> None:
+        self._checked.compare(where, arrays, expected, planned)
+        for about in function.collectives:
+            for kind in kinds_of(about):
+                self._count(kind)
+
+    def _count(self, kind: str, times: int = 1) -> None:
+        self._checked.kinds[kind] += times
+
+    def _tensors(self, function: Function, name: str) -> list[str]:
+        return [self._framework.tensor_name(about, f"{name}.{place}")
+                for place, about in enumerate(function.collectives)]
+
+    def _planned(self, function: Function, tensors: list[str]) -> list[int]:
+        """Places whose bits are now those of planned reductions."""
+        if not any(about.bits for about in function.collectives):
+            return []
+        return [place for place, (is_active, about) in enumerate(zip(
+            self._checked.active(tensors), function.collectives))
+            if is_active and about.bits and about.kind == "allreduce"
+            and (not about.among or RANK in about.among)]
+
+    @contextlib.contextmanager
+    def _flushing(self) -> Iterator[None]:
+        """NumPy's results need this thread's denormals, and PyTorch's should not."""
+        self._framework.flush_denormals(self._flushes)
+        try:
+            yield
+        finally:
+            self._framework.flush_denormals(False)
+
     def _compile(self, function, name: str):
         return self._framework.compile_function(function, name, self._sets, self._trouble)
 
@@ -137,7 +184,8 @@ class Runner:
 
 def perform(framework, number: int, round_: Round, ranks: int) -> dict:
     """A round; what it gave, and the error that ended it."""
-    hvd, checked, error, refused, planned = framework.hvd, Checked(), "", "", 0
+    hvd, error, refused, planned = framework.hvd, "", "", 0
+    checked = Checked(ranks > 1 and round_.settings.get("HOROVOD_OPT_SHARED_MEMORY") != "0")
     mine = round_.fault if round_.fault and round_.fault.rank == RANK else None
     mode = round_.mode
     if mine and mine.kind in REFUSED:
@@ -150,7 +198,7 @@ def perform(framework, number: int, round_: Round, ranks: int) -> dict:
         sets[()] = hvd.global_process_set
         framework.begin()
         trouble = Trouble(mine, RANK == round_.late, hvd.shutdown)
-        runner = Runner(framework, f"r{number}", sets, trouble, checked)
+        runner = Runner(framework, f"r{number}", sets, trouble, checked, RANK == round_.flushes)
         for place, phase in enumerate(round_.phases):
             runner.run(place, phase)
         framework.met()
@@ -165,14 +213,15 @@ def perform(framework, number: int, round_: Round, ranks: int) -> dict:
         for name in environment:
             del os.environ[name]
     return {"checked": checked.results, "different": checked.different, "error": error,
-            "refused": refused, "planned": planned}
+            "refused": refused, "planned": planned, "kinds": checked.kinds,
+            "digests": checked.digests}
 
 
 def main() -> None:
-    seed, groups, seconds = map(int, sys.argv[2:])
+    seed, groups, seconds = map(int, sys.argv[2:5])
     faulthandler.dump_traceback_later(
         seconds, file=(FOLDER / f"stack-{RANK}.txt").open("w"))
-    soak_trial = trial(seed, bool(groups))
+    soak_trial = trial(seed, bool(groups), sys.argv[5].split(","))
     framework = importlib.import_module(f"soak_{soak_trial.framework}")
     start_mpi(framework.LIBRARY)
     rounds = []

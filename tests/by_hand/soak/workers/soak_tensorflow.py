@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
+import bits
 import horovod.tensorflow as hvd
 import model
 import numpy as np
@@ -29,6 +31,19 @@ def met() -> None:
     hvd.allreduce(tf.zeros([1]), name="met")
 
 
+def agree(flag: bool, name: str) -> bool:
+    """Whether it is so on all ranks."""
+    return bool(hvd.allreduce(tf.constant(int(flag)), op=hvd.Min, name=re.sub(r"\W", "_", name)))
+
+
+def flush_denormals(_: bool) -> None:
+    """TensorFlow's threads always do."""
+
+
+def tensor_name(about: Collective, name: str) -> str:
+    return name
+
+
 def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
              ) -> Callable[[float, bool, int], list[np.ndarray]]:
     """To be called with a number, whether branches are taken, and the turn."""
@@ -36,6 +51,8 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
     def collective(place: int, number: tf.Tensor, results: list, branch: tf.Tensor) -> tf.Tensor:
         about = function.collectives[place]
         group = about.among or range(hvd.size())
+        if about.bits:
+            return of_bits(place, number, group, branch)
         first = number + sum(_total(results[source]) for source in about.sources)
         size = model.length(about, RANK, len(group))
         row = tf.math.floormod(first + tf.range(size, dtype=tf.float32), 3) + 1
@@ -47,6 +64,26 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
         def perform() -> tf.Tensor:
             in_loop = function.times > 1
             return _perform(about, mine, f"{name}.{place}", sets[about.among], group[0], in_loop)
+
+        return tf.cond(branch, perform, lambda: mine) if about.sometimes else perform()
+
+    def of_bits(place: int, number: tf.Tensor, group: Sequence[int], branch: tf.Tensor
+                ) -> tf.Tensor:
+        about = function.collectives[place]
+        if RANK not in group:
+            return tf.zeros(0, tf.float64)
+        size, dtype = model.length(about, RANK, len(group)), tf.as_dtype(about.dtype)
+
+        def draw(number: np.ndarray) -> np.ndarray:
+            trouble.visit(place)
+            words = bits.given(about, RANK, group, size, int(number))
+            return words.view(dtype.as_numpy_dtype)
+
+        mine = tf.numpy_function(draw, [number], dtype, stateful=False)
+        mine.set_shape([size])
+
+        def perform() -> tf.Tensor:
+            return _perform(about, mine, f"{name}.{place}", sets[about.among], group[0], False)
 
         return tf.cond(branch, perform, lambda: mine) if about.sometimes else perform()
 
@@ -68,13 +105,19 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
         run = tf.function(run, autograph=False)
 
     def call(number: float, branch: bool, turn: int) -> list[np.ndarray]:
-        return [_array(result) for result in run(tf.constant(number), tf.constant(branch))]
+        return [_words(result, about) if about.bits and result.dtype == tf.as_dtype(about.dtype)
+                else _array(result) for result, about in zip(
+                    run(tf.constant(number), tf.constant(branch)), function.collectives)]
 
     return call
 
 
 def _array(result: tf.Tensor) -> np.ndarray:
     return np.asarray(tf.cast(result, tf.float32) if result.dtype == tf.bfloat16 else result)
+
+
+def _words(result: tf.Tensor, about: Collective) -> np.ndarray:
+    return np.ascontiguousarray(result.numpy()).view(bits.word(about.dtype))
 
 
 def _observe(tensor: tf.Tensor, place: int, trouble: Trouble) -> tf.Tensor:
@@ -105,6 +148,11 @@ def _perform(about: Collective, mine: tf.Tensor, name: str, group: hvd.ProcessSe
         return hvd.reducescatter(mine, op=hvd.Sum, **how)
     if about.kind == "grouped":
         return sum(hvd.grouped_allreduce([mine, 2 * mine], op=hvd.Sum, **how))
+    if about.kind == "mixed" and RANK % 2 == 0:
+        return sum(hvd.grouped_allreduce([mine, 2 * mine], op=hvd.Sum, **how))
+    if about.kind == "mixed":
+        return sum(hvd.allreduce(factor * mine, op=hvd.Sum, name=f"{name}_{factor}of2")
+                   for factor in (1, 2))
     # The allgathers of a sparse tensor are called like the tensors in it.
     rows = tf.constant(model.indices(about, RANK), tf.int32)
     if in_loop:  # In loops TensorFlow's optimizer gathers constants, in an order of its own.

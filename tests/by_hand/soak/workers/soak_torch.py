@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Optional
+from collections.abc import Callable, Sequence
 
+import bits
 import horovod.torch as hvd
 import model
 import numpy as np
 import torch
 from common import RANK
 from horovod.torch.mpi_ops import _basics
-from programs import ROWS, Collective, Function, Training
+from programs import ROWS, Collective, Function
+from soak_layouts import lay_out
 from soak_trouble import Trouble
 
 torch.set_num_threads(1)
@@ -30,6 +31,20 @@ def met() -> None:
     hvd.allreduce(torch.zeros(1), name="met")
 
 
+def agree(flag: bool, name: str) -> bool:
+    """Whether it is so on all ranks."""
+    return bool(hvd.allreduce(torch.tensor(int(flag)), op=hvd.Min, name=name))
+
+
+def flush_denormals(do: bool) -> None:
+    """On this thread."""
+    torch.set_flush_denormal(do)
+
+
+def tensor_name(about: Collective, name: str) -> str:
+    return f"{about.kind}.{name}"
+
+
 def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble) -> Call:
     """To be called with a number, whether branches are taken, and the turn."""
 
@@ -40,17 +55,18 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
             for place in order.sample(level, len(level)):
                 about = function.collectives[place]
                 group = about.among or range(hvd.size())
-                first = number + model.total([results[source] for source in about.sources])
-                row = torch.arange(model.length(about, RANK, len(group)), dtype=torch.float32)
-                mine = (torch.remainder(row + float(first), 3) + 1).to(getattr(torch, about.dtype))
+                if about.bits and RANK not in group:
+                    results[place] = model.NOTHING
+                    continue
+                mine = lay_out(_input(about, group, number, results), about.layout)
                 trouble.visit(place)
                 if RANK in group and (branch or not about.sometimes):
                     waits[place] = _start(about, mine, f"{name}.{place}", sets[about.among],
                                           group[0])
                 else:
-                    results[place] = _array(mine)
+                    results[place] = _array(mine, about)
             for place, wait in waits.items():
-                results[place] = _array(wait())
+                results[place] = _array(wait(), function.collectives[place])
         return results
 
     def call(number: float, branch: bool, turn: int) -> list[np.ndarray]:
@@ -64,8 +80,23 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
     return call
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+def _input(about: Collective, group: Sequence[int], number: np.float32, results: list
+           ) -> torch.Tensor:
+    """Flat."""
+    dtype, size = getattr(torch, about.dtype), model.length(about, RANK, len(group))
+    if about.bits:
+        words = bits.given(about, RANK, group, size, int(number))
+        return torch.from_numpy(words.view(np.uint8)).view(dtype)
+    first = number + model.total([results[source] for source in about.sources])
+    row = torch.arange(size, dtype=torch.float32)
+    return (torch.remainder(row + float(first), 3) + 1).to(dtype)
+
+
+def _array(tensor: torch.Tensor, about: Collective) -> np.ndarray:
+    flat = tensor.contiguous().reshape(-1)
+    if about.bits:
+        return flat.view(torch.uint8).numpy().view(bits.word(about.dtype))
+    return (flat.float() if tensor.dtype == torch.bfloat16 else flat).numpy()
 
 
 def _levels(function: Function) -> list[list[int]]:
@@ -82,10 +113,11 @@ def _start(about: Collective, mine: torch.Tensor, name: str, group: hvd.ProcessS
     """Starts it; the result waits for it."""
     how = {"name": name, "process_set": group}
     if about.kind == "allreduce":
-        handle = hvd.allreduce_async(
-            mine, op=getattr(hvd, about.op), prescale_factor=about.scale, **how)
+        start = hvd.allreduce_async_ if about.in_place else hvd.allreduce_async
+        handle = start(mine, op=getattr(hvd, about.op), prescale_factor=about.scale, **how)
     elif about.kind == "broadcast":
-        handle = hvd.broadcast_async(mine, root, **how)
+        start = hvd.broadcast_async_ if about.in_place else hvd.broadcast_async
+        handle = start(mine, root, **how)
     elif about.kind == "allgather":
         handle = hvd.allgather_async(mine, **how)
     elif about.kind == "alltoall":
@@ -104,38 +136,7 @@ def _start(about: Collective, mine: torch.Tensor, name: str, group: hvd.ProcessS
     return lambda: hvd.synchronize(handle)
 
 
-class Trainer:
-    """Steps of a DistributedOptimizer at the rate 1."""
+def trainer(*arguments: object):
+    from soak_trainer import Trainer
 
-    def __init__(self, about: Training, name: str, sets: Sets, trouble: Trouble):
-        self._about, self._trouble = about, trouble
-        self._weights = [torch.nn.Parameter(torch.zeros(size)) for size in about.parameters]
-        self._named = [(f"{name}.w{i}", weight) for i, weight in enumerate(self._weights)]
-        self._optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(self._weights, lr=1.0), named_parameters=self._named,
-            compression=getattr(hvd.Compression, about.compression),
-            backward_passes_per_step=about.passes, op=getattr(hvd, about.op),
-            gradient_predivide_factor=about.predivide, num_groups=about.groups)
-        for place, weight in enumerate(self._weights):
-            weight.register_hook(lambda _, place=place: trouble.visit(place))
-        self._beside: Optional[Call] = None
-        if about.beside is not None:
-            self._beside = compile_function(about.beside, f"{name}.beside", sets, trouble)
-
-    def step(self, step: int) -> list[np.ndarray]:
-        """The weights after it, then what was called beside it."""
-        self._optimizer.zero_grad()
-        for pass_ in range(self._about.passes):
-            loss = sum(
-                (weight * torch.from_numpy(model.gradient(self._about, RANK, step, pass_, i))).sum()
-                for i, weight in enumerate(self._weights)
-                if self._about.branches.takes(RANK, step, i))
-            loss.backward()
-        beside = []
-        if self._beside is not None:
-            beside = self._beside(model.number(RANK, step), step % 2 == 0, step)
-        self._optimizer.step()
-        return [*(weight.detach().numpy().copy() for weight in self._weights), *beside]
-
-    def broadcast(self) -> None:
-        hvd.broadcast_parameters(self._named, root_rank=0)
+    return Trainer(*arguments)

@@ -19,6 +19,10 @@ class ScriptError(Exception):
     """A bug in the training script."""
 
 
+class Left(Exception):
+    """What the script catches."""
+
+
 class Trouble:
     """A fault of this rank, if `fault` is one, and small delays if it is the late one."""
 
@@ -27,6 +31,7 @@ class Trouble:
         self._armed, self._lock = False, threading.Lock()
         self._phase, self._turn = -1, 0
         self._delays = random.Random(1)
+        self._left_at: int | None = None
 
     def begins(self, phase: int) -> None:
         """The first thread is about to make the next call of that phase."""
@@ -35,12 +40,19 @@ class Trouble:
         if self._fault and (phase, self._turn) == (self._fault.phase, self._fault.turn):
             self._armed = True
 
+    def leave_at(self, place: int | None) -> None:
+        """The next visit of that place is this rank's last one in this call."""
+        self._left_at = place
+
     def visit(self, place: int) -> None:
-        """A collective at that place of a function has what it needs."""
+        """A collective at that place of a function has what it needs, or a gradient is there."""
         if self._is_late and self._delays.random() < 0.3:
             time.sleep(0.008 * self._delays.random())
         if self._armed and place >= self._fault.place:
             self._strike()
+        if place == self._left_at:
+            self._left_at = None
+            raise Left("this rank has left")
 
     def ends(self) -> None:
         """The call is over; it may have had fewer places."""

@@ -9,10 +9,13 @@ import cases
 import edge_calls
 import horovod.tensorflow as hvd
 import numpy as np
+import special_values
 import tapes
 import tensorflow as tf
-from common import CONTROLLER, FOLDER, RANK, report, running, start_mpi
+from common import CONTROLLER, FOLDER, RANK, graph_plans, report, running, start_mpi
 from horovod.tensorflow.mpi_ops import _basics
+
+SPECIAL_CALLS = 20  # of which the last are planned in mode topo
 
 
 def tensor(array: np.ndarray, dtype: str) -> tf.Tensor:
@@ -162,6 +165,27 @@ def use_process_sets(sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
     return results
 
 
+def reduced_specials() -> dict[str, object]:
+    """The bits of the last sums, and what has become of their plan. TensorFlow's threads, of which
+    one may add them up, make zeros of denormals."""
+    names = special_values.NAMES
+    given = [tf.bitcast(tf.constant(special_values.drawn(name, RANK)), name.split()[-1])
+             for name in names]
+
+    @tf.function(autograph=False)
+    def specials(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return [hvd.allreduce(own, op=getattr(hvd, name.split()[0]), name=name.replace(" ", "."))
+                for own, name in zip(tensors, names)]
+
+    for turn in range(SPECIAL_CALLS):
+        results = specials(*given)
+        hvd.allreduce(tf.zeros([1]), name=f"after specials {turn}")  # a round, to vote in
+    bits = {name: np.asarray(tf.bitcast(result, special_values.word(name.split()[-1])))
+            for name, result in zip(names, results)}
+    return {"states": [plan.state for plan in graph_plans() if plan.name == "specials"],
+            "bits": {name: array.tobytes().hex() for name, array in bits.items()}}
+
+
 def everything(size: int, sets: dict[str, hvd.ProcessSet]) -> dict[str, tf.Tensor]:
     return {**reduce_everything(size), **move_everything(size), **use_process_sets(sets)}
 
@@ -187,6 +211,7 @@ for mode in sys.argv[2:]:
                              "session": tapes.weights_of_a_session(RANK, hvd),
                              "session objects": tapes.objects_of_a_session(RANK, hvd),
                              "variables": wrong_variables(size - 1),
+                             "specials": reduced_specials(),
                              "sum": int(hvd.allreduce(tf.constant(RANK + 1), op=hvd.Sum))}
         for process_set in sets.values():
             assert hvd.remove_process_set(process_set)

@@ -10,7 +10,7 @@ from orders import orders
 
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.shards import digit_reversed, prime_factors
+from horovod_opt.io.order.shards import prime_factors, reverse_digits
 
 
 def test_orders_are_the_same_everywhere():
@@ -82,16 +82,16 @@ def test_samples_stay_within_their_window():
     assert ((first <= ordinals) & (ordinals < end)).all()
     assert (end - first).max() == 5
     # Shards of ordinals 0 to 3 begin with windows of 1, 2, 3 and 4 chunks.
-    starts = bijections.shards.first_chunk[digit_reversed(4)]
+    starts = bijections.shards.first_chunk[reverse_digits(4)]
     assert bijections.windows.chunks(starts)[1].tolist() == (starts + [1, 2, 3, 4]).tolist()
 
 
 def test_turns_reverse_the_digits_of_mixed_radices():
     assert prime_factors(360) == [5, 3, 3, 2, 2, 2]
-    assert digit_reversed(8).tolist() == [0, 4, 2, 6, 1, 5, 3, 7]
-    assert digit_reversed(6).tolist() == [0, 2, 4, 1, 3, 5]
+    assert reverse_digits(8).tolist() == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert reverse_digits(6).tolist() == [0, 2, 4, 1, 3, 5]
     for shards in range(1, 100):
-        assert sorted(digit_reversed(shards).tolist()) == list(range(shards))
+        assert sorted(reverse_digits(shards).tolist()) == list(range(shards))
 
 
 @pytest.mark.parametrize("shards, groups", [(64, [2, 4, 8, 64]), (12, [3, 6, 12]), (30, [5, 15])])

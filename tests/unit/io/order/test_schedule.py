@@ -21,7 +21,7 @@ from horovod_opt.io.order.node_shards import (
 )
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.schedule import peak_bytes, schedule, schedule_in_pieces, take_steps
-from horovod_opt.io.order.shards import digit_reversed
+from horovod_opt.io.order.shards import reverse_digits
 from horovod_opt.io.order.step_order import StepOrder
 from horovod_opt.io.order.window_size import CHUNK_BYTES, default_chunk_samples
 
@@ -146,7 +146,7 @@ def test_a_node_takes_of_the_shards_that_memory_says(job, data):
 
 @pytest.mark.parametrize("shards, active", [(8, 8), (8, 5), (12, 12), (12, 7), (5, 1)])
 def test_runs_of_turns_deviate_by_what_memory_says(shards, active):
-    ordinals = digit_reversed(shards)[:active]
+    ordinals = reverse_digits(shards)[:active]
     part, deviation = _below(ordinals, shards)
     for s in range(shards + 1):
         runs = [np.resize(np.roll(ordinals, -start), length)
