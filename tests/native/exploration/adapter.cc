@@ -37,8 +37,8 @@ std::string Tensor::Name() const {
 
 RankPlans::RankPlans(int capacity, std::function<void(int bucket_id)> ready)
     : table_(
-          capacity,
-          [ready = std::move(ready)](const Work& work) { ready(work.bucket->id); }, [] {}) {}
+          capacity, [ready = std::move(ready)](const Work& work) { ready(work.bucket->id); },
+          [] {}) {}
 
 void RankPlans::Add(int plan, const Shape& shape) {
   table_.Add(MakePlan(shape.hash, shape.slots, shape.buckets, Key(plan, 0)));

@@ -98,6 +98,7 @@ inline std::optional<Arithmetic> ArithmeticOf(int, int) {
 
 }  // namespace horovod_opt
 
+#include "horovod_opt/csrc/core/elements/tensor_view.cc"
 #include "horovod_opt/csrc/core/plan/bucket_filling.cc"
 #include "horovod_opt/csrc/core/plan/consensus.cc"
 #include "horovod_opt/csrc/core/plan/plan.cc"
@@ -109,7 +110,6 @@ inline std::optional<Arithmetic> ArithmeticOf(int, int) {
 #include "horovod_opt/csrc/core/plan/rebuild_buckets.cc"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
 #include "horovod_opt/csrc/core/reduction/small_buckets.cc"
-#include "horovod_opt/csrc/core/elements/tensor_view.cc"
 #include "horovod_opt/csrc/core/report/state_page.cc"
 #include "horovod_opt/csrc/core/shared_memory/bucket_ids.cc"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.cc"

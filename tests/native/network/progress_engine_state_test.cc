@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "horovod_opt/csrc/core/network/block_ring.h"
 #include "horovod_opt/csrc/core/network/nonblocking_allreduce.h"
 #include "horovod_opt/csrc/core/network/progress_engine.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/tcp_transport.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
-#include "horovod_opt/csrc/core/elements/elementwise.h"
 #include "tests/native/waiting/await.h"
 
 namespace horovod_opt {

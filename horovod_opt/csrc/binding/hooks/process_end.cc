@@ -1,6 +1,4 @@
 // What becomes of upstream's background thread when its process ends or forks: WatchProcess().
-#include "horovod_opt/csrc/binding/hooks/background_thread.h"
-
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 
 #include "horovod/common/global_state.h"
 #include "horovod_opt/csrc/binding/base/state.h"
+#include "horovod_opt/csrc/binding/hooks/background_thread.h"
 #include "horovod_opt/csrc/binding/hooks/enqueue.h"
 #include "horovod_opt/csrc/binding/report/process_state.h"
 

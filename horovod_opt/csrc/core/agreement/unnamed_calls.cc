@@ -7,9 +7,9 @@
 
 namespace horovod_opt {
 
-std::optional<UnnamedCalls::Turn> UnnamedCalls::Enter(
-    std::int64_t key, std::uint64_t number, const std::function<std::string()>& describe,
-    const std::function<Send()>& wait) {
+std::optional<UnnamedCalls::Turn> UnnamedCalls::Enter(std::int64_t key, std::uint64_t number,
+                                                      const std::function<std::string()>& describe,
+                                                      const std::function<Send()>& wait) {
   std::lock_guard<std::mutex> lock(mutex_);
   Signature& signature = signatures_[key];
   if (signature.text.empty()) signature.text = describe();

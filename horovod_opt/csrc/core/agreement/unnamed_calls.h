@@ -44,7 +44,7 @@ class UnnamedCalls {
 
   // A call that is sent now.
   struct Turn {
-    std::uint64_t call = 0;   // for Leave()
+    std::uint64_t call = 0;  // for Leave()
     int lane = kNegotiated;
     std::int64_t number = 0;  // where it has a lane: the same on every rank
   };

@@ -219,8 +219,14 @@ std::vector<BucketFilling::BucketState> BucketFilling::BucketStates() const {
   ForEach([&](const Bucket& bucket) {
     const bool owed = bucket.debt > bucket.completions;
     if (bucket.Empty() && !bucket.taken_back && !owed) return;
-    BucketState state{bucket.id(),          bucket.work.iteration,    {}, {},
-                      bucket.first_arrival, bucket.work.last_arrival, bucket.taken_back, owed};
+    BucketState state{bucket.id(),
+                      bucket.work.iteration,
+                      {},
+                      {},
+                      bucket.first_arrival,
+                      bucket.work.last_arrival,
+                      bucket.taken_back,
+                      owed};
     for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
       (bucket.filled[position] ? state.here : state.missing).push_back(bucket.slots()[position]);
     }

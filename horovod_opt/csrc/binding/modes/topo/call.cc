@@ -80,9 +80,13 @@ struct UnnamedName {
 
 std::optional<UnnamedName> ParseUnnamed(const std::string& name) {
   static const std::string kMark = ".noname.";
-  static const std::set<std::string> kKinds = {
-      "allreduce",         "allgather",         "broadcast",            "reducescatter",
-      "grouped_allreduce", "grouped_allgather", "grouped_reducescatter"};
+  static const std::set<std::string> kKinds = {"allreduce",
+                                               "allgather",
+                                               "broadcast",
+                                               "reducescatter",
+                                               "grouped_allreduce",
+                                               "grouped_allgather",
+                                               "grouped_reducescatter"};
   const std::size_t mark = name.find(kMark);
   if (mark == std::string::npos || kKinds.count(name.substr(0, mark)) == 0) return std::nullopt;
   UnnamedName unnamed;

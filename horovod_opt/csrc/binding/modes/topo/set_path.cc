@@ -29,9 +29,8 @@ Groups OneGroup(int rank, int ranks) {
 }  // namespace
 
 SetPath::SetPath(State& state, HorovodGlobalState& horovod, int id,
-                 std::shared_ptr<ProcessSet> process_set,
-                 std::shared_ptr<UnnamedCalls> unnamed, const std::string& problem,
-                 std::function<void()> request_round)
+                 std::shared_ptr<ProcessSet> process_set, std::shared_ptr<UnnamedCalls> unnamed,
+                 const std::string& problem, std::function<void()> request_round)
     : process_set_(std::move(process_set)),
       plans_(
           ReadyQueue::kBuckets, [this](const Work& work) { path_->Announce(work); },

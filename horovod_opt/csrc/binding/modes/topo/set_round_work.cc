@@ -78,13 +78,16 @@ WaitingTensor Waiting(int process_set, const std::string& name, Request::Request
 int SetRoundWork::Wants() {
   int wants = plans_.WantsVote() ? want::kVote : 0;
   if (stall_.Due(plans_)) wants |= want::kStall | want::kVote;
-  const int waits = mismatch_.Look(plans_, [this](PlanTable::Clock::time_point since) {
-    std::set<std::string> names;
-    process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
-      if (entry.opt_since <= since) names.insert(entry.tensor_name);
-    });
-    return names;
-  }, unnamed_);
+  const int waits = mismatch_.Look(
+      plans_,
+      [this](PlanTable::Clock::time_point since) {
+        std::set<std::string> names;
+        process_set_.tensor_queue.ForEachEntry([&](const TensorTableEntry& entry) {
+          if (entry.opt_since <= since) names.insert(entry.tensor_name);
+        });
+        return names;
+      },
+      unnamed_);
   if (waits & MismatchWatch::kNegotiated) wants |= want::kLateNegotiated;
   if (waits & MismatchWatch::kPlanned) wants |= want::kLatePlanned;
   if (waits & MismatchWatch::kCall) wants |= want::kLateCall;

@@ -186,9 +186,8 @@ void Topo::FollowProcessSets() {
       continue;
     }
     const std::string problem = Obstacle(process_set->controller->GetGlobalRanks());
-    const auto set =
-        std::make_shared<SetPath>(state_, horovod_, id, std::move(process_set), UnnamedOf(id),
-                                  problem, [this] { RequestRound(); });
+    const auto set = std::make_shared<SetPath>(state_, horovod_, id, std::move(process_set),
+                                               UnnamedOf(id), problem, [this] { RequestRound(); });
     std::lock_guard<std::mutex> plans(state_.mutex);  // nothing is added meanwhile
     for (const std::string& text : state_.plans) {
       Plan plan = ParsePlan(text);

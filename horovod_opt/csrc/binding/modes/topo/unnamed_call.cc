@@ -89,8 +89,8 @@ Status EnqueueUnnamed(Topo& topo, ProcessSet& process_set, std::vector<TensorTab
   }
   const std::int64_t key = group->Key();
   const std::uint64_t number = *group->number;
-  UnnamedCall call{topo,    unnamed, enqueue_planned, std::move(*group), std::move(entries),
-                   std::move(requests)};
+  UnnamedCall call{
+      topo, unnamed, enqueue_planned, std::move(*group), std::move(entries), std::move(requests)};
   const auto turn = unnamed->Enter(
       key, number, [&] { return call.group.Description(); },
       [&] {
