@@ -77,8 +77,9 @@ TEST_F(PlanTableTest, ACallIsPlannedAfterTheNextVote) {
   EXPECT_TRUE(plans_.WantsVote());
   EXPECT_EQ(Arrive(7), Route::kNegotiated) << "the first one that counts";
   EXPECT_TRUE(HoldVote({ToRow({Proposes(2)})}).rejections.empty());
-  EXPECT_EQ(ReportOf("call").state, "active");
+  EXPECT_EQ(ReportOf("call").state, "ready");
   EXPECT_EQ(Arrive(7), Route::kNegotiated) << "another rank had sent its second one before";
+  EXPECT_EQ(ReportOf("call").state, "active");
   for (std::uint64_t iteration = 3; iteration <= 5; ++iteration) {
     EXPECT_EQ(Arrive(7), Route::kPlanned);
     EXPECT_EQ(Arrive(7), Route::kOverlaps);

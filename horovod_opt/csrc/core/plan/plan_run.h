@@ -150,6 +150,10 @@ class PlanRun {
   const std::string& abandoned() const { return abandoned_; }
   // After a step that was abandoned, until nothing of it is under way.
   bool starts_anew() const { return starts_anew_; }
+  // It was decided that it is active, but this rank has an iteration before that to go.
+  bool begins_later() const {
+    return state_ == PlanState::kActive && planned_from_ > last_iteration_ + 1;
+  }
   std::uint64_t last_iteration() const { return last_iteration_; }
   std::uint64_t iterations_done() const { return iterations_done_; }
   // False: it says nothing, as nothing of the plan is under way. `set`: the number of its process

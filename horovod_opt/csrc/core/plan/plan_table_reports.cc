@@ -61,7 +61,8 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
     Report report;
     report.hash = hash;
     report.name = run.plan().name;
-    report.state = run.starts_anew() ? "warming up" : StateName(run.state());
+    report.state = StateName(run.begins_later() ? PlanState::kReady : run.state());
+    if (run.starts_anew()) report.state = "warming up";
     report.reason = run.reason();
     report.iterations = run.iterations_done();
     report.buckets = run.buckets();
