@@ -71,6 +71,15 @@ def all_active(tensors: Collection[str]) -> bool:
 
 
 def _active(which: Callable[[horovod_opt.PlanStatus], bool] = lambda plan: True) -> set[str]:
-    """Tensors of such plans, without their memory order."""
-    return {name.partition(" (order")[0] for plan in horovod_opt.plans()
-            if plan.state == "active" and which(plan) for bucket in plan.buckets for name in bucket}
+    """Tensors of such plans. Those of a graph or optimizer whose plan warms up may be known as
+    calls that recur, too, and are none."""
+    plans = horovod_opt.plans()
+    waiting = {name for plan in plans if not plan.is_call and plan.state != "active"
+               for name in _tensors(plan)}
+    return {name for plan in plans if plan.state == "active" and which(plan)
+            for name in _tensors(plan)} - waiting
+
+
+def _tensors(plan: horovod_opt.PlanStatus) -> set[str]:
+    """Without their memory order."""
+    return {name.partition(" (order")[0] for bucket in plan.buckets for name in bucket}
