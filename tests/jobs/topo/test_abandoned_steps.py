@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-MODES = ("off", "topo", "topo@1")
+MODES = ("off", "topo", "topo@1", "topo/operations", "topo@1/operations")
 PLANNED = MODES[1:]
 ALL_LEAVE = ("exception", "in the first step", "in the second step", "batch left out",
              "same optimizer", "synchronized")

@@ -188,6 +188,21 @@ TEST_F(PlanRunTest, SaysWhatTheVoteNeedsToGiveItsBucketIdsAway) {
   EXPECT_TRUE(vote.whole);
 }
 
+// Invariant 6: the group has begun with it, unless Horovod's own operations are to reduce it.
+TEST(BucketFilling, WhatItsGroupAloneHasStaysIfTheGroupReducesItFirst) {
+  for (const int device : {kMainMemory, 0}) {
+    Plan plan = MakePlan("p", 1, {{0}});
+    plan.slots[0].reduction.device = device;
+    BucketFilling filling(1);
+    filling.Add(0, {std::make_shared<const PlannedBucket>(plan, 5, std::vector<int>{0}, 2)});
+    ASSERT_EQ(filling.Put(0, 1, std::make_unique<Arrival>(), {}), 5);
+    const auto withdrawal = filling.TakeBack({0}, {1}, {1});
+    EXPECT_EQ(withdrawal.arrivals.size(), device == kMainMemory ? 0u : 1u);
+    EXPECT_TRUE(withdrawal.debts.empty()) << "it has announced it";
+    EXPECT_EQ(filling.Take(5).IsEmpty(), device != kMainMemory);
+  }
+}
+
 // Invariant 8. The others' votes are in simulation/abandoned_steps_test.cc.
 class StepTest : public PlanRunTest {
  protected:

@@ -149,8 +149,11 @@ BucketFilling::Withdrawal BucketFilling::TakeBack(const std::vector<std::uint64_
     for (Bucket& bucket : partition.filling) {
       const std::uint64_t least = everywhere.at(number);
       const std::uint64_t most = anywhere.at(number);
-      const bool ends_in_group = in_group.at(number++) == most && bucket.completions == most;
-      // Of what is complete in the group the allreduce with the others has begun, or will.
+      // Of what is complete in the group the allreduce with the others has begun, or will; but
+      // Horovod's own operations, as on GPUs, begin when it is complete everywhere.
+      const bool ends_in_group = !bucket.work.bucket->first().reduction.OnGpu() &&
+                                 in_group.at(number) == most && bucket.completions == most;
+      ++number;
       const bool stays = bucket.missing == 0 && (bucket.completions == least || ends_in_group);
       if (!stays) {
         MoveArrivals(bucket, withdrawal.arrivals);

@@ -42,7 +42,8 @@ class PlanTable {
   PlanTable(int capacity, std::function<void(const Work& work)> ready, std::function<void()> meet);
   // How many ranks reduce the tensors. Before the first plan.
   void SetRanks(int ranks) { ranks_ = ranks; }
-  // The ranks that this one shares memory with. Before the first vote; as if there were no others.
+  // The ranks that this one shares memory with, if they reduce buckets in it before other groups
+  // have them. Before the first vote; without it, as if there were no others.
   void SetGroup(const std::vector<int>& ranks) { group_ = {ranks.begin(), ranks.end()}; }
   // Instead of `ready`, for buckets that have a place in `memory` bytes. Before the first plan
   // becomes active; not used any more after Finish().

@@ -101,9 +101,12 @@ def start_mpi(library: ctypes.CDLL) -> None:
 @contextlib.contextmanager
 def running(hvd, mode: str, process_sets: Sequence = (), **environment: str):
     """Horovod between hvd.init() and hvd.shutdown(), in `mode` and with more variables. topo@1: as
-    if each rank had a node of its own."""
+    if each rank had a node of its own; topo/operations: reduced by Horovod's own operations."""
+    mode, _, operations = mode.partition("/")
     mode, _, node_ranks = mode.partition("@")
     environment = {"HOROVOD_OPT_MODE": mode, **environment}
+    if operations:
+        environment["HOROVOD_OPT_SHARED_MEMORY"] = "0"
     if node_ranks:
         environment["HOROVOD_OPT_NODE_RANKS"] = node_ranks
     os.environ.update(environment)

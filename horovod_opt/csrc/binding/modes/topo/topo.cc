@@ -85,7 +85,7 @@ std::string Topo::Connect(PlannedPath::Network& network) {
     node_ = NodeMemory::Share(controller, groups_, problem);
   }
   if (node_ == nullptr || groups_.Alone()) return problem;
-  plans_.SetGroup(groups_.ranks);
+  if (!horovod_ops_.performs_all()) plans_.SetGroup(groups_.ranks);
   GroupTransport connection = ConnectGroups(horovod_, groups_, state_.settings.tcp_messages != 0);
   state_.messages = connection.way;
   if (connection.transport == nullptr) problem = connection.why;
