@@ -1,4 +1,4 @@
-// Tensors that make trouble when they are read, on the thread that reduces planned ones.
+// Tensors that make trouble when one asks whether they can be read, as before they are reduced.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,15 +17,14 @@ using horovod::common::Status;
 
 enum class Trouble { kNone, kThrows, kKills };
 
-class TroubledTensor : public FakeTensor {
+class TroubledEvent : public FakeReadyEvent {
  public:
-  TroubledTensor(std::int64_t elements, Trouble trouble)
-      : FakeTensor(elements), trouble_(trouble) {}
+  explicit TroubledEvent(Trouble trouble) : trouble_(trouble) { Set(); }
 
-  const void* data() const override {
+  bool opt_ready_now() const override {
     if (trouble_ == Trouble::kThrows) throw std::bad_alloc();
     if (trouble_ == Trouble::kKills) kill(getpid(), SIGKILL);
-    return FakeTensor::data();
+    return true;
   }
 
  private:
@@ -36,20 +35,22 @@ class TroubledTensor : public FakeTensor {
 }  // namespace horovod_opt
 
 // Sums a tensor on `device` with key 1 and one in main memory with key 2 over the ranks, both of
-// ones. The latter makes `trouble` when it is read. What went wrong, or the first element of the
+// ones. The latter makes `trouble`. What went wrong, or the first element of the
 // sum.
 extern "C" const char* troubled_sum(int device, int trouble) {
   using namespace horovod_opt;
   static std::string outcome;
   constexpr std::int64_t kElements = 10;
-  const std::shared_ptr<FakeTensor> tensors[] = {
-      std::make_shared<FakeTensor>(kElements),
-      std::make_shared<TroubledTensor>(kElements, static_cast<Trouble>(trouble))};
+  const std::shared_ptr<FakeTensor> tensors[] = {std::make_shared<FakeTensor>(kElements),
+                                                 std::make_shared<FakeTensor>(kElements)};
   std::promise<Status> done[2];
   for (int i = 0; i < 2; ++i) {
     for (float& value : tensors[i]->values()) value = 1;
+    horovod::common::ReadyEventList events;
+    if (i == 1)
+      events.AddReadyEvent(std::make_shared<TroubledEvent>(static_cast<Trouble>(trouble)));
     const auto enqueued = EnqueueTensorAllreduce(
-        1 + i, std::make_shared<FakeContext>(), tensors[i], tensors[i], {},
+        1 + i, std::make_shared<FakeContext>(), tensors[i], tensors[i], events,
         "key." + std::to_string(1 + i), i == 0 ? device : CPU_DEVICE_ID,
         [&done, i](const Status& status) { done[i].set_value(status); }, horovod::common::SUM, 1.0,
         1.0, 0);

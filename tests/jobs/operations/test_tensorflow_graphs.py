@@ -24,6 +24,8 @@ def test_collectives_of_constants(job, controller, mode):
         assert report["loops"] == [[60.0]] * CALLS
         assert report["gathered"] == [[[0, 1, 0, 1, 2]] * 8] * CALLS
         assert report["plans"] == (["active"] * 2 if mode == "topo" else [])
+        assert report["halves"] == [[[2.0 * call + 1] * 3, [4.0 * call + 2] * 3]
+                                    for call in range(4 * CALLS)]
 
 
 @pytest.fixture(params=MODES)

@@ -14,6 +14,7 @@ import pytest
 import horovod_opt
 from horovod_opt import runtime
 from horovod_opt.counters import TABLE
+from horovod_opt.launcher import built
 from horovod_opt.native import header, structs
 from horovod_opt.settings import Settings
 
@@ -97,7 +98,8 @@ def read_configuration(lib: ctypes.CDLL) -> tuple[str, str]:
 def test_settings_reach_the_library(lib, monkeypatch):
     monkeypatch.setenv("HOROVOD_OPT_MODE", "NBCS+gs")
     runtime.configure(lib)
-    assert read_configuration(lib) == (Settings(mode="gs+nbcs").text, "")
+    build = f"horovod-opt={built.identity()}\n"
+    assert read_configuration(lib) == (Settings(mode="gs+nbcs").text + build, "")
     assert lib.test_mode() == structs.settings.MODES["gs"] | structs.settings.MODES["nbcs"]
 
 

@@ -42,6 +42,20 @@ def in_a_loop() -> tf.Tensor:
     return tf.while_loop(lambda turn, _: turn < 20, body, (0, tf.zeros([1])))[1]
 
 
+@tf.function(autograph=False)
+def group_on_one(mine: tf.Tensor, grouped: bool) -> list[tf.Tensor]:
+    """Its tensors are called singly, under the same names, where it is not `grouped`."""
+    if grouped:
+        return hvd.grouped_allreduce([mine, 2 * mine], op=hvd.Sum, name="halves")
+    return [hvd.allreduce(tensor, op=hvd.Sum, name=f"halves_{number}of2")
+            for number, tensor in enumerate((mine, 2 * mine), 1)]
+
+
+def halves(call: int, grouped: bool) -> list[list[float]]:
+    sums = group_on_one(tf.fill([3], float(call + RANK)), grouped)
+    return [tensor.numpy().tolist() for tensor in sums]
+
+
 hvd.init()
 before = horovod_opt.stats().steps
 sums = [alike().numpy().tolist() for _ in range(CALLS)]
@@ -50,4 +64,6 @@ report(
     mixed=[constant_on_one(tf.constant([float(call)])).numpy().tolist() for call in range(CALLS)],
     loops=[in_a_loop().numpy().tolist() for _ in range(CALLS)],
     gathered=[[tensor.numpy().tolist() for tensor in in_different_orders()] for _ in range(CALLS)],
-    plans=[plan.state for plan in graph_plans()])
+    plans=[plan.state for plan in graph_plans()],
+    # At last all ranks call the group, which may be planned then.
+    halves=[halves(call, RANK == 0 or call >= 2 * CALLS) for call in range(4 * CALLS)])

@@ -84,26 +84,6 @@ def from_two_threads() -> Results:
     return {**number("steps", *first.result()), **number("others", *second.result())}
 
 
-def a_group_on_some_ranks() -> Results:
-    """What others call under the same names, tensor by tensor: in a graph, and eagerly."""
-
-    def halves(mine: tf.Tensor, name: str, grouped: bool) -> list[tf.Tensor]:
-        if grouped:
-            return hvd.grouped_allreduce([mine, 2 * mine], op=hvd.Sum, name=name)
-        return [hvd.allreduce(tensor, op=hvd.Sum, name=f"{name}_{number}of2")
-                for number, tensor in enumerate((mine, 2 * mine), 1)]
-
-    alone = traced(lambda mine: halves(mine, "alone", RANK == 0))
-    others = traced(lambda mine: halves(mine, "others", RANK > 0))
-    results = []
-    for step in range(STEPS):
-        mine = own(step, 100)
-        results.append([*alone(mine), *others(mine), *halves(mine, "eager", RANK % 2 == 0)])
-        # From here on all agree, and they may be planned.
-        results.append(halves(mine, "later", step > STEPS // 2 or RANK == 0))
-    return number("groups", *results)
-
-
 def uneven(steps_of_rank: list[int], name: str, op: int) -> Results:
     """Ranks join after different numbers of steps; then training goes on with all of them."""
 
@@ -187,6 +167,6 @@ def in_process_sets() -> Results:
 
 
 SCENARIOS = (
-    in_one_graph, in_between, from_two_threads, a_group_on_some_ranks, beside_process_sets,
-    in_process_sets, last_has_most, first_has_most, joins_at_once, sparse,
+    in_one_graph, in_between, from_two_threads, beside_process_sets, in_process_sets,
+    last_has_most, first_has_most, joins_at_once, sparse,
 )
