@@ -79,7 +79,8 @@ def test_the_model_of_training():
 
 
 def report(**changed) -> dict:
-    return {"checked": 1, "different": [], "error": "", "refused": "", "planned": 0, **changed}
+    return {"checked": 1, "different": [], "error": "", "refused": "", "planned": 0, "kinds": {},
+            "digests": {}, **changed}
 
 
 def judge(reports: dict[int, list], fault: str = "", mode: str = "topo", code: int = 0,
@@ -165,7 +166,8 @@ def test_bad_arguments_are_one_line_and_status_2(argv, problem, capsys):
 
 
 def test_trials_without_what_was_not_built():
-    chosen = soak_command.trials_from(5, False, ["torch"], ["gloo"])
+    arguments = soak_command.parse_arguments(["--seed", "5"])
+    chosen = soak_command.trials_from(arguments, ["torch"], ["gloo"])
     some = [next(chosen) for _ in range(5)]
     assert {(trial.framework, trial.controller) for trial in some} == {("torch", "gloo")}
     assert [trial.seed for trial in some] == sorted(trial.seed for trial in some)
@@ -176,12 +178,12 @@ def test_an_interrupted_run_keeps_what_has_ended(tmp_path, monkeypatch):
         if trial.seed == 7:
             raise KeyboardInterrupt
         return {"seed": trial.seed, "found": ["hangs"] * (trial.seed == 6), "results": 1,
-                "planned_iterations": 0}
+                "planned_iterations": 0, "kinds": {}}
 
     monkeypatch.setattr(soak_command, "perform", perform)
     file = tmp_path / "found" / "soak.jsonl"
     arguments = soak_command.parse_arguments(["--seed", "5", "--json", str(file)])
-    chosen = soak_command.trials_from(5, False, trials.FRAMEWORKS, trials.CONTROLLERS)
+    chosen = soak_command.trials_from(arguments, trials.FRAMEWORKS, trials.CONTROLLERS)
     with pytest.raises(KeyboardInterrupt):
         soak_command.soak(arguments, chosen, soak_command.Console(quiet=True))
     assert [line[:10] for line in file.read_text().splitlines()] == ['{"seed": 5', '{"seed": 6']
