@@ -51,7 +51,8 @@ class PlannedPath {
   };
 
   // Of the ranks of `controller`. `network`: without a transport if there is one group.
-  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `cpus`: where the thread runs; empty:
+  // `horovod_ops`: nullptr if Horovod's own perform none of the buckets. `cpus`: where the thread
+  // runs; empty:
   // where the one that makes it does.
   PlannedPath(const horovod::common::Controller& controller, horovod::common::Timeline& timeline,
               PlanTable& plans, NodeMemory& node, Network network, HorovodOps* horovod_ops,

@@ -103,7 +103,7 @@ class BucketFilling {
     std::uint64_t iteration;
     std::vector<int> here, missing;  // slots
     Clock::time_point first_arrival, last_arrival;
-    bool taken_back, owed;  // see Complete; to be announced without arrivals
+    bool taken_back, owed;  // see Bucket; to be announced without arrivals
   };
   std::vector<BucketState> BucketStates() const;  // those in which something is, or has to be
   std::vector<int> SlotsOf(int bucket_id) const;

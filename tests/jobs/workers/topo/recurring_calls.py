@@ -15,10 +15,10 @@ import torch
 import unnamed_calls
 from common import RANK, meet, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
+from unnamed_calls import STEPS, take_steps
 
 import horovod_opt
 
-STEPS = 30
 LEARNED = 12  # in any step after it, every call is planned
 LARGE = 700_000  # rows of 4 bytes, more than one rank moves at a time
 
@@ -175,23 +175,12 @@ def reduced_specials(times: int) -> dict[str, str]:
             for name, result in results.items()}
 
 
-def settle() -> None:
-    """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
-    for time in range(3):
-        hvd.allreduce(torch.zeros(1), name=f"settle {time}")
-
-
 faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
-    problems, before = [], 0
-    for step in range(STEPS):
-        if step == LEARNED:
-            settle()
-            before = horovod_opt.stats().requested_rounds
-        problems += one_step(step)
-    rounds = horovod_opt.stats().requested_rounds - before
+    problems = []
+    rounds = take_steps(one_step, LEARNED, problems)
     meet("rounds")  # every rank has read it, before any asks for a round
     states = [plan.state for plan in horovod_opt.plans()]
     torch.set_flush_denormal(RANK % 2 == 1)

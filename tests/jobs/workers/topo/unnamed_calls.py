@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import horovod.torch as hvd
 import torch
 
@@ -99,19 +101,26 @@ def one_step(step: int) -> list[str]:
 
 
 def settle() -> None:
+    """Whatever a rank has asked for is done in these rounds, or leads to one of the next."""
     for time in range(3):
         hvd.allreduce(torch.zeros(1), name=f"settle {time}")
 
 
-def train(meet) -> dict[str, object]:
-    """`meet(name)`: waits for all ranks, without Horovod."""
-    problems, before = [], 0
-    for step in range(STEPS):
-        if step == LEARNED:
+def take_steps(step: Callable[[int], list[str]], learned: int, problems: list[str]) -> int:
+    """Adds to `problems`. How many rounds were asked for from the step `learned` on."""
+    before = 0
+    for number in range(STEPS):
+        if number == learned:
             settle()
             before = horovod_opt.stats().requested_rounds
-        problems += one_step(step)
-    rounds = horovod_opt.stats().requested_rounds - before
+        problems += step(number)
+    return horovod_opt.stats().requested_rounds - before
+
+
+def train(meet) -> dict[str, object]:
+    """`meet(name)`: waits for all ranks, without Horovod."""
+    problems = []
+    rounds = take_steps(one_step, LEARNED, problems)
     meet("unnamed rounds")
     states = {plan.state for plan in horovod_opt.plans() if "noname" in plan.name}
     plans = len(horovod_opt.plans())
@@ -129,12 +138,7 @@ def train(meet) -> dict[str, object]:
         problems += one_step(step)
     # All join, and count anew. (After unequal numbers of calls names would differ, as in mode off.)
     hvd.join()
-    for step in range(STEPS):
-        if step == LEARNED:
-            settle()
-            before = horovod_opt.stats().requested_rounds
-        problems += one_step(step)
-    again = horovod_opt.stats().requested_rounds - before
+    again = take_steps(one_step, LEARNED, problems)
     meet("unnamed rounds again")
     return {"wrong": problems, "rounds": rounds, "rounds again": again, "states": sorted(states),
             "grown": grown, "error": error}

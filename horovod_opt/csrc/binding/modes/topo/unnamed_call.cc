@@ -103,19 +103,15 @@ Status EnqueueUnnamed(Topo& topo, ProcessSet& process_set, std::vector<TensorTab
   return status;
 }
 
-bool PlanLanes(PlanTable& plans, UnnamedCalls& unnamed, const CallGroup& group) {
+void PlanLanes(PlanTable& plans, UnnamedCalls& unnamed, const CallGroup& group) {
   std::vector<Plan> lanes;
   for (int lane = 0; lane < UnnamedCalls::kLanes; ++lane) {
     Plan plan = group.InLane(lane).AsPlan();
-    if (!plans.Learn(plan)) {
-      GiveUp(plans, lanes);
-      return !lanes.empty();
-    }
+    if (!plans.Learn(plan)) return GiveUp(plans, lanes);
     lanes.push_back(std::move(plan));
   }
   unnamed.Plan(group.Key(), *group.number,
                [&plans, lanes = std::move(lanes)] { GiveUp(plans, lanes); });
-  return true;
 }
 
 bool IsOfLanes(const std::string& line) { return line.find(kPlannedAnew) != std::string::npos; }

@@ -36,8 +36,8 @@ horovod::common::Status EnqueueUnnamed(Topo& topo, horovod::common::ProcessSet& 
                                        EnqueuePlanned enqueue_planned);
 
 // Plans the lanes of a signature: the call that `group` describes is about to be performed on all
-// ranks. True if it has changed any plan.
-bool PlanLanes(PlanTable& plans, UnnamedCalls& unnamed, const CallGroup& group);
+// ranks.
+void PlanLanes(PlanTable& plans, UnnamedCalls& unnamed, const CallGroup& group);
 
 // `line` tells users of a plan that was given up only to be made anew.
 bool IsOfLanes(const std::string& line);
